@@ -10,13 +10,13 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from multiprocessing import Pipe, get_context
-from multiprocessing.connection import Connection
+from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 
 import numpy as np
 
 from penstock.bench import BenchError
+from penstock.engine.backends.channel import Channel
 from penstock.engine.backends.process import poll_until_stopped
 from penstock.engine.contracts import Role
 from penstock.engine.messages import Stop
@@ -106,7 +106,7 @@ def round_trips(seconds: float, burners: int) -> np.ndarray:
     policy = PolicyWorker(arena, NoInference())  # type: ignore[arg-type]
     roles: list[Role] = [Asker(arena), policy]
     context = get_context("fork")
-    controls: list[Connection] = []
+    controls: list[Channel] = []
     processes: list[BaseProcess] = []
 
     def start(target: Callable[..., None], *args: object) -> None:
@@ -118,7 +118,7 @@ def round_trips(seconds: float, burners: int) -> np.ndarray:
         for _ in range(burners):
             start(_burn, os.getpid())
         for role in roles:
-            ours, theirs = Pipe()
+            ours, theirs = Channel.pair()
             controls.append(ours)
             start(_run, role, theirs, os.getpid())
             theirs.close()  # so that the death of who holds the other end is seen
@@ -129,11 +129,12 @@ def round_trips(seconds: float, burners: int) -> np.ndarray:
                 raise BenchError(f"{_WARM_UP} requests were not answered in {_PATIENCE:g} s")
             time.sleep(0.01)
         for control in controls:
-            control.send(Stop())
+            control.post(Stop())
         arena.ring_all()
-        if not controls[0].poll(_PATIENCE):
+        times = controls[0].wait(_PATIENCE)
+        if times is None:
             raise BenchError(f"who asks has not told its times in {_PATIENCE:g} s")
-        return controls[0].recv()[_WARM_UP:] / 1000
+        return times[_WARM_UP:] / 1000
     except (EOFError, BrokenPipeError):
         raise BenchError("who asks, or who answers, has died") from None
     finally:
@@ -142,7 +143,7 @@ def round_trips(seconds: float, burners: int) -> np.ndarray:
             process.join()
 
 
-def _run(role: Role, control: Connection, parent: int) -> None:
+def _run(role: Role, control: Channel, parent: int) -> None:
     set_parent_death_signal(signal.SIGKILL, parent)
     poll_until_stopped(role, control)
     if isinstance(role, Asker):

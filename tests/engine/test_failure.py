@@ -1,6 +1,5 @@
 """Failure: what is killed is replaced, what is broken ends the run with the whole story, and nothing is left behind."""
 
-import multiprocessing
 import os
 import random
 import resource
@@ -8,6 +7,7 @@ import shlex
 import signal
 import sys
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,7 +19,8 @@ from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
 from penstock.cli import main
 from penstock.engine import evaluations
-from penstock.engine.backends import launcher, local, restarts
+from penstock.engine.backends import channel, launcher, local, restarts
+from penstock.engine.backends.channel import Channel
 from penstock.engine.backends.local import LocalBackend
 from penstock.engine.backends.restarts import Restarts
 from penstock.engine.endings import TrainingFailed, TrainingInterrupted
@@ -34,7 +35,7 @@ from penstock.runs.checkpoint import load_checkpoint
 from penstock.runs.run_directory import RunDirectory
 from tests.engine.broken_environment import Counting
 from tests.engine.collecting import Collecting
-from tests.engine.processes import FOR_EVER, TINY, Watched, pids_of
+from tests.engine.processes import FOR_EVER, TINY, Watched, pids_of, wait_until
 from tests.envs.faulty import GOOD, FaultyEnv
 
 ONE_LANE = {**TINY, "num_workers": 1, "num_envs_per_worker": 1, "batch_size": 16, "num_epochs": 1, "run_dir": None}
@@ -196,25 +197,55 @@ def test_the_command_that_resumes_is_one_that_a_shell_reads_as_it_was_meant(tmp_
     assert command == ["penstock", "resume", str(tmp_path / "my run")]
 
 
-def test_the_supervisor_listens_to_a_role_while_it_talks_to_it(monkeypatch):
-    # A role that reports more than its pipe holds hears nothing before it has been heard.
-    monkeypatch.setattr(launcher, "take", lambda: None)
-    run, heard, got = Collecting(PPO), [], []
+@contextmanager
+def backend_of_two(monkeypatch):
+    """A backend with two roles that the test plays, which hold one end of a channel each; and what it has heard."""
+    deaths, _keeps_open = os.pipe()
+    monkeypatch.setattr(launcher, "take", lambda: SimpleNamespace(fileno=lambda: deaths, deaths=list))
+    run, heard, roles = Collecting(PPO), [], {}
     backend = LocalBackend(run.arena, [], lambda role, report: heard.append((role, report)), Restarts(False))
-    ours, theirs = multiprocessing.Pipe()
-    backend._processes["learner"] = local.Process(SimpleNamespace(name="learner"), 0, ours)
-    large = bytes(5_000_000)
-
-    def role():
-        theirs.send(Note(large))
-        got.append(theirs.recv())
-
-    thread = threading.Thread(target=role, daemon=True)
-    thread.start()
-    assert backend.send("learner", SetWeights(large, None))
-    thread.join()
-    assert got == [SetWeights(large, None)] and heard == [("learner", Note(large))]
+    for name in ("learner", "rollout-0"):
+        ours, roles[name] = Channel.pair()
+        backend._processes[name] = local.Process(SimpleNamespace(name=name), 0, ours)
+    yield backend, heard, roles
     run.close()
+    os.close(deaths)
+    os.close(_keeps_open)
+
+
+def test_the_supervisor_listens_to_a_role_while_it_talks_to_it(monkeypatch):
+    # A role that reports more than its socket holds reads nothing before its report is read.
+    large = bytes(5_000_000)
+    with backend_of_two(monkeypatch) as (backend, heard, roles):
+        got = []
+
+        def role():
+            roles["learner"].send(Note(large))
+            got.append(roles["learner"].wait())
+
+        thread = threading.Thread(target=role, daemon=True)
+        thread.start()
+        assert backend.send("learner", SetWeights(large, None))
+        wait_until(lambda: backend.pump(0.01) or (got and heard), "both are read")
+        thread.join()
+        assert got == [SetWeights(large, None)] and heard == [("learner", Note(large))]
+
+
+def test_a_role_that_is_stopped_in_the_midst_of_a_report_holds_nobody_up(monkeypatch):
+    with backend_of_two(monkeypatch) as (backend, heard, roles):
+        report = b"".join(channel._framed(Note(bytes(50_000))))
+        stopped = roles["learner"]._socket
+        for part in (report[:3], report[3:20_000]):
+            stopped.sendall(part)
+            backend.pump(0.01)
+            assert heard == []
+        roles["rollout-0"].send(Note("goes on"))
+        assert backend.send("learner", SetWeights(bytes(5_000_000), None))  # which it does not read
+        backend.pump(0.01)
+        assert heard == [("rollout-0", Note("goes on"))]
+        stopped.sendall(report[20_000:])
+        backend.pump(0.01)
+        assert heard[1:] == [("learner", Note(bytes(50_000)))]
 
 
 NAN = np.array([0.0, np.nan], np.float32)

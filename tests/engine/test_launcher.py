@@ -1,6 +1,5 @@
 """The launcher: it forks roles, tells of their deaths, and leaves none behind."""
 
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -14,6 +13,7 @@ import pytest
 from penstock.algorithms.ppo import PPO
 from penstock.config import ConfigError
 from penstock.engine.backends import launcher
+from penstock.engine.backends.channel import Channel
 from penstock.engine.backends.launcher import Launcher, LauncherDied
 from penstock.engine.trainer import Trainer
 from penstock.envs.failures import UnknownEnvironmentError
@@ -33,7 +33,7 @@ def running():
 
 def fork(running, name):
     """A role that is never told what it is: it waits for ever, while the rest of what is returned is kept."""
-    ours, theirs = multiprocessing.Pipe()
+    ours, theirs = Channel.pair()
     arena = Arena.create(4096)
     return running.fork(name, arena.fd, theirs), ours, theirs, arena
 

@@ -21,10 +21,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 
 import setproctitle
 
+from penstock.engine.backends.channel import Channel
 from penstock.engine.backends.process import module_path, run_role
 from penstock.output import lossy_output
 from penstock.runs.signals import ENDING
@@ -130,7 +131,7 @@ class Launcher:
         """Descriptor that becomes readable when there is a death to hear of."""
         return self._socket.fileno()
 
-    def fork(self, name: str, arena_fd: int, control: Connection) -> int:
+    def fork(self, name: str, arena_fd: int, control: Channel) -> int:
         """Fork a role that is told over `control` what it is; return its process id.
 
         Raises
@@ -309,6 +310,6 @@ def _fork(name: str, arena_fd: int, control_fd: int, own_fds: tuple[int, ...]) -
         for fd in own_fds:
             os.close(fd)
         with lossy_output():
-            status = run_role(name, launcher, arena_fd, Connection(control_fd))
+            status = run_role(name, launcher, arena_fd, Channel(socket.socket(fileno=control_fd)))
     finally:
         os._exit(status)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
+import select
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection, wait
-from multiprocessing.reduction import ForkingPickler
 
 from penstock.engine.backends import launcher
+from penstock.engine.backends.channel import Channel
 from penstock.engine.backends.process import Told, describe_status, tell
 from penstock.engine.backends.restarts import Restarts, RoleDied
 from penstock.engine.contracts import RoleSpec
@@ -24,9 +22,6 @@ from penstock.engine.watching.hangs import watched
 from penstock.experience.arena import ExperienceArena
 
 STOP_SECONDS = 2.0  # what roles have to end by themselves
-CHUNK_NBYTES = 1 << 16
-SEND_SECONDS = 0.002  # what sending takes where nobody has to be waited for, generously
-HEAR_INTERVAL = 0.01  # seconds between two looks for reports while a role is waited for
 
 _ENDED_BY_ENVIRONMENT = (
     ", in its environment, which must not end the process: mend that, or go on in spite of it with "
@@ -40,7 +35,7 @@ class Process:
 
     spec: RoleSpec
     pid: int
-    control: Connection
+    control: Channel
     failure: Of | None = None
     """The first `Failed` of its roles."""
 
@@ -56,30 +51,6 @@ class Replacement:
     are taken back."""
     commands: list[Command] = field(default_factory=list)
     """Commands to send after a restart."""
-
-
-class Sending(threading.Thread):
-    """Sends a message to a role: at once as a rule, else for as long as the role takes to read it.
-
-    Attributes
-    ----------
-    is_sent
-        Whether it was; False also where the role is gone.
-    """
-
-    def __init__(self, control: Connection, message: Command) -> None:
-        super().__init__(daemon=True)
-        self._control = control
-        self._data = ForkingPickler.dumps(message)  # here, where an error is seen
-        self.is_sent = False
-        self.start()
-        self.join(SEND_SECONDS)
-
-    def run(self) -> None:
-        """Send it."""
-        with contextlib.suppress(OSError, TypeError):  # the role is gone; then the connection may be closed, too
-            self._control.send_bytes(self._data)
-            self.is_sent = True
 
 
 class LocalBackend:
@@ -125,10 +96,9 @@ class LocalBackend:
         LauncherDied
             The launcher is gone.
         """
-        by_fd = {process.control.fileno(): process for process in self._processes.values()}
-        for fd in wait([*by_fd, self._launcher.fileno()], timeout):
-            if fd in by_fd:
-                self._hear(by_fd[fd])
+        for process in self._ready(timeout):
+            self._send_queued(process)
+            self._hear(process)
         for pid, status in self._launcher.deaths():
             self._bury(pid, status)
         self._replace_the_dead()
@@ -141,14 +111,13 @@ class LocalBackend:
         process = self._processes.get(self._processes_of.get(role, role))
         if process is None:
             return False
-        sending = Sending(process.control, To(role, command) if role in self._processes_of else command)
-        while sending.is_alive():
-            # A role whose own reports fill the pipe reads nothing until they are heard.
-            self._hear(process)
-            self._arena.ring_all()
-            sending.join(HEAR_INTERVAL)
+        is_there = True
+        try:
+            process.control.post(To(role, command) if role in self._processes_of else command)
+        except OSError:  # the launcher reports the death
+            is_there = False
         self._arena.ring_all()
-        return sending.is_sent
+        return is_there
 
     @property
     def pids(self) -> dict[str, int]:
@@ -175,22 +144,42 @@ class LocalBackend:
 
     def _ask_to_stop(self, end: float) -> bool:
         """Ask all roles, and wait for them; True if none is left at the `end` (monotonic seconds)."""
+        alive = {process.pid for process in self._processes.values()}
         for process in self._processes.values():
-            Sending(process.control, Stop())
+            with contextlib.suppress(OSError):
+                process.control.post(Stop())
         self._arena.ring_all()
-        alive = {process.pid: process.control.fileno() for process in self._processes.values()}
-        listened_to = set(alive.values())
+        listened_to = dict(self._processes)
         while alive and (left := end - time.monotonic()) > 0:
-            for fd in wait([*listened_to, self._launcher.fileno()], left):
-                # Not heard, only made room for: after an interrupt a message may have been read by half.
-                if fd in listened_to and not _drain(fd):
-                    listened_to.remove(fd)
-            for pid, _ in self._launcher.deaths():
-                listened_to.discard(alive.pop(pid, -1))
+            for process in self._ready(left, listened_to):
+                self._send_queued(process)
+                with contextlib.suppress(OSError):
+                    if process.control.drain():  # reports are not heard any more, only made room for
+                        continue
+                listened_to.pop(process.spec.name, None)
+            alive -= {pid for pid, _ in self._launcher.deaths()}
         return not alive
 
+    def _ready(self, timeout: float, among: Mapping[str, Process] | None = None) -> Iterator[Process]:
+        """Wait for reports, room for queued commands, or a death, for up to `timeout` seconds."""
+        among = self._processes if among is None else among
+        by_fd = {process.control.fileno(): process for process in among.values()}
+        poll = select.poll()
+        poll.register(self._launcher, select.POLLIN)
+        for fd, process in by_fd.items():
+            poll.register(fd, select.POLLIN | (select.POLLOUT if process.control.has_queued else 0))
+        for fd, _ in poll.poll(timeout * 1000):
+            if fd in by_fd:
+                yield by_fd[fd]
+
+    def _send_queued(self, process: Process) -> None:
+        if process.control.has_queued:
+            with contextlib.suppress(OSError):  # the launcher reports the death
+                process.control.flush()
+            self._arena.ring_all()
+
     def _fork(self, spec: RoleSpec) -> None:
-        ours, theirs = Pipe()
+        ours, theirs = Channel.pair()
         pid = self._launcher.fork(spec.name, self._arena.arena.fd, theirs)
         theirs.close()
         self._processes[spec.name] = Process(spec, pid, ours)
@@ -266,18 +255,10 @@ class LocalBackend:
         )
 
 
-def _receive(control: Connection) -> Report | None:
+def _receive(control: Channel) -> Report | None:
     """Return the next message that is there, None if none is; one that its sender died in the middle of is none."""
     try:
-        message: Report | None = control.recv() if control.poll() else None
+        message: Report | None = control.receive()
     except (EOFError, OSError):
         return None  # the launcher reports the death
     return message
-
-
-def _drain(fd: int) -> bool:
-    """Read what is there and forget it; False at the end."""
-    try:
-        return bool(os.read(fd, CHUNK_NBYTES))
-    except OSError:
-        return False

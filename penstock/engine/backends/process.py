@@ -11,10 +11,10 @@ import sys
 import time
 import traceback
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 
 import setproctitle
 
+from penstock.engine.backends.channel import Channel
 from penstock.engine.backends.interruption import leave_to_supervisor
 from penstock.engine.contracts import Role, RoleSpec
 from penstock.engine.messages import Failed, Ready, Stop
@@ -43,21 +43,21 @@ def module_path() -> list[str]:
     return [entry for entry in sys.path if isinstance(entry, str)]
 
 
-def tell(control: Connection, told: Told) -> None:
+def tell(control: Channel, told: Told) -> None:
     """Send a role's process its first message: where modules are found, and then what it is."""
-    control.send((module_path(), os.getcwd()))
-    control.send_bytes(packed(told))
+    control.post((module_path(), os.getcwd()))
+    control.post(packed(told))
 
 
-def run_role(name: str, launcher: int, arena_fd: int, control: Connection) -> int:
+def run_role(name: str, launcher: int, arena_fd: int, control: Channel) -> int:
     """Run a role in this freshly forked process; return its exit status."""
     leave_to_supervisor()
     set_parent_death_signal(signal.SIGKILL, launcher)
     setproctitle.setproctitle(f"penstock-{name}")
     try:
-        sys.path[:], directory = control.recv()
+        sys.path[:], directory = control.wait()
         os.chdir(directory)
-        told: Told = pickle.loads(control.recv_bytes())
+        told: Told = pickle.loads(control.wait())
         _set_threads(told.spec.num_threads)
         if isinstance(told.spec, RolloutRole):
             os.nice(NICENESS)  # before environments are made: threads and processes of theirs follow
@@ -73,7 +73,7 @@ def run_role(name: str, launcher: int, arena_fd: int, control: Connection) -> in
     return 0
 
 
-def poll_until_stopped(role: Role, control: Connection) -> None:
+def poll_until_stopped(role: Role, control: Channel) -> None:
     """Poll a role until `Stop` arrives; let it sleep on its bell when there is nothing to do."""
     commands = select.poll()
     commands.register(control, select.POLLIN)
@@ -84,8 +84,7 @@ def poll_until_stopped(role: Role, control: Connection) -> None:
         now = time.monotonic()
         if not has_worked or now >= look_again:
             look_again = now + COMMAND_INTERVAL
-            while commands.poll(0):
-                command = control.recv()
+            while commands.poll(0) and (command := control.receive()) is not None:
                 if isinstance(command, Stop):
                     return
                 role.handle(command)
