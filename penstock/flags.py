@@ -27,6 +27,7 @@ from penstock.config import (
     make_config,
     setting_hint,
 )
+from penstock.config.groups import MOST_USED
 
 C = TypeVar("C", bound=Config)
 F = TypeVar("F")
@@ -184,6 +185,15 @@ def own_documents(owner: type) -> dict[str, str]:
                 case ast.Expr(value=ast.Constant(value=str(text))):
                     documents[statement.target.id] = inspect.cleandoc(text)
     return documents
+
+
+def most_used_flags() -> dict[str, str]:
+    """Return the first clause of the help of the flags that are used most, by their names."""
+    documents = {field.name: field_documents(Config)[field.name] for field in grouped(Config)[MOST_USED]}
+    documents = {"env": documents.pop("env"), _PRESET: _PRESET_HELP, **documents}
+    end = re.compile(r"; |\.\s+(?=[A-Z])|, or a function")
+    clauses = {name: end.split(text, maxsplit=1)[0] for name, text in documents.items()}
+    return {name.replace("_", "-"): " ".join(clause.split()).rstrip("., ") for name, clause in clauses.items()}
 
 
 def _groups(

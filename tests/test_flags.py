@@ -8,6 +8,7 @@ from typing import Any, Literal
 import pytest
 
 from penstock.algorithms import ALGORITHMS, load_algorithm
+from penstock.cli import main
 from penstock.config import Config, ConfigError, SegmentConfig, groups
 from penstock.flags import EvalFlags, field_documents, parse_changes, parse_config, parse_flags
 
@@ -83,7 +84,9 @@ def test_help_shows_every_setting_once_under_its_group(capsys):
         parse("--help")
     shown = re.findall(r"^\W*(\w[\w ]*) options\b|^\W{1,3}--([a-z][\w-]*)", capsys.readouterr().out, re.MULTILINE)
     titles, found = [title for title, _ in shown if title], {}
-    assert titles == ["environment", "several agents", "population", "machine", "network", "learning", "budget and run"]
+    assert titles == [
+        "most used", "environment", "several agents", "population", "machine", "network", "learning", "budget and run",
+    ]  # fmt: skip
     group = ""
     for title, flag in shown:
         group = title or group
@@ -92,9 +95,20 @@ def test_help_shows_every_setting_once_under_its_group(capsys):
             found[flag] = group
     found.pop("preset")
     assert set(found) == {field.name.replace("_", "-") for field in fields(TinyConfig)}
-    assert found["env-kwargs"] == "environment" and found["num-workers"] == "machine"
-    assert found["memory"] == "network" and found["total-steps"] == "budget and run"
+    assert found["env-kwargs"] == "environment" and found["num-workers"] == "most used"
+    assert found["memory"] == "network" and found["max-seconds"] == "budget and run"
     assert found["mode"] == "learning", "an algorithm's own"
+
+
+def test_help_of_training_begins_with_the_ten_flags_that_are_used_most(capsys):
+    assert main(["train", "--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[2:12]] == [
+        "--env", "--preset", "--num-workers", "--num-envs-per-worker", "--device", "--seed", "--learning-rate",
+        "--total-steps", "--target-return", "--run-dir",
+    ]  # fmt: skip
+    assert all(len(line.split()) > 2 and len(line) <= 120 for line in lines[2:12])
+    assert lines[13].split()[0] == "appo", "the algorithms follow"
 
 
 def test_every_setting_that_is_put_into_a_group_is_one_and_in_no_other():
@@ -105,7 +119,7 @@ def test_every_setting_that_is_put_into_a_group_is_one_and_in_no_other():
 
 def test_what_all_algorithms_share_is_put_into_a_group_and_little_of_it_into_that_of_learning():
     learning = {field.name for field in groups.grouped(Config)[groups.LEARNING]}
-    assert learning == {"gamma", "learning_rate", "learning_rate_schedule"}, "a new one is put into config/groups.py"
+    assert learning == {"gamma", "learning_rate_schedule"}, "a new one is put into config/groups.py"
 
 
 def test_a_whole_number_may_be_written_with_an_exponent(capsys):

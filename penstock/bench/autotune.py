@@ -70,13 +70,16 @@ def command(args: list[str]) -> bool:
             search.run()
     finally:  # at Ctrl-C, too
         if search.best is not None:
-            train = shlex.join(["penstock", "train", asked.name, *flags, *_as_flags(search.found())])
+            found, train = {}, None
+            if search.has_found:
+                found = search.found()
+                train = shlex.join(["penstock", "train", asked.name, *flags, *_as_flags(found)])
             print(_outcome(search, config, time.monotonic() - began, train), flush=True)
             if own.json is not None:
                 facts = {
                     "machine": machine, "algorithm": algorithm.name(), "config": config.to_json(),
                     "trials": [trial.facts() for trial in search.trials], "ended": search.ended,
-                    "found": search.found(), "rate": search.rate(search.best), "command": train,
+                    "found": found, "rate": search.rate(search.best), "command": train,
                 }  # fmt: skip
                 own.json.write_text(json.dumps(facts, indent=1) + "\n")
     return True
@@ -124,12 +127,16 @@ def _line(cells: dict[str, Any], limit: str) -> str:
     return "  ".join([*(f"{cells[name] or '-':>{width}}" for name, width in _WIDTHS.items()), limit])
 
 
-def _outcome(search: Search, config: Config, seconds: float, train: str) -> str:
-    """What was found, what was not looked for, and the command."""
+def _outcome(search: Search, config: Config, seconds: float, train: str | None) -> str:
+    """What was found, what was not looked for, and the command; None: nothing is recommended."""
     assert search.best is not None
     best, first = search.rate(search.best), search.rate(search.first) or search.first.rate
+    count = len(search.trials)
+    measured = f"{count} measurement{'' if count == 1 else 's'} in {seconds:.0f} s: {search.ended}"
+    if train is None:
+        return f"\n{measured}\nnothing was seen to be faster than the settings to begin with: none are recommended"
     lines = [
-        f"{len(search.trials)} measurements in {seconds:.0f} s: {search.ended}",
+        measured,
         f"fastest: {best:,.0f} steps/s, {best / first:.2f} times the {first:,.0f} of the settings to begin with",
     ]
     if kept := search.kept():

@@ -172,6 +172,13 @@ class Search:
         """
         return next(other.rate for other in reversed(self.trials) if other.settings == trial.settings)
 
+    @property
+    def has_found(self) -> bool:
+        """Whether the best settings may be recommended: the search was ended, or they were seen to be faster."""
+        return self.ended != "interrupted" or (
+            self.best is not None and self.rate(self.best) > MARGIN * (self.rate(self.first) or self.first.rate)
+        )
+
     def found(self) -> dict[str, Any]:
         """The fastest values of all settings that were free to change."""
         assert self.best is not None

@@ -34,11 +34,16 @@ penstock COMMAND --help tells more, e.g.
 
 def train_usage(algorithms: Mapping[str, str]) -> str:
     """The usage of ``penstock train``, of algorithms by name, as "module:class"."""
+    from penstock.flags import most_used_flags
+
+    flags = "\n".join(f"  --{flag:<22}{document}" for flag, document in most_used_flags().items())
     return f"""usage: penstock train ALGORITHM --env ENV [flags]
+
+{flags}
 
 {_first_lines(algorithms)}
 
-penstock train ALGORITHM --help lists its flags; every setting is one.
+penstock train ALGORITHM --help lists all of its flags; every setting is one.
 
 {EXIT_CODES}"""
 
@@ -56,7 +61,8 @@ penstock bench BENCH --help lists its flags.
 
 def _first_lines(targets: Mapping[str, str]) -> str:
     """Names, and beside each the first line of its module's docstring."""
-    return "\n".join(f"  {name:<9}{_first_line(target)}" for name, target in targets.items())
+    width = max(map(len, targets)) + 2
+    return "\n".join(f"  {name:<{width}}{_first_line(target)}" for name, target in targets.items())
 
 
 def _first_line(target: str) -> str:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
-LEARNING = "learning"
+MOST_USED, LEARNING = "most used", "learning"
 
 _GROUPS = {
-    "environment": {"env", "env_kwargs", "vectorize", "on_env_error", "reward_scale", "reward_clip"},
+    MOST_USED: {
+        "env", "total_steps", "target_return", "num_workers", "num_envs_per_worker", "learning_rate", "device", "seed",
+        "run_dir",
+    },
+    "environment": {"env_kwargs", "vectorize", "on_env_error", "reward_scale", "reward_clip"},
     "several agents": {
         "num_agents", "num_policies", "policies", "policy_of", "team_reward", "seats", "opponents", "opponent_pool",
         "opponent_interval", "opponent_share", "opponent_sampling", "eval_against",
@@ -17,8 +21,8 @@ _GROUPS = {
         "schedule", "schedule_policy",
     },
     "machine": {
-        "num_workers", "num_envs_per_worker", "num_groups", "inference", "backend", "address", "nodes", "evaluator",
-        "num_learners", "learner_nodes", "device", "precision",
+        "num_groups", "inference", "backend", "address", "nodes", "evaluator", "num_learners", "learner_nodes",
+        "precision",
     },
     "network": {
         "encoder", "hidden_sizes", "activation", "shared_encoder", "memory", "memory_size", "memory_span",
@@ -33,8 +37,8 @@ _GROUPS = {
     },
     LEARNING: set[str](),  # whatever is in no other, an algorithm's own settings first of all
     "budget and run": {
-        "seed", "total_steps", "max_seconds", "target_return", "eval_interval", "eval_episodes", "eval_exploration",
-        "eval_max_steps", "checkpoint_interval", "keep_checkpoints", "save_replay", "run_dir",
+        "max_seconds", "eval_interval", "eval_episodes", "eval_exploration", "eval_max_steps", "checkpoint_interval",
+        "keep_checkpoints", "save_replay",
     },
 }  # fmt: skip
 

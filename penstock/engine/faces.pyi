@@ -20,6 +20,23 @@ class APPO(Face):
     env
         Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
         callable that returns an environment.
+    num_workers
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
+    num_envs_per_worker
+        Environments per rollout worker; with one agent each, also its number of lanes.
+    device
+        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
+    seed
+        Seed of weights, environments and exploration.
+    learning_rate
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
+    total_steps
+        Budget in steps; schedules span it.
+    target_return
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
+    run_dir
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     env_kwargs
         Keyword arguments of the environment's constructor.
     vectorize
@@ -88,10 +105,6 @@ class APPO(Face):
         lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
         Policy of the lineage whose schedule is followed; None: the one with the best final score.
-    num_workers
-        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
-    num_envs_per_worker
-        Environments per rollout worker; with one agent each, also its number of lanes.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -115,8 +128,6 @@ class APPO(Face):
     learner_nodes
         With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
         resource name. The first learner always runs at home.
-    device
-        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
         bfloat16 where the role's GPU or CPU is faster with it, else float32.
@@ -170,9 +181,6 @@ class APPO(Face):
         With original values, share of each redistributed reward that is also credited to the preceding step.
     gamma
         Discount per step.
-    learning_rate
-        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
-        the function itself.
     learning_rate_schedule
         "linear": a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a function.
     burn_in
@@ -218,14 +226,8 @@ class APPO(Face):
         V-trace: bound on the probability ratio in the temporal difference.
     c_bar
         V-trace: bound on the probability ratio in the trace.
-    seed
-        Seed of weights, environments and exploration.
-    total_steps
-        Budget in steps; schedules span it.
     max_seconds
         Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
-    target_return
-        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
         Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
         newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
@@ -240,8 +242,6 @@ class APPO(Face):
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
         Number of checkpoints kept, besides the best.
-    run_dir
-        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     """
 
     def __init__(
@@ -249,6 +249,14 @@ class APPO(Face):
         env: str | Callable[..., Any] = ...,
         *,
         preset: str | os.PathLike[str] | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 16,
+        device: str = "cpu",
+        seed: int = 0,
+        learning_rate: float | str | Callable[[float], float] = 0.002,
+        total_steps: int = 1000000,
+        target_return: float | None = None,
+        run_dir: str | os.PathLike[str] | None = "auto",
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
         on_env_error: Literal["stop", "restart"] = "stop",
@@ -275,8 +283,6 @@ class APPO(Face):
         pbt_episodes: int = 10,
         schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
         schedule_policy: str | None = None,
-        num_workers: int | None = None,
-        num_envs_per_worker: int = 16,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
         backend: Literal["local", "serial", "ray"] = "local",
@@ -285,7 +291,6 @@ class APPO(Face):
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
         learner_nodes: int | dict[str, int] = 0,
-        device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
         hidden_sizes: Sequence[int] = (64, 64),
@@ -310,7 +315,6 @@ class APPO(Face):
         redistribution_share: float = 0.5,
         redistribution_trace: float = 0.5,
         gamma: float = 0.99,
-        learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
         burn_in: int = 0,
         max_grad_norm: float = 0.5,
@@ -333,17 +337,13 @@ class APPO(Face):
         advantage_estimator: Literal["gae", "vtrace"] = "gae",
         rho_bar: float = 1.0,
         c_bar: float = 1.0,
-        seed: int = 0,
-        total_steps: int = 1000000,
         max_seconds: float | None = None,
-        target_return: float | None = None,
         eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
         eval_exploration: bool = False,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
-        run_dir: str | os.PathLike[str] | None = "auto",
     ) -> None: ...
 
 class PPO(Face):
@@ -354,6 +354,23 @@ class PPO(Face):
     env
         Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
         callable that returns an environment.
+    num_workers
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
+    num_envs_per_worker
+        Environments per rollout worker; with one agent each, also its number of lanes.
+    device
+        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
+    seed
+        Seed of weights, environments and exploration.
+    learning_rate
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
+    total_steps
+        Budget in steps; schedules span it.
+    target_return
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
+    run_dir
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     env_kwargs
         Keyword arguments of the environment's constructor.
     vectorize
@@ -422,10 +439,6 @@ class PPO(Face):
         lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
         Policy of the lineage whose schedule is followed; None: the one with the best final score.
-    num_workers
-        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
-    num_envs_per_worker
-        Environments per rollout worker; with one agent each, also its number of lanes.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -449,8 +462,6 @@ class PPO(Face):
     learner_nodes
         With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
         resource name. The first learner always runs at home.
-    device
-        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
         bfloat16 where the role's GPU or CPU is faster with it, else float32.
@@ -504,9 +515,6 @@ class PPO(Face):
         With original values, share of each redistributed reward that is also credited to the preceding step.
     gamma
         Discount per step.
-    learning_rate
-        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
-        the function itself.
     learning_rate_schedule
         "linear": a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a function.
     burn_in
@@ -543,14 +551,8 @@ class PPO(Face):
         Steps per update (one minibatch); the segments of all lanes together are a multiple of it.
     value_clip_range
         Largest change of a value per batch; None: unlimited.
-    seed
-        Seed of weights, environments and exploration.
-    total_steps
-        Budget in steps; schedules span it.
     max_seconds
         Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
-    target_return
-        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
         Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
         newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
@@ -565,8 +567,6 @@ class PPO(Face):
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
         Number of checkpoints kept, besides the best.
-    run_dir
-        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     """
 
     def __init__(
@@ -574,6 +574,14 @@ class PPO(Face):
         env: str | Callable[..., Any] = ...,
         *,
         preset: str | os.PathLike[str] | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 8,
+        device: str = "cpu",
+        seed: int = 0,
+        learning_rate: float | str | Callable[[float], float] = 0.0005,
+        total_steps: int = 500000,
+        target_return: float | None = None,
+        run_dir: str | os.PathLike[str] | None = "auto",
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
         on_env_error: Literal["stop", "restart"] = "stop",
@@ -600,8 +608,6 @@ class PPO(Face):
         pbt_episodes: int = 10,
         schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
         schedule_policy: str | None = None,
-        num_workers: int | None = None,
-        num_envs_per_worker: int = 8,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
         backend: Literal["local", "serial", "ray"] = "local",
@@ -610,7 +616,6 @@ class PPO(Face):
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
         learner_nodes: int | dict[str, int] = 0,
-        device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
         hidden_sizes: Sequence[int] = (64, 64),
@@ -635,7 +640,6 @@ class PPO(Face):
         redistribution_share: float = 0.5,
         redistribution_trace: float = 0.5,
         gamma: float = 0.99,
-        learning_rate: float | str | Callable[[float], float] = 0.0005,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
         burn_in: int = 0,
         max_grad_norm: float = 0.5,
@@ -654,17 +658,13 @@ class PPO(Face):
         target_kl: float | None = None,
         batch_size: int = 256,
         value_clip_range: float | None = None,
-        seed: int = 0,
-        total_steps: int = 500000,
         max_seconds: float | None = None,
-        target_return: float | None = None,
         eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
         eval_exploration: bool = False,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
-        run_dir: str | os.PathLike[str] | None = "auto",
     ) -> None: ...
 
 class A2C(Face):
@@ -675,6 +675,23 @@ class A2C(Face):
     env
         Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
         callable that returns an environment.
+    num_workers
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
+    num_envs_per_worker
+        Environments per rollout worker; with one agent each, also its number of lanes.
+    device
+        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
+    seed
+        Seed of weights, environments and exploration.
+    learning_rate
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
+    total_steps
+        Budget in steps; schedules span it.
+    target_return
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
+    run_dir
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     env_kwargs
         Keyword arguments of the environment's constructor.
     vectorize
@@ -743,10 +760,6 @@ class A2C(Face):
         lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
         Policy of the lineage whose schedule is followed; None: the one with the best final score.
-    num_workers
-        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
-    num_envs_per_worker
-        Environments per rollout worker; with one agent each, also its number of lanes.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -770,8 +783,6 @@ class A2C(Face):
     learner_nodes
         With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
         resource name. The first learner always runs at home.
-    device
-        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
         bfloat16 where the role's GPU or CPU is faster with it, else float32.
@@ -825,9 +836,6 @@ class A2C(Face):
         With original values, share of each redistributed reward that is also credited to the preceding step.
     gamma
         Discount per step.
-    learning_rate
-        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
-        the function itself.
     learning_rate_schedule
         "linear": a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a function.
     burn_in
@@ -852,14 +860,8 @@ class A2C(Face):
         True: g / sqrt(s + eps), as in TensorFlow 1 and the papers' code; False: g / (sqrt(s) + eps).
     gae_lambda
         Lambda of generalised advantage estimation; 1: n-step returns, as published.
-    seed
-        Seed of weights, environments and exploration.
-    total_steps
-        Budget in steps; schedules span it.
     max_seconds
         Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
-    target_return
-        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
         Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
         newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
@@ -874,8 +876,6 @@ class A2C(Face):
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
         Number of checkpoints kept, besides the best.
-    run_dir
-        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     """
 
     def __init__(
@@ -883,6 +883,14 @@ class A2C(Face):
         env: str | Callable[..., Any] = ...,
         *,
         preset: str | os.PathLike[str] | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 16,
+        device: str = "cpu",
+        seed: int = 0,
+        learning_rate: float | str | Callable[[float], float] = 0.004,
+        total_steps: int = 500000,
+        target_return: float | None = None,
+        run_dir: str | os.PathLike[str] | None = "auto",
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
         on_env_error: Literal["stop", "restart"] = "stop",
@@ -909,8 +917,6 @@ class A2C(Face):
         pbt_episodes: int = 10,
         schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
         schedule_policy: str | None = None,
-        num_workers: int | None = None,
-        num_envs_per_worker: int = 16,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
         backend: Literal["local", "serial", "ray"] = "local",
@@ -919,7 +925,6 @@ class A2C(Face):
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
         learner_nodes: int | dict[str, int] = 0,
-        device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
         hidden_sizes: Sequence[int] = (64, 64),
@@ -944,7 +949,6 @@ class A2C(Face):
         redistribution_share: float = 0.5,
         redistribution_trace: float = 0.5,
         gamma: float = 0.99,
-        learning_rate: float | str | Callable[[float], float] = 0.004,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
         burn_in: int = 0,
         max_grad_norm: float = 0.5,
@@ -957,17 +961,13 @@ class A2C(Face):
         rmsprop_eps: float = 0.0001,
         rmsprop_eps_inside: bool = True,
         gae_lambda: float = 1.0,
-        seed: int = 0,
-        total_steps: int = 500000,
         max_seconds: float | None = None,
-        target_return: float | None = None,
         eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
         eval_exploration: bool = False,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
-        run_dir: str | os.PathLike[str] | None = "auto",
     ) -> None: ...
 
 class A3C(Face):
@@ -978,6 +978,23 @@ class A3C(Face):
     env
         Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
         callable that returns an environment.
+    num_workers
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
+    num_envs_per_worker
+        Environments per rollout worker; each gradient is computed from one segment of all their lanes (published: 1).
+    device
+        Rollout workers learn on the CPU; nothing else is legal.
+    seed
+        Seed of weights, environments and exploration.
+    learning_rate
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
+    total_steps
+        Budget in steps; schedules span it.
+    target_return
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
+    run_dir
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     env_kwargs
         Keyword arguments of the environment's constructor.
     vectorize
@@ -1046,10 +1063,6 @@ class A3C(Face):
         lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
         Policy of the lineage whose schedule is followed; None: the one with the best final score.
-    num_workers
-        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
-    num_envs_per_worker
-        Environments per rollout worker; each gradient is computed from one segment of all their lanes (published: 1).
     num_groups
         No effect: all lanes of a worker step together.
     inference
@@ -1072,8 +1085,6 @@ class A3C(Face):
     learner_nodes
         With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
         resource name. The first learner always runs at home.
-    device
-        Rollout workers learn on the CPU; nothing else is legal.
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
         bfloat16 where the role's GPU or CPU is faster with it, else float32.
@@ -1097,9 +1108,6 @@ class A3C(Face):
         One encoder for policy and value; None: shared for images, memory and custom modules, separate for mlp.
     gamma
         Discount per step.
-    learning_rate
-        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
-        the function itself.
     learning_rate_schedule
         "linear": a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a function.
     burn_in
@@ -1130,14 +1138,8 @@ class A3C(Face):
     reduction
         "sum": losses are summed over the steps of a segment, as published; "mean": averaged. Learning rate and gradient
         clipping must match.
-    seed
-        Seed of weights, environments and exploration.
-    total_steps
-        Budget in steps; schedules span it.
     max_seconds
         Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
-    target_return
-        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
         Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
         newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
@@ -1152,8 +1154,6 @@ class A3C(Face):
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
         Number of checkpoints kept, besides the best.
-    run_dir
-        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     """
 
     def __init__(
@@ -1161,6 +1161,14 @@ class A3C(Face):
         env: str | Callable[..., Any] = ...,
         *,
         preset: str | os.PathLike[str] | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 8,
+        device: Literal["cpu"] = "cpu",
+        seed: int = 0,
+        learning_rate: float | str | Callable[[float], float] = 0.003,
+        total_steps: int = 500000,
+        target_return: float | None = None,
+        run_dir: str | os.PathLike[str] | None = "auto",
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
         on_env_error: Literal["stop", "restart"] = "stop",
@@ -1187,8 +1195,6 @@ class A3C(Face):
         pbt_episodes: int = 10,
         schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
         schedule_policy: str | None = None,
-        num_workers: int | None = None,
-        num_envs_per_worker: int = 8,
         num_groups: Literal[1] | None = None,
         inference: Literal["auto", "local"] = "auto",
         backend: Literal["local", "serial", "ray"] = "local",
@@ -1197,7 +1203,6 @@ class A3C(Face):
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
         learner_nodes: int | dict[str, int] = 0,
-        device: Literal["cpu"] = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
         hidden_sizes: Sequence[int] = (64, 64),
@@ -1208,7 +1213,6 @@ class A3C(Face):
         memory_span: int | None = None,
         shared_encoder: bool | None = None,
         gamma: float = 0.99,
-        learning_rate: float | str | Callable[[float], float] = 0.003,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
         burn_in: int = 0,
         max_grad_norm: float = 40.0,
@@ -1223,17 +1227,13 @@ class A3C(Face):
         gae_lambda: float = 1.0,
         entropy_spread: float = 1.0,
         reduction: Literal["sum", "mean"] = "sum",
-        seed: int = 0,
-        total_steps: int = 500000,
         max_seconds: float | None = None,
-        target_return: float | None = None,
         eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
         eval_exploration: bool = False,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
-        run_dir: str | os.PathLike[str] | None = "auto",
     ) -> None: ...
 
 class IMPALA(Face):
@@ -1244,6 +1244,23 @@ class IMPALA(Face):
     env
         Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
         callable that returns an environment.
+    num_workers
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
+    num_envs_per_worker
+        Environments per rollout worker; with one agent each, also its number of lanes.
+    device
+        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
+    seed
+        Seed of weights, environments and exploration.
+    learning_rate
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
+    total_steps
+        Budget in steps; schedules span it.
+    target_return
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
+    run_dir
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     env_kwargs
         Keyword arguments of the environment's constructor.
     vectorize
@@ -1312,10 +1329,6 @@ class IMPALA(Face):
         lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
         Policy of the lineage whose schedule is followed; None: the one with the best final score.
-    num_workers
-        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
-    num_envs_per_worker
-        Environments per rollout worker; with one agent each, also its number of lanes.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -1339,8 +1352,6 @@ class IMPALA(Face):
     learner_nodes
         With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
         resource name. The first learner always runs at home.
-    device
-        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
         bfloat16 where the role's GPU or CPU is faster with it, else float32.
@@ -1394,9 +1405,6 @@ class IMPALA(Face):
         With original values, share of each redistributed reward that is also credited to the preceding step.
     gamma
         Discount per step.
-    learning_rate
-        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
-        the function itself.
     learning_rate_schedule
         "linear", as published: a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a
         function.
@@ -1438,14 +1446,8 @@ class IMPALA(Face):
     reduction
         "sum": losses are summed over the steps of a batch, as published; "mean": averaged. Learning rate and gradient
         clipping must match.
-    seed
-        Seed of weights, environments and exploration.
-    total_steps
-        Budget in steps; schedules span it.
     max_seconds
         Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
-    target_return
-        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
         Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
         newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
@@ -1460,8 +1462,6 @@ class IMPALA(Face):
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
         Number of checkpoints kept, besides the best.
-    run_dir
-        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     save_replay
         Store replayed segments in checkpoints; learning pauses meanwhile. A run resumed without them refills its
         sources before it learns.
@@ -1472,6 +1472,14 @@ class IMPALA(Face):
         env: str | Callable[..., Any] = ...,
         *,
         preset: str | os.PathLike[str] | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 16,
+        device: str = "cpu",
+        seed: int = 0,
+        learning_rate: float | str | Callable[[float], float] = 0.002,
+        total_steps: int = 1000000,
+        target_return: float | None = None,
+        run_dir: str | os.PathLike[str] | None = "auto",
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
         on_env_error: Literal["stop", "restart"] = "stop",
@@ -1498,8 +1506,6 @@ class IMPALA(Face):
         pbt_episodes: int = 10,
         schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
         schedule_policy: str | None = None,
-        num_workers: int | None = None,
-        num_envs_per_worker: int = 16,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
         backend: Literal["local", "serial", "ray"] = "local",
@@ -1508,7 +1514,6 @@ class IMPALA(Face):
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
         learner_nodes: int | dict[str, int] = 0,
-        device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
         hidden_sizes: Sequence[int] = (64, 64),
@@ -1533,7 +1538,6 @@ class IMPALA(Face):
         redistribution_share: float = 0.5,
         redistribution_trace: float = 0.5,
         gamma: float = 0.99,
-        learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
         burn_in: int = 0,
         max_grad_norm: float = 40.0,
@@ -1553,17 +1557,13 @@ class IMPALA(Face):
         c_bar: float = 1.0,
         rho_pg_bar: float = 1.0,
         reduction: Literal["sum", "mean"] = "sum",
-        seed: int = 0,
-        total_steps: int = 1000000,
         max_seconds: float | None = None,
-        target_return: float | None = None,
         eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
         eval_exploration: bool = False,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
-        run_dir: str | os.PathLike[str] | None = "auto",
         save_replay: bool = False,
     ) -> None: ...
 
@@ -1575,6 +1575,23 @@ class IMPACT(Face):
     env
         Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
         callable that returns an environment.
+    num_workers
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
+    num_envs_per_worker
+        Environments per rollout worker; with one agent each, also its number of lanes.
+    device
+        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
+    seed
+        Seed of weights, environments and exploration.
+    learning_rate
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
+    total_steps
+        Budget in steps; schedules span it.
+    target_return
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
+    run_dir
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     env_kwargs
         Keyword arguments of the environment's constructor.
     vectorize
@@ -1643,10 +1660,6 @@ class IMPACT(Face):
         lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
         Policy of the lineage whose schedule is followed; None: the one with the best final score.
-    num_workers
-        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
-    num_envs_per_worker
-        Environments per rollout worker; with one agent each, also its number of lanes.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -1670,8 +1683,6 @@ class IMPACT(Face):
     learner_nodes
         With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
         resource name. The first learner always runs at home.
-    device
-        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
         bfloat16 where the role's GPU or CPU is faster with it, else float32.
@@ -1695,9 +1706,6 @@ class IMPACT(Face):
         One encoder for policy and value; None: shared for images, memory and custom modules, separate for mlp.
     gamma
         Discount per step.
-    learning_rate
-        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
-        the function itself.
     learning_rate_schedule
         "linear": a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a function.
     burn_in
@@ -1744,14 +1752,8 @@ class IMPACT(Face):
         Weight of KL(pi_target || pi).
     normalize_advantages
         Normalise advantages to mean 0 and standard deviation 1 in each update.
-    seed
-        Seed of weights, environments and exploration.
-    total_steps
-        Budget in steps; schedules span it.
     max_seconds
         Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
-    target_return
-        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
         Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
         newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
@@ -1766,8 +1768,6 @@ class IMPACT(Face):
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
         Number of checkpoints kept, besides the best.
-    run_dir
-        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     """
 
     def __init__(
@@ -1775,6 +1775,14 @@ class IMPACT(Face):
         env: str | Callable[..., Any] = ...,
         *,
         preset: str | os.PathLike[str] | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 16,
+        device: str = "cpu",
+        seed: int = 0,
+        learning_rate: float | str | Callable[[float], float] = 0.002,
+        total_steps: int = 1000000,
+        target_return: float | None = None,
+        run_dir: str | os.PathLike[str] | None = "auto",
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
         on_env_error: Literal["stop", "restart"] = "stop",
@@ -1801,8 +1809,6 @@ class IMPACT(Face):
         pbt_episodes: int = 10,
         schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
         schedule_policy: str | None = None,
-        num_workers: int | None = None,
-        num_envs_per_worker: int = 16,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
         backend: Literal["local", "serial", "ray"] = "local",
@@ -1811,7 +1817,6 @@ class IMPACT(Face):
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
         learner_nodes: int | dict[str, int] = 0,
-        device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
         hidden_sizes: Sequence[int] = (64, 64),
@@ -1822,7 +1827,6 @@ class IMPACT(Face):
         memory_span: int | None = None,
         shared_encoder: bool | None = None,
         gamma: float = 0.99,
-        learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
         burn_in: int = 0,
         max_grad_norm: float = 0.5,
@@ -1846,17 +1850,13 @@ class IMPACT(Face):
         c_bar: float = 1.0,
         kl_coef: float = 0.0,
         normalize_advantages: bool = True,
-        seed: int = 0,
-        total_steps: int = 1000000,
         max_seconds: float | None = None,
-        target_return: float | None = None,
         eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
         eval_exploration: bool = False,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
-        run_dir: str | os.PathLike[str] | None = "auto",
     ) -> None: ...
 
 class CLEAR(Face):
@@ -1867,6 +1867,23 @@ class CLEAR(Face):
     env
         Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
         callable that returns an environment.
+    num_workers
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
+    num_envs_per_worker
+        Environments per rollout worker; with one agent each, also its number of lanes.
+    device
+        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
+    seed
+        Seed of weights, environments and exploration.
+    learning_rate
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
+    total_steps
+        Budget in steps; schedules span it.
+    target_return
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
+    run_dir
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     env_kwargs
         Keyword arguments of the environment's constructor.
     vectorize
@@ -1935,10 +1952,6 @@ class CLEAR(Face):
         lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
         Policy of the lineage whose schedule is followed; None: the one with the best final score.
-    num_workers
-        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
-    num_envs_per_worker
-        Environments per rollout worker; with one agent each, also its number of lanes.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -1962,8 +1975,6 @@ class CLEAR(Face):
     learner_nodes
         With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
         resource name. The first learner always runs at home.
-    device
-        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
         bfloat16 where the role's GPU or CPU is faster with it, else float32.
@@ -2017,9 +2028,6 @@ class CLEAR(Face):
         With original values, share of each redistributed reward that is also credited to the preceding step.
     gamma
         Discount per step.
-    learning_rate
-        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
-        the function itself.
     learning_rate_schedule
         "linear", as published: a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a
         function.
@@ -2065,14 +2073,8 @@ class CLEAR(Face):
         Weight of KL(mu || pi) on replayed steps, with mu the policy that acted.
     value_cloning_coef
         Weight of the squared difference to the value recorded while acting, on replayed steps.
-    seed
-        Seed of weights, environments and exploration.
-    total_steps
-        Budget in steps; schedules span it.
     max_seconds
         Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
-    target_return
-        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
         Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
         newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
@@ -2087,8 +2089,6 @@ class CLEAR(Face):
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
         Number of checkpoints kept, besides the best.
-    run_dir
-        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     save_replay
         Store replayed segments in checkpoints; learning pauses meanwhile. A run resumed without them refills its
         sources before it learns.
@@ -2099,6 +2099,14 @@ class CLEAR(Face):
         env: str | Callable[..., Any] = ...,
         *,
         preset: str | os.PathLike[str] | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 16,
+        device: str = "cpu",
+        seed: int = 0,
+        learning_rate: float | str | Callable[[float], float] = 0.002,
+        total_steps: int = 1000000,
+        target_return: float | None = None,
+        run_dir: str | os.PathLike[str] | None = "auto",
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
         on_env_error: Literal["stop", "restart"] = "stop",
@@ -2125,8 +2133,6 @@ class CLEAR(Face):
         pbt_episodes: int = 10,
         schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
         schedule_policy: str | None = None,
-        num_workers: int | None = None,
-        num_envs_per_worker: int = 16,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
         backend: Literal["local", "serial", "ray"] = "local",
@@ -2135,7 +2141,6 @@ class CLEAR(Face):
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
         learner_nodes: int | dict[str, int] = 0,
-        device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
         hidden_sizes: Sequence[int] = (64, 64),
@@ -2160,7 +2165,6 @@ class CLEAR(Face):
         redistribution_share: float = 0.5,
         redistribution_trace: float = 0.5,
         gamma: float = 0.99,
-        learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
         burn_in: int = 0,
         max_grad_norm: float = 40.0,
@@ -2182,17 +2186,13 @@ class CLEAR(Face):
         reduction: Literal["sum", "mean"] = "sum",
         policy_cloning_coef: float = 0.01,
         value_cloning_coef: float = 0.005,
-        seed: int = 0,
-        total_steps: int = 1000000,
         max_seconds: float | None = None,
-        target_return: float | None = None,
         eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
         eval_exploration: bool = False,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
-        run_dir: str | os.PathLike[str] | None = "auto",
         save_replay: bool = False,
     ) -> None: ...
 
@@ -2204,6 +2204,23 @@ class LASER(Face):
     env
         Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
         callable that returns an environment.
+    num_workers
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
+    num_envs_per_worker
+        Environments per rollout worker; with one agent each, also its number of lanes.
+    device
+        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
+    seed
+        Seed of weights, environments and exploration.
+    learning_rate
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
+    total_steps
+        Budget in steps; schedules span it.
+    target_return
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
+    run_dir
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     env_kwargs
         Keyword arguments of the environment's constructor.
     vectorize
@@ -2272,10 +2289,6 @@ class LASER(Face):
         lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
         Policy of the lineage whose schedule is followed; None: the one with the best final score.
-    num_workers
-        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
-    num_envs_per_worker
-        Environments per rollout worker; with one agent each, also its number of lanes.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -2299,8 +2312,6 @@ class LASER(Face):
     learner_nodes
         With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
         resource name. The first learner always runs at home.
-    device
-        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
         bfloat16 where the role's GPU or CPU is faster with it, else float32.
@@ -2354,9 +2365,6 @@ class LASER(Face):
         With original values, share of each redistributed reward that is also credited to the preceding step.
     gamma
         Discount per step.
-    learning_rate
-        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
-        the function itself.
     learning_rate_schedule
         "linear", as published: a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a
         function.
@@ -2400,14 +2408,8 @@ class LASER(Face):
         clipping must match.
     trust_region
         States with a larger KL(pi || implied policy), in nats, are masked out of the loss, and traces end there.
-    seed
-        Seed of weights, environments and exploration.
-    total_steps
-        Budget in steps; schedules span it.
     max_seconds
         Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
-    target_return
-        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
         Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
         newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
@@ -2422,8 +2424,6 @@ class LASER(Face):
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
         Number of checkpoints kept, besides the best.
-    run_dir
-        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     save_replay
         Store replayed segments in checkpoints; learning pauses meanwhile. A run resumed without them refills its
         sources before it learns.
@@ -2434,6 +2434,14 @@ class LASER(Face):
         env: str | Callable[..., Any] = ...,
         *,
         preset: str | os.PathLike[str] | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 16,
+        device: str = "cpu",
+        seed: int = 0,
+        learning_rate: float | str | Callable[[float], float] = 0.002,
+        total_steps: int = 1000000,
+        target_return: float | None = None,
+        run_dir: str | os.PathLike[str] | None = "auto",
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
         on_env_error: Literal["stop", "restart"] = "stop",
@@ -2460,8 +2468,6 @@ class LASER(Face):
         pbt_episodes: int = 10,
         schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
         schedule_policy: str | None = None,
-        num_workers: int | None = None,
-        num_envs_per_worker: int = 16,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
         backend: Literal["local", "serial", "ray"] = "local",
@@ -2470,7 +2476,6 @@ class LASER(Face):
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
         learner_nodes: int | dict[str, int] = 0,
-        device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
         hidden_sizes: Sequence[int] = (64, 64),
@@ -2495,7 +2500,6 @@ class LASER(Face):
         redistribution_share: float = 0.5,
         redistribution_trace: float = 0.5,
         gamma: float = 0.99,
-        learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
         burn_in: int = 0,
         max_grad_norm: float = 40.0,
@@ -2516,17 +2520,13 @@ class LASER(Face):
         rho_pg_bar: float = 1.0,
         reduction: Literal["sum", "mean"] = "sum",
         trust_region: float = 0.3,
-        seed: int = 0,
-        total_steps: int = 1000000,
         max_seconds: float | None = None,
-        target_return: float | None = None,
         eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
         eval_exploration: bool = False,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
-        run_dir: str | os.PathLike[str] | None = "auto",
         save_replay: bool = False,
     ) -> None: ...
 
@@ -2538,6 +2538,23 @@ class PQN(Face):
     env
         Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
         callable that returns an environment.
+    num_workers
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
+    num_envs_per_worker
+        Environments per rollout worker; with one agent each, also its number of lanes.
+    device
+        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
+    seed
+        Seed of weights, environments and exploration.
+    learning_rate
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
+    total_steps
+        Budget in steps; schedules span it.
+    target_return
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
+    run_dir
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     env_kwargs
         Keyword arguments of the environment's constructor.
     vectorize
@@ -2606,10 +2623,6 @@ class PQN(Face):
         lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
         Policy of the lineage whose schedule is followed; None: the one with the best final score.
-    num_workers
-        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
-    num_envs_per_worker
-        Environments per rollout worker; with one agent each, also its number of lanes.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -2633,8 +2646,6 @@ class PQN(Face):
     learner_nodes
         With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
         resource name. The first learner always runs at home.
-    device
-        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
         bfloat16 where the role's GPU or CPU is faster with it, else float32.
@@ -2686,9 +2697,6 @@ class PQN(Face):
         With original values, share of each redistributed reward that is also credited to the preceding step.
     gamma
         Discount per step.
-    learning_rate
-        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
-        the function itself.
     learning_rate_schedule
         "linear": a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a function.
     burn_in
@@ -2711,14 +2719,8 @@ class PQN(Face):
         Probability of a random action after exploration_steps.
     exploration_steps
         Steps over which this probability decays linearly.
-    seed
-        Seed of weights, environments and exploration.
-    total_steps
-        Budget in steps; schedules span it.
     max_seconds
         Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
-    target_return
-        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
         Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
         newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
@@ -2733,8 +2735,6 @@ class PQN(Face):
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
         Number of checkpoints kept, besides the best.
-    run_dir
-        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     """
 
     def __init__(
@@ -2742,6 +2742,14 @@ class PQN(Face):
         env: str | Callable[..., Any] = ...,
         *,
         preset: str | os.PathLike[str] | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 16,
+        device: str = "cpu",
+        seed: int = 0,
+        learning_rate: float | str | Callable[[float], float] = 0.001,
+        total_steps: int = 500000,
+        target_return: float | None = None,
+        run_dir: str | os.PathLike[str] | None = "auto",
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
         on_env_error: Literal["stop", "restart"] = "stop",
@@ -2768,8 +2776,6 @@ class PQN(Face):
         pbt_episodes: int = 10,
         schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
         schedule_policy: str | None = None,
-        num_workers: int | None = None,
-        num_envs_per_worker: int = 16,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
         backend: Literal["local", "serial", "ray"] = "local",
@@ -2778,7 +2784,6 @@ class PQN(Face):
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
         learner_nodes: int | dict[str, int] = 0,
-        device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
         hidden_sizes: Sequence[int] = (128, 128),
@@ -2802,7 +2807,6 @@ class PQN(Face):
         redistribution_share: float = 0.5,
         redistribution_trace: float = 0.5,
         gamma: float = 0.99,
-        learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
         burn_in: int = 0,
         max_grad_norm: float = 10.0,
@@ -2814,17 +2818,13 @@ class PQN(Face):
         exploration: float = 1.0,
         exploration_final: float = 0.05,
         exploration_steps: int = 50000,
-        seed: int = 0,
-        total_steps: int = 500000,
         max_seconds: float | None = None,
-        target_return: float | None = None,
         eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
         eval_exploration: bool = False,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
-        run_dir: str | os.PathLike[str] | None = "auto",
     ) -> None: ...
 
 class DQN(Face):
@@ -2835,6 +2835,23 @@ class DQN(Face):
     env
         Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
         callable that returns an environment.
+    num_workers
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
+    num_envs_per_worker
+        Environments per rollout worker; with one agent each, also its number of lanes.
+    device
+        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
+    seed
+        Seed of weights, environments and exploration.
+    learning_rate
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
+    total_steps
+        Budget in steps; schedules span it.
+    target_return
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
+    run_dir
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     env_kwargs
         Keyword arguments of the environment's constructor.
     vectorize
@@ -2903,10 +2920,6 @@ class DQN(Face):
         lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
         Policy of the lineage whose schedule is followed; None: the one with the best final score.
-    num_workers
-        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
-    num_envs_per_worker
-        Environments per rollout worker; with one agent each, also its number of lanes.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -2930,8 +2943,6 @@ class DQN(Face):
     learner_nodes
         With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
         resource name. The first learner always runs at home.
-    device
-        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
         bfloat16 where the role's GPU or CPU is faster with it, else float32.
@@ -2996,9 +3007,6 @@ class DQN(Face):
         Longest episode to learn from.
     gamma
         Discount per step.
-    learning_rate
-        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
-        the function itself.
     learning_rate_schedule
         "linear": a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a function.
     batch_size
@@ -3056,14 +3064,8 @@ class DQN(Face):
         Probability of a random action after exploration_steps.
     exploration_steps
         Steps over which this probability decays linearly.
-    seed
-        Seed of weights, environments and exploration.
-    total_steps
-        Budget in steps; schedules span it.
     max_seconds
         Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
-    target_return
-        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
         Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
         newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
@@ -3078,8 +3080,6 @@ class DQN(Face):
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
         Number of checkpoints kept, besides the best.
-    run_dir
-        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     save_replay
         Store the replay buffer in checkpoints, incrementally; learning pauses meanwhile. A run resumed without it
         refills the buffer before it learns.
@@ -3090,6 +3090,14 @@ class DQN(Face):
         env: str | Callable[..., Any] = ...,
         *,
         preset: str | os.PathLike[str] | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 1,
+        device: str = "cpu",
+        seed: int = 0,
+        learning_rate: float | str | Callable[[float], float] = 0.002,
+        total_steps: int = 1000000,
+        target_return: float | None = None,
+        run_dir: str | os.PathLike[str] | None = "auto",
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
         on_env_error: Literal["stop", "restart"] = "stop",
@@ -3116,8 +3124,6 @@ class DQN(Face):
         pbt_episodes: int = 10,
         schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
         schedule_policy: str | None = None,
-        num_workers: int | None = None,
-        num_envs_per_worker: int = 1,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
         backend: Literal["local", "serial", "ray"] = "local",
@@ -3126,7 +3132,6 @@ class DQN(Face):
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
         learner_nodes: int | dict[str, int] = 0,
-        device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
         hidden_sizes: Sequence[int] = (128, 128),
@@ -3155,7 +3160,6 @@ class DQN(Face):
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
-        learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
         batch_size: int = 64,
         buffer_size: int = 100000,
@@ -3183,17 +3187,13 @@ class DQN(Face):
         exploration: float = 1.0,
         exploration_final: float = 0.05,
         exploration_steps: int = 10000,
-        seed: int = 0,
-        total_steps: int = 1000000,
         max_seconds: float | None = None,
-        target_return: float | None = None,
         eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
         eval_exploration: bool = False,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
-        run_dir: str | os.PathLike[str] | None = "auto",
         save_replay: bool = False,
     ) -> None: ...
 
@@ -3205,6 +3205,23 @@ class Rainbow(Face):
     env
         Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
         callable that returns an environment.
+    num_workers
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
+    num_envs_per_worker
+        Environments per rollout worker; with one agent each, also its number of lanes.
+    device
+        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
+    seed
+        Seed of weights, environments and exploration.
+    learning_rate
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
+    total_steps
+        Budget in steps; schedules span it.
+    target_return
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
+    run_dir
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     env_kwargs
         Keyword arguments of the environment's constructor.
     vectorize
@@ -3273,10 +3290,6 @@ class Rainbow(Face):
         lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
         Policy of the lineage whose schedule is followed; None: the one with the best final score.
-    num_workers
-        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
-    num_envs_per_worker
-        Environments per rollout worker; with one agent each, also its number of lanes.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -3300,8 +3313,6 @@ class Rainbow(Face):
     learner_nodes
         With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
         resource name. The first learner always runs at home.
-    device
-        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
         bfloat16 where the role's GPU or CPU is faster with it, else float32.
@@ -3366,9 +3377,6 @@ class Rainbow(Face):
         Longest episode to learn from.
     gamma
         Discount per step.
-    learning_rate
-        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
-        the function itself.
     learning_rate_schedule
         "linear": a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a function.
     batch_size
@@ -3426,14 +3434,8 @@ class Rainbow(Face):
         Probability of a random action after exploration_steps.
     exploration_steps
         Steps over which this probability decays linearly.
-    seed
-        Seed of weights, environments and exploration.
-    total_steps
-        Budget in steps; schedules span it.
     max_seconds
         Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
-    target_return
-        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
         Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
         newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
@@ -3448,8 +3450,6 @@ class Rainbow(Face):
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
         Number of checkpoints kept, besides the best.
-    run_dir
-        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     save_replay
         Store the replay buffer in checkpoints, incrementally; learning pauses meanwhile. A run resumed without it
         refills the buffer before it learns.
@@ -3460,6 +3460,14 @@ class Rainbow(Face):
         env: str | Callable[..., Any] = ...,
         *,
         preset: str | os.PathLike[str] | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 1,
+        device: str = "cpu",
+        seed: int = 0,
+        learning_rate: float | str | Callable[[float], float] = 0.001,
+        total_steps: int = 1000000,
+        target_return: float | None = None,
+        run_dir: str | os.PathLike[str] | None = "auto",
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
         on_env_error: Literal["stop", "restart"] = "stop",
@@ -3486,8 +3494,6 @@ class Rainbow(Face):
         pbt_episodes: int = 10,
         schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
         schedule_policy: str | None = None,
-        num_workers: int | None = None,
-        num_envs_per_worker: int = 1,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
         backend: Literal["local", "serial", "ray"] = "local",
@@ -3496,7 +3502,6 @@ class Rainbow(Face):
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
         learner_nodes: int | dict[str, int] = 0,
-        device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
         hidden_sizes: Sequence[int] = (128, 128),
@@ -3525,7 +3530,6 @@ class Rainbow(Face):
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
-        learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
         batch_size: int = 64,
         buffer_size: int = 100000,
@@ -3553,17 +3557,13 @@ class Rainbow(Face):
         exploration: float = 1.0,
         exploration_final: float = 0.05,
         exploration_steps: int = 10000,
-        seed: int = 0,
-        total_steps: int = 1000000,
         max_seconds: float | None = None,
-        target_return: float | None = None,
         eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
         eval_exploration: bool = False,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
-        run_dir: str | os.PathLike[str] | None = "auto",
         save_replay: bool = False,
     ) -> None: ...
 
@@ -3575,6 +3575,23 @@ class ApeX(Face):
     env
         Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
         callable that returns an environment.
+    num_workers
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
+    num_envs_per_worker
+        Environments per rollout worker; with one agent each, also its number of lanes.
+    device
+        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
+    seed
+        Seed of weights, environments and exploration.
+    learning_rate
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
+    total_steps
+        Budget in steps; schedules span it.
+    target_return
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
+    run_dir
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     env_kwargs
         Keyword arguments of the environment's constructor.
     vectorize
@@ -3643,10 +3660,6 @@ class ApeX(Face):
         lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
         Policy of the lineage whose schedule is followed; None: the one with the best final score.
-    num_workers
-        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
-    num_envs_per_worker
-        Environments per rollout worker; with one agent each, also its number of lanes.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -3670,8 +3683,6 @@ class ApeX(Face):
     learner_nodes
         With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
         resource name. The first learner always runs at home.
-    device
-        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
         bfloat16 where the role's GPU or CPU is faster with it, else float32.
@@ -3736,9 +3747,6 @@ class ApeX(Face):
         Longest episode to learn from.
     gamma
         Discount per step.
-    learning_rate
-        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
-        the function itself.
     learning_rate_schedule
         "linear": a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a function.
     batch_size
@@ -3794,14 +3802,8 @@ class ApeX(Face):
         Probability of a random action in the first lane (section 4.1).
     exploration_exponent
         Lane i of N explores with probability exploration ** (1 + exploration_exponent * i / (N - 1)) (section 4.1).
-    seed
-        Seed of weights, environments and exploration.
-    total_steps
-        Budget in steps; schedules span it.
     max_seconds
         Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
-    target_return
-        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
         Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
         newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
@@ -3816,8 +3818,6 @@ class ApeX(Face):
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
         Number of checkpoints kept, besides the best.
-    run_dir
-        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     save_replay
         Store the replay buffer in checkpoints, incrementally; learning pauses meanwhile. A run resumed without it
         refills the buffer before it learns.
@@ -3828,6 +3828,14 @@ class ApeX(Face):
         env: str | Callable[..., Any] = ...,
         *,
         preset: str | os.PathLike[str] | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 4,
+        device: str = "cpu",
+        seed: int = 0,
+        learning_rate: float | str | Callable[[float], float] = 0.002,
+        total_steps: int = 1000000,
+        target_return: float | None = None,
+        run_dir: str | os.PathLike[str] | None = "auto",
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
         on_env_error: Literal["stop", "restart"] = "stop",
@@ -3854,8 +3862,6 @@ class ApeX(Face):
         pbt_episodes: int = 10,
         schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
         schedule_policy: str | None = None,
-        num_workers: int | None = None,
-        num_envs_per_worker: int = 4,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
         backend: Literal["local", "serial", "ray"] = "local",
@@ -3864,7 +3870,6 @@ class ApeX(Face):
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
         learner_nodes: int | dict[str, int] = 0,
-        device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
         hidden_sizes: Sequence[int] = (128, 128),
@@ -3893,7 +3898,6 @@ class ApeX(Face):
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
-        learning_rate: float | str | Callable[[float], float] = 0.002,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
         batch_size: int = 64,
         buffer_size: int = 100000,
@@ -3920,17 +3924,13 @@ class ApeX(Face):
         rescale_values: bool = False,
         exploration: float = 0.4,
         exploration_exponent: float = 7.0,
-        seed: int = 0,
-        total_steps: int = 1000000,
         max_seconds: float | None = None,
-        target_return: float | None = None,
         eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
         eval_exploration: bool = False,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
-        run_dir: str | os.PathLike[str] | None = "auto",
         save_replay: bool = False,
     ) -> None: ...
 
@@ -3942,6 +3942,23 @@ class R2D2(Face):
     env
         Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
         callable that returns an environment.
+    num_workers
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
+    num_envs_per_worker
+        Environments per rollout worker; with one agent each, also its number of lanes.
+    device
+        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
+    seed
+        Seed of weights, environments and exploration.
+    learning_rate
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
+    total_steps
+        Budget in steps; schedules span it.
+    target_return
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
+    run_dir
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     env_kwargs
         Keyword arguments of the environment's constructor.
     vectorize
@@ -4010,10 +4027,6 @@ class R2D2(Face):
         lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
         Policy of the lineage whose schedule is followed; None: the one with the best final score.
-    num_workers
-        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
-    num_envs_per_worker
-        Environments per rollout worker; with one agent each, also its number of lanes.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -4037,8 +4050,6 @@ class R2D2(Face):
     learner_nodes
         With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
         resource name. The first learner always runs at home.
-    device
-        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
         bfloat16 where the role's GPU or CPU is faster with it, else float32.
@@ -4103,9 +4114,6 @@ class R2D2(Face):
         Longest episode to learn from.
     gamma
         Discount per step (section 2.3: 0.997).
-    learning_rate
-        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
-        the function itself.
     learning_rate_schedule
         "linear": a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a function.
     batch_size
@@ -4161,14 +4169,8 @@ class R2D2(Face):
         Probability of a random action in the first lane (section 4.1).
     exploration_exponent
         Lane i of N explores with probability exploration ** (1 + exploration_exponent * i / (N - 1)) (section 4.1).
-    seed
-        Seed of weights, environments and exploration.
-    total_steps
-        Budget in steps; schedules span it.
     max_seconds
         Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
-    target_return
-        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
         Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
         newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
@@ -4183,8 +4185,6 @@ class R2D2(Face):
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
         Number of checkpoints kept, besides the best.
-    run_dir
-        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     save_replay
         Store the replay buffer in checkpoints, incrementally; learning pauses meanwhile. A run resumed without it
         refills the buffer before it learns.
@@ -4195,6 +4195,14 @@ class R2D2(Face):
         env: str | Callable[..., Any] = ...,
         *,
         preset: str | os.PathLike[str] | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 4,
+        device: str = "cpu",
+        seed: int = 0,
+        learning_rate: float | str | Callable[[float], float] = 0.001,
+        total_steps: int = 1000000,
+        target_return: float | None = None,
+        run_dir: str | os.PathLike[str] | None = "auto",
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
         on_env_error: Literal["stop", "restart"] = "stop",
@@ -4221,8 +4229,6 @@ class R2D2(Face):
         pbt_episodes: int = 10,
         schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
         schedule_policy: str | None = None,
-        num_workers: int | None = None,
-        num_envs_per_worker: int = 4,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
         backend: Literal["local", "serial", "ray"] = "local",
@@ -4231,7 +4237,6 @@ class R2D2(Face):
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
         learner_nodes: int | dict[str, int] = 0,
-        device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
         hidden_sizes: Sequence[int] = (64,),
@@ -4260,7 +4265,6 @@ class R2D2(Face):
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
-        learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "linear",
         batch_size: int = 32,
         buffer_size: int = 100000,
@@ -4287,17 +4291,13 @@ class R2D2(Face):
         rescale_values: bool = True,
         exploration: float = 0.4,
         exploration_exponent: float = 7.0,
-        seed: int = 0,
-        total_steps: int = 1000000,
         max_seconds: float | None = None,
-        target_return: float | None = None,
         eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
         eval_exploration: bool = False,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
-        run_dir: str | os.PathLike[str] | None = "auto",
         save_replay: bool = False,
     ) -> None: ...
 
@@ -4309,6 +4309,23 @@ class DDPG(Face):
     env
         Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
         callable that returns an environment.
+    num_workers
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
+    num_envs_per_worker
+        Environments per rollout worker; with one agent each, also its number of lanes.
+    device
+        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
+    seed
+        Seed of weights, environments and exploration.
+    learning_rate
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
+    total_steps
+        Budget in steps; schedules span it.
+    target_return
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
+    run_dir
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     env_kwargs
         Keyword arguments of the environment's constructor.
     vectorize
@@ -4377,10 +4394,6 @@ class DDPG(Face):
         lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
         Policy of the lineage whose schedule is followed; None: the one with the best final score.
-    num_workers
-        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
-    num_envs_per_worker
-        Environments per rollout worker; with one agent each, also its number of lanes.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -4404,8 +4417,6 @@ class DDPG(Face):
     learner_nodes
         With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
         resource name. The first learner always runs at home.
-    device
-        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
         bfloat16 where the role's GPU or CPU is faster with it, else float32.
@@ -4443,9 +4454,6 @@ class DDPG(Face):
         Longest episode to learn from.
     gamma
         Discount per step.
-    learning_rate
-        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
-        the function itself.
     learning_rate_schedule
         "linear": a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a function.
     batch_size
@@ -4483,14 +4491,8 @@ class DDPG(Face):
         Fraction by which target networks move towards the online networks per update.
     exploration_noise
         Standard deviation of the noise on actions in [-1, 1] (as in CleanRL).
-    seed
-        Seed of weights, environments and exploration.
-    total_steps
-        Budget in steps; schedules span it.
     max_seconds
         Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
-    target_return
-        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
         Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
         newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
@@ -4505,8 +4507,6 @@ class DDPG(Face):
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
         Number of checkpoints kept, besides the best.
-    run_dir
-        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     save_replay
         Store the replay buffer in checkpoints, incrementally; learning pauses meanwhile. A run resumed without it
         refills the buffer before it learns.
@@ -4517,6 +4517,14 @@ class DDPG(Face):
         env: str | Callable[..., Any] = ...,
         *,
         preset: str | os.PathLike[str] | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 1,
+        device: str = "cpu",
+        seed: int = 0,
+        learning_rate: float | str | Callable[[float], float] = 0.0003,
+        total_steps: int = 1000000,
+        target_return: float | None = None,
+        run_dir: str | os.PathLike[str] | None = "auto",
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
         on_env_error: Literal["stop", "restart"] = "stop",
@@ -4543,8 +4551,6 @@ class DDPG(Face):
         pbt_episodes: int = 10,
         schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
         schedule_policy: str | None = None,
-        num_workers: int | None = None,
-        num_envs_per_worker: int = 1,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
         backend: Literal["local", "serial", "ray"] = "local",
@@ -4553,7 +4559,6 @@ class DDPG(Face):
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
         learner_nodes: int | dict[str, int] = 0,
-        device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
         hidden_sizes: Sequence[int] = (256, 256),
@@ -4571,7 +4576,6 @@ class DDPG(Face):
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
-        learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
         batch_size: int = 256,
         buffer_size: int = 1000000,
@@ -4589,17 +4593,13 @@ class DDPG(Face):
         actor_learning_rate: float | str | Callable[[float], float] | None = None,
         tau: float = 0.005,
         exploration_noise: float = 0.1,
-        seed: int = 0,
-        total_steps: int = 1000000,
         max_seconds: float | None = None,
-        target_return: float | None = None,
         eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
         eval_exploration: bool = False,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
-        run_dir: str | os.PathLike[str] | None = "auto",
         save_replay: bool = False,
     ) -> None: ...
 
@@ -4611,6 +4611,23 @@ class TD3(Face):
     env
         Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
         callable that returns an environment.
+    num_workers
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
+    num_envs_per_worker
+        Environments per rollout worker; with one agent each, also its number of lanes.
+    device
+        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
+    seed
+        Seed of weights, environments and exploration.
+    learning_rate
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
+    total_steps
+        Budget in steps; schedules span it.
+    target_return
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
+    run_dir
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     env_kwargs
         Keyword arguments of the environment's constructor.
     vectorize
@@ -4679,10 +4696,6 @@ class TD3(Face):
         lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
         Policy of the lineage whose schedule is followed; None: the one with the best final score.
-    num_workers
-        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
-    num_envs_per_worker
-        Environments per rollout worker; with one agent each, also its number of lanes.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -4706,8 +4719,6 @@ class TD3(Face):
     learner_nodes
         With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
         resource name. The first learner always runs at home.
-    device
-        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
         bfloat16 where the role's GPU or CPU is faster with it, else float32.
@@ -4745,9 +4756,6 @@ class TD3(Face):
         Longest episode to learn from.
     gamma
         Discount per step.
-    learning_rate
-        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
-        the function itself.
     learning_rate_schedule
         "linear": a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a function.
     batch_size
@@ -4791,14 +4799,8 @@ class TD3(Face):
         Bound on this noise (section 6.1).
     policy_delay
         Critic updates per update of policy and targets (section 6.1).
-    seed
-        Seed of weights, environments and exploration.
-    total_steps
-        Budget in steps; schedules span it.
     max_seconds
         Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
-    target_return
-        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
         Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
         newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
@@ -4813,8 +4815,6 @@ class TD3(Face):
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
         Number of checkpoints kept, besides the best.
-    run_dir
-        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     save_replay
         Store the replay buffer in checkpoints, incrementally; learning pauses meanwhile. A run resumed without it
         refills the buffer before it learns.
@@ -4825,6 +4825,14 @@ class TD3(Face):
         env: str | Callable[..., Any] = ...,
         *,
         preset: str | os.PathLike[str] | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 1,
+        device: str = "cpu",
+        seed: int = 0,
+        learning_rate: float | str | Callable[[float], float] = 0.0003,
+        total_steps: int = 1000000,
+        target_return: float | None = None,
+        run_dir: str | os.PathLike[str] | None = "auto",
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
         on_env_error: Literal["stop", "restart"] = "stop",
@@ -4851,8 +4859,6 @@ class TD3(Face):
         pbt_episodes: int = 10,
         schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
         schedule_policy: str | None = None,
-        num_workers: int | None = None,
-        num_envs_per_worker: int = 1,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
         backend: Literal["local", "serial", "ray"] = "local",
@@ -4861,7 +4867,6 @@ class TD3(Face):
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
         learner_nodes: int | dict[str, int] = 0,
-        device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
         hidden_sizes: Sequence[int] = (256, 256),
@@ -4879,7 +4884,6 @@ class TD3(Face):
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
-        learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
         batch_size: int = 256,
         buffer_size: int = 1000000,
@@ -4900,17 +4904,13 @@ class TD3(Face):
         target_noise: float = 0.2,
         target_noise_clip: float = 0.5,
         policy_delay: int = 2,
-        seed: int = 0,
-        total_steps: int = 1000000,
         max_seconds: float | None = None,
-        target_return: float | None = None,
         eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
         eval_exploration: bool = False,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
-        run_dir: str | os.PathLike[str] | None = "auto",
         save_replay: bool = False,
     ) -> None: ...
 
@@ -4922,6 +4922,23 @@ class SAC(Face):
     env
         Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
         callable that returns an environment.
+    num_workers
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
+    num_envs_per_worker
+        Environments per rollout worker; with one agent each, also its number of lanes.
+    device
+        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
+    seed
+        Seed of weights, environments and exploration.
+    learning_rate
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
+    total_steps
+        Budget in steps; schedules span it.
+    target_return
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
+    run_dir
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     env_kwargs
         Keyword arguments of the environment's constructor.
     vectorize
@@ -4990,10 +5007,6 @@ class SAC(Face):
         lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
         Policy of the lineage whose schedule is followed; None: the one with the best final score.
-    num_workers
-        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
-    num_envs_per_worker
-        Environments per rollout worker; with one agent each, also its number of lanes.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -5017,8 +5030,6 @@ class SAC(Face):
     learner_nodes
         With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
         resource name. The first learner always runs at home.
-    device
-        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
         bfloat16 where the role's GPU or CPU is faster with it, else float32.
@@ -5056,9 +5067,6 @@ class SAC(Face):
         Longest episode to learn from.
     gamma
         Discount per step.
-    learning_rate
-        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
-        the function itself.
     learning_rate_schedule
         "linear": a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a function.
     batch_size
@@ -5100,14 +5108,8 @@ class SAC(Face):
         Initial value of a learned temperature.
     target_entropy
         Target of a learned temperature: entropy of actions in [-1, 1]; None: minus their dimension (appendix D).
-    seed
-        Seed of weights, environments and exploration.
-    total_steps
-        Budget in steps; schedules span it.
     max_seconds
         Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
-    target_return
-        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
         Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
         newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
@@ -5122,8 +5124,6 @@ class SAC(Face):
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
         Number of checkpoints kept, besides the best.
-    run_dir
-        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     save_replay
         Store the replay buffer in checkpoints, incrementally; learning pauses meanwhile. A run resumed without it
         refills the buffer before it learns.
@@ -5134,6 +5134,14 @@ class SAC(Face):
         env: str | Callable[..., Any] = ...,
         *,
         preset: str | os.PathLike[str] | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 1,
+        device: str = "cpu",
+        seed: int = 0,
+        learning_rate: float | str | Callable[[float], float] = 0.0003,
+        total_steps: int = 1000000,
+        target_return: float | None = None,
+        run_dir: str | os.PathLike[str] | None = "auto",
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
         on_env_error: Literal["stop", "restart"] = "stop",
@@ -5160,8 +5168,6 @@ class SAC(Face):
         pbt_episodes: int = 10,
         schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
         schedule_policy: str | None = None,
-        num_workers: int | None = None,
-        num_envs_per_worker: int = 1,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
         backend: Literal["local", "serial", "ray"] = "local",
@@ -5170,7 +5176,6 @@ class SAC(Face):
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
         learner_nodes: int | dict[str, int] = 0,
-        device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
         hidden_sizes: Sequence[int] = (256, 256),
@@ -5188,7 +5193,6 @@ class SAC(Face):
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
-        learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
         batch_size: int = 256,
         buffer_size: int = 1000000,
@@ -5208,17 +5212,13 @@ class SAC(Face):
         alpha: float | None = None,
         initial_alpha: float = 1.0,
         target_entropy: float | None = None,
-        seed: int = 0,
-        total_steps: int = 1000000,
         max_seconds: float | None = None,
-        target_return: float | None = None,
         eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
         eval_exploration: bool = False,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
-        run_dir: str | os.PathLike[str] | None = "auto",
         save_replay: bool = False,
     ) -> None: ...
 
@@ -5230,6 +5230,23 @@ class TQC(Face):
     env
         Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
         callable that returns an environment.
+    num_workers
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
+    num_envs_per_worker
+        Environments per rollout worker; with one agent each, also its number of lanes.
+    device
+        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
+    seed
+        Seed of weights, environments and exploration.
+    learning_rate
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
+    total_steps
+        Budget in steps; schedules span it.
+    target_return
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
+    run_dir
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     env_kwargs
         Keyword arguments of the environment's constructor.
     vectorize
@@ -5298,10 +5315,6 @@ class TQC(Face):
         lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
         Policy of the lineage whose schedule is followed; None: the one with the best final score.
-    num_workers
-        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
-    num_envs_per_worker
-        Environments per rollout worker; with one agent each, also its number of lanes.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -5325,8 +5338,6 @@ class TQC(Face):
     learner_nodes
         With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
         resource name. The first learner always runs at home.
-    device
-        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
         bfloat16 where the role's GPU or CPU is faster with it, else float32.
@@ -5366,9 +5377,6 @@ class TQC(Face):
         Longest episode to learn from.
     gamma
         Discount per step.
-    learning_rate
-        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
-        the function itself.
     learning_rate_schedule
         "linear": a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a function.
     batch_size
@@ -5415,14 +5423,8 @@ class TQC(Face):
     dropped_quantiles
         Largest atoms dropped from the targets, per critic (d); more are more conservative. Published: 2 for most tasks,
         0 for HalfCheetah, 5 for Hopper.
-    seed
-        Seed of weights, environments and exploration.
-    total_steps
-        Budget in steps; schedules span it.
     max_seconds
         Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
-    target_return
-        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
         Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
         newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
@@ -5437,8 +5439,6 @@ class TQC(Face):
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
         Number of checkpoints kept, besides the best.
-    run_dir
-        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     save_replay
         Store the replay buffer in checkpoints, incrementally; learning pauses meanwhile. A run resumed without it
         refills the buffer before it learns.
@@ -5449,6 +5449,14 @@ class TQC(Face):
         env: str | Callable[..., Any] = ...,
         *,
         preset: str | os.PathLike[str] | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 1,
+        device: str = "cpu",
+        seed: int = 0,
+        learning_rate: float | str | Callable[[float], float] = 0.0003,
+        total_steps: int = 1000000,
+        target_return: float | None = None,
+        run_dir: str | os.PathLike[str] | None = "auto",
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
         on_env_error: Literal["stop", "restart"] = "stop",
@@ -5475,8 +5483,6 @@ class TQC(Face):
         pbt_episodes: int = 10,
         schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
         schedule_policy: str | None = None,
-        num_workers: int | None = None,
-        num_envs_per_worker: int = 1,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
         backend: Literal["local", "serial", "ray"] = "local",
@@ -5485,7 +5491,6 @@ class TQC(Face):
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
         learner_nodes: int | dict[str, int] = 0,
-        device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
         hidden_sizes: Sequence[int] = (256, 256),
@@ -5504,7 +5509,6 @@ class TQC(Face):
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
-        learning_rate: float | str | Callable[[float], float] = 0.0003,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
         batch_size: int = 256,
         buffer_size: int = 1000000,
@@ -5526,17 +5530,13 @@ class TQC(Face):
         target_entropy: float | None = None,
         num_critics: int = 5,
         dropped_quantiles: int = 2,
-        seed: int = 0,
-        total_steps: int = 1000000,
         max_seconds: float | None = None,
-        target_return: float | None = None,
         eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
         eval_exploration: bool = False,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
-        run_dir: str | os.PathLike[str] | None = "auto",
         save_replay: bool = False,
     ) -> None: ...
 
@@ -5548,6 +5548,23 @@ class CrossQ(Face):
     env
         Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
         callable that returns an environment.
+    num_workers
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
+    num_envs_per_worker
+        Environments per rollout worker; with one agent each, also its number of lanes.
+    device
+        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
+    seed
+        Seed of weights, environments and exploration.
+    learning_rate
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
+    total_steps
+        Budget in steps; schedules span it.
+    target_return
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
+    run_dir
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     env_kwargs
         Keyword arguments of the environment's constructor.
     vectorize
@@ -5616,10 +5633,6 @@ class CrossQ(Face):
         lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
         Policy of the lineage whose schedule is followed; None: the one with the best final score.
-    num_workers
-        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
-    num_envs_per_worker
-        Environments per rollout worker; with one agent each, also its number of lanes.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -5643,8 +5656,6 @@ class CrossQ(Face):
     learner_nodes
         With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
         resource name. The first learner always runs at home.
-    device
-        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
         bfloat16 where the role's GPU or CPU is faster with it, else float32.
@@ -5682,9 +5693,6 @@ class CrossQ(Face):
         Longest episode to learn from.
     gamma
         Discount per step.
-    learning_rate
-        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
-        the function itself.
     learning_rate_schedule
         "linear": a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a function.
     batch_size
@@ -5732,14 +5740,8 @@ class CrossQ(Face):
         Decay rate of the optimisers' running mean of gradients.
     policy_delay
         Critic updates per update of policy and temperature.
-    seed
-        Seed of weights, environments and exploration.
-    total_steps
-        Budget in steps; schedules span it.
     max_seconds
         Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
-    target_return
-        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
         Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
         newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
@@ -5754,8 +5756,6 @@ class CrossQ(Face):
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
         Number of checkpoints kept, besides the best.
-    run_dir
-        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     save_replay
         Store the replay buffer in checkpoints, incrementally; learning pauses meanwhile. A run resumed without it
         refills the buffer before it learns.
@@ -5766,6 +5766,14 @@ class CrossQ(Face):
         env: str | Callable[..., Any] = ...,
         *,
         preset: str | os.PathLike[str] | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 1,
+        device: str = "cpu",
+        seed: int = 0,
+        learning_rate: float | str | Callable[[float], float] = 0.001,
+        total_steps: int = 1000000,
+        target_return: float | None = None,
+        run_dir: str | os.PathLike[str] | None = "auto",
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
         on_env_error: Literal["stop", "restart"] = "stop",
@@ -5792,8 +5800,6 @@ class CrossQ(Face):
         pbt_episodes: int = 10,
         schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
         schedule_policy: str | None = None,
-        num_workers: int | None = None,
-        num_envs_per_worker: int = 1,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
         backend: Literal["local", "serial", "ray"] = "local",
@@ -5802,7 +5808,6 @@ class CrossQ(Face):
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
         learner_nodes: int | dict[str, int] = 0,
-        device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
         hidden_sizes: Sequence[int] = (256, 256),
@@ -5820,7 +5825,6 @@ class CrossQ(Face):
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
-        learning_rate: float | str | Callable[[float], float] = 0.001,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
         batch_size: int = 256,
         buffer_size: int = 1000000,
@@ -5843,17 +5847,13 @@ class CrossQ(Face):
         critic_hidden_sizes: Sequence[int] = (256, 256),
         adam_beta1: float = 0.5,
         policy_delay: int = 3,
-        seed: int = 0,
-        total_steps: int = 1000000,
         max_seconds: float | None = None,
-        target_return: float | None = None,
         eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
         eval_exploration: bool = False,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
-        run_dir: str | os.PathLike[str] | None = "auto",
         save_replay: bool = False,
     ) -> None: ...
 
@@ -5865,6 +5865,23 @@ class ApeXDPG(Face):
     env
         Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
         callable that returns an environment.
+    num_workers
+        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
+    num_envs_per_worker
+        Environments per rollout worker; with one agent each, also its number of lanes.
+    device
+        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
+    seed
+        Seed of weights, environments and exploration.
+    learning_rate
+        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+        the function itself.
+    total_steps
+        Budget in steps; schedules span it.
+    target_return
+        The run ends when the mean return of an evaluation reaches this value; None: no target.
+    run_dir
+        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     env_kwargs
         Keyword arguments of the environment's constructor.
     vectorize
@@ -5933,10 +5950,6 @@ class ApeXDPG(Face):
         lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON.
     schedule_policy
         Policy of the lineage whose schedule is followed; None: the one with the best final score.
-    num_workers
-        Rollout workers; with backend="ray", per node. None: one per core, at most 16.
-    num_envs_per_worker
-        Environments per rollout worker; with one agent each, also its number of lanes.
     num_groups
         Groups of environments per worker that step in turn; None: 2 with central inference, 1 with local.
     inference
@@ -5960,8 +5973,6 @@ class ApeXDPG(Face):
     learner_nodes
         With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
         resource name. The first learner always runs at home.
-    device
-        Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ...
     precision
         Arithmetic of the network's body (bfloat16 through autocast); heads, losses and weights stay float32. "auto":
         bfloat16 where the role's GPU or CPU is faster with it, else float32.
@@ -5999,9 +6010,6 @@ class ApeXDPG(Face):
         Longest episode to learn from.
     gamma
         Discount per step.
-    learning_rate
-        Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
-        the function itself.
     learning_rate_schedule
         "linear": a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a function.
     batch_size
@@ -6047,14 +6055,8 @@ class ApeXDPG(Face):
     eviction_alpha
         In a full buffer, the transition to be replaced is drawn in proportion to its priority to this power, at most 0
         (appendix D): small errors go first. None: the oldest is replaced.
-    seed
-        Seed of weights, environments and exploration.
-    total_steps
-        Budget in steps; schedules span it.
     max_seconds
         Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s.
-    target_return
-        The run ends when the mean return of an evaluation reaches this value; None: no target.
     eval_interval
         Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the
         newest weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial:
@@ -6069,8 +6071,6 @@ class ApeXDPG(Face):
         Steps between checkpoints; 0: only at the end; None: total_steps / 10.
     keep_checkpoints
         Number of checkpoints kept, besides the best.
-    run_dir
-        Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written.
     save_replay
         Store the replay buffer in checkpoints, incrementally; learning pauses meanwhile. A run resumed without it
         refills the buffer before it learns.
@@ -6081,6 +6081,14 @@ class ApeXDPG(Face):
         env: str | Callable[..., Any] = ...,
         *,
         preset: str | os.PathLike[str] | None = None,
+        num_workers: int | None = None,
+        num_envs_per_worker: int = 4,
+        device: str = "cpu",
+        seed: int = 0,
+        learning_rate: float | str | Callable[[float], float] = 0.0001,
+        total_steps: int = 1000000,
+        target_return: float | None = None,
+        run_dir: str | os.PathLike[str] | None = "auto",
         env_kwargs: dict[str, Any] = ...,
         vectorize: Literal["make", "vector"] = "make",
         on_env_error: Literal["stop", "restart"] = "stop",
@@ -6107,8 +6115,6 @@ class ApeXDPG(Face):
         pbt_episodes: int = 10,
         schedule: str | os.PathLike[str] | dict[Any, Any] | None = None,
         schedule_policy: str | None = None,
-        num_workers: int | None = None,
-        num_envs_per_worker: int = 4,
         num_groups: int | None = None,
         inference: Literal["auto", "local", "central"] = "auto",
         backend: Literal["local", "serial", "ray"] = "local",
@@ -6117,7 +6123,6 @@ class ApeXDPG(Face):
         evaluator: Literal["home", "node"] = "home",
         num_learners: int = 1,
         learner_nodes: int | dict[str, int] = 0,
-        device: str = "cpu",
         precision: Literal["auto", "float32", "bfloat16"] = "float32",
         encoder: str | Callable[..., Any] = "auto",
         hidden_sizes: Sequence[int] = (256, 256),
@@ -6135,7 +6140,6 @@ class ApeXDPG(Face):
         redistributor_chunk: int = 500,
         redistributor_max_steps: int = 10000,
         gamma: float = 0.99,
-        learning_rate: float | str | Callable[[float], float] = 0.0001,
         learning_rate_schedule: Literal["constant", "linear"] = "constant",
         batch_size: int = 256,
         buffer_size: int = 1000000,
@@ -6156,16 +6160,12 @@ class ApeXDPG(Face):
         target_period: int = 100,
         max_actor_grad: float | None = 1.0,
         eviction_alpha: float | None = -0.4,
-        seed: int = 0,
-        total_steps: int = 1000000,
         max_seconds: float | None = None,
-        target_return: float | None = None,
         eval_interval: int | float | Literal["continuous"] | None = None,
         eval_episodes: int = 20,
         eval_exploration: bool = False,
         eval_max_steps: int = 30000,
         checkpoint_interval: int | None = None,
         keep_checkpoints: int = 3,
-        run_dir: str | os.PathLike[str] | None = "auto",
         save_replay: bool = False,
     ) -> None: ...
