@@ -48,16 +48,15 @@ MAY_USE = {
 
 # The engine's rooms, from the ground up. Each may use those before it.
 ENGINE = (
-    "messages", "watching", "acting", "paths", "groups", "roles", "roster", "preparation", "policies", "backends",
-    "nodes", "evaluations", "saves", "transfers", "exploits", "following", "opponents", "turns", "reports", "endings",
-    "supervisor", "opening", "steering", "trainer", "slices", "faces", "__init__",
+    "messages", "contracts", "watching", "acting", "paths", "groups", "roles", "roster", "preparation", "policies",
+    "backends", "nodes", "evaluations", "saves", "transfers", "exploits", "following", "opponents", "turns", "reports",
+    "endings", "supervisor", "opening", "steering", "trainer", "slices", "faces", "__init__",
 )  # fmt: skip
 
 # Uses against that order, imports for type checkers and in functions counted: they may become fewer, never more.
 AGAINST_THE_ORDER = {
     ("watching", "roles"),
     ("watching", "roster"),
-    ("acting", "paths"),
     ("paths", "roles"),
     ("paths", "preparation"),
     ("groups", "roles"),
@@ -166,9 +165,10 @@ def test_imports_for_type_checkers_and_in_functions_are_counted():
     assert set(imported(tree, {"a", "a.b", "a.c"}, False)) == {"a", "a.c"}
 
 
+@pytest.mark.timeout(300)
 def test_the_page_of_the_architecture_shows_the_tours_that_the_code_takes():
     tour = [sys.executable, HOUSE.parent / "tools" / "tour.py", "--check"]
-    done = subprocess.run(tour, capture_output=True, text=True, timeout=110)
+    done = subprocess.run(tour, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

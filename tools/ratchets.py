@@ -62,8 +62,10 @@ def modules() -> dict[str, ast.Module]:
 @cache
 def imports(with_types: bool = True) -> dict[str, set[str]]:
     """Modules of the package that each module imports, in functions too, and for type checkers alone if wished."""
-    names = modules().keys()
-    return {name: {m for m in imported(tree, names, with_types) if m != name} for name, tree in modules().items()}
+    native = {".".join(path.relative_to(REPOSITORY).with_suffix("").parts) for path in HOUSE.rglob("*.pyi")}
+    own = modules().keys()
+    edges = {name: set(imported(tree, own | native, with_types)) for name, tree in modules().items()}
+    return {name: (uses & own) - {name} for name, uses in edges.items()}
 
 
 def imported(tree: ast.AST, names: Iterable[str], with_types: bool) -> Iterator[str]:
@@ -203,12 +205,12 @@ RATCHETS: dict[str, Ratchet] = {
     "files from the learner's turn to the gradient, APPO": Ratchet(3, 2, lambda: on_tour(APPO, FILES)),
     "calls from the learner's turn to the gradient, DQN": Ratchet(7, 4, lambda: on_tour(DQN, CALLS)),
     "files from the learner's turn to the gradient, DQN": Ratchet(5, 2, lambda: on_tour(DQN, FILES)),
-    "modules in the largest knot, type imports counted": Ratchet(99, 3, lambda: len(knots()[0]) if knots() else 0),
-    "modules in the largest knot at run time": Ratchet(4, 3, lambda: len(knots(False)[0]) if knots(False) else 0),
-    "knots of modules, type imports counted": Ratchet(4, 0, lambda: len(knots())),
+    "modules in the largest knot, type imports counted": Ratchet(3, 3, lambda: len(knots()[0]) if knots() else 0),
+    "modules in the largest knot at run time": Ratchet(0, 0, lambda: len(knots(False)[0]) if knots(False) else 0),
+    "knots of modules, type imports counted": Ratchet(2, 0, lambda: len(knots())),
     # With slack, for the mending that goes on beside the rebuilding.
     "lines of Python": Ratchet(59_000, 46_000, lambda: sum(lengths().values()), slack=3_000),
-    "files of fewer than 60 lines": Ratchet(46, 15, tiny_files),
+    "files of fewer than 60 lines": Ratchet(47, 15, tiny_files),
     "members of DataPath": Ratchet(24, 10, lambda: len(members(class_named("penstock.engine.paths.base", "DataPath")))),
     "modules that mention RUDDER or redistribution": Ratchet(43, 10, lambda: mentions(r"rudder|redistribut")),
     "modules that mention guests": Ratchet(21, 8, lambda: mentions(r"guest")),
