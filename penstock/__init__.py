@@ -6,6 +6,7 @@ The public face. Names are imported when they are first used, so that importing 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -116,9 +117,16 @@ def __getattr__(name: str) -> Any:
     if name == "replay":
         return importlib.import_module("penstock.replay")
     if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        plain = name.lower().replace("_", "")
+        meant = next((known for known in __all__ if known.lower().replace("_", "") == plain), None)
+        hint = f"; did you mean {meant!r}?" if meant else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
     return getattr(importlib.import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:
     return __all__
+
+
+if importlib.util.find_spec("penstock._native") is None:
+    raise ImportError(importlib.import_module("penstock.imports").why_not_built())

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Literal
 
 from penstock.extras import extras, install_command, missing_from, modules_of
@@ -229,9 +230,14 @@ def _open_files() -> Check:
 
 def _penstock() -> Check:
     try:
-        return Check("penstock", "ok", version("penstock"))
+        found = version("penstock")
     except PackageNotFoundError:
         return Check("penstock", "warn", "runs from a source tree that is not installed", "pip install -e .")
+    here, used = Path("penstock").resolve(), Path(__file__).resolve().parent
+    if here != used and (here / "doctor.py").is_file():
+        problem = f"{found} from {used}, not the source tree in this folder"
+        return Check("penstock", "warn", problem, f"to use this one: pip install -e {here.parent}")
+    return Check("penstock", "ok", found)
 
 
 CHECKS: dict[str, Callable[[], Check]] = {

@@ -51,6 +51,17 @@ def place_of(named: Any) -> str:
     return f"{place}:{named.__qualname__}"
 
 
+def why_not_built() -> str:
+    """Return what is wrong where this package lies without its native core, and what to do."""
+    own = Path(__file__).parent
+    places = {Path(entry or os.curdir).resolve() / own.name for entry in sys.path} - {own.resolve()}
+    installed = next((place for place in sorted(places) if any(place.glob("_native*.so"))), None)
+    problem = f"penstock is imported from {own}, a source tree whose native core is not built"
+    if installed is not None:
+        return f"{problem}; it hides the installed package in {installed}: work in another folder than {own.parent}"
+    return f"{problem}: pip install -e {own.parent}"
+
+
 def _import_module(name: str) -> ModuleType:
     # A console script starts without the working directory on its path, unlike `python -m`.
     if "" not in sys.path and os.getcwd() not in sys.path:

@@ -1,5 +1,6 @@
 """Penstock as its users see it: one import, one call to train, weights in and out."""
 
+import shutil
 import subprocess
 import sys
 import threading
@@ -52,6 +53,36 @@ def test_every_public_name_is_there_and_any_other_is_an_attribute_error():
         assert getattr(penstock, name) is not None
     with pytest.raises(AttributeError, match="module 'penstock' has no attribute 'PP0'"):
         penstock.PP0  # noqa: B018
+
+
+def test_names_of_other_libraries_are_answered_with_those_of_here(trainer):
+    for name, hint in {"ppo": "PPO", "apex_dpg": "ApeXDPG", "Load_Policy": "load_policy"}.items():
+        with pytest.raises(AttributeError, match=f"'penstock' has no attribute '{name}'; did you mean '{hint}'"):
+            getattr(penstock, name)
+    asked = {"learn": "train", "predict": r"penstock.load_policy\(run_dir\).act", "load": r"penstock.load_policy\(run"}
+    for owner in (trainer, penstock.PPO, penstock.Trainer):
+        for name, hint in asked.items():
+            with pytest.raises(AttributeError, match=rf"has no attribute '{name}': here it is {hint}"):
+                getattr(owner, name)
+        with pytest.raises(AttributeError, match=r"has no attribute 'nothing_like_it'$"):
+            owner.nothing_like_it  # noqa: B018
+
+
+def test_a_source_tree_that_is_not_built_says_so_and_which_installed_package_it_hides(tmp_path):
+    tree, installed = tmp_path / "tree", tmp_path / "site" / "penstock"
+    not_source = shutil.ignore_patterns("*.so", "__pycache__")
+    shutil.copytree(Path(penstock.__file__).parent, tree / "penstock", ignore=not_source)
+    installed.mkdir(parents=True)
+    (installed / "_native.so").touch()
+    own = f"ImportError: penstock is imported from {tree / 'penstock'}, a source tree whose native core is not built"
+    for path, advice in (
+        ([], f": pip install -e {tree}"),
+        ([installed.parent], f"; it hides the installed package in {installed}: work in another folder than {tree}"),
+    ):
+        program = f"import sys; sys.path += {list(map(str, path))}; import penstock"
+        command = [sys.executable, "-S", "-c", program]  # -S: without the package that this suite tests
+        done = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
+        assert done.stderr.splitlines()[-1] == own + advice
 
 
 def test_the_version_is_that_of_the_package():
@@ -317,7 +348,7 @@ def test_weights_of_another_architecture_are_refused_and_nothing_changes(trainer
     assert identical(trainer.get_parameters()[0], before)
 
 
-def test_saving_twice_replaces_and_a_users_own_files_are_left_alone(trainer, tmp_path):
+def test_saving_twice_replaces_and_a_users_not_source_are_left_alone(trainer, tmp_path):
     trainer.save(str(tmp_path / "saved"))
     trainer.train(32, quiet=True)
     trainer.save(str(tmp_path / "saved"))

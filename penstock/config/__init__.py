@@ -6,7 +6,7 @@ line (its docstring is the flag's help) and a key of ``config.json`` in the run 
 
 from penstock.config.base import NETWORK, STATE, STORED, Config
 from penstock.config.checking import ConfigError, checked, closest, require
-from penstock.config.elsewhere import setting_hint
+from penstock.config.elsewhere import method_hint, setting_hint
 from penstock.config.finding import find_object
 from penstock.config.groups import grouped
 from penstock.config.making import PRESETS, cannot_change, change_config, load_preset, make_config
@@ -75,6 +75,7 @@ __all__ = [
     "learner_of",
     "load_preset",
     "make_config",
+    "method_hint",
     "name_of",
     "policy_configs",
     "require",

@@ -192,6 +192,23 @@ _NO_SETTINGS = {
     "async_rl": "the algorithm says so: APPO and IMPALA are asynchronous, PPO and A2C synchronous",
 }
 
+_ACT = "penstock.load_policy(run_dir).act(observation)"
+_LOAD = "penstock.load_policy(run_dir) to act, penstock.Trainer.resume(run_dir) to train on"
+_METHODS = {
+    "learn": "train(steps)",
+    "fit": "train(steps)",
+    "predict": _ACT,
+    "act": _ACT,
+    "compute_single_action": _ACT,
+    "load": _LOAD,
+    "from_checkpoint": _LOAD,
+    "restore": _LOAD,
+    "save_to_path": "save(path)",
+    "evaluate_policy": "evaluate(episodes)",
+    "stop": "close()",
+    "set_env": "penstock.Trainer.resume(run_dir, env=...)",
+}
+
 _REDISTRIBUTION = (
     "rewards are redistributed by algorithms that learn from every fresh segment once, in the order in which each lane "
     "wrote it: ppo, appo, a2c, impala and pqn; and by those that replay single transitions: dqn, rainbow, ddpg, td3, "
@@ -249,6 +266,11 @@ def setting_hint(name: str, known: Collection[str]) -> str:
         if field in known:
             return f": here it is {alternative}"
     return f": other algorithms here call it {' or '.join(fields.values())}, this one has none" if fields else ""
+
+
+def method_hint(name: str) -> str:
+    """Return ": here it is ..." for a method of other libraries' trainers and policies, else nothing."""
+    return f": here it is {_METHODS[name]}" if name in _METHODS else ""
 
 
 def value_hint(name: str, value: Any) -> str:

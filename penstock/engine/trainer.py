@@ -16,7 +16,7 @@ import numpy as np
 from torch import Tensor
 
 from penstock.algorithms.bases.algorithm import Algorithm
-from penstock.config import Config, ConfigError, checked, make_config
+from penstock.config import Config, ConfigError, checked, make_config, method_hint
 from penstock.engine.acting.weights import Best
 from penstock.engine.backends.interruption import interruption
 from penstock.engine.endings import TrainingFailed, TrainingInterrupted, TrainResult
@@ -37,7 +37,12 @@ Weights = Mapping[str, Tensor] | str | os.PathLike[str]
 """A state dict, or where a checkpoint lies."""
 
 
-class Trainer(Steering):
+class _Hinted(type):
+    def __getattr__(cls, name: str) -> Any:
+        raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}{method_hint(name)}")
+
+
+class Trainer(Steering, metaclass=_Hinted):
     """An algorithm with its settings, ready to train.
 
     ``penstock.APPO("CartPole-v1")`` is ``Trainer(APPO, "CartPole-v1")`` for Penstock's own algorithm; your own is
@@ -82,6 +87,9 @@ class Trainer(Steering):
         else:
             config = make_config(algorithm.Config, ({} if env is None else {"env": env}) | settings, preset)
         self._hold(open_training(algorithm, config))
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{method_hint(name)}")
 
     @classmethod
     def resume(

@@ -55,6 +55,10 @@ class Policy:
         self._decode = ActionDecoder(algorithm.action)
         self._writer = observation_writer(algorithm.observation)
 
+    def __getattr__(self, name: str) -> Any:
+        hint = ": here it is act(observation)" if name in ("predict", "compute_single_action") else ""
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
+
     @property
     def has_memory(self) -> bool:
         """Whether `act` needs and returns a state."""
