@@ -24,10 +24,10 @@ from penstock.dashboard.feed import cursors_in
 from penstock.dashboard.files import files_of, films_of, pieces_of, text_of
 from penstock.dashboard.guard import LOCAL, Guard, is_same
 from penstock.dashboard.streams import curve_events, overview_events, run_events, until
+from penstock.runs.lock import holding_of, holds
 from penstock.runs.process import is_alive
 from penstock.runs.reading import RecordedRun
 from penstock.runs.run_directory import VIDEOS
-from penstock.runs.state import read_state
 
 STATIC = Path(__file__).parent / "static"
 FILES = {
@@ -185,22 +185,22 @@ def make_app(
 
 
 def stop_run(run: RecordedRun) -> bool:
-    """Ask the process of a run to save and end, as Ctrl-C does; False: it is not there, or of another machine.
+    """Ask the process that owns a run to save and end, as Ctrl-C does; False: no process of this machine owns it.
 
-    The process is held by a descriptor before its start time is compared, so that no other one can be meant.
+    The kernel says who owns the run: no file of a copied run can name another process. The process is held by a
+    descriptor before it is asked for, so that no other one can be meant.
     """
-    process = read_state(run.directory.path).get("process")
-    if not isinstance(process, dict):
-        return False
-    pid = process.get("pid")
-    if not isinstance(pid, int) or pid <= 1:
+    path = run.directory.path
+    holding = holding_of(path)
+    process = holding.owner.process
+    if not holding.is_held or not is_alive(process):
         return False
     try:
-        descriptor = os.pidfd_open(pid)
+        descriptor = os.pidfd_open(process["pid"])
     except OSError:
         return False
     try:
-        if not is_alive(process):
+        if not holds(process["pid"], path):
             return False
         signal.pidfd_send_signal(descriptor, signal.SIGTERM)
     except OSError:

@@ -48,8 +48,9 @@ async def run_events(path: Path, cursor: str) -> AsyncIterator[str]:
         if found:
             yield _event("news", found, cursor)
         now = await run_in_threadpool(read_state, path)
-        if now != status or state_of(now) != state:
-            status, state = now, state_of(now)
+        now_state = await run_in_threadpool(state_of, now, path)
+        if now != status or now_state != state:
+            status, state = now, now_state
             yield _event("status", {"state": state, "status": status})
         elif not found:
             yield _NOTHING

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import zip_longest
 from typing import Any, NamedTuple
@@ -95,16 +96,19 @@ def reopen_training(
     run_dir: str | os.PathLike[str], changes: Mapping[str, Any], report: Callable[[str], None] | None = None
 ) -> Training:
     """Go on with a run, with some settings changed; parameters and errors are those of `Trainer.resume`."""
-    run = RunDirectory.open(run_dir)
-    checkpoints = checkpoints_to_go_on_from(run, report)
-    algorithm = load_algorithm(run.algorithm)
-    before = {**run.config, "run_dir": os.fspath(run_dir)}
-    more = changes.get("max_seconds")
-    if isinstance(more, int | float) and more > 0:
-        changes = {**changes, "max_seconds": round(checkpoints[0].meta.get("seconds", 0.0) + more, 3)}
-    config = change_config(algorithm.Config, before, changes)
-    training = open_training(algorithm, config, run, checkpoints, changes)
-    _note_changes(run, training.supervisor.progress.steps, before, training.config.to_json(), changes)
+    run = RunDirectory.own(run_dir)
+    with ExitStack() as on_failure:
+        on_failure.callback(run.release)
+        checkpoints = checkpoints_to_go_on_from(run, report)
+        algorithm = load_algorithm(run.algorithm)
+        before = {**run.config, "run_dir": os.fspath(run_dir)}
+        more = changes.get("max_seconds")
+        if isinstance(more, int | float) and more > 0:
+            changes = {**changes, "max_seconds": round(checkpoints[0].meta.get("seconds", 0.0) + more, 3)}
+        config = change_config(algorithm.Config, before, changes)
+        training = open_training(algorithm, config, run, checkpoints, changes)
+        _note_changes(run, training.supervisor.progress.steps, before, training.config.to_json(), changes)
+        on_failure.pop_all()
     return training
 
 
@@ -141,21 +145,25 @@ def _opened(
             config.run_dir, env_name=env.name, algorithm=algorithm_id(algorithm), config=config.to_json(),
             policies=[name for name in algorithms if name],
         )  # fmt: skip
-    if run is not None:
-        for policy in policies:
-            policy.path = policy.path.kept_in(run.of_policy(policy.name), policy.algorithm.config)
-            run.log(_what_is_seen(policy))
-    if schedule is not None:
-        open_schedule(schedule, policies, checkpoints, changes)
-    population = open_population(config, policies, checkpoints, changes)
-    lines = checkpoints[0].meta.get("population", {}).get("lines", 0) if checkpoints else None
-    own = [note_of_workers(config), note_of_precision(policies[0].algorithm)]
-    if len(policies) == 1:
-        own.append(note_of_budget(config, policies[0].arena.shape, policies[0].start.state.steps))
-    supervisor = Supervisor(
-        config, policies, env, found.seen[0].frame_skip, run,
-        [*(note for note in own if note), *notes], population, lines, schedule,
-    )  # fmt: skip
+    with ExitStack() as on_failure:
+        if run is not None:
+            on_failure.callback(run.release)
+            for policy in policies:
+                policy.path = policy.path.kept_in(run.of_policy(policy.name), policy.algorithm.config)
+                run.log(_what_is_seen(policy))
+            notes += [run.lock.note] if run.lock is not None and run.lock.note else []
+        if schedule is not None:
+            open_schedule(schedule, policies, checkpoints, changes)
+        population = open_population(config, policies, checkpoints, changes)
+        lines = checkpoints[0].meta.get("population", {}).get("lines", 0) if checkpoints else None
+        own = [note_of_workers(config), note_of_precision(policies[0].algorithm)]
+        if len(policies) == 1:
+            own.append(note_of_budget(config, policies[0].arena.shape, policies[0].start.state.steps))
+        supervisor = Supervisor(
+            config, policies, env, found.seen[0].frame_skip, run,
+            [*(note for note in own if note), *notes], population, lines, schedule,
+        )  # fmt: skip
+        on_failure.pop_all()
     supervisor.progress.seconds += time.monotonic() - began
     return Training(config, env, policies, run, supervisor)
 

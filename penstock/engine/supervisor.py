@@ -257,12 +257,16 @@ class Supervisor:
         if not self.is_closed:
             self.is_closed = True
             self._rest()
-            self.backend.close(patience)
-            if self._board is not None:
-                self._board.close()
-            self._chronicle.close()
-            if self._opponents is not None:
-                self._opponents.close()
+            try:
+                self.backend.close(patience)
+                if self._board is not None:
+                    self._board.close()
+                self._chronicle.close()
+                if self._opponents is not None:
+                    self._opponents.close()
+            finally:
+                if self._run_directory is not None:
+                    self._run_directory.release()  # nobody writes there any more
             self._policies.clear()  # whatever memory they hold, such as replay buffers, is given back
 
     # -- decisions -------------------------------------------------------------------------------------------------

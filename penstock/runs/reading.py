@@ -58,7 +58,7 @@ class RecordedRun:
     @property
     def state(self) -> State:
         """State of the run; its process may have died since the status was written."""
-        return "unreadable" if self.problem else state_of(self.status)
+        return "unreadable" if self.problem else state_of(self.status, self.directory.path)
 
     def points(self, x: str, y: str) -> tuple[np.ndarray, np.ndarray]:
         """Read one number of ``metrics.jsonl`` over another, without what was undone when the run was resumed.

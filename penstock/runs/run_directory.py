@@ -1,6 +1,7 @@
 """The directory of one run: ``runs/<env>-<algorithm>-<time>/``.
 
 =====================  ====================================================================
+``run.lock``           the process that trains in the directory, which has locked the file
 ``config.json``        the algorithm, its settings, and what it ran with: command, commit,
                        machine, versions
 ``status.json``        where the run stands; replaced every second
@@ -39,6 +40,7 @@ from penstock.runs.checkpoint import (
 from penstock.runs.documents import DocumentError, read_document
 from penstock.runs.files import AppendFile, json_bytes, previous_of, set_aside, write_file_atomically
 from penstock.runs.gpus import Gpus
+from penstock.runs.lock import LOCK, HeldError, RunLock, is_lock
 from penstock.runs.machine import commit_of, this_command, this_machine
 from penstock.runs.metrics import METRICS
 from penstock.runs.store import BEST, CheckpointStore
@@ -47,10 +49,15 @@ CONFIG, LOG, CHECKPOINTS, REPLAY, VIDEOS = "config.json", "log.txt", "checkpoint
 HARDWARE, REDISTRIBUTOR, POLICIES = "hardware.jsonl", "redistributor", "policies"
 
 _RUNS = Path("runs")
+_BEGUN = re.compile(rf"\.{re.escape(CONFIG)}\.\d+-[0-9a-f]+\.aside")
 
 
 class RunDirectoryError(ValueError):
     """A run directory cannot be made here, or what was given is no run."""
+
+
+class RunInUseError(RunDirectoryError):
+    """Another training owns the run directory. The message names the process."""
 
 
 class UnreadableRunError(RunDirectoryError):
@@ -60,6 +67,7 @@ class UnreadableRunError(RunDirectoryError):
 class _RunInfo(TypedDict, total=False):
     """What `RunDirectory.info` holds."""
 
+    id: str
     env_name: str
     created: str
     command: str | list[str] | None
@@ -106,13 +114,18 @@ class RunDirectory:
         was given in), penstock_commit (of Penstock's own source, where it lies in a repository), machine, versions of
         Penstock, Python, torch, numpy and Gymnasium; resumed: the time, steps, command and commits of every time that
         the run went on. Runs of before have env_name, created and the versions.
+    lock : RunLock or None
+        Ownership of the directory by this process, while it trains there.
     """
 
-    def __init__(self, path: Path, algorithm: str, config: dict[str, Any], info: dict[str, Any]) -> None:
+    def __init__(
+        self, path: Path, algorithm: str, config: dict[str, Any], info: dict[str, Any], lock: RunLock | None = None
+    ) -> None:
         self.path = path
         self.algorithm = algorithm
         self.config = config
         self.info = info
+        self.lock = lock
 
     @classmethod
     def create(
@@ -124,7 +137,9 @@ class RunDirectory:
         config: Mapping[str, Any],
         policies: Sequence[str] = (),
     ) -> RunDirectory:
-        """Make a run directory and write its ``config.json``.
+        """Make a run directory, own it, and write its ``config.json``.
+
+        Of several processes that do so at once, one has the directory.
 
         Parameters
         ----------
@@ -141,22 +156,22 @@ class RunDirectory:
 
         Raises
         ------
+        RunInUseError
+            Another training has begun there.
         RunDirectoryError
             The directory exists and is not empty, or cannot be written.
         """
         created = datetime.now().astimezone()
+        lock = None
         try:
             if path == "auto":
                 directory = _new_directory(f"{safe_name(env_name)}-{safe_name(algorithm)}-{created:%Y%m%d-%H%M%S}")
             else:
                 directory = Path(path)
                 directory.mkdir(parents=True, exist_ok=True)
-            if any(directory.iterdir()):
-                is_run = (directory / CONFIG).is_file()
-                raise RunDirectoryError(
-                    f"run_dir={os.fspath(path)!r} {'holds a run' if is_run else 'is not empty'}, and nothing is "
-                    f"overwritten: give another name{f', or go on with: penstock resume {path}' if is_run else ''}"
-                )
+            _require_vacant(directory, path)
+            lock = _own(directory)
+            _require_vacant(directory, path)  # nobody else begins there from here on
             machine = this_machine() | _gpus(config)
             info: dict[str, Any] = {"id": secrets.token_hex(8), "env_name": env_name, "created": _now(created)}
             info |= {**_command(), "machine": machine}
@@ -165,12 +180,42 @@ class RunDirectory:
                 info["policies"] = list(policies)
             record = {"algorithm": algorithm, "run": info, **config}
             write_file_atomically(directory / CONFIG, json_bytes(record))
-        except OSError as error:
+        except BaseException as error:
+            if lock is not None:
+                lock.release(remove=True)
+            if not isinstance(error, OSError):
+                raise
             raise RunDirectoryError(
                 f"run_dir={os.fspath(path)!r} cannot be written: {error.strerror} ({error.filename}). "
                 "Give another place, or run_dir=None to write nothing"
             ) from error
-        return cls(directory, algorithm, dict(config), info)
+        return cls(directory, algorithm, dict(config), info, lock)
+
+    @classmethod
+    def own(cls, path: str | os.PathLike[str]) -> RunDirectory:
+        """Find a run again, and own its directory, to train in it.
+
+        Raises
+        ------
+        RunInUseError
+            Another process trains there.
+        RunDirectoryError
+            There is no run at `path`, its ``config.json`` cannot be read, or the directory cannot be written.
+        """
+        cls.open(path)
+        try:
+            lock = _own(Path(path))
+        except OSError as error:
+            raise RunDirectoryError(
+                f"{path} cannot be written: {error.strerror} ({error.filename}). A run goes on where its files are"
+            ) from error
+        try:
+            run = cls.open(path)  # as whoever has had it last has left it
+        except BaseException:
+            lock.release()
+            raise
+        run.lock = lock
+        return run
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> RunDirectory:
@@ -193,6 +238,11 @@ class RunDirectory:
             raise kind(f"{directory / CONFIG} is not the config.json of a run: {error}") from error
         algorithm, info = config.pop("algorithm"), config.pop("run")
         return cls(directory, algorithm, config, info)
+
+    def release(self) -> None:
+        """Let others own the directory; it may be called again."""
+        if self.lock is not None:
+            self.lock.release()
 
     @property
     def metrics(self) -> Path:
@@ -220,7 +270,7 @@ class RunDirectory:
         if not name:
             return self
         place = self.path / POLICIES / safe_name(name)
-        return RunDirectory(place, self.algorithm, self.config, {**self.info, "policies": []})
+        return RunDirectory(place, self.algorithm, self.config, {**self.info, "policies": []}, self.lock)
 
     @property
     def policies(self) -> list[str]:
@@ -359,12 +409,51 @@ def make_way(path: Path) -> str:
     """
     if is_vacant(path):
         return ""
-    return f"what was in {path} had no checkpoint to go on from: it is in {set_aside(path)} now"
+    try:
+        lock = _own(path)
+        try:
+            aside = set_aside(path)
+        finally:
+            lock.release()
+    except OSError as error:
+        raise RunDirectoryError(f"{path} cannot be set aside: {error.strerror} ({error.filename})") from error
+    return f"what was in {path} had no checkpoint to go on from: it is in {aside} now"
 
 
 def is_vacant(path: Path) -> bool:
-    """Whether a run may begin at `path`: there is nothing, or an empty directory."""
-    return not path.exists() or (path.is_dir() and not any(path.iterdir()))
+    """Whether a run may begin at `path`: there is nothing, or an empty directory.
+
+    What is left of a training that was killed before it had written its ``config.json`` counts as nothing.
+    """
+    if not path.is_dir():
+        return not os.path.lexists(path)
+    return all((name == LOCK and is_lock(path / name)) or _BEGUN.fullmatch(name) for name in os.listdir(path))
+
+
+def _require_vacant(directory: Path, path: str | os.PathLike[str]) -> None:
+    if not is_vacant(directory):
+        is_run = (directory / CONFIG).is_file()
+        raise RunDirectoryError(
+            f"run_dir={os.fspath(path)!r} {'holds a run' if is_run else 'is not empty'}, and nothing is "
+            f"overwritten: give another name{f', or go on with: penstock resume {path}' if is_run else ''}"
+        )
+
+
+def _own(path: Path) -> RunLock:
+    """Own a directory, or raise `RunInUseError`."""
+    try:
+        return RunLock.take(path)
+    except HeldError as held:
+        if held.is_certain:
+            raise RunInUseError(
+                f"{path} is in use: {held}. Wait until it ends, or stop it (it saves at Ctrl-C and SIGTERM), and give "
+                "the same command again"
+            ) from None
+        file = path / LOCK
+        raise RunInUseError(
+            f"{path} may be in use: its file system has no locks, and {file} says that {held}, of which nothing is "
+            f"known here. If that process has ended, remove {file} and give the same command again"
+        ) from None
 
 
 def _run_meant(path: Path, policy: int | str | None) -> tuple[Path, int | str | None]:

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypedDict
 
 from penstock.runs.documents import DocumentError, read_document, require_shape
 from penstock.runs.files import json_values, remove_leftovers, replace_file
+from penstock.runs.lock import holding_of
 from penstock.runs.process import is_alive, this_process
 from penstock.runs.status import Status
 
@@ -93,13 +94,24 @@ def read_state(run_dir: Path) -> dict[str, Any]:
     return record
 
 
-def state_of(record: Mapping[str, Any]) -> State:
-    """Say what is known of a run from its ``status.json``."""
+def state_of(record: Mapping[str, Any], run_dir: Path | None = None) -> State:
+    """State of a run, as its ``status.json`` and its lock say.
+
+    Parameters
+    ----------
+    record
+        Content of ``status.json``.
+    run_dir
+        The run directory, whose lock is asked for its owner; None: the file alone decides.
+    """
     state: State = record.get("state", "unknown")
     if state not in ("running", "paused"):
+        return state
+    is_held = None if run_dir is None else holding_of(run_dir).is_held
+    if is_held:
         return state
     process = record.get("process")
     alive = None if process is None else is_alive(process)
     if alive is None:
         return state if time.time() - (record.get("time") or 0.0) < SILENT_SECONDS else "silent"
-    return state if alive else "died"
+    return state if alive and is_held is None else "died"

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import argparse
 import re
+from contextlib import ExitStack
 from pathlib import Path
 
 from penstock.bench import BenchUsageError
 from penstock.bench.asked import parse
 from penstock.config import Config
+from penstock.runs.lock import alone_in
 from penstock.search.asked import (
     cores_of_jobs,
     directory_of,
@@ -61,12 +63,18 @@ def command(args: list[str]) -> bool:
     from penstock.algorithms import algorithm_id
 
     directory, algorithm = directory_of(asked, "pbt"), algorithm_id(asked.algorithm)
-    runs = PopulationRuns(directory, algorithm, config, own.population, cores, say)
-    try:
-        runs.run()
-    except KeyboardInterrupt:
-        say("interrupted: the same command goes on")
-        raise
+    directory.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(alone_in(directory))
+        except BlockingIOError:
+            raise BenchUsageError(f"another penstock pbt is at work in {directory}") from None
+        runs = PopulationRuns(directory, algorithm, config, own.population, cores, say)
+        try:
+            runs.run()
+        except KeyboardInterrupt:
+            say("interrupted: the same command goes on")
+            raise
     found = [(score, number) for number, score in enumerate(runs.scores()) if score is not None]
     if found:
         score, number = max(found)

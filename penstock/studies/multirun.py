@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shlex
 import signal
@@ -10,8 +9,8 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from penstock.flags import parse_changes
 from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.files import json_bytes, write_file_atomically
 from penstock.runs.jobs import Jobs, split_cores
+from penstock.runs.lock import alone_in, holding_of
 from penstock.runs.machine import this_command
 from penstock.runs.numbers import clock, number
 from penstock.runs.process import child_setup, is_alive
@@ -105,6 +105,8 @@ class Study:
 
     def is_busy(self, run: PlannedRun) -> bool:
         """Whether another process trains it: one of a multirun that was killed may still be saving."""
+        if (is_held := holding_of(self.path_of(run)).is_held) is not None:
+            return is_held
         found = self._found(run)
         return found is not None and found.state == "running" and bool(is_alive(found.status.get("process", {})))
 
@@ -223,7 +225,11 @@ def command(args: list[str]) -> int:
                 print(f"# {study.path_of(run)} is done" if left is None else shlex.join(["penstock", *left]))
         return DONE
     study.folder.mkdir(parents=True, exist_ok=True)
-    with _alone_in(study.folder):
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(alone_in(study.folder))
+        except BlockingIOError:
+            raise StudyError(f"another penstock multirun is at work in {study.folder}") from None
         record = {"command": this_command(), "runs": {run.name: [run.algorithm, *run.flags] for run in runs}}
         write_file_atomically(study.folder / MANIFEST, json_bytes(record))
         return study.train(asked.jobs)
@@ -240,17 +246,3 @@ def cores_for(jobs: int) -> list[list[int]]:
         return split_cores(jobs)
     except ValueError as error:
         raise StudyError(str(error)) from None
-
-
-@contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
-    """Hold a folder's lock; raise `StudyError` where another process holds it."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StudyError(f"another penstock multirun is at work in {folder}") from None
-        yield
-    finally:
-        os.close(descriptor)

@@ -2,16 +2,18 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from penstock.dashboard.files import RunFile, pieces_of, text_of
 from penstock.dashboard.masking import masked
-from penstock.runs.process import stat_fields, this_process
+from penstock.runs.lock import LOCK
 from tests.dashboard.serving import dashboard_of, event
 from tests.studies.recorded import record
 
@@ -299,25 +301,31 @@ def test_the_overview_tells_of_runs_that_come_and_go(folder, served):
         connection.close()
 
 
-@pytest.fixture
-def sleeper():
-    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    yield process
-    process.kill()
-    process.wait()
+OWNER = """
+import sys, time
+from pathlib import Path
+from penstock.runs.lock import RunLock
+lock = RunLock.take(Path(sys.argv[1]))
+print(lock.is_held, flush=True)
+time.sleep(600)
+"""
 
 
-def trained_by(run, pid):
-    """Let a run say that a process trains it."""
-    path = run.directory.path / "status.json"
-    process = {**this_process(), "pid": pid, "start": int(stat_fields(pid)[19])}
-    path.write_text(json.dumps({**json.loads(path.read_text()), "state": "running", "process": process}))
-    return process
+@contextmanager
+def owner_of(path):
+    """A process that owns a run."""
+    process = subprocess.Popen([sys.executable, "-c", OWNER, path], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "True\n"
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
 
 
-def test_with_control_and_the_pages_token_a_run_is_asked_to_end(tmp_path, sleeper):
+def test_with_control_and_the_pages_token_the_owner_of_a_run_is_asked_to_end(tmp_path):
     run = record(tmp_path / "run")
-    process = trained_by(run, sleeper.pid)
     with dashboard_of(tmp_path, "--control") as served:
         told = json.loads(served.ask("/api/runs")[2])
         stop, token = f"/api/runs/{told['runs'][0]['id']}/stop", told["control"]
@@ -330,15 +338,23 @@ def test_with_control_and_the_pages_token_a_run_is_asked_to_end(tmp_path, sleepe
         assert served.ask("/api/runs", "POST", X_Penstock_Control=token)[0] == 405
         assert served.ask("/api/runs/x/stop", "POST", X_Penstock_Control=token)[0] == 404
 
-        path = run.directory.path / "status.json"
-        status = json.loads(path.read_text())
-        for other in ({"start": process["start"] + 1}, {"boot": "another"}, {"pid": 1}, {"pid": "x"}, {"pid": -1}):
-            path.write_text(json.dumps({**status, "process": {**process, **other}}))
-            assert served.ask(stop, "POST", X_Penstock_Control=token)[0] == 409
-        assert sleeper.poll() is None
-        path.write_text(json.dumps(status))
-        assert served.ask(stop, "POST", X_Penstock_Control=token)[0] == 200
-        assert sleeper.wait(timeout=20) == -signal.SIGTERM
+        path = run.directory.path
+        with owner_of(path) as owner:
+            shutil.copytree(path, tmp_path / "copy")
+            told = (path / LOCK).read_text()
+            ids = {one["run"]: one["id"] for one in json.loads(served.ask("/api/runs")[2])["runs"]}
+            copy = f"/api/runs/{ids['copy']}/stop"
+            assert served.ask(copy, "POST", X_Penstock_Control=token)[0] == 409, "nobody owns the copy"
+            with owner_of(tmp_path / "copy") as another:
+                (tmp_path / "copy" / LOCK).write_text(told)  # it says that the owner of the other run owns it
+                assert served.ask(copy, "POST", X_Penstock_Control=token)[0] == 409
+                assert (owner.poll(), another.poll()) == (None, None)
+            for other in ({"boot": "another"}, {"start": 1}, {"pid": 1}, {"pid": "x"}, {"pid": -1}, {"pid": 2**70}):
+                (path / LOCK).write_text(json.dumps({**json.loads(told), **other}))
+                assert served.ask(stop, "POST", X_Penstock_Control=token)[0] == 409
+            (path / LOCK).write_text(told)
+            assert served.ask(stop, "POST", X_Penstock_Control=token)[0] == 200
+            assert owner.wait(timeout=20) == -signal.SIGTERM
 
 
 def test_ctrl_c_ends_it_though_a_stream_is_open(tmp_path):

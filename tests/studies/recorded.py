@@ -40,4 +40,6 @@ def record(
         limiting_role="learner",
     )  # fmt: skip
     StateFile(path).write(status, state, reason)
+    assert run.lock is not None
+    run.lock.release(remove=True)  # as an earlier Penstock: a run that is "running" is one of this process
     return RecordedRun.open(path)
