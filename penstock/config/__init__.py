@@ -5,12 +5,10 @@ line (its docstring is the flag's help) and a key of ``config.json`` in the run 
 """
 
 from penstock.config.base import NETWORK, STATE, STORED, Config
-from penstock.config.checking import ConfigError, checked, closest, require
+from penstock.config.checking import ConfigError, Tunable, checked, closest, find_object, require
 from penstock.config.elsewhere import method_hint, setting_hint
-from penstock.config.finding import find_object
 from penstock.config.groups import grouped
 from penstock.config.making import PRESETS, cannot_change, change_config, load_preset, make_config
-from penstock.config.marks import Tunable
 from penstock.config.mixture import MixtureConfig
 from penstock.config.opponents import (
     BEST,

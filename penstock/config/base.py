@@ -11,10 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from penstock.config.checking import ConfigError, checked, require
+from penstock.config.checking import ConfigError, Tunable, checked, require
 from penstock.config.elsewhere import value_hint
 from penstock.config.learners import require_legal_learners
-from penstock.config.marks import Tunable
 from penstock.config.opponents import guest_lanes, require_legal_opponents
 from penstock.config.population import PopulationConfig
 from penstock.config.schedules import Scheduled

@@ -1,16 +1,24 @@
-"""Checks of field values, and the messages about illegal ones."""
+"""Checks of field values, messages about illegal ones, and objects found by name."""
 
 from __future__ import annotations
 
 import difflib
+import functools
 import numbers
 import os
 import types
 import typing
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from penstock.config.elsewhere import value_hint
+from penstock.imports import NoSuchPlaceError, load_module
+
+T = TypeVar("T")
+
+TUNABLE = "may change while a run goes on"
+Tunable = Annotated[T, TUNABLE]
+"""Type of a number that may change while a run goes on: the learner reads it before every batch."""
 
 
 class ConfigError(ValueError):
@@ -90,3 +98,23 @@ def _legal(hint: Any) -> str:
     if typing.get_origin(hint) is typing.get_origin(Callable[..., Any]):
         return "a callable"
     return getattr(hint, "__name__", str(hint)) if not typing.get_args(hint) else str(hint).replace("typing.", "")
+
+
+def find_object(name: str, what: str) -> Any:
+    """Import what "module:Class" or "file.py:Class" names.
+
+    Raises
+    ------
+    ConfigError
+        There is no such module, file or attribute; the message begins with `what`.
+    """
+    place, _, attribute = name.rpartition(":")
+    try:
+        module = load_module(place)
+    except NoSuchPlaceError as error:
+        raise ConfigError(f"{what}={name!r}: {error}") from None
+    try:
+        return functools.reduce(getattr, attribute.split("."), module)
+    except AttributeError:
+        near = closest(attribute, list(vars(module)))
+        raise ConfigError(f"{what}={name!r}: {place} has no {attribute!r}{near}") from None

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from penstock.config.checking import ConfigError, closest, require
-from penstock.config.finding import find_object
+from penstock.config.checking import ConfigError, closest, find_object, require
 
 if TYPE_CHECKING:
     from penstock.config.base import Config

@@ -8,8 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from penstock.config.base import Config
-from penstock.config.checking import ConfigError, closest
-from penstock.config.finding import find_object
+from penstock.config.checking import ConfigError, closest, find_object
 from penstock.config.making import make_config
 from penstock.config.opponents import games_as_guest, splits_in_two
 

@@ -13,9 +13,8 @@ import typing
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from penstock.config.checking import ConfigError
+from penstock.config.checking import ConfigError, find_object
 from penstock.config.elsewhere import value_hint
-from penstock.config.finding import find_object
 
 Schedule = Callable[[float], float]
 """A setting at each progress, from 0.0 to 1.0."""

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from penstock.config.base import NETWORK, Config
-from penstock.config.checking import ConfigError, require
-from penstock.config.marks import Tunable
+from penstock.config.checking import ConfigError, Tunable, require
 from penstock.config.schedules import Scheduled
 from penstock.config.sources import Source
 

@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from penstock.config.base import Config
-from penstock.config.checking import ConfigError, checked, closest
-from penstock.config.marks import TUNABLE
+from penstock.config.checking import TUNABLE, ConfigError, checked, closest
 
 C = TypeVar("C", bound=Config)
 

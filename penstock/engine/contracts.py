@@ -1,4 +1,4 @@
-"""Contracts between the engine's rooms: roles, their specs, writers, and the state that learning starts from.
+"""Contracts between the engine's rooms: roles and their specs, backends, writers, the start of a run.
 
 The ground floor of the engine: every room may use it, and it uses none of them but the messages.
 """
@@ -144,3 +144,34 @@ class Actor(Protocol):
     """Role part that answers requests at once."""
 
     def answer(self, pending: Pending) -> None: ...
+
+
+class Backend(Protocol):
+    """Runs the roles of a run; made with the run's arena, the roles' specs, a `Handler`, and `Restarts`."""
+
+    def start(self) -> None:
+        """Make the roles."""
+        ...
+
+    def pump(self, timeout: float) -> None:
+        """Give the roles their turn, and deliver what they report, for up to `timeout` seconds.
+
+        Raises
+        ------
+        RoleDied, LauncherDied
+            Something is gone that cannot be replaced.
+        """
+        ...
+
+    def send(self, role: str, command: Command) -> bool:
+        """Give a role a command, at once or when its replacement is there; False if it is gone for good."""
+        ...
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Process ids of the roles alive, by name, as far as they have processes of their own."""
+        ...
+
+    def close(self, patience: float) -> None:
+        """Stop all roles: at first by asking them, after `patience` seconds for certain. A second call does nothing."""
+        ...

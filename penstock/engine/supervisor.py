@@ -13,12 +13,12 @@ from typing import Any, NoReturn
 import numpy as np
 
 from penstock.config import Config
-from penstock.engine.backends.base import Backend
 from penstock.engine.backends.interruption import Interrupted
 from penstock.engine.backends.launcher import LauncherDied
 from penstock.engine.backends.local import STOP_SECONDS, LocalBackend
 from penstock.engine.backends.restarts import Restarts, RoleDied
 from penstock.engine.backends.serial import SerialBackend
+from penstock.engine.contracts import Backend
 from penstock.engine.endings import TrainingFailed
 from penstock.engine.evaluations import Evaluations
 from penstock.engine.exploits import Exploits

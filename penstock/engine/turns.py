@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from penstock.engine.backends.base import Backend
 from penstock.engine.backends.interruption import Interrupted
 from penstock.engine.backends.restarts import RoleDied
+from penstock.engine.contracts import Backend
 from penstock.engine.messages import Failed
 from penstock.engine.roles.learner import LearningDiverged
 from penstock.engine.roles.together import told_with_policy

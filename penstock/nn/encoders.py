@@ -12,9 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from penstock.nn import fused
-from penstock.nn.activations import ACTIVATIONS
 from penstock.nn.allowance import require_memory_of_layers
-from penstock.nn.initialization import HIDDEN_GAIN, orthogonal
+from penstock.nn.layers import ACTIVATIONS, HIDDEN_GAIN, orthogonal
 from penstock.nn.observations import Seen, encoder_input_shape, encoder_input_size, unmasked
 from penstock.nn.precision import in_float32
 

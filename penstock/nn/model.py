@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from penstock.nn.activations import ACTIVATIONS
 from penstock.nn.distributions import Distribution, distribution_of, legal_values
 from penstock.nn.encoders import ENCODER_NAMES, MLP, EncoderBuilder, build_encoder, takes_bytes
-from penstock.nn.initialization import POLICY_GAIN, VALUE_GAIN, orthogonal
+from penstock.nn.layers import ACTIVATIONS, POLICY_GAIN, VALUE_GAIN, orthogonal
 from penstock.nn.memory import MemoryCore
 from penstock.nn.normalization import RunningMoments
 from penstock.nn.observations import build_input

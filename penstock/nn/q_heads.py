@@ -6,7 +6,7 @@ import math
 
 from torch import Tensor, nn
 
-from penstock.nn.activations import ACTIVATIONS
+from penstock.nn.layers import ACTIVATIONS
 from penstock.nn.noisy import NoisyLinear
 
 TRUNK_GRADIENT_SCALE = math.sqrt(0.5)

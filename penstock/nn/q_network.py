@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from penstock.nn.distributions import ILLEGAL, legal_values
 from penstock.nn.encoders import MLP, build_encoder, takes_bytes
 from penstock.nn.exploration import EpsilonGreedy, NoisyGreedy
-from penstock.nn.layer_norm import normalize_layers_
+from penstock.nn.layers import normalize_layers_
 from penstock.nn.memory import MemoryCore
 from penstock.nn.model import NetworkConfig
 from penstock.nn.noisy import NoisyLinear, noise_of_lanes

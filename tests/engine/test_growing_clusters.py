@@ -2,8 +2,7 @@
 
 from penstock.algorithms.appo import APPO
 from penstock.engine.nodes import joining
-from penstock.engine.nodes.choosing import Machine, Wanted
-from penstock.engine.nodes.growing import bundles_of, in_words, missing
+from penstock.engine.nodes.choosing import Machine, Wanted, bundles_of, in_words, missing
 
 ONE = Machine("a", "amber", 16, {"sampler"})
 

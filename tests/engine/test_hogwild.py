@@ -31,7 +31,7 @@ from penstock.envs.making import lane_seed
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import Contribution, Control, ExperienceArena
 from penstock.nn import fused
-from penstock.nn.activations import Tanh
+from penstock.nn.layers import Tanh
 from penstock.nn.model import RETURN_PRIOR_ROWS
 from penstock.play.noise import NoiseStreams
 from penstock.runs.checkpoint import load_checkpoint

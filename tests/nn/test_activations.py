@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from penstock.nn.activations import Tanh
+from penstock.nn.layers import Tanh
 
 
 def test_it_is_within_2e_7_of_the_true_value_everywhere():

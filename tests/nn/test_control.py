@@ -9,7 +9,7 @@ from torch import nn
 
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.nn import Deterministic, DeterministicActorCritic, NetworkConfig, StochasticActorCritic, TanhGaussian
-from penstock.nn.activations import Tanh
+from penstock.nn.layers import Tanh
 from tests.nn.composites import ARM, CAMERA, MIXED, ROOM, composite
 from tests.nn.plain import CHOICE, DISCRETE, IMAGE, VECTOR, act, observations, runs
 

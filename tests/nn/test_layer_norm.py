@@ -6,7 +6,7 @@ from torch import nn
 
 from penstock.nn import NetworkConfig, QNetwork
 from penstock.nn.encoders import MLP
-from penstock.nn.layer_norm import normalize_layers_
+from penstock.nn.layers import normalize_layers_
 from tests.nn.composites import ARM, CAMERA, composite
 from tests.nn.plain import CHOICE, IMAGE, VECTOR, observations
 

@@ -17,9 +17,8 @@ from penstock.engine.backends.local import STOP_SECONDS, LocalBackend
 from penstock.engine.backends.restarts import Restarts, RoleDied
 from penstock.engine.contracts import RoleSpec
 from penstock.engine.messages import Command, Died, Evaluate, Evaluated, GoOnWithout, Handler, NodeSeen, Note, Report
-from penstock.engine.nodes.choosing import choose, nodes_wanted
+from penstock.engine.nodes.choosing import bundles_of, choose, in_words, missing, nodes_wanted
 from penstock.engine.nodes.evaluation import EvaluationsThere
-from penstock.engine.nodes.growing import bundles_of, in_words, missing
 from penstock.engine.nodes.host import About, Heard, about_here, differences
 from penstock.engine.nodes.node import Node
 from penstock.engine.nodes.receiver import RECEIVER, ReceiverRole

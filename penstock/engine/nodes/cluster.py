@@ -22,8 +22,7 @@ from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from penstock.config import Config, ConfigError
-from penstock.engine.nodes.choosing import GPU, Machine, Resources, nodes_wanted
-from penstock.engine.nodes.growing import SHARE, Bundle
+from penstock.engine.nodes.choosing import GPU, SHARE, Bundle, Machine, Resources, nodes_wanted
 from penstock.engine.nodes.host import About, Heard, NodeHost
 from penstock.engine.nodes.stream import free_address
 from penstock.ipc import whole_cores

@@ -9,8 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import Config, ConfigError
-from penstock.engine.nodes.choosing import Machine, choose, cores_at_home, nodes_wanted
-from penstock.engine.nodes.growing import bundles_of, in_words, missing
+from penstock.engine.nodes.choosing import Machine, bundles_of, choose, cores_at_home, in_words, missing, nodes_wanted
 from penstock.engine.paths import data_path
 
 if TYPE_CHECKING:
