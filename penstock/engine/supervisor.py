@@ -44,6 +44,7 @@ from penstock.envs.failures import EnvironmentFailure
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import Control
 from penstock.experience.layout import RoleKind
+from penstock.ipc.ownership import Owned, owner_only
 from penstock.population.decisions import Population
 from penstock.population.lineage import LINEAGE
 from penstock.population.schedule import Schedule
@@ -53,7 +54,7 @@ from penstock.runs.state import Written
 FAREWELL_SECONDS = 3.0  # what the learner has to write a checkpoint when the run is failing
 
 
-class Supervisor:
+class Supervisor(Owned):
     """Runs one training, over any number of calls of `run`.
 
     Parameters
@@ -204,6 +205,8 @@ class Supervisor:
             except (TrainingFailed, RoleDied, LauncherDied, KeyboardInterrupt):
                 raise
             except BaseException as error:  # the callback's
+                if self.is_foreign:
+                    raise
                 self._rest()
                 self._chronicle.log(f"training was left by an exception: {error!r}")
                 if not self.is_closed:
@@ -248,10 +251,12 @@ class Supervisor:
 
     def tune(self, policy: int, values: Mapping[str, Any]) -> None:
         """Let other values of a policy's tunable settings hold from its next batch on."""
+        self.require_owner()
         self._policies[policy].tune(values)
         self.progress.policies[policy].tuned = self._policies[policy].tuned
         self._exploits.set_from_outside(policy)
 
+    @owner_only
     def close(self, patience: float = STOP_SECONDS) -> None:
         """Stop all roles: at first by asking them, after `patience` seconds for certain. May be called again."""
         if not self.is_closed:
@@ -278,6 +283,7 @@ class Supervisor:
             policy.arena.control[Control.GOAL] = progress.steps + max(0, left)
         self._arena.ring_all()
 
+    @owner_only
     def _rest(self) -> None:
         """Let nobody learn more."""
         for policy in self._policies:
@@ -383,6 +389,7 @@ class Supervisor:
     @contextmanager
     def _failing_as_a_whole(self) -> Iterator[None]:
         """Nothing in the run is left half alive: whatever cannot be mended ends all of it."""
+        self.require_owner()
         try:
             try:
                 yield
@@ -391,8 +398,9 @@ class Supervisor:
             except (RoleDied, LauncherDied) as error:
                 self._fail(told_with_policy(str(error), self._policies_of_processes), None)
         except KeyboardInterrupt:
-            self._chronicle.ended("interrupted", "interrupted")
-            self.close(patience=0.0)
+            if not self.is_foreign:
+                self._chronicle.ended("interrupted", "interrupted")
+                self.close(patience=0.0)
             raise
 
     def _fail(self, story: str, cause: BaseException | None) -> NoReturn:

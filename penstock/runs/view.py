@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from penstock.ipc.ownership import Owned, owner_only
 from penstock.runs.panels import panels, plain_line
 from penstock.runs.status import Status
 
@@ -35,7 +36,7 @@ def open_view(console: Console | None = None, *, quiet: bool = False) -> View:
     return LiveView(console) if console.is_terminal and not console.is_dumb_terminal else PlainView(console)
 
 
-class View(ABC):
+class View(Owned, ABC):
     """Shows a run. `with open_view() as view:` closes it however the block ends."""
 
     def __init__(self, console: Console) -> None:
@@ -98,6 +99,7 @@ class LiveView(View):
         with self._giving_up():
             self._console.print(Text(text))
 
+    @owner_only
     def close(self, status: Status | None = None) -> None:
         """Draw a last time and give the cursor back; the panels stay on the screen."""
         was_closed, self._closed = self._closed, True
@@ -141,6 +143,7 @@ class PlainView(View):
         """Print a line."""
         self._print(text)
 
+    @owner_only
     def close(self, status: Status | None = None) -> None:
         """Print a last line."""
         if not self._closed and status is not None:

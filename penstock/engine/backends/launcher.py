@@ -27,6 +27,7 @@ import setproctitle
 
 from penstock.engine.backends.channel import Channel
 from penstock.engine.backends.process import module_path, run_role
+from penstock.ipc.ownership import Owned, owner_only
 from penstock.output import lossy_output
 from penstock.runs.signals import ENDING
 
@@ -92,7 +93,7 @@ class LauncherDied(RuntimeError):
     """The launcher is gone, and all roles with it."""
 
 
-class Launcher:
+class Launcher(Owned):
     """The user's process's end: asks for roles, and hears of their deaths."""
 
     def __init__(self) -> None:
@@ -124,8 +125,8 @@ class Launcher:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process is there."""
-        return self._process.poll() is None
+        """Whether the process is there, and is this process's own."""
+        return not self.is_foreign and self._process.poll() is None
 
     def fileno(self) -> int:
         """Descriptor that becomes readable when there is a death to hear of."""
@@ -161,6 +162,7 @@ class Launcher:
         deaths, self._deaths = self._deaths, []
         return deaths
 
+    @owner_only
     def close(self) -> None:
         """End the launcher, and every role that is still there; a second call does nothing."""
         with contextlib.suppress(OSError):

@@ -20,6 +20,7 @@ from penstock.engine.roles.specs import LearnerRole, PolicyRole, RolloutRole
 from penstock.engine.roles.together import LearnersRole, parts_of
 from penstock.engine.watching.hangs import watched
 from penstock.experience.arena import ExperienceArena
+from penstock.ipc.ownership import Owned, owner_only
 
 STOP_SECONDS = 2.0  # what roles have to end by themselves
 
@@ -53,7 +54,7 @@ class Replacement:
     """Commands to send after a restart."""
 
 
-class LocalBackend:
+class LocalBackend(Owned):
     """Forks the roles, hears them, and replaces rollout workers, policy workers and evaluators that die.
 
     Parameters
@@ -124,6 +125,7 @@ class LocalBackend:
         """Process ids of the roles alive and of their launcher, by name."""
         return {"launcher": self._launcher.pid} | {name: process.pid for name, process in self._processes.items()}
 
+    @owner_only
     def close(self, patience: float = STOP_SECONDS) -> None:
         """Stop all roles: at first by asking them, after `patience` seconds for certain. A second call does nothing."""
         if self._is_closed:

@@ -18,6 +18,7 @@ import torch
 from torch.distributed import PrefixStore, ProcessGroupGloo, Store, TCPStore
 
 from penstock.engine.groups.silence import broken_by_silence
+from penstock.ipc.ownership import Owned, owner_only
 from penstock.nn import Group
 
 HERE = "127.0.0.1"
@@ -49,7 +50,7 @@ class GroupSpec:
     is_successor: bool = False
 
 
-class Board:
+class Board(Owned):
     """Board on which the learners of a group announce that they are ready. The supervisor's process holds it, so that
     it outlives them.
 
@@ -71,6 +72,7 @@ class Board:
         )
         self.spec = GroupSpec(size, port, address or HERE, is_spread=address is not None)
 
+    @owner_only
     def close(self) -> None:
         """Take it away."""
         self._store = None

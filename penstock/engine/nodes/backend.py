@@ -28,6 +28,7 @@ from penstock.engine.roles.specs import EvaluatorRole, LearnerRole, RolloutRole
 from penstock.engine.watching.time_spent import WALL
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RoleKind
+from penstock.ipc.ownership import Owned, owner_only
 
 CONNECT_SECONDS = 120.0  # what a node has to make its roles and connect
 FRESH_SECONDS = 2.0  # since bytes came from a node: its senders are there, for they say so twice a second
@@ -37,7 +38,7 @@ SEAT_INTERVAL = 1.0  # seconds between two looks for machines that may stand for
 LONGEST_BACK_OFF = 10.0  # seconds before a node whose hosts never connect is tried again
 
 
-class NodesBackend:
+class NodesBackend(Owned):
     """Runs learners at home, and places hosts; whoever is lost is replaced, by whatever machine there is.
 
     Parameters
@@ -151,6 +152,7 @@ class NodesBackend:
         """Results of `NodeHost.cpu` for each present node; waits for the answers."""
         return [node.host.cpu() for node in self._nodes if node.host is not None and node.has_begun]
 
+    @owner_only
     def close(self, patience: float = STOP_SECONDS) -> None:
         """Stop all roles everywhere, and end the connection to the cluster. A second call does nothing."""
         if self._is_closed:

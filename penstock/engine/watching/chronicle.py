@@ -14,6 +14,7 @@ from penstock.engine.messages import Scored
 from penstock.engine.watching.hangs import HangWatch
 from penstock.engine.watching.hardware import Hardware
 from penstock.engine.watching.progress import Progress
+from penstock.ipc.ownership import Owned, owner_only
 from penstock.play.evaluation import Evaluation
 from penstock.play.match import Match, by_opponent
 from penstock.runs.episodes import EpisodesLog
@@ -45,7 +46,7 @@ class View(Protocol):
     def event(self, text: str) -> None: ...
 
 
-class Chronicle:
+class Chronicle(Owned):
     """Hands the run's status to view, user's callback, ``status.json`` and ``metrics.jsonl``, events to view and log.
 
     Parameters
@@ -138,6 +139,7 @@ class Chronicle:
         status = self._progress.status()
         if self._on_update is not None and not self.stop_is_asked:
             answer = self._on_update(status)
+            self.require_owner()
             self.stop_is_asked = isinstance(answer, bool | np.bool_) and not answer
             self._progress.take_metrics(_numbers_in(answer))
         if self._view is not None:
@@ -156,6 +158,7 @@ class Chronicle:
         """Write down that the run does not train any more, and why."""
         self._state.write(self._progress.status(), state, reason)
 
+    @owner_only
     def close(self) -> None:
         """Close the files."""
         self._metrics.close()
