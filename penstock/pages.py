@@ -75,7 +75,7 @@ def settings_page() -> str:
 
 
 def _section(config: ConfigClass) -> str:
-    """What an algorithm has beside the settings that it shares, and what it changes of those."""
+    """Settings that an algorithm adds to the shared ones, and those that it changes."""
     shared = [shared for shared, _ in SHARED.values() if issubclass(config, shared)][-1]
     own = [name for name in _names(config) if name not in _names(shared)]
     of_path = [name for name in _names(shared) if name not in _names(Config)]
@@ -138,7 +138,7 @@ def _choices(hint: object) -> list[str]:
 
 
 def _preset(path: Path) -> str:
-    """What a preset is for, and a table of what it sets."""
+    """Purpose of a preset, and a table of its settings."""
     text = path.read_text()
     about = [line.removeprefix("# ") for line in text.splitlines() if line.startswith("#")]
     tables = tomllib.loads(text)

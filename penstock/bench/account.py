@@ -57,7 +57,7 @@ def limits(costs: Costs, crew: Crew) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Account:
-    """What was measured, and what follows from it.
+    """Measurements, and the ideal that follows from them.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class Account:
 
     @property
     def bound_by(self) -> str:
-        """What the ideal is bound by."""
+        """Bound of the ideal."""
         return min(self.bounds, key=self.bounds.__getitem__)
 
     @property
@@ -98,7 +98,7 @@ class Account:
 
     @property
     def allowed_by(self) -> str:
-        """What these settings are bound by: one of their own limits, or what binds the ideal."""
+        """Bound of these settings: one of their own limits, or that of the ideal."""
         most = {**self.bounds, **self.limits}
         return min(most, key=most.__getitem__)
 
@@ -114,7 +114,7 @@ class Account:
 
     @cached_property
     def parts(self) -> dict[str, float]:
-        """Where the cores' time went: core-seconds per step, which add up to ``cores / measured rate``."""
+        """Core-seconds per step by activity, which add up to ``cores / measured rate``."""
         steps = self.engine.steps
         spent = {
             activity: sum(role.cpu.get(activity, 0.0) for role in self.engine.roles) / steps
@@ -154,11 +154,11 @@ class Account:
         }
 
     def summary(self) -> str:
-        """What came of it, in a line."""
+        """Result in one line."""
         return f"{self.engine.rate:,.0f} steps/s, {self.efficiency:.1%} of the ideal {self.ideal:,.0f}"
 
     def setting(self) -> str:
-        """Who did the work, in a few words."""
+        """Roles that did the work, in a few words."""
         crew = self.crew
         where = (
             f"policy worker with {_threads(crew.policy_threads)}" if crew.policy_threads else "chosen in the workers"

@@ -1,4 +1,4 @@
-"""What a bench of trainings is asked for: an algorithm, the flags of its config, and flags of the bench's own."""
+"""Request of a bench of trainings: an algorithm, its flags, and flags of the bench."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HELP = ("-h", "--help")
 
 @dataclass(frozen=True)
 class Asked:
-    """What was asked for.
+    """Request.
 
     Attributes
     ----------

@@ -128,7 +128,7 @@ def _line(cells: dict[str, Any], limit: str) -> str:
 
 
 def _outcome(search: Search, config: Config, seconds: float, train: str | None) -> str:
-    """What was found, what was not looked for, and the command; None: nothing is recommended."""
+    """Results, omissions, and the recommended command."""
     assert search.best is not None
     best, first = search.rate(search.best), search.rate(search.first) or search.first.rate
     count = len(search.trials)

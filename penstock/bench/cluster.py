@@ -1,4 +1,4 @@
-"""What runs on nodes cost, what a model makes of it, and how far that is from what is measured.
+"""Costs of runs on nodes, a model of them, and its distance from measurements.
 
 penstock bench cluster appo --env CartPole-v1 [every flag of the algorithm] [--up-to 4] [--rounds 3]
                        [--bench-seconds 6] [--json FILE]
@@ -210,7 +210,7 @@ def text(facts: dict[str, Any]) -> str:
 
 
 def about(facts: dict[str, Any]) -> str:
-    """What was measured, in a paragraph."""
+    """Description of the measurement, in a paragraph."""
     s, config = facts["setting"], facts["config"]
     nodes = "simulated nodes, parts of this machine" if facts["is_simulated"] else "nodes of a cluster"
     return (
@@ -228,7 +228,7 @@ def constants_table(constants: Constants) -> str:
 
 
 def nodes_table(facts: dict[str, Any], constants: Constants, setting: Setting) -> str:
-    """What the model says of the nodes that there were, beside what was measured."""
+    """Predictions for the present nodes, beside measurements."""
     rows = []
     for name, runs in facts["runs"].items():
         rates = [run["rate"] for run in runs]
@@ -247,14 +247,14 @@ def nodes_table(facts: dict[str, Any], constants: Constants, setting: Setting) -
 
 
 def _machines_here(facts: dict[str, Any], setting: Setting, cores: float) -> Machines:
-    """What was measured on: parts of one machine, or machines of which only the workers' cores are known."""
+    """Description of the machines: parts of one machine, or machines of which only the workers' cores are known."""
     if facts["is_simulated"]:
         return Machines(setting.workers, facts["cores"], shared_cores=cores)
     return Machines(setting.workers + 1, facts["cores"])
 
 
 def large_table(facts: dict[str, Any], constants: Constants, setting: Setting) -> str:
-    """What the model says of larger clusters, with environments as slow as this, and slower."""
+    """Predictions for larger clusters, with environments as slow as this and slower."""
     large, rows = facts["large"], []
     cores = large["node_cores"]
     machines = Machines(cores, large["home_cores"], bandwidth=1e9 / 8 * large["gigabits"])

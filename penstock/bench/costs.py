@@ -1,4 +1,4 @@
-"""What the real work of a step costs on this machine: each kind measured alone, but with all cores busy with it."""
+"""Costs of a step's real work on this machine: each kind measured alone, with all cores busy."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PATIENCE = 120.0  # seconds for making everything, and for one piece of work bey
 
 @dataclass(frozen=True)
 class Costs:
-    """What one step costs.
+    """Costs of one step.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Costs:
 
 @dataclass(frozen=True)
 class Crew:
-    """Who can do the work of a run, by its settings.
+    """Roles available for the work of a run, by its settings.
 
     Attributes
     ----------
@@ -173,7 +173,7 @@ def laid_out(algorithm_class: type[Algorithm], config: Config) -> tuple[EnvSpec,
 
 
 def crew_of(algorithm: Algorithm) -> Crew:
-    """Who can do the work."""
+    """Return the roles available for the work."""
     config, path = algorithm.config, data_path(algorithm)
     is_central = infers_centrally(config.inference, algorithm)
     is_serial = config.backend == "serial"
@@ -248,7 +248,7 @@ class _Worker:
 
 
 class Yard:
-    """Where the work is done: on exit no process is left."""
+    """Processes that do the work; none is left on exit."""
 
     def __init__(self, arena: ExperienceArena) -> None:
         self._arena = arena

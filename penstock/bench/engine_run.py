@@ -21,7 +21,7 @@ __all__ = ["EngineRun", "RoleTime", "run_engine"]
 
 @dataclass(frozen=True)
 class EngineRun:
-    """What was seen of a training during a window of time.
+    """Observations of a training during a window of time.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""How close training comes to what this machine could do at best, and where the difference goes.
+"""Distance of training from the best that this machine could do, by cause.
 
 penstock bench ideal appo --env CartPole-v1 [every flag of the algorithm] [--rounds 3] [--bench-seconds 8]
                      [--mark 0.85] [--json FILE]

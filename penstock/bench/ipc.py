@@ -43,7 +43,7 @@ class Flags:
 
 @dataclass(frozen=True)
 class Scale:
-    """How often, how long, and whether the marks count."""
+    """Size of a measurement: repetitions, duration, and whether its marks count."""
 
     rounds: int = 5
     seconds: float = 0.5
@@ -68,7 +68,7 @@ class Traffic:
 
     @property
     def name(self) -> str:
-        """What is done."""
+        """Name of the operation."""
         how = "one by one" if self.together == 1 else f"{self.together} at once"
         return f"{self.producers} producer{'s' if self.producers > 1 else ''}, {how}"
 
@@ -78,7 +78,7 @@ class Traffic:
 
     @property
     def ratio(self) -> float | None:
-        """How many times as many as through faster-fifo; None: no comparison."""
+        """Ratio to faster-fifo's messages per second; None: no comparison."""
         ours, theirs = self.median("penstock"), self.median("faster-fifo")
         return None if ours is None or theirs is None else ours / theirs
 

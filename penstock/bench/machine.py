@@ -1,4 +1,4 @@
-"""What a figure was measured on: machine, versions and commit, printed above every table."""
+"""Provenance of a figure: machine, versions and commit, printed above every table."""
 
 from __future__ import annotations
 

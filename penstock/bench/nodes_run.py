@@ -24,7 +24,7 @@ PATIENCE = 120.0  # seconds in which a training has to come to its end
 
 @dataclass(frozen=True)
 class NodesRun:
-    """What was seen of a training during a window of time.
+    """Observations of a training during a window of time.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class _WindowIsOver(Exception):
 
 @dataclass(frozen=True)
 class _Moment:
-    """Where a training stands."""
+    """State of a training at one moment."""
 
     time: float  # of the learner's last report
     steps: int

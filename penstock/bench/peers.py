@@ -69,7 +69,7 @@ class Peer:
         return python if complete.exists() else None
 
     def how_to_get(self) -> str:
-        """What to do for a comparison."""
+        """Instructions for a comparison."""
         quoted = [" ".join(f"'{r}'" if set(r) & set("<> ") else r for r in together) for together in self.requirements]
         installations = "; ".join(f"X/bin/pip install {requirements}" for requirements in quoted)
         return (

@@ -57,7 +57,7 @@ class Libraries:
 
 @dataclass(frozen=True)
 class Scale:
-    """How large and how long."""
+    """Size and duration of a measurement."""
 
     rounds: int = 15
     seconds: float = 0.2
@@ -91,7 +91,7 @@ class Scene:
 
     @property
     def title(self) -> str:
-        """What to say while it is played."""
+        """Line shown while the operation runs."""
         return f"{self.name}, {self.capacity:,} rows"
 
 

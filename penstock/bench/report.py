@@ -77,7 +77,7 @@ def line(measured: Measured) -> str:
 
 
 def verdict(measured: list[Measured]) -> str:
-    """How many marks hold, and which were missed."""
+    """Number of marks that hold, and those that were missed."""
     judged = [one for one in measured if one.met is not None]
     missed = [f"  missed: {m.operation} {_times(m.ratio)} of {m.mark:g}x" for m in judged if not m.met]
     return "\n".join([f"{len(judged) - len(missed)} of {len(judged)} marks hold", *missed])

@@ -1,4 +1,4 @@
-"""What `penstock bench throughput` measures: environments with settings of APPO, and who else does the same work."""
+"""Work of `penstock bench throughput`: environments with settings of APPO, and the other libraries that do it."""
 
 from __future__ import annotations
 

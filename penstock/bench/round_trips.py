@@ -1,4 +1,4 @@
-"""How long a rollout worker waits for the policy worker, when neither has anything else to do.
+"""Latency between rollout worker and policy worker when neither has anything else to do.
 
 Both are polled by the engine's own loop, each in a process. The policy worker is the engine's own, too, but its network
 takes no time: what is left is signals, sleeping, waking, and Python.

@@ -1,4 +1,4 @@
-"""How many steps per second a run on nodes makes: a model, whose constants `penstock bench cluster` measures.
+"""Model of the steps per second of a run on nodes; `penstock bench cluster` measures its constants.
 
 Every part of a run has a capacity, a load that does not depend on the rate, and a load for each step. It bounds the
 rate by ``(capacity - fixed) / per_step``, and the least bound is the prediction. docs/scaling.md has the equations.
@@ -17,7 +17,7 @@ TURNS, MACHINE = "taking turns", "this machine's cores"
 
 @dataclass(frozen=True)
 class StreamCosts:
-    """What the way between a node and home costs: core-seconds, where nothing else is said.
+    """Costs of the stream between a node and home, in core-seconds unless stated otherwise.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class StreamCosts:
 
 @dataclass(frozen=True)
 class Constants(StreamCosts):
-    """What things cost, the way between a node and home among them: core-seconds.
+    """Costs in core-seconds, including the stream between a node and home.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class Constants(StreamCosts):
 
 @dataclass(frozen=True)
 class Setting:
-    """What a run is, as far as its rate depends on it.
+    """Properties of a run that its rate depends on.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Machines:
-    """What a run has.
+    """Machines of a run.
 
     Attributes
     ----------
@@ -162,7 +162,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a run is predicted to do.
+    """Prediction for a run.
 
     Attributes
     ----------

@@ -31,7 +31,7 @@ WARMUP, WINDOW = 1.0, 3.0
 PATIENCE = 20.0
 """Seconds that a measurement may take, or twice what the first took if that is more; the first has all there is."""
 MARGIN = 1.03
-"""So many times as fast as the best so far is what counts as faster."""
+"""Ratio to the best so far from which a candidate counts as faster."""
 
 _HELD_UP = 0.05  # of the time that a role works: less on no core, and nobody takes the cores from it
 _LEAST_SHARE = 0.05  # of a rollout worker's time: less is not worth moving elsewhere
@@ -79,7 +79,7 @@ class Trial:
         return settings_of(self.config)
 
     def role(self, kind: RoleKind) -> RoleTime | None:
-        """How a kind of role spent its time; None if there was none."""
+        """Time spent by a kind of role; None if there was none."""
         roles = self.run.roles if self.run else ()
         return next((role for role in roles if role.name.split()[0] == kind), None)
 
@@ -274,7 +274,7 @@ class Search:
         return None if self._tune_batch else self.path.lanes_of_batch(config)
 
     def kept(self) -> str:
-        """What of the batch stays as it is unless it is asked for; nothing where there is no such thing."""
+        """Settings of the batch that stay unless requested; empty where there are none."""
         config = self._config
         if not self.path.batch_is_free or self._tune_batch:
             return ""

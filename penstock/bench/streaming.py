@@ -1,4 +1,4 @@
-"""What the way between a node and home costs: blocks, weights, and gradients between learners, each by itself.
+"""Costs of the stream between a node and home: blocks, weights, and gradients between learners, each by itself.
 
 Sender and receiver are those of a run, over loopback, in one process. Their threads' own CPU clocks are read, so other
 programs on the machine change little.

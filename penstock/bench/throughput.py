@@ -99,7 +99,7 @@ class Result:
         return self.frame_skip * self.median(who)
 
     def ratio(self, rival: str) -> float:
-        """How many times as fast as a rival Penstock is."""
+        """Ratio of Penstock's rate to a rival's."""
         return self.median("penstock") / self.median(rival)
 
     def met(self, who: str) -> bool | None:
@@ -110,7 +110,7 @@ class Result:
 
     @property
     def rivals(self) -> list[str]:
-        """Whom Penstock was measured beside."""
+        """Rivals that Penstock was measured beside."""
         return [who for who in self.rounds if who != "penstock"]
 
     def facts(self) -> dict:
@@ -322,7 +322,7 @@ def _line(*cells: str) -> str:
 
 
 def _conclude(results: list[Result], flags: Flags, pythons: dict[str, Path | None]) -> None:
-    """How many marks hold, which were missed, and how to get who is missing."""
+    """Number of marks that hold, those that were missed, and how to get missing peers."""
     missing = [who for who, python in pythons.items() if python is None]
     for peer in (SAMPLE_FACTORY, STABLE_BASELINES3):
         if peer.name in missing:

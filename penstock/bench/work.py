@@ -125,7 +125,7 @@ def fill(arena: ExperienceArena, algorithm: Any, env: EnvSpec, first_lane: int) 
 
 
 def request_for(arena: ExperienceArena, algorithm: Any, num_lanes: int, device: torch.device) -> Request:
-    """What is asked of a policy for the observations of the first rows."""
+    """Request for the observations of the first rows."""
     action = arena.shape.action
     generator = np.random.default_rng(0)
     draw = generator.standard_normal if action.noise == "normal" else generator.random

@@ -169,7 +169,7 @@ def _opened(
 
 
 def _observation(seen: ObservationSpec, checkpoint: Checkpoint | None) -> ObservationSpec:
-    """What a policy sees: one that goes on sees integers by the bounds that it has learned with."""
+    """Observation spec of a policy; a resumed one keeps the bounds that it has learned with."""
     if checkpoint is None:
         return seen
     before, _ = specs_from_json(checkpoint.meta["specs"])

@@ -1,4 +1,4 @@
-"""What an encoder sees: observations as float32, whatever they are in their column."""
+"""Inputs of encoders: observations as float32, whatever their dtype in the column."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Seen = Tensor | dict[str, Tensor]
 
 
 def unmasked(observation: ObservationSpec) -> ObservationSpec:
-    """What an encoder is built for: the plain observation where one is composite only by a mask beside it."""
+    """Spec that an encoder is built for: the plain observation of a composite that only adds a mask."""
     parts = observation.parts
     return parts[0].spec if len(parts) == 1 and not parts[0].path else observation
 
@@ -36,7 +36,7 @@ def encoder_input_shape(observation: ObservationSpec) -> tuple[int, ...]:
 
 
 def encoder_input_size(observation: ObservationSpec) -> int:
-    """How many numbers an encoder sees of one observation, plain or composite."""
+    """Number of inputs of an encoder for one observation, plain or composite."""
     if observation.parts:
         return sum(encoder_input_size(part.spec) for part in observation.parts)
     return math.prod(encoder_input_shape(observation))

@@ -89,7 +89,7 @@ class Group:
 
 
 class _Here(threading.local):
-    """What this thread is at: a policy worker that shares the process has no part in it."""
+    """Group of this thread; a policy worker that shares the process has none."""
 
     group: Group | None = None
     is_in_share = False

@@ -1,4 +1,4 @@
-"""What came of playing some episodes.
+"""Result of played episodes.
 
 An episode need not end: one that lasts too long is given up, and counts with what it has returned by then. Another is
 played in its place.
@@ -16,7 +16,7 @@ from penstock.play.match import Match
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What came of playing some episodes.
+    """Result of played episodes.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ def success_rate(successes: Collection[float | None]) -> float | None:
 
 
 def evaluation_of(matches: Sequence[Match]) -> Evaluation:
-    """What a policy's matches come to: the evaluation is that against the first opponent, from all seats."""
+    """Evaluation from a policy's matches: that against the first opponent, from all seats."""
     first = [match for match in matches if match.opponent == matches[0].opponent]
     ended = [slice(len(match.returns) - match.unfinished) for match in first]
     given_up = [slice(len(match.returns) - match.unfinished, None) for match in first]

@@ -248,7 +248,7 @@ class Part:
         self._plays_on &= ~too_long & (not is_late)
 
     def evaluation(self) -> Evaluation:
-        """What came of it; a game in which an agent had no part is none of its episodes."""
+        """Evaluation of the episodes; games in which an agent had no part do not count among them."""
         whole = [episode for lane in self.played for episode in lane]
         whole = [episode for episode in whole if episode.length] or whole
         given_up = [episode for episode in self.given_up if episode.length]

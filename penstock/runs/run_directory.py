@@ -65,7 +65,7 @@ class UnreadableRunError(RunDirectoryError):
 
 
 class _RunInfo(TypedDict, total=False):
-    """What `RunDirectory.info` holds."""
+    """Content of `RunDirectory.info`."""
 
     id: str
     env_name: str
@@ -80,7 +80,7 @@ class _RunInfo(TypedDict, total=False):
 
 
 class _Run(TypedDict):
-    """What makes a ``config.json`` that of a run."""
+    """Required content of a run's ``config.json``."""
 
     algorithm: str
     run: _RunInfo

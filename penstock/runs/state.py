@@ -67,7 +67,7 @@ class StateFile:
 
 
 class _Header(TypedDict, total=False):
-    """What ``status.json`` adds to a `Status`."""
+    """Fields of ``status.json`` besides those of `Status`."""
 
     state: Written
     reason: str

@@ -1,4 +1,4 @@
-"""What is done with one replay library, on command: lines of JSON come in by stdin and are answered on stdout.
+"""Operations of one replay library: JSON lines come in by stdin, and are answered on stdout.
 
 This directory stands alone, because it is run by the interpreter that has the library, which need not have Penstock:
 

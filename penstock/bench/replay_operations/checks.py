@@ -1,4 +1,4 @@
-"""What has to be right before anything is timed."""
+"""Checks before anything is timed."""
 
 from __future__ import annotations
 

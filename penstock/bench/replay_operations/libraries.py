@@ -178,5 +178,5 @@ _FACES: dict[str, Any] = {"penstock.replay": NativeFace, "torchrl": TorchRLFace,
 
 
 def face_of(library: str) -> Callable[[str, int, dict[str, Any]], Any]:
-    """What makes a buffer of a library: of a kind ("uniform", "prioritized", "shared"), a capacity and fields."""
+    """Constructor of a library's buffers, given a kind ("uniform", "prioritized", "shared"), a capacity and fields."""
     return partial(_FACES.get(library, CpprbFace), None if library == "copy" else importlib.import_module(library))
