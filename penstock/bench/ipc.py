@@ -62,7 +62,7 @@ class Traffic:
     together: int
     """Messages in one call of a producer."""
     mark: float | None = None
-    """How many times faster-fifo's messages per second there have to be."""
+    """Required ratio to faster-fifo's messages per second."""
     rounds: dict[str, list[float]] = field(default_factory=dict)
     """Messages per second in each round, by "penstock" or "faster-fifo"."""
 

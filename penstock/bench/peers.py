@@ -24,7 +24,7 @@ class Peer:
     bench: str
     """The bench that it is measured in."""
     requirements: tuple[tuple[str, ...], ...]
-    """What is installed together, one after the other: a later installation may undo a pin of an earlier one."""
+    """Packages installed together, one after the other: a later installation may undo a pin of an earlier one."""
 
     @property
     def title(self) -> str:

@@ -82,7 +82,7 @@ class Scene:
     kind: str
     capacity: int
     operations: dict[str, str]
-    """What to do, and what to call it."""
+    """Operation, and its title."""
     marks: dict[str, float] = field(default_factory=dict)
     workload: str = "transitions"
     cast: tuple[str, ...] = ("penstock", "cpprb", "copy")

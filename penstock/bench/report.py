@@ -24,7 +24,7 @@ class Measured:
     rounds: dict[str, list[float]]
     """One figure for each round, by who did it: "penstock", "cpprb", "torchrl", or "copy", the copying alone."""
     mark: float | None = None
-    """How many times better than cpprb it has to be."""
+    """Required ratio to cpprb."""
 
     def median(self, who: str) -> float | None:
         """The middle of the rounds; None: was not measured."""
@@ -32,7 +32,7 @@ class Measured:
 
     @property
     def ratio(self) -> float | None:
-        """How many times better than cpprb it is; None: no comparison."""
+        """Ratio to cpprb; None: no comparison."""
         ours, theirs = self.median("penstock"), self.median("cpprb")
         if ours is None or theirs is None:
             return None

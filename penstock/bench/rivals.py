@@ -21,11 +21,11 @@ class Rival:
     name: str
     program: str
     arguments: tuple[str, ...] = ()
-    """What the program is told before the seconds."""
+    """Arguments of the program before the seconds."""
     peer: Peer | None = None
     """Library that it needs; None: nothing that Penstock does not need."""
     mark: float | None = None
-    """How many times as fast Penstock has to be."""
+    """Required ratio of Penstock's rate."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class Work:
     settings: dict[str, Any]
     rivals: tuple[Rival, ...] = ()
     module: str | None = None
-    """What the environment needs besides Penstock."""
+    """Requirements of the environment besides Penstock."""
     install: str = ""
-    """How to get that."""
+    """Command that installs them."""
     frame_skip: int = 1
     """Frames to a step."""
 
@@ -98,4 +98,4 @@ WORKS = {
         module="vizdoom", install="pip install 'penstock[vizdoom]'", frame_skip=4,
     ),
 }  # fmt: skip
-"""What can be measured, by the name that the command line gives it."""
+"""Measurable work, by its name on the command line."""

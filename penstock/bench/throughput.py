@@ -51,7 +51,7 @@ class Flags:
     """Measure steps learned from per second with APPO; half a minute for each work, more beside others."""
 
     work: tuple[str, ...] = ("cartpole",)
-    """What to do: cartpole, cartpole-vector, pong, pong-bfloat16, lunarlander, halfcheetah, vizdoom."""
+    """Work: cartpole, cartpole-vector, pong, pong-bfloat16, lunarlander, halfcheetah, vizdoom."""
     device: str = "cpu"
     """Where the network runs; on "cuda" with central inference, in bfloat16, and beside pure simulation."""
     simulation: bool = False
@@ -82,11 +82,11 @@ class Result:
     rounds: dict[str, list[float]]
     """Steps per second, one figure for each round, by who did it: "penstock" and the names of rivals."""
     marks: dict[str, float]
-    """How many times as fast as a rival Penstock has to be; by "penstock" its frames per second."""
+    """Required ratio to a rival; for "penstock", required frames per second."""
     limits: list[str] = field(default_factory=list)
-    """What held Penstock back, in each round."""
+    """Limiting role of Penstock, in each round."""
     settings: dict[str, Any] = field(default_factory=dict)
-    """What each ran with."""
+    """Settings of each."""
     frame_skip: int = 1
     """Frames to a step."""
 

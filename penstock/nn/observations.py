@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.envs.spaces import ObservationPart, ObservationSpec, Scaling
 
 Seen = Tensor | dict[str, Tensor]
-"""What an encoder gets: float32 ``[N, *encoder_input_shape]``, or bytes of images; of a composite a dict of parts."""
+"""Input of an encoder: float32 ``[N, *encoder_input_shape]``, or bytes of images; of a composite a dict of parts."""
 
 
 def unmasked(observation: ObservationSpec) -> ObservationSpec:
