@@ -99,7 +99,6 @@ def _run(make: Callable[[], Trainer]) -> int:
 def _summary(result: TrainResult) -> str:
     """Lines about the end of a training: results, and how to go on."""
     from penstock.runs.numbers import beside, clock, number
-    from penstock.runs.run_directory import RunDirectory
 
     spent = f"after {result.steps:,} steps and {clock(result.seconds)}"
     if result.eval_return is not None:
@@ -119,14 +118,27 @@ def _summary(result: TrainResult) -> str:
     else:
         lines = [f"not reached {result.target_return:g}: {score} {spent}"]
     if result.run_dir is not None:
-        run = RunDirectory.open(result.run_dir)
+        lines += _saved(result, result.run_dir)
+    return "\n".join(lines)
+
+
+def _saved(result: TrainResult, run_dir: str) -> list[str]:
+    """Lines about the checkpoints of a training that has ended."""
+    from penstock.runs.checkpoint import CheckpointError
+    from penstock.runs.run_directory import RunDirectory, RunDirectoryError
+
+    lines = []
+    try:
+        run = RunDirectory.open(run_dir)
         checkpoints = run.checkpoints
         if checkpoints.has_best():
             lines.append(f"best checkpoint: {checkpoints.best_path}")
         if checkpoints.has_best() or checkpoints.steps():
-            lines.append(f"evaluate: penstock eval {result.run_dir}")
+            lines.append(f"evaluate: penstock eval {run_dir}")
         if (saved := checkpoints.latest_steps()) is not None:
             if saved < result.steps:
                 lines.append(f"last checkpoint: of step {saved:,}; what was learned since is not saved")
             lines.append(f"resume:   {run.resume_command(result.steps, is_out_of_time=result.stopped == 'seconds')}")
-    return "\n".join(lines)
+    except (CheckpointError, RunDirectoryError) as error:
+        lines.append(f"the run cannot be gone on with: {error}")
+    return lines

@@ -41,7 +41,7 @@ class Evaluations:
     ask
         Called with what the evaluator is commanded.
     stores
-        Where each policy's best weights are saved; None: nowhere.
+        Returns where each policy's best weights are saved; None: nowhere.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Evaluations:
         progress: Progress,
         chronicle: Chronicle,
         ask: Callable[[Evaluate], object],
-        stores: Sequence[CheckpointStore | None],
+        stores: Callable[[], Sequence[CheckpointStore | None]],
     ) -> None:
         self._config = config
         self._progress = progress
@@ -109,7 +109,7 @@ class Evaluations:
         self.asked += 1
         candidates = (
             Candidate(store, policy.best_return, of_policy)
-            for store, policy, of_policy in zip(self._stores, self._progress.policies, meta, strict=True)
+            for store, policy, of_policy in zip(self._stores(), self._progress.policies, meta, strict=True)
         )
         self._ask(Evaluate(self.asked, self.deadline, tuple(candidates)))
 

@@ -74,7 +74,8 @@ class Saves:
         """Ask for a checkpoint of the run if one is due, and wait for nothing."""
         if self._run_directory is not None and self._interval and steps >= self._next:
             self._next = steps + self._interval
-            self._request(self._stores(), meta(), steps)
+            if self._chronicle.restore():
+                self._request(self._stores(), meta(), steps)
 
     def save_run(self, meta: Sequence[dict[str, Any]], steps: int, seconds: float = SAVE_SECONDS) -> None:
         """Save a checkpoint where the run is written, and what belongs to it, and wait for that.
@@ -88,7 +89,7 @@ class Saves:
         seconds
             How long is waited.
         """
-        if self._run_directory is not None:
+        if self._run_directory is not None and self._chronicle.restore():
             self.save(self._stores(), meta, seconds, steps)
             if seconds >= SAVE_SECONDS:
                 self._turn_until(lambda: self._contents_saved >= self._saving_apart, SAVE_CONTENTS_SECONDS)

@@ -48,8 +48,10 @@ from penstock.ipc.ownership import Owned, owner_only
 from penstock.population.decisions import Population
 from penstock.population.lineage import LINEAGE
 from penstock.population.schedule import Schedule
+from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.run_directory import RunDirectory
 from penstock.runs.state import Written
+from penstock.runs.store import CheckpointStore
 
 FAREWELL_SECONDS = 3.0  # what the learner has to write a checkpoint when the run is failing
 
@@ -123,7 +125,10 @@ class Supervisor(Owned):
         self._notes = notes
         self.is_closed = False
         self._is_started = False
-        stores = [None if run_directory is None else run_directory.of_policy(name).checkpoints for name in names]
+
+        def stores() -> list[CheckpointStore | None]:
+            return [None if run_directory is None else run_directory.of_policy(name).checkpoints for name in names]
+
         self.evaluations = Evaluations(config, self.progress, self._chronicle, self._ask_evaluator, stores)
         self._opponents = opponents_of(config, policies, run_directory, self._chronicle.event)
         if self._opponents is not None:
@@ -199,6 +204,8 @@ class Supervisor(Owned):
                         reason = "target"
                         self._hold_best()
                         self._save_run()
+                if self._run_directory is not None and not self._chronicle.is_written:
+                    self._save_run()
                 self._chronicle.refresh(final=True)
                 self._chronicle.ended(self._state_after(reason), reason)
                 return reason
@@ -413,7 +420,10 @@ class Supervisor(Owned):
             is_at_once = isinstance(cause, EnvironmentFailure) and cause.step == 0
             has_learned = self.progress.steps > self._stood_at
             # What failed at once, or before anything was learned, would fail again in the same way.
-            if has_learned and not is_at_once and self._run_directory.checkpoints.steps():
+            is_there, saved = self._chronicle.is_written, None
+            with suppress(CheckpointError):
+                saved = self._run_directory.checkpoints.steps()
+            if has_learned and not is_at_once and is_there and saved:
                 run = shlex.quote(os.fspath(self._run_directory.path))
                 how_to_go_on = f"\ngo on from the last checkpoint with: penstock resume {run}"
             self._chronicle.log(story)

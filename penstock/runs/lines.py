@@ -42,6 +42,7 @@ class LinesLog:
             self._warned = True
 
     def close(self) -> None:
-        """Close the file; it may be called again."""
+        """Close the file; it may be called again, and the next line opens the file anew."""
         if self._file is not None:
             self._file.close()
+            self._file = None

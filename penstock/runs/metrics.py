@@ -86,10 +86,11 @@ class MetricsLog:
             self._warned = True
 
     def close(self) -> None:
-        """Close the files; it may be called again."""
+        """Close the files; it may be called again, and the next line opens them anew."""
         for file in (self._lines, self._events):
             if file is not None:
                 file.close()
+        self._lines = self._events = None
 
 
 def _line(steps: int, seconds: float, values: Mapping[str, float]) -> bytes:

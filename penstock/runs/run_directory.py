@@ -239,6 +239,33 @@ class RunDirectory:
         algorithm, info = config.pop("algorithm"), config.pop("run")
         return cls(directory, algorithm, config, info)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the directory that this process owns is where it was, with its ``config.json``."""
+        if self.lock is None or not self.lock.is_held:
+            return True
+        return self.lock.place.is_there and os.path.lexists(Path(self.lock.place.path).with_name(CONFIG))
+
+    def restore(self) -> None:
+        """Write the run anew where its directory was removed, or replaced by an empty one, while it trains.
+
+        Raises
+        ------
+        RunDirectoryError
+            Something else is there, which is not touched.
+        OSError
+            It cannot be written.
+        """
+        assert self.lock is not None
+        directory, is_same = Path(self.lock.place.path).parent, self.lock.is_same_directory
+        directory.mkdir(parents=True, exist_ok=True)
+        if not is_same and not is_vacant(directory):
+            raise RunDirectoryError(f"{directory} holds something else now, and nothing is overwritten")
+        if not self.lock.place.is_there:
+            lost, self.lock = self.lock, _own(directory)
+            lost.release()
+        self._write_config(directory)
+
     def release(self) -> None:
         """Let others own the directory; it may be called again."""
         if self.lock is not None:
@@ -263,7 +290,8 @@ class RunDirectory:
     def checkpoints(self) -> CheckpointStore:
         """The run's checkpoints; of several policies those of the first, whose steps are those of all."""
         place = self.of_policy(self.policies[0]).path if self.policies else self.path
-        return CheckpointStore(place / CHECKPOINTS, self.config.get("keep_checkpoints", 3))
+        owned = None if self.lock is None else self.lock.place
+        return CheckpointStore(place / CHECKPOINTS, self.config.get("keep_checkpoints", 3), owned)
 
     def of_policy(self, name: str) -> RunDirectory:
         """Directory of a policy: the run's own, or with several policies one within it."""
@@ -306,8 +334,11 @@ class RunDirectory:
         self.config |= changes
         again = {"time": _now(datetime.now().astimezone()), "steps": steps, **_command()}
         self.info["resumed"] = [*self.info.get("resumed", ()), again]
+        self._write_config(self.path)
+
+    def _write_config(self, directory: Path) -> None:
         record = {"algorithm": self.algorithm, "run": self.info, **self.config}
-        write_file_atomically(self.path / CONFIG, json_bytes(record))
+        write_file_atomically(directory / CONFIG, json_bytes(record))
 
     def log(self, text: str) -> None:
         """Append `text` with a time stamp to ``log.txt``. A log that cannot be written never stops a run."""

@@ -22,6 +22,7 @@ from penstock.runs.checkpoint import (
     verify_checkpoint,
 )
 from penstock.runs.files import previous_of, remove_directory, remove_leftovers
+from penstock.runs.lock import Place
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,11 +34,21 @@ class CheckpointStore:
     """Keeps ``<directory>/<steps>/`` for the last `keep` saves, and ``<directory>/best/``.
 
     The processes of one run write, each checkpoint by one of them; any number may read meanwhile.
+
+    Parameters
+    ----------
+    directory
+        Directory of the checkpoints.
+    keep
+        Number of checkpoints by steps that are kept.
+    owned
+        Lock of the run: where it is gone, the run's directory is, and nothing is saved. None: it is not asked.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], keep: int = 3) -> None:
+    def __init__(self, directory: str | os.PathLike[str], keep: int = 3, owned: Place | None = None) -> None:
         self.directory = Path(directory)
         self.keep = keep
+        self._owned = owned
 
     def save(
         self,
@@ -51,13 +62,20 @@ class CheckpointStore:
 
         A save that fails leaves every older checkpoint in place.
         """
+        self.require_run()
         path = save_checkpoint(self.path_of(steps), meta={**meta, "steps": steps}, weights=weights, state=state)
         self.prune(steps, meta.get("run"))
         return path
 
     def save_best(self, steps: int, *, meta: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Path:
         """Save the weights that scored best so far, in place of the ones before."""
+        self.require_run()
         return save_checkpoint(self.best_path, meta={**meta, "steps": steps}, weights=weights)
+
+    def require_run(self) -> None:
+        """Raise `CheckpointError` where the run's directory was removed, or another has taken its place."""
+        if self._owned is not None and not self._owned.is_there:
+            raise CheckpointError(f"{Path(self._owned.path).parent} was removed, or something else has taken its place")
 
     def prune(self, newest: int, run: str | None = None) -> None:
         """Remove the run's oldest checkpoints beyond `keep`, and what killed processes had begun to write.

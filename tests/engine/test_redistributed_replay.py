@@ -251,7 +251,7 @@ def test_a_checkpoint_is_written_when_all_that_save_beside_it_have_answered():
     answered: list[int] = []
     run: Any = SimpleNamespace(of_policy=lambda name: SimpleNamespace(checkpoints="checkpoints"))
     config: Any = SimpleNamespace(checkpoint_interval=0, total_steps=100)
-    chronicle: Any = None
+    chronicle: Any = SimpleNamespace(restore=lambda: True)
     saves = Saves(
         config, 0, run, saving_apart=2, ask=lambda save, policy: asked.append(save) is None, turn_until=turn_until,
         chronicle=chronicle,

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from penstock.engine.messages import ContentsSaved, Note, Save, Tell
 from penstock.replay import ReplayBuffer, ReplayFileError
-from penstock.runs.checkpoint import unreadable
+from penstock.runs.checkpoint import CheckpointError, unreadable
+from penstock.runs.store import CheckpointStore
 
 
 def save_contents(buffers: Mapping[Path, ReplayBuffer], command: Save, report: Tell) -> None:
@@ -15,8 +16,10 @@ def save_contents(buffers: Mapping[Path, ReplayBuffer], command: Save, report: T
     error: Exception | None = None
     for directory, buffer in buffers.items():
         try:
+            if isinstance(command.destination, CheckpointStore):
+                command.destination.require_run()
             buffer.save(directory, report=lambda text: report(Note(text)))
-        except (OSError, ReplayFileError) as problem:
+        except (OSError, CheckpointError, ReplayFileError) as problem:
             error = error or problem
     report(ContentsSaved(command.number, error))
 

@@ -147,6 +147,7 @@ class Redistributor:
         if self._saved_at is not None and isinstance(command.destination, CheckpointStore):
             error: Exception | None = None
             try:
+                command.destination.require_run()
                 save_checkpoint(
                     self._saved_at, meta=command.meta, weights=self._predictor.state_dict(), state=self._rudder.state()
                 )

@@ -20,7 +20,7 @@ from penstock.play.match import Match, by_opponent
 from penstock.runs.episodes import EpisodesLog
 from penstock.runs.lines import LinesLog
 from penstock.runs.metrics import MetricsLog
-from penstock.runs.run_directory import HARDWARE, RunDirectory
+from penstock.runs.run_directory import HARDWARE, RunDirectory, RunDirectoryError
 from penstock.runs.state import StateFile, Written
 from penstock.runs.status import PolicyStatus, Status
 
@@ -86,6 +86,7 @@ class Chronicle(Owned):
         self._metrics, self._episodes = MetricsLog(path, self.event, start), EpisodesLog(path, self.event)
         self._hardware_lines = LinesLog(None if path is None else path / HARDWARE, self.event)
         self._state = StateFile(path)
+        self._is_lost = False  # as was told of the run directory
         self._view: View | None = None
         self._on_update: OnUpdate | None = None
         self.stop_is_asked = False
@@ -108,8 +109,36 @@ class Chronicle(Owned):
 
     def log(self, text: str) -> None:
         """Write something down that the user is told otherwise."""
-        if self._run_directory is not None:
+        if self._run_directory is not None and self._run_directory.is_whole:
             self._run_directory.log(text)
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the run directory is there; one that was removed, or replaced, is told of once."""
+        if self._run_directory is None:
+            return False
+        is_whole = self._run_directory.is_whole
+        if not is_whole and not self._is_lost:
+            self.event(
+                f"warning: the run directory {self._run_directory.path} was removed, or something else has taken its "
+                "place; the next checkpoint writes the run anew"
+            )
+        self._is_lost = not is_whole
+        return is_whole
+
+    def restore(self) -> bool:
+        """Write the run anew where its directory is gone; return whether it is there, which is told where it is not."""
+        if self._run_directory is None or self.is_written:
+            return True
+        try:
+            self._run_directory.restore()
+        except (OSError, RunDirectoryError) as error:
+            self.event(f"warning: no checkpoint could be written: {error}")
+            return False
+        self.close()  # the next lines open the files anew
+        is_there, steps = self.is_written, self._progress.steps
+        self.event(f"the run directory {self._run_directory.path} is written anew from step {steps:,} on")
+        return is_there
 
     def evaluated(self, policies: Sequence[Scored]) -> None:
         """Write down an evaluation, and the episodes of others that led to it."""
@@ -122,6 +151,8 @@ class Chronicle(Owned):
             steps = self._progress.steps
         else:
             steps = policies[0].evaluation.steps
+        if not self.is_written:
+            return
         self._metrics.write(steps, seconds, values)
         for name, scored in zip(names, policies, strict=True):
             for each in (*scored.others, scored.evaluation):
@@ -144,10 +175,12 @@ class Chronicle(Owned):
             self._progress.take_metrics(_numbers_in(answer))
         if self._view is not None:
             self._view.update(status)
+        if not self.is_written:
+            return
         if now >= self._next_state:
             self._next_state = now + METRICS_INTERVAL
             self._state.write(status, "running")
-        if now >= self._next_hardware and self._run_directory is not None:
+        if now >= self._next_hardware:
             self._next_hardware = now + HARDWARE_INTERVAL
             self._write_hardware(status)
         if (now >= self._next_metrics or final) and status.steps:
@@ -156,7 +189,8 @@ class Chronicle(Owned):
 
     def ended(self, state: Written, reason: str) -> None:
         """Write down that the run does not train any more, and why."""
-        self._state.write(self._progress.status(), state, reason)
+        if self.is_written:
+            self._state.write(self._progress.status(), state, reason)
 
     @owner_only
     def close(self) -> None:

@@ -1,0 +1,110 @@
+"""A run directory that is removed, or replaced, while the run trains: it is noticed, said, and written anew."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock.runs.checkpoint import CheckpointError, verify_checkpoint
+from penstock.runs.lock import holding_of
+from penstock.runs.reading import RecordedRun
+from penstock.runs.run_directory import RunDirectory
+from tests.kept_files import contents
+
+TINY = {
+    "backend": "serial", "num_workers": 1, "num_envs_per_worker": 2, "segment_length": 64, "batch_size": 128,
+    "num_epochs": 1, "hidden_sizes": (8,), "total_steps": 2048, "eval_interval": 256, "eval_episodes": 1,
+}  # fmt: skip
+
+
+def lose(run: Path) -> None:
+    """As somebody does who clears up: the directory goes to where it can be looked at afterwards."""
+    shutil.move(run, run.with_name("lost"))
+
+
+def replace_by_empty(run: Path) -> None:
+    lose(run)
+    run.mkdir()
+
+
+def remove_lock(run: Path) -> None:
+    (run / "run.lock").unlink()
+
+
+def remove_config(run: Path) -> None:
+    (run / "config.json").unlink()
+
+
+@pytest.mark.parametrize("how", [lose, replace_by_empty, remove_lock, remove_config])
+def test_a_run_whose_directory_is_lost_is_whole_at_its_next_checkpoint(tmp_path, monkeypatch, how):
+    monkeypatch.setattr("penstock.engine.watching.chronicle.REFRESH_INTERVAL", 0.0)
+    monkeypatch.setattr("penstock.engine.watching.chronicle.METRICS_INTERVAL", 0.0)
+    path, seen = tmp_path / "run", []
+
+    def on_update(status) -> None:
+        if not seen and status.steps >= 640:
+            how(path)
+        if status.steps >= 640:
+            seen.append((status.steps, path.exists() and {file.name for file in path.iterdir()}))
+
+    with penstock.PPO("CartPole-v1", **TINY, run_dir=path, checkpoint_interval=512) as trainer:
+        trainer.train(quiet=True, on_update=on_update)
+        assert holding_of(path).is_held
+    between = [names for steps, names in seen if steps < 900]
+    if how is lose:
+        assert between and not any(between), "nothing is written where the run was until it is whole"
+    if how is replace_by_empty:
+        assert between and not any(set(names) for names in between)
+    run = RecordedRun.open(path)
+    assert run.state == "done" and run.directory.config["total_steps"] == 2048
+    assert verify_checkpoint(run.directory.checkpoints.latest_path())["steps"] == 2048
+    steps = [json.loads(line)["steps"] for line in (path / "metrics.jsonl").read_text().splitlines()]
+    assert steps[-1] == 2048 and steps == sorted(steps)
+    assert "is written anew from step 1,024 on" in (path / "log.txt").read_text()
+    with penstock.Trainer.resume(path, total_steps=2560) as trainer:
+        assert trainer.train(quiet=True).steps == 2560
+
+
+def test_what_has_taken_the_place_of_a_run_is_left_alone(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("penstock.engine.watching.chronicle.REFRESH_INTERVAL", 0.0)
+    path, seen = tmp_path / "run", []
+
+    def on_update(status) -> None:
+        if not seen and status.steps >= 512:
+            lose(path)
+            another = RunDirectory.create(path, env_name="e", algorithm="dqn", config={"keep_checkpoints": 1})
+            another.checkpoints.save(8, meta={}, weights={})
+            another.log("another run")
+            seen.extend([another, contents(path)])
+
+    with penstock.PPO("CartPole-v1", **TINY, run_dir=path, checkpoint_interval=512) as trainer:
+        trainer.train(on_update=on_update)
+        with pytest.raises(CheckpointError, match="something else has taken its place"):
+            trainer._run_directory.checkpoints.save(9, meta={}, weights={})
+    assert contents(path) == seen[1]
+    said = capsys.readouterr().out
+    assert said.count("was removed, or something else has taken its place; the next checkpoint") == 1
+    assert f"no checkpoint could be written: {path} holds something else now" in said.replace("\n", "")
+
+
+PROGRAM = """
+import shutil, sys
+from penstock.engine.watching.chronicle import Chronicle
+ended = Chronicle.ended
+Chronicle.ended = lambda self, *of: (ended(self, *of), shutil.rmtree(sys.argv[1]))
+from penstock.cli import main
+sys.exit(main(["train", "ppo", "--env", "CartPole-v1", "--backend", "serial", "--num-workers", "1", "--total-steps",
+               "512", "--eval-interval", "0", "--run-dir", sys.argv[1]]))
+"""
+
+
+@pytest.mark.timeout(120)
+def test_a_command_whose_run_is_removed_at_its_end_ends_without_a_traceback(tmp_path):
+    path = tmp_path / "run"
+    done = subprocess.run([sys.executable, "-c", PROGRAM, path], capture_output=True, text=True)
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
+    assert "the run cannot be gone on with" in done.stdout and not path.exists()
