@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import sysconfig
+import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from penstock.config import ConfigError, closest
 
@@ -26,7 +30,9 @@ class CommandError(Exception):
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Let an error whose message tells all end the command; any other is a failure and shows where it came from.
+    """Let an error whose message tells all end the command, and one of the user's own code with its traceback alone.
+
+    Any other is a failure and shows where it came from.
 
     Raises
     ------
@@ -37,9 +43,11 @@ def explained() -> Iterator[None]:
         yield
     except Exception as error:
         code = _code_of(error)
-        if code is None:
-            raise
-        raise CommandError(str(error), code) from error
+        if code is not None:
+            raise CommandError(str(error), code) from error
+        if story := _story_of_own_code(error):
+            raise CommandError(story, FAILED) from error
+        raise
 
 
 def unknown(what: str, name: str, legal: Iterable[str]) -> CommandError:
@@ -51,6 +59,22 @@ def unknown(what: str, name: str, legal: Iterable[str]) -> CommandError:
 def warn(message: str) -> None:
     """Tell the user of what ends nothing."""
     print(f"warning: {message}", file=sys.stderr)
+
+
+def _story_of_own_code(error: Exception) -> str:
+    """Return the traceback of an error within the user's own files, from its first frame there; "" of any other."""
+    if isinstance(error, SyntaxError):
+        return "".join(traceback.format_exception_only(error)).strip()
+    trace = error.__traceback__
+    while trace is not None and not _is_own(trace.tb_frame.f_code.co_filename):
+        trace = trace.tb_next
+    return "".join(traceback.format_exception(type(error), error, trace)).strip() if trace is not None else ""
+
+
+def _is_own(file: str) -> bool:
+    """Whether a file belongs neither to this package, nor to Python or another installed package."""
+    others = (str(Path(__file__).parents[1]), *sysconfig.get_paths().values())
+    return os.path.isfile(file) and not any(file.startswith(other + os.sep) for other in others)
 
 
 def _code_of(error: Exception) -> int | None:

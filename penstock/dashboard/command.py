@@ -57,6 +57,8 @@ def command(args: list[str]) -> int:
         if not place.is_dir() and (place.exists() or place != _RUNS):  # runs/ is made by the first training
             problem = "is a file" if place.exists() else "is not there"
             raise DashboardError(f"{place} {problem}: give runs, or folders that hold runs")
+    if not 0 <= flags.port < 2**16:
+        raise DashboardError(f"--port {flags.port} is not legal: use 1 to 65535, or 0 for any that is free")
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

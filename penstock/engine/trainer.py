@@ -79,6 +79,12 @@ class Trainer(Steering, metaclass=_Hinted):
         preset: str | os.PathLike[str] | None = None,
         **settings: Any,
     ) -> None:
+        if not (isinstance(algorithm, type) and issubclass(algorithm, Algorithm)):
+            found = f"the class {algorithm.__name__}" if isinstance(algorithm, type) else repr(algorithm)
+            raise ConfigError(
+                f"algorithm={found} is not legal: it must be a subclass of SegmentAlgorithm or ReplayAlgorithm; "
+                'algorithms of Penstock are trainers themselves, e.g. penstock.PPO("CartPole-v1")'
+            )
         if isinstance(env, Config):
             if settings or preset:
                 given = ", ".join([*settings, *(["preset"] if preset else [])])
@@ -166,7 +172,7 @@ class Trainer(Steering, metaclass=_Hinted):
         Exception
             Whatever `on_update` raised. A checkpoint was written first, and the trainer may go on.
         ConfigError
-            `steps` is not a whole number of more than 0.
+            `steps` is not a whole number of more than 0, or `on_update` cannot be called.
         TypeError
             `on_update` returned something else.
         RuntimeError
@@ -175,6 +181,7 @@ class Trainer(Steering, metaclass=_Hinted):
         self._require_open()
         self._require_idle("train")
         steps = checked("steps", steps, int | None)
+        checked("on_update", on_update, Callable[..., Any] | None)
         if steps is not None and steps <= 0:
             raise ConfigError(f"steps={steps} is not legal: train at least 1 step, or None for up to total_steps")
         progress, config = self._supervisor.progress, self.config

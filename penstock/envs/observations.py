@@ -126,7 +126,11 @@ class LeafWriter(ObservationWriter):
         return fits
 
     def batch_size(self, observation: Any) -> int | None:
-        array, shape = np.asarray(observation), self._spec.shape
+        shape = self._spec.shape
+        try:
+            array = np.asarray(observation)
+        except Exception:  # `write_each` says what is wrong with it
+            return None
         if self._is_flattened:  # one observation may have any shape
             return len(array) if array.size > shape[0] or array.shape == (1, *shape) else None
         return len(array) if array.ndim == len(shape) + 1 else None

@@ -145,6 +145,10 @@ class EnvSpec:
 
 def _find(env: str) -> Any:
     place, colon, name = env.rpartition(":")
+    if env.endswith(".py"):
+        raise UnknownEnvironmentError(f"env={env!r} names a file, and nothing in it: write '{env}:Class'")
+    if colon and not place:
+        raise UnknownEnvironmentError(f"env={env!r} names no module: write 'module:{name}' or 'file.py:{name}'")
     if not colon:
         return _registered(env)
     if place == "envpool":

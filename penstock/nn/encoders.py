@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -303,6 +304,14 @@ def _build_own(builder: EncoderBuilder, observation: ObservationSpec) -> tuple[n
             "spec that builds it, because every process builds networks of its own"
         )
     name = getattr(builder, "__qualname__", repr(builder))
+    if isinstance(builder, type) and not issubclass(builder, nn.Module):
+        raise EncoderError(f"encoder {name} is a class of another kind: it must derive from torch.nn.Module")
+    try:
+        inspect.signature(builder).bind(observation)
+    except TypeError as error:
+        raise EncoderError(f"encoder {name} must take the observation spec: {error}") from None
+    except ValueError:  # written in C: it shows no signature
+        pass
     module = builder(observation)
     if not isinstance(module, nn.Module):
         raise EncoderError(f"encoder {name} returned {type(module).__name__}; it must return a torch.nn.Module")

@@ -8,6 +8,7 @@ import psutil
 import pytest
 import torch
 
+import penstock
 from penstock.algorithms.ppo import PPO
 from penstock.cli import main
 from penstock.config import ConfigError
@@ -73,6 +74,56 @@ def test_a_run_that_cannot_be_is_refused_in_one_line(flags, message, tmp_path, c
     assert error.count("\n") == 1
     assert out == ""
     assert [path.name for path in tmp_path.iterdir()] == ["full"]
+
+
+OWN_FILE = """
+import gymnasium
+
+def nothing():
+    return None
+
+class Plain:
+    pass
+
+class Late(gymnasium.Env):
+    def __init__(self):
+        import no_such_module_at_all
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        ("--env mine.py", 2, "env='mine.py' names a file, and nothing in it: write 'mine.py:Class'"),
+        ("--env :Plain", 2, "env=':Plain' names no module: write 'module:Plain' or 'file.py:Plain'"),
+        ("--env mine.py:Missing", 2, "mine.py has no 'Missing', and registers no such id. It has nothing, Plain"),
+        ("--env mine.py:Plain", 2, "expected a gymnasium.Env, found a Plain: a factory returns a new environment"),
+        ("--env mine.py:Late", 1, "environment Late failed in make: Traceback"),
+        ("--env bad.py:X", 1, "SyntaxError"),
+        ("--env importing.py:X", 1, "ModuleNotFoundError: No module named 'no_such_module_at_all'"),
+        ("--env CartPole-v1 --encoder mine.py:Plain", 2, "encoder Plain is a class of another kind: it must derive"),
+        ("--env CartPole-v1 --encoder mine.py:nothing", 2, "encoder nothing must take the observation spec: too many"),
+        ("--env CartPole-v1 --encoder importing.py:X", 1, 'importing.py", line 1, in <module>'),
+    ],
+)
+def test_what_is_wrong_with_a_users_own_file_is_told_without_penstocks_frames(words, code, message, tmp_path, capsys):
+    (tmp_path / "mine.py").write_text(OWN_FILE)
+    (tmp_path / "bad.py").write_text("class X:\n    def (\n")
+    (tmp_path / "importing.py").write_text("import no_such_module_at_all\n")
+    assert main(["train", "ppo", *words.split(), "--backend", "serial", "--run-dir", "None"]) == code
+    out, error = capsys.readouterr()
+    assert error.startswith("error: ") and message in error and out == ""
+    assert "penstock/" not in error
+    assert code == 1 or error.count("\n") == 1
+
+
+def test_an_algorithm_that_is_none_and_a_callback_that_cannot_be_called_are_refused():
+    for algorithm in ("ppo", penstock.PPO, TextOnly):
+        with pytest.raises(ConfigError, match=r"algorithm=.* is not legal: .*penstock.PPO\(\"CartPole-v1\"\)"):
+            Trainer(algorithm, **TINY)
+    trainer = Trainer(PPO, **TINY, backend="serial", run_dir=None)
+    with trainer, pytest.raises(ConfigError, match="on_update=3 is not legal: on_update must be a callable or None"):
+        trainer.train(on_update=3)
 
 
 def test_a_run_that_is_to_go_on_for_no_steps_is_refused_and_stays_as_it_was(run, capsys):
