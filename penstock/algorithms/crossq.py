@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,7 @@ from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.sac import SAC, SACConfig
 from penstock.config import NETWORK, Config, Scheduled, Tunable, require
 from penstock.experience.transition_batch import TransitionBatch
-from penstock.nn import NormalizedActorCritic, follow
+from penstock.nn import NormalizedActorCritic, evaluating, follow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +78,7 @@ class CrossQ(SAC):
         Both Q of a transition come of one batch, and no gradient goes through ``y``.
         """
         c, alpha = self.config, self.alpha(model)
-        with torch.no_grad():
+        with torch.no_grad(), evaluating(model):
             next_action, next_log_prob = self.sample(model.policy(batch.next_obs))
 
         q, next_q = model.joint_q(batch.obs, batch.action, batch.next_obs, next_action)
@@ -89,6 +89,11 @@ class CrossQ(SAC):
         metrics = {"critic_loss": critic_loss, "q": q}
 
         if batch.number % c.policy_delay == 0:
-            metrics |= self.improve_policy(model, model.policy(batch.obs, by_batch=True), batch.obs, alpha)
+            metrics |= self.improve_policy(model, model.policy(batch.obs), batch.obs, alpha)
             follow(model.encoder)
         return td_error, metrics
+
+    def value(self, model: Any, obs: Tensor, action: Tensor) -> Tensor:
+        """Objective of the policy: the smaller of both values, by critics that are normalised by running moments."""
+        with evaluating(model.critics):
+            return super().value(model, obs, action)

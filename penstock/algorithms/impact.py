@@ -89,7 +89,7 @@ class IMPACT(SegmentAlgorithm):
 
     def begin(self, model: ActorCritic, learning: dict[str, Any] | None = None) -> None:
         """Make the target network: the model, or the one of a run that goes on."""
-        self.target = self.build_model().to(next(model.parameters()).device).requires_grad_(False)
+        self.target = self.make_model(next(model.parameters()).device).requires_grad_(False)
         self.target.load_state_dict(model.state_dict() if learning is None else learning["target"])
         self.target.input = model.input  # one normalisation of observations for both
 

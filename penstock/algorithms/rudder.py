@@ -28,7 +28,7 @@ from penstock.algorithms.arithmetic.redistribution import (
 from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import RedistributorConfig
 from penstock.experience.lessons import Episode, Lessons
-from penstock.nn import ReturnPredictor
+from penstock.nn import ReturnPredictor, TrainingMode
 
 DECAY = 0.95  # of running means, per episode
 ENCODER_RATE = 0.1  # of the step size: what encodes images takes smaller steps, or learns nothing
@@ -51,7 +51,7 @@ def build_predictor(algorithm: Algorithm) -> ReturnPredictor:
         return algorithm.build_network(
             ReturnPredictor, size=config.redistributor_size, num_told=len(TOLD) + len(COUNTED),
             sees_observations=config.redistribution_attribution == "difference",
-        )  # fmt: skip
+        ).eval()  # fmt: skip
 
 
 def build_optimizer(predictor: ReturnPredictor, learning_rate: float) -> torch.optim.Optimizer:
@@ -89,6 +89,7 @@ class Rudder:
     def __init__(self, config: RedistributorConfig, predictor: ReturnPredictor) -> None:
         self._config = config
         self.predictor = predictor
+        self._training = TrainingMode(predictor, config.seed)
         self._optimizer = build_optimizer(predictor, config.redistributor_learning_rate)
         self._random = np.random.default_rng([config.seed, 21])
         self.lessons = Lessons(config.redistributor_lessons, LESSONS_NBYTES)
@@ -176,9 +177,10 @@ class Rudder:
         episodes = self.lessons.draw(self._config.redistributor_batch_size, self._random)
         self._optimizer.zero_grad(set_to_none=False)
         main, auxiliary = 0.0, 0.0
-        for part in side_by_side(episodes):
-            losses = self._add_gradient(part, len(part) / len(episodes))
-            main, auxiliary = main + losses[0], auxiliary + losses[1]
+        with self._training:
+            for part in side_by_side(episodes):
+                losses = self._add_gradient(part, len(part) / len(episodes))
+                main, auxiliary = main + losses[0], auxiliary + losses[1]
         norm = torch.nn.utils.clip_grad_norm_(self.predictor.parameters(), MAX_GRAD_NORM)
         if torch.isfinite(norm):
             self._optimizer.step()

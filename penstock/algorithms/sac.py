@@ -15,7 +15,7 @@ from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.continuous import ControlAlgorithm, ControlConfig
 from penstock.config import Config, Scheduled, Tunable, require
 from penstock.experience.transition_batch import TransitionBatch
-from penstock.nn import StochasticActorCritic, TanhGaussian
+from penstock.nn import StochasticActorCritic, TanhGaussian, evaluating
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class SAC(ControlAlgorithm):
     def update(self, model: StochasticActorCritic, batch: TransitionBatch) -> tuple[Tensor, Metrics]:
         """Equations 5, 7 and 18: critics ``L_Q = sum_i mean w (Q_i(o, a) - y)^2``, then policy, then temperature."""
         target, alpha = self.target, self.alpha(model)
-        with torch.no_grad():
+        with torch.no_grad(), evaluating(model):
             next_action, next_log_prob = self.sample(model.policy(batch.next_obs))
             next_value = target.q(batch.next_obs, next_action).amin(0) - alpha * next_log_prob
             y = td_target(batch.reward, batch.discount, next_value)

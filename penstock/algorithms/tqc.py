@@ -15,7 +15,7 @@ from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.sac import SAC, SACConfig
 from penstock.config import NETWORK, Config, ConfigError, require
 from penstock.experience.transition_batch import TransitionBatch
-from penstock.nn import StochasticActorCritic
+from penstock.nn import StochasticActorCritic, evaluating
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ class TQC(SAC):
         A transition's error is the largest of any critic's mean from the mean of its targets.
         """
         c, alpha = self.config, self.alpha(model)
-        with torch.no_grad():
+        with torch.no_grad(), evaluating(model):
             next_action, next_log_prob = self.sample(model.policy(batch.next_obs))
             atoms = truncated_mixture(self.target.q(batch.next_obs, next_action), c.dropped_quantiles * c.num_critics)
             next_atoms = atoms - (alpha * next_log_prob).unsqueeze(1)

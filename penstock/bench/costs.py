@@ -169,7 +169,7 @@ def laid_out(algorithm_class: type[Algorithm], config: Config) -> tuple[EnvSpec,
         )
     (seen,) = found.seen
     algorithm = algorithm_class(found.config, seen.observation, seen.action)
-    return found.env, algorithm, run_shape(algorithm, algorithm.build_model())
+    return found.env, algorithm, run_shape(algorithm, algorithm.make_model())
 
 
 def crew_of(algorithm: Algorithm) -> Crew:

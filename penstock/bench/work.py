@@ -113,7 +113,7 @@ def fill(arena: ExperienceArena, algorithm: Any, env: EnvSpec, first_lane: int) 
         lanes.close()
     with torch.inference_mode():
         request = request_for(arena, algorithm, lanes.num_lanes, torch.device("cpu"))
-        chosen, _ = algorithm.act(algorithm.build_model(), request)
+        chosen, _ = algorithm.act(algorithm.make_model(), request)
     for name, values in chosen.items():
         arena.columns[name][: lanes.num_lanes] = values.numpy()
     arena.columns["reward"][: lanes.num_lanes] = np.random.default_rng(0).normal(size=lanes.num_lanes)

@@ -221,7 +221,7 @@ def new_model(algorithm: Algorithm) -> PolicyNetwork:
     """Make an algorithm's network with the weights that its seed gives it."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(algorithm.config.seed)
-        return algorithm.build_model()
+        return algorithm.make_model()
 
 
 def checkpoints_to_go_on_from(run: RunDirectory, report: Callable[[str], None] | None = None) -> list[Checkpoint]:

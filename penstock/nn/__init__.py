@@ -18,6 +18,13 @@ from penstock.nn.encoders import EncoderError, build_encoder
 from penstock.nn.exploration import Deterministic, EpsilonGreedy, NoisyGreedy, TanhGaussian, uniform_action
 from penstock.nn.memory import MemoryCore
 from penstock.nn.model import ActorCritic, NetworkConfig
+from penstock.nn.modes import (
+    TrainingMode,
+    buffer_in,
+    evaluating,
+    foreign_buffers,
+    put_buffer,
+)
 from penstock.nn.noisy import NoisyLinear
 from penstock.nn.normalization import RunningMoments
 from penstock.nn.policy_network import Choice, PolicyNetwork
@@ -56,17 +63,22 @@ __all__ = [
     "RunningMoments",
     "StochasticActorCritic",
     "TanhGaussian",
+    "TrainingMode",
     "WeightsLayout",
     "average_gradients_",
+    "buffer_in",
     "build_encoder",
     "distribution_of",
+    "evaluating",
     "flatten_",
     "follow",
+    "foreign_buffers",
     "joined",
     "legal_values",
     "num_parameters",
     "place_",
     "places_in",
+    "put_buffer",
     "recorded_distribution",
     "sharing",
     "stretch_of",

@@ -9,10 +9,8 @@ from torch import Tensor, nn
 
 from penstock.nn.continuous import Critics, StackedLinear, StochasticActorCritic
 from penstock.nn.encoders import MLP, SideBySide
-from penstock.nn.exploration import TanhGaussian
 from penstock.nn.model import NetworkConfig
 from penstock.nn.observations import encoder_input_size
-from penstock.nn.precision import in_float32
 from penstock.nn.sharing import in_shares, moments_of_rows
 
 if TYPE_CHECKING:
@@ -65,10 +63,10 @@ class BatchRenorm(nn.Module):
         self.register_buffer("batches", torch.tensor(0))
         self._seen: tuple[Tensor, Tensor] | None = None
 
-    def forward(self, x: Tensor, by_batch: bool = False) -> Tensor:
-        """Normalise inputs ``[..., N, F]``, float32, by the running moments, or while learning by the batch's."""
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise inputs ``[..., N, F]``, float32, by the running moments, or in training mode by the batch's."""
         std = (self.var + EPSILON).sqrt()
-        if not by_batch:
+        if not self.training:
             scale = self.scale / std
             return torch.addcmul(self.shift - self.mean * scale, x, scale)
         var, mean = moments_of_rows(x)
@@ -116,11 +114,11 @@ class NormalizedMLP(nn.Module):
         self.activation = next((layer for layer in mlp if not isinstance(layer, nn.Linear | SideBySide)), nn.Identity())
         self.norms = nn.ModuleList(BatchRenorm((1, size)) for size in (input_size, *(x.out_features for x in layers)))
 
-    def forward(self, x: Seen, by_batch: bool = False) -> Tensor:
+    def forward(self, x: Seen) -> Tensor:
         """Turn what the first stage gives into features ``[N, F]``."""
-        features: Tensor = self.norms[0](self.side_by_side(x), by_batch)
+        features: Tensor = self.norms[0](self.side_by_side(x))
         for layer, norm in zip(self.layers, self.norms[1:], strict=True):
-            features = norm(self.activation(layer(features)).float(), by_batch)
+            features = norm(self.activation(layer(features)).float())
         return features
 
 
@@ -131,11 +129,11 @@ class NormalizedCritics(Critics):
         super().__init__(input_size, hidden_sizes, activation, num_critics)
         self.norms = nn.ModuleList(BatchRenorm((num_critics, 1, size)) for size in (input_size, *hidden_sizes))
 
-    def forward(self, x: Tensor, by_batch: bool = False) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """Turn inputs ``[N, I]`` into values ``[C, N]``."""
-        x = self.norms[0](x.expand(self.num_critics, *x.shape), by_batch)
+        x = self.norms[0](x.expand(self.num_critics, *x.shape))
         for layer, norm in zip(cast("Iterable[StackedLinear]", self.hidden), self.norms[1:], strict=True):
-            x = norm(self.activation(torch.baddbmm(layer.bias, x, layer.weight)).float(), by_batch)
+            x = norm(self.activation(torch.baddbmm(layer.bias, x, layer.weight)).float())
         return self.values(x)
 
     def first(self, x: Tensor) -> Tensor:
@@ -176,21 +174,6 @@ class NormalizedActorCritic(StochasticActorCritic):
         """Make the critics."""
         return NormalizedCritics(input_size, sizes, activation, num_critics)
 
-    @in_shares(0, observation=0)
-    def policy(self, observation: Tensor, by_batch: bool = False) -> TanhGaussian:
-        """Distributions over actions. See :meth:`StochasticActorCritic.policy`.
-
-        Parameters
-        ----------
-        observation : Tensor
-            Observations as they lie in their column, ``[N, *shape]``.
-        by_batch : bool
-            Whether they are normalised by their own moments, to learn from them, or by the running ones.
-        """
-        if not isinstance(self.encoder, NormalizedMLP):
-            return super().policy(observation)
-        return TanhGaussian(in_float32(self.actor_head, self.encoder(self.input(observation), by_batch)))
-
     @in_shares(1, observation=0, action=0, next_observation=0, next_action=0)
     def joint_q(
         self, observation: Tensor, action: Tensor, next_observation: Tensor, next_action: Tensor
@@ -214,5 +197,5 @@ class NormalizedActorCritic(StochasticActorCritic):
         """
         features = self.critic_encoder(self.input(torch.cat((observation, next_observation))))
         x = torch.cat((features.float(), torch.cat((action, next_action))), -1)
-        q, next_q = self.critics(x, by_batch=True).chunk(2, -1)
+        q, next_q = self.critics(x).chunk(2, -1)
         return q, next_q

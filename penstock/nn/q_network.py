@@ -14,6 +14,7 @@ from penstock.nn.exploration import EpsilonGreedy, NoisyGreedy
 from penstock.nn.layers import normalize_layers_
 from penstock.nn.memory import MemoryCore
 from penstock.nn.model import NetworkConfig
+from penstock.nn.modes import evaluating
 from penstock.nn.noisy import NoisyLinear, noise_of_lanes
 from penstock.nn.observations import build_input
 from penstock.nn.policy_network import PolicyNetwork
@@ -239,7 +240,7 @@ class QNetwork(PolicyNetwork):
             When the network has no memory.
         """
         if burn_in:
-            with torch.no_grad():
+            with torch.no_grad(), evaluating(self):
                 _, state = self._remember(observation[:burn_in], first[:burn_in], state)
             observation, first = observation[burn_in:], first[burn_in:]
         features, _ = self._remember(observation, first, state)

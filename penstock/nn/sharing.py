@@ -19,6 +19,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from penstock.nn.modes import has_statistics, modules_with_modes
+
 Method = TypeVar("Method", bound=Callable[..., Any])
 T = TypeVar("T")
 
@@ -120,7 +122,8 @@ def undisturbed(compute: Callable[[], T]) -> T:
 def in_shares(out: int, **rows: int) -> Callable[[Method], Method]:
     """Have each learner of a group run a network's method on its share of the rows, and return what comes of all.
 
-    Where the rows cannot be shared out evenly every learner runs it on all of them.
+    Where the rows cannot be shared out evenly every learner runs it on all of them, and so it does where layers of the
+    network normalise by the batch.
 
     Parameters
     ----------
@@ -140,7 +143,7 @@ def in_shares(out: int, **rows: int) -> Callable[[Method], Method]:
                 return method(*arguments, **named)
             bound = signature.bind(*arguments, **named).arguments
             split = {name: dim for name, dim in rows.items() if bound.get(name) is not None}
-            if any(bound[name].shape[dim] % group.size for name, dim in split.items()):
+            if _mixes_rows(arguments[0]) or any(bound[name].shape[dim] % group.size for name, dim in split.items()):
                 return method(*arguments, **named)
             shares = {name: _Share.apply(group, dim, bound[name]) for name, dim in split.items()}
             _here.is_in_share = True
@@ -152,6 +155,11 @@ def in_shares(out: int, **rows: int) -> Callable[[Method], Method]:
         return run  # type: ignore[return-value]
 
     return shared
+
+
+def _mixes_rows(network: Any) -> bool:
+    """Whether a layer of a network computes something else of a row when others are beside it."""
+    return any(module.training and has_statistics(module) for module in modules_with_modes(network))
 
 
 def moments_of_rows(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -199,7 +199,7 @@ def load_policy(path: str | os.PathLike[str], policy: int | str | None = None, *
     nbytes = sum(tensor.nbytes for tensor in checkpoint.weights.values())
     try:
         with Allowance(_ROOM_TO_BUILD + 8 * nbytes):  # initialising a layer takes several tensors of its size
-            model = algorithm.build_model()
+            model = algorithm.make_model()
     except MemoryError as error:
         raise CheckpointError(
             f"{name} is refused: its weights have {nbytes:,} bytes, and the network of its settings is another: {error}"

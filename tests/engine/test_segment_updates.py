@@ -32,6 +32,9 @@ class Noting:
     def begin(self, model, learning):
         pass
 
+    def training_mode(self, model):
+        return nullcontext()
+
     def prepare(self, model, batch):
         self.noted.append("prepare")
 
@@ -52,6 +55,9 @@ class Noting:
 
     def is_enough(self, metrics):
         return metrics["loss"] >= self._enough
+
+    def follow_statistics(self, model, batch):
+        self.noted.append("layers")
 
     def update_statistics(self, model, batch):
         self.noted.append("statistics")
@@ -76,13 +82,13 @@ def update(number):
 def test_minibatches_are_learned_in_order_and_their_metrics_averaged():
     noting = Noting()
     assert learn(noting, Minibatch(1), Minibatch(4)) == {"loss": 2.5}
-    assert noting.noted == ["prepare", *update(1), *update(4), "statistics"]
+    assert noting.noted == ["prepare", *update(1), *update(4), "layers", "statistics"]
 
 
 def test_where_nothing_is_to_be_learned_no_update_begins():
     noting = Noting()
     assert learn(noting, Minibatch(1, learn=False)) == {}
-    assert noting.noted == ["prepare", "statistics"]
+    assert noting.noted == ["prepare", "layers", "statistics"]
 
 
 def test_what_is_not_finite_is_left_out_and_keeps_the_batch_from_the_statistics():
@@ -94,7 +100,7 @@ def test_what_is_not_finite_is_left_out_and_keeps_the_batch_from_the_statistics(
 def test_no_further_update_is_made_when_it_is_enough():
     noting = Noting(enough=1)
     assert learn(noting, Minibatch(1), Minibatch(3)) == {"loss": 1.0}
-    assert noting.noted == ["prepare", *update(1), "statistics"]
+    assert noting.noted == ["prepare", *update(1), "layers", "statistics"]
 
 
 @pytest.mark.parametrize("fails", [False, True])

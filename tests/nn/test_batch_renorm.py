@@ -33,7 +33,7 @@ def test_at_first_it_is_plain_batch_normalisation():
     norm, plain = BatchRenorm((1, 4)), nn.BatchNorm1d(4, eps=EPSILON, momentum=0.01)
     for seed in range(3):
         x = rows(N, 4, seed=seed).requires_grad_()
-        found, expected = norm(x, by_batch=True), plain(x)
+        found, expected = norm(x), plain(x)
         torch.testing.assert_close(found, expected)
         weight = rows(N, 4, seed=9)
         gradients = [torch.autograd.grad((y * weight).sum(), x)[0] for y in (found, expected)]
@@ -45,8 +45,9 @@ def test_at_first_it_is_plain_batch_normalisation():
 
 def test_outside_learning_rows_are_normalised_by_the_running_moments_each_by_itself():
     norm = BatchRenorm((1, 4))
-    norm(rows(N, 4), by_batch=True)
+    norm(rows(N, 4))
     norm.follow()
+    norm.eval()
     x = rows(5, 4, seed=1)
     torch.testing.assert_close(norm(x), (x - norm.mean) / (norm.var + EPSILON).sqrt())
     torch.testing.assert_close(torch.cat([norm(row) for row in x.split(1)]), norm(x))
@@ -73,18 +74,18 @@ def test_once_warm_a_batch_is_held_near_the_running_moments(x, expected):
     inputs = torch.tensor(x).unsqueeze(1)
     spread = (inputs.var(0, correction=0) / (inputs.var(0, correction=0) + EPSILON)).sqrt().item()
     norm.batches.fill_(WARM_UP - 1)
-    torch.testing.assert_close(norm(inputs, by_batch=True).flatten(), torch.tensor([-spread, spread]))
+    torch.testing.assert_close(norm(inputs).flatten(), torch.tensor([-spread, spread]))
     norm.follow()
     norm.mean.fill_(1.0)
     norm.var.fill_(4.0 - EPSILON)
-    assert norm(inputs, by_batch=True).flatten().tolist() == pytest.approx(expected, abs=0.01)
+    assert norm(inputs).flatten().tolist() == pytest.approx(expected, abs=0.01)
 
 
 def test_moments_follow_only_when_they_are_told_to():
     norm = BatchRenorm((1, 4))
     before = copy.deepcopy(norm.state_dict())
-    norm(rows(N, 4), by_batch=True)
     norm(rows(N, 4))
+    norm.eval()(rows(N, 4))
     assert all(torch.equal(tensor, before[name]) for name, tensor in norm.state_dict().items())
     follow(nn.Sequential(norm))
     assert not torch.equal(norm.mean, before["mean"])
@@ -120,12 +121,15 @@ def test_a_policy_acts_by_the_running_moments_that_travel_with_its_weights(obser
     assert len(weights) == WeightsLayout(actor).nbytes
     copied.copy_(weights)
     x = observations(observation, 5)
+    actor.eval()
+    learner.eval()
     assert torch.equal(actor.policy(x).mean, learner.policy(x).mean)
     torch.testing.assert_close(torch.cat([actor.policy(row).mean for row in x.split(1)]), actor.policy(x).mean)
     if observation is VECTOR:
-        assert not torch.allclose(actor.policy(x, by_batch=True).mean, actor.policy(x).mean, atol=1e-2)
+        by_running_moments = actor.policy(x).mean
+        assert not torch.allclose(actor.train().policy(x).mean, by_running_moments, atol=1e-2)
 
 
 def test_the_first_critic_alone_is_the_first_of_all():
-    q_network, x = network(), observations(VECTOR, 5)
+    q_network, x = network().eval(), observations(VECTOR, 5)
     torch.testing.assert_close(q_network.q1(x, actions(5)), q_network.q(x, actions(5))[0])

@@ -15,7 +15,7 @@ from penstock.config import Config as AnyConfig
 from penstock.config import ConfigError, Scheduled, find_object, value_at
 from penstock.envs.spaces import ActionKind, ActionSpec, ObservationSpec
 from penstock.experience.layout import Column
-from penstock.nn import NetworkConfig, PolicyNetwork
+from penstock.nn import NetworkConfig, PolicyNetwork, TrainingMode
 from penstock.nn.precision import is_bfloat16
 
 N = TypeVar("N")
@@ -79,6 +79,9 @@ class Algorithm:
     actions: ClassVar[tuple[ActionKind, ...]] = get_args(ActionKind)
     """The kinds of actions that it can choose."""
 
+    freezes_statistics: ClassVar[bool] = False
+    """True: in updates, layers with running statistics such as BatchNorm normalise by these, as in acting."""
+
     config: Any
 
     def __init__(self, config: AnyConfig, observation: ObservationSpec, action: ActionSpec) -> None:
@@ -107,6 +110,18 @@ class Algorithm:
             A setting of the network is not legal, or the encoder is none.
         """
         raise NotImplementedError
+
+    def make_model(self, device: torch.device | str = "cpu") -> Any:
+        """Make the network on a device, in evaluation mode: only updates put it into training mode.
+
+        Its weights are drawn from torch's random numbers, which go on from where they were.
+        """
+        with torch.random.fork_rng(devices=[]):
+            return self.build_model().to(device).eval()
+
+    def training_mode(self, model: torch.nn.Module) -> TrainingMode:
+        """Make the context of a network's updates."""
+        return TrainingMode(model, self.config.seed, freezes_statistics=self.freezes_statistics)
 
     def record_columns(self) -> tuple[Column, ...]:
         """Columns for what is recorded while acting, beside action, log_prob and version."""

@@ -14,7 +14,14 @@ from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.q_learning import QLearning
 from penstock.algorithms.bases.support import SupportWatch
 from penstock.experience.transition_batch import TransitionBatch
-from penstock.nn import CategoricalReturns, ImplicitQuantileReturns, PolicyNetwork, QNetwork, QuantileReturns
+from penstock.nn import (
+    CategoricalReturns,
+    ImplicitQuantileReturns,
+    PolicyNetwork,
+    QNetwork,
+    QuantileReturns,
+    evaluating,
+)
 from penstock.nn.return_distributions import ReturnDistribution, midpoints
 
 
@@ -65,7 +72,7 @@ class DistributionalQLearning(QLearning):
         if c.distributional == "none":
             return super().evaluate(model, batch)
         distribution = model.distribution
-        with torch.no_grad():
+        with torch.no_grad(), evaluating(model):
             next_outputs, next_q = self.target.distributions(batch.next_obs, self.draw_noise(), self._fractions(batch))
             chooser_q = model.q(batch.next_obs, self.draw_noise()) if c.double else next_q
             of_next = _of_actions(next_outputs, chooser_q.argmax(1))

@@ -18,7 +18,7 @@ from penstock.algorithms.bases.algorithm import Metrics, Request
 from penstock.algorithms.bases.replay import ReplayAlgorithm
 from penstock.config import NETWORK, STATE, Config, ConfigError, Scheduled, SequenceConfig, Tunable, require
 from penstock.envs.spaces import ActionKind
-from penstock.nn import PolicyNetwork, QNetwork
+from penstock.nn import PolicyNetwork, QNetwork, evaluating
 from penstock.nn.noisy import draw_noise
 from penstock.nn.return_distributions import ReturnDistribution
 
@@ -168,7 +168,7 @@ class QLearning(ReplayAlgorithm):
 
             L = mean w Huber(Q(o, a; theta) - y)    with y = r + discount * max_a Q(o', a; theta^-)
         """
-        with torch.no_grad():
+        with torch.no_grad(), evaluating(model):
             next_q = self.target.q(batch.next_obs, self.draw_noise())
             if self.config.double:
                 next_value = double_q_value(model.q(batch.next_obs, self.draw_noise()), next_q)

@@ -13,7 +13,7 @@ from penstock.algorithms.arithmetic.td import linear_schedule, polyak_
 from penstock.algorithms.bases.algorithm import Algorithm, Metrics, NonFiniteUpdate
 from penstock.config import Config, ConfigError, PrioritizedConfig, ReplayConfig, Scheduled
 from penstock.experience.run_replay import FirstPriorities
-from penstock.nn import PolicyNetwork, average_gradients_, flatten_, joined, stretch_of
+from penstock.nn import PolicyNetwork, average_gradients_, buffer_in, flatten_, foreign_buffers, joined, stretch_of
 from penstock.replay import Prioritized, Uniform
 from penstock.replay.settings import Sampler
 
@@ -44,6 +44,7 @@ class ReplayAlgorithm(Algorithm):
     optimizers: dict[str, torch.optim.Optimizer]
     _whole_target: Tensor
     _whole_model: Tensor
+    _kept: list[tuple[nn.Module, str]]
     _trained: dict[str, list[nn.Parameter]]
     _rates: dict[str, Scheduled]
     _model: PolicyNetwork
@@ -125,13 +126,15 @@ class ReplayAlgorithm(Algorithm):
         device = next(model.parameters()).device
         self.remarks = []
         self._model = model
+        self._kept = foreign_buffers(model)
         self.target = model
         if self.has_target:
-            self.target = self.build_model().to(device).requires_grad_(False)
+            self.target = self.make_model(device).requires_grad_(False)
             flatten_(self.target)
             self._whole_target = stretch_of(list(self.target.parameters()))
             self._whole_model = stretch_of(list(model.parameters()))
             self.target.input = model.input  # one normalisation of observations for both
+            self._kept_by_target = foreign_buffers(self.target)
         self.optimizers, self._trained, self._rates = {}, {}, {}
         for name, (parameters, rate) in self.trained_parameters(model).items():
             self.optimizers[name] = self.build_optimizer(joined(parameters), self.learning_rate(rate, 0.0))
@@ -157,9 +160,11 @@ class ReplayAlgorithm(Algorithm):
     def move_target(self, tau: float) -> None:
         """Let the target network follow the model, ``theta^- <- tau theta + (1 - tau) theta^-``; by 1 it is copied.
 
-        Parameters move. Buffers of an encoder of one's own do not: they are those of the beginning.
+        Parameters move. Buffers of an encoder of one's own, such as BatchNorm's running statistics, are copied.
         """
         polyak_([self._whole_target], [self._whole_model], tau)
+        for place, own in zip(self._kept_by_target, self._kept, strict=True):
+            buffer_in(place).copy_(buffer_in(own))
 
     def learning_state(self) -> dict[str, Any]:
         """State that only the learner has, as tensors and plain values."""
@@ -218,7 +223,7 @@ class ReplayAlgorithm(Algorithm):
         (whole,) = optimizer.param_groups[0]["params"]
         whole.grad.zero_()
         loss.backward(inputs=self._trained[name])
-        average_gradients_([whole], loss)
+        average_gradients_([whole], loss, *map(buffer_in, self._kept))
         norm = torch.linalg.vector_norm(whole.grad)
         if not math.isfinite((loss.detach() + norm).item()):
             raise NonFiniteUpdate(f"{name} loss {loss.item()}, gradient norm {norm.item()}")

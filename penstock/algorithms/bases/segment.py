@@ -21,7 +21,7 @@ from penstock.config import Config, FreshConfig, SegmentConfig, Source, value_at
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.batch import Batch
 from penstock.experience.layout import Column
-from penstock.nn import ActorCritic, Distribution, average_gradients_, num_parameters, undisturbed
+from penstock.nn import ActorCritic, Distribution, average_gradients_, evaluating, num_parameters, undisturbed
 
 
 class SegmentAlgorithm(Algorithm):
@@ -37,6 +37,7 @@ class SegmentAlgorithm(Algorithm):
     the network expected, as a return; "features", how it saw the observation."""
     needs_segments: bool = False
     """True: the loss wants whole segments ``[T, B]``, not transitions in random order."""
+    freezes_statistics: ClassVar[bool] = True
     updates_alike: ClassVar[bool] = False
     """True: loss and targets are the same computation in every update, of the batch and of networks that stay where
     they are, so that a GPU may replay it. Not inherited: a subclass says it for itself."""
@@ -163,6 +164,11 @@ class SegmentAlgorithm(Algorithm):
         if "return" in batch.targets:
             into.update_return_statistics(model.denormalize_value(batch.targets["return"]), batch.valid)
 
+    @torch.no_grad()
+    def follow_statistics(self, model: Any, batch: Batch) -> None:
+        """Let layers with running statistics take a batch into them, after its last update."""
+        model.update_layer_statistics(batch.obs[:-1], batch.valid & ~batch.replayed)
+
     def updates(self, batch: Batch, generator: torch.Generator) -> Iterator[Batch]:
         """Yield the minibatch of each update from a batch; here one update learns from all of it.
 
@@ -243,8 +249,12 @@ class SegmentAlgorithm(Algorithm):
         if self.needs_segments:
             policy, value = policy[:-1], values[:-1]
         if "update" in self.targets_for:
-            with torch.no_grad():
-                batch.targets = self._mixed(self.targets(model, batch, policy, values.detach()), batch)
+            with torch.no_grad(), evaluating(model) as differs:
+                aim, seen = policy, values.detach()
+                if differs:  # what is drawn at random in training mode is no part of targets
+                    whole, seen = model.evaluate(batch.obs, batch.first, batch.memory)
+                    aim = whole[:-1]
+                batch.targets = self._mixed(self.targets(model, batch, aim, seen), batch)
         return self.loss(batch, policy, value)
 
     def loss(self, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, Metrics]:
@@ -297,6 +307,7 @@ class SegmentUpdater:
         self.optimizer = algorithm.build_optimizer(model)
         self.generator = torch.Generator().manual_seed(algorithm.config.seed)
         self.autocast = algorithm.autocast(next(model.parameters()).device)
+        self._training = algorithm.training_mode(model)
         self.gradient: Gradient = lambda minibatch: algorithm.gradient(model, minibatch, self.autocast)
         self.go_on(learning)
 
@@ -342,12 +353,14 @@ class SegmentUpdater:
                 break
         if is_finite:  # numbers that are not finite would stay in the statistics for good
             with torch.no_grad():
+                algorithm.follow_statistics(model, batch)
                 algorithm.update_statistics(model, batch)
         return {name: value / count for name, value in sums.items()}
 
     def _finite_gradient(self, minibatch: Batch) -> Metrics:
         self.optimizer.zero_grad(set_to_none=False)
-        loss, metrics = self.gradient(minibatch)
+        with self._training:
+            loss, metrics = self.gradient(minibatch)
         require_finite(loss, metrics["grad_norm"])
         return metrics
 

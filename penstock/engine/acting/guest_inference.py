@@ -63,7 +63,7 @@ class GuestInference:
     def _version(self, place: int) -> Any:
         """The network of a place, with the weights that lie there now: in a pool they stay until no game plays them."""
         if place not in self._versions:
-            model = self._algorithm.build_model().to(self._device)
+            model = self._algorithm.make_model(self._device)
             block = self._arena.weights if self._pool is None else self._pool.places[place]
             self._versions[place] = model, SharedWeights(model, block)
         model, weights = self._versions[place]

@@ -68,7 +68,7 @@ class Inference:
         self._steps_taken = steps_taken
         self._device = torch.device(device)
         self._autocast = algorithm.autocast(self._device)
-        self._model = algorithm.build_model().to(self._device)
+        self._model = algorithm.make_model(self._device)
         self._weights = weights(self._model, arena)
         self._lanes = np.arange(arena.shape.num_lanes, dtype=np.int64).reshape(-1, arena.shape.group_size)
         count = arena.shape.num_lanes

@@ -17,7 +17,7 @@ from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RETURN_NBYTES
 from penstock.experience.pool import Pool
 from penstock.ipc import WeightsBlock
-from penstock.nn import WeightsLayout, flatten_, place_, places_in
+from penstock.nn import WeightsLayout, buffer_in, flatten_, foreign_buffers, place_, places_in, put_buffer
 
 STEPS_NBYTES = 8
 
@@ -48,6 +48,7 @@ class SharedWeights:
         self._weights = payload[:-STEPS_NBYTES]
         self._payload = payload.numpy()
         self._steps = self._payload[-STEPS_NBYTES:].view(np.int64)
+        self._buffers = [(place, buffer_in(place)) for place in foreign_buffers(model)]
         self.version = -1
 
     @property
@@ -62,6 +63,10 @@ class SharedWeights:
 
     def publish(self, version: int, steps: int) -> None:
         """Show the model's weights to everyone."""
+        for place, memory in self._buffers:
+            if (buffer := buffer_in(place)) is not memory:  # its module has put another tensor there
+                memory.copy_(buffer)
+                put_buffer(place, memory)
         if self._is_apart:
             self._weights.copy_(self._model_bytes)
         self._steps[0] = steps

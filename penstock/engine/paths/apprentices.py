@@ -32,7 +32,7 @@ class Apprentice:
         self._algorithm: Any = algorithm
         self._untuned = self._config = algorithm.config
         self.device = torch.device(algorithm.config.device)
-        self._model: Any = algorithm.build_model().to(self.device)
+        self._model: Any = algorithm.make_model(self.device)
         flatten_(self._model)
         self._autocast = algorithm.autocast(self.device)
         self._tuned: dict[str, float] = {}
@@ -118,6 +118,7 @@ class ReplayApprentice(Apprentice):
     def __init__(self, algorithm: ReplayAlgorithm) -> None:
         super().__init__(algorithm)
         algorithm.begin(self._model)
+        self._training = algorithm.training_mode(self._model)
 
     def _take_learning(self, learning: dict[str, Any]) -> None:
         self._algorithm.inherit(learning)
@@ -126,7 +127,7 @@ class ReplayApprentice(Apprentice):
     def _learn(self, batch: Any, about: dict[str, Any]) -> None:
         self._algorithm.schedule_learning_rates(batch.progress)
         try:
-            with self._autocast:
+            with self._training, self._autocast:
                 undisturbed(lambda: self._algorithm.update(self._model, batch))
         except NonFiniteUpdate:
             return

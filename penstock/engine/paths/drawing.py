@@ -75,7 +75,7 @@ class Eye:
 
     def __init__(self, algorithm: SegmentAlgorithm, arena: ExperienceArena) -> None:
         self._device = torch.device(algorithm.config.device)
-        self._model = algorithm.build_model().to(self._device)
+        self._model = algorithm.make_model(self._device)
         self._weights = SharedWeights(self._model, arena.weights)
         self._autocast = algorithm.autocast(self._device)
 

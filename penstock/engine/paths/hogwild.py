@@ -8,7 +8,6 @@ to the shared parameters and copies them anew. The learner's role is left with s
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,7 @@ from penstock.experience.batch import Batch, BatchReader
 from penstock.experience.requests import NOT_ASKED, Pending
 from penstock.experience.tunables import Tunables
 from penstock.ipc import fence, taking_turns
-from penstock.nn import ActorCritic, PolicyNetwork, RunningMoments, flatten_, place_, places_in
+from penstock.nn import ActorCritic, PolicyNetwork, buffer_in, flatten_, foreign_buffers, place_, places_in
 
 
 class SharedParameters:
@@ -52,7 +51,7 @@ class SharedParameters:
     """
 
     def __init__(self, algorithm: SegmentAlgorithm, arena: ExperienceArena) -> None:
-        self.model = algorithm.build_model()
+        self.model = algorithm.make_model()
         place_(self.model, torch.from_numpy(arena.shared_weights))
         optimizer = algorithm.build_optimizer(self.model)
         if not isinstance(optimizer, RMSProp):
@@ -155,9 +154,8 @@ class ActorLearner(Inference):
             reward_scale=config.reward_scale, reward_clip=config.reward_clip, max_policy_lag=None,
             burn_in=config.burn_in,
         )  # fmt: skip
-        self._buffers = list(
-            zip(_buffers_of_its_own(self._shared.model), _buffers_of_its_own(self._model), strict=True)
-        )
+        self._training = algorithm.training_mode(self._model)
+        self._buffers = list(zip(foreign_buffers(self._shared.model), foreign_buffers(self._model), strict=True))
         self._brought = arena.contributions[worker]
         self._brought[Contribution.IS_LEARNING] = 0  # whoever had this worker's place may have died of it
         self._report = report
@@ -231,7 +229,8 @@ class ActorLearner(Inference):
         self._model.zero_grad(set_to_none=True)
         try:
             minibatch = batch if algorithm.needs_segments else batch.flatten()
-            loss, metrics = algorithm.gradient(self._model, minibatch, self._autocast)
+            with self._training:
+                loss, metrics = algorithm.gradient(self._model, minibatch, self._autocast)
             require_finite(loss, metrics["grad_norm"])
         except NonFiniteUpdate as problem:
             self._brought[Contribution.SKIPPED] += 1
@@ -244,14 +243,15 @@ class ActorLearner(Inference):
         if arena.control[Control.WEIGHTS_SET] != copy.weights_set:
             return False
         lag = int(arena.contributions[:, Contribution.UPDATES].sum()) - copy.updates
-        for shared, own in zip(self._shared.model.parameters(), self._model.parameters(), strict=True):
-            shared.grad = own.grad
+        for parameter, own in zip(self._shared.model.parameters(), self._model.parameters(), strict=True):
+            parameter.grad = own.grad
         optimizer = self._shared.optimizer
         optimizer.param_groups[0]["lr"] = algorithm.learning_rate(self._config.learning_rate, batch.progress)
         optimizer.step()
         self._brought[Contribution.UPDATES] += 1
-        for shared_buffer, buffer in self._buffers:
-            shared_buffer.copy_(buffer)
+        algorithm.follow_statistics(self._model, batch)
+        for place, own_place in self._buffers:
+            buffer_in(place).copy_(buffer_in(own_place))
         with torch.no_grad(), taking_turns(arena.arena):
             algorithm.update_statistics(self._model, batch, into=self._shared.model)
         self._tell(metrics, lag)
@@ -274,10 +274,3 @@ class ActorLearner(Inference):
                 policy=self._arena.policy,
             )
         )
-
-
-def _buffers_of_its_own(model: ActorCritic) -> Iterator[Tensor]:
-    """Buffers that the network itself changes when it runs, as an encoder of one's own may."""
-    for module in model.modules():
-        if not isinstance(module, RunningMoments):
-            yield from module.buffers(recurse=False)

@@ -141,7 +141,7 @@ def sequences_in(arena: ExperienceArena, config: Any, device: torch.device) -> S
 def model_on(device: torch.device, algorithm: Any) -> tuple[Any, AbstractContextManager[object]]:
     """A network laid out as the engine lays it out, and the arithmetic that it runs with."""
     begin_on(str(device))
-    model = algorithm.build_model().to(device)
+    model = algorithm.make_model(device)
     flatten_(model)
     return model, algorithm.autocast(device)
 

@@ -58,6 +58,7 @@ class ReplayLearner(Learner):
         config = algorithm.config
         self._replay = replay
         algorithm.begin(self._model, learning)
+        self._training = algorithm.training_mode(self._model)
         self._reader = make_reader(replay, self._device, in_order=config.backend == "serial")
         self._is_prioritized = isinstance(algorithm.sampler(), Prioritized)
         self._batches = replay.batches_before  # learned from since the limiter began to count
@@ -119,7 +120,7 @@ class ReplayLearner(Learner):
     def _learn(self, batch: Any, ids: np.ndarray) -> dict[str, Tensor]:
         self._algorithm.schedule_learning_rates(batch.progress)
         try:
-            with self.together(batch), self._autocast:
+            with self.together(batch), self._training, self._autocast:
                 td_error, metrics = undisturbed(lambda: self._algorithm.update(self._model, batch))
         except NonFiniteUpdate as problem:
             self._skip(str(problem))

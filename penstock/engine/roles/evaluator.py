@@ -132,7 +132,7 @@ class Scoring:
 
     def __init__(self, algorithm: Algorithm, arena: ExperienceArena) -> None:
         self._algorithm = algorithm
-        self.model = algorithm.build_model()
+        self.model = algorithm.make_model()
         self.weights = SharedWeights(self.model, arena.weights)
         self._best = BestWeights(arena.best_weights)
         self._target = algorithm.config.target_return
@@ -142,7 +142,7 @@ class Scoring:
         best = self._best.load(self._algorithm.build_model)
         if best is None:
             return None
-        model = self._algorithm.build_model()
+        model = self._algorithm.make_model()
         model.load_state_dict(best.parameters[0])
         return model
 

@@ -110,7 +110,7 @@ class Learner:
         self._arena = arena
         self._report = report
         self._device = torch.device(config.device)
-        self._model: Any = algorithm.build_model().to(self._device)
+        self._model: Any = algorithm.make_model(self._device)
         self._algorithm: Any = algorithm
         self._untuned = config
         self._tunables = Tunables(arena.tunables, tunable_settings(type(config)))

@@ -1,0 +1,144 @@
+"""Training and evaluation mode: a network is in training mode within an update, and in evaluation mode otherwise."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class TrainingMode:
+    """Context of updates: a network is in training mode within it.
+
+    What modules draw at random within it comes of a stream of its own: the same in every run of one seed, and nothing
+    of the process's.
+
+    Parameters
+    ----------
+    network
+        What learns.
+    seed
+        Of the stream, on the CPU. A GPU's stream is the process's.
+    freezes_statistics
+        Layers with running statistics keep them, and normalise by them, as in evaluation mode.
+    """
+
+    def __init__(self, network: nn.Module, seed: int, *, freezes_statistics: bool = False) -> None:
+        self._modules = [
+            module for module in modules_with_modes(network) if not (freezes_statistics and has_statistics(module))
+        ]
+        self._stream = torch.Generator().manual_seed(seed).get_state()
+        self._stream_around = self._stream
+
+    def __enter__(self) -> None:
+        if self._modules:
+            _set(self._modules, True)
+            self._stream_around = torch.get_rng_state()
+            torch.set_rng_state(self._stream)
+
+    def __exit__(self, *_: object) -> None:
+        if self._modules:
+            self._stream = torch.get_rng_state()
+            torch.set_rng_state(self._stream_around)
+            _set(self._modules, False)
+
+
+@contextmanager
+def evaluating(network: nn.Module) -> Iterator[bool]:
+    """Within an update, put a network into evaluation mode: for targets that it computes itself.
+
+    Yields
+    ------
+    bool
+        Whether it makes a difference to the network.
+    """
+    training = [module for module in modules_with_modes(network) if module.training]
+    _set(training, False)
+    try:
+        yield bool(training)
+    finally:
+        _set(training, True)
+
+
+@contextmanager
+def following(layers: Iterable[nn.Module]) -> Iterator[None]:
+    """Let layers with running statistics take into them what they are given."""
+    changed = [layer for layer in layers if not layer.training]
+    _set(changed, True)
+    try:
+        yield
+    finally:
+        _set(changed, False)
+
+
+def modules_with_modes(network: nn.Module) -> list[nn.Module]:
+    """Return the modules of a network that compute something else in training mode; looked for once."""
+    found: list[nn.Module] | None = vars(network).get("_modules_with_modes")
+    if found is None:
+        found = [module for module in network.modules() if _looks_at_mode(type(module))]  # type: ignore[arg-type]
+        vars(network)["_modules_with_modes"] = found
+    return found
+
+
+def has_statistics(module: nn.Module) -> bool:
+    """Whether a module normalises by statistics of a batch, and keeps running ones, as torch's BatchNorm does."""
+    return isinstance(vars(module)["_buffers"].get("running_mean"), Tensor)
+
+
+def foreign_buffers(network: nn.Module) -> list[tuple[nn.Module, str]]:
+    """Return the buffers of modules that are not Penstock's: what an encoder of one's own keeps beside parameters.
+
+    Each is a module and the buffer's name there: a module may put another tensor into its place.
+    """
+    return [
+        (module, name)
+        for module in network.modules() if not type(module).__module__.startswith("penstock.")
+        for name, _ in module.named_buffers(recurse=False)
+    ]  # fmt: skip
+
+
+def buffer_in(place: tuple[nn.Module, str]) -> Tensor:
+    """Return the buffer that lies in a place of `foreign_buffers` now."""
+    module, name = place
+    buffer: Tensor = vars(module)["_buffers"][name]
+    return buffer
+
+
+def put_buffer(place: tuple[nn.Module, str], buffer: Tensor) -> None:
+    """Put a tensor into a place of `foreign_buffers`."""
+    module, name = place
+    vars(module)["_buffers"][name] = buffer
+
+
+def _set(modules: Iterable[nn.Module], training: bool) -> None:
+    for module in modules:
+        module.training = training
+
+
+@functools.cache
+def _looks_at_mode(kind: type[nn.Module]) -> bool:
+    """Whether code of a class of modules names its attribute ``training``, or the class has modes of its own."""
+    for base in kind.__mro__:
+        if base is nn.Module:
+            return False
+        if "train" in vars(base) or any(_names_training(_code_of(value)) for value in vars(base).values()):
+            return True
+    return True
+
+
+def _code_of(value: Any) -> types.CodeType | None:
+    if isinstance(value, property):
+        value = value.fget
+    return getattr(getattr(value, "__wrapped__", getattr(value, "__func__", value)), "__code__", None)
+
+
+def _names_training(code: types.CodeType | None) -> bool:
+    return code is not None and (
+        "training" in code.co_names
+        or any(_names_training(inner) for inner in code.co_consts if isinstance(inner, types.CodeType))
+    )
