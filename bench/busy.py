@@ -1,0 +1,61 @@
+"""A command on a busy machine: programs that compute without pause run beside it, and end with it.
+
+    python bench/busy.py 8 -- make test
+
+The exit code is the command's. A test that fails beside busy programs, and passes without them, depends on how fast
+the machine is. The busy programs have the priority of the command. However this program ends, they end with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+
+from penstock.ipc import set_parent_death_signal
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("programs", type=int, help="busy programs, at least 1")
+    parser.add_argument("command", nargs="+", help="the command and its arguments, after --")
+    asked = parser.parse_args()
+    if asked.programs < 1:
+        parser.error(f"programs: {asked.programs} is not legal: at least 1")
+    busy: list[int] = []
+    try:
+        for _ in range(asked.programs):
+            busy.append(_start_busy(os.getpid()))
+        return _code_of(subprocess.call(asked.command))
+    except OSError as error:
+        print(f"{asked.command[0]}: {error.strerror}", file=sys.stderr)
+        return 127
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        for pid in busy:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+def _start_busy(parent: int) -> int:
+    """Fork a program that computes for ever; return its process id."""
+    if pid := os.fork():
+        return pid
+    try:
+        set_parent_death_signal(signal.SIGKILL, parent)
+        while True:
+            pass
+    finally:
+        os._exit(1)
+
+
+def _code_of(status: int) -> int:
+    """Exit code of a command as a shell has it: 128 and the signal that killed it."""
+    return status if status >= 0 else 128 - status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
