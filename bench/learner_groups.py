@@ -34,7 +34,7 @@ from torch import Tensor
 
 import penstock
 from penstock.bench.machine import describe
-from penstock.engine.groups.meeting import Board, GroupSpec, Seat
+from penstock.engine.groups.meeting import Board, GroupMember, GroupSpec
 from penstock.engine.paths import data_path
 from penstock.engine.roles.specs import LearnerRole
 from penstock.nn import sharing
@@ -145,7 +145,7 @@ def learned(
                 state["weights"][name] = torch.nextafter(weight, torch.full_like(weight, torch.inf))
         apprentice.take_state(copy.deepcopy(state))
     batches = copy.deepcopy(lessons.batches)
-    together = None if group is None else Seat(group, rank, apprentice.device).connect(1)
+    together = None if group is None else GroupMember(group, rank, apprentice.device).connect(1)
     began = time.perf_counter()
     with nullcontext() if together is None else sharing(together):
         for batch, about in batches:

@@ -64,7 +64,7 @@ def build_optimizer(predictor: ReturnPredictor, learning_rate: float) -> torch.o
     return optimizer
 
 
-def told_by(predictor: ReturnPredictor, share: float) -> dict[str, float]:
+def predictor_metrics(predictor: ReturnPredictor, share: float) -> dict[str, float]:
     """Metrics of a predictor, and of the share of the last batch's steps with redistributed rewards."""
     told = dict(zip(TOLD, predictor.told.tolist(), strict=False))
     return {f"redistribution/{name}": value for name, value in {"share": share, **told}.items()}

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-from penstock.bench.costs import Costs, Crew
+from penstock.bench.costs import Capacity, Costs
 from penstock.bench.engine_run import EngineRun
 from penstock.engine.watching.time_spent import RoleTime, is_work
 from penstock.runs.status import REAL_WORK
@@ -17,7 +17,7 @@ COPYING = {"write": "rollout workers writing", "gather": "the learner gathering"
 _LEAST_SHARE = 0.005
 
 
-def bounds(costs: Costs, crew: Crew) -> dict[str, float]:
+def bounds(costs: Costs, crew: Capacity) -> dict[str, float]:
     """Steps per second that nothing can exceed, by what keeps it from more; the least of them is the ideal.
 
     ``cores / (c_env + c_infer + c_learn)`` and ``learner_threads / c_learn``; a device does one thing after another;
@@ -33,7 +33,7 @@ def bounds(costs: Costs, crew: Crew) -> dict[str, float]:
     return found
 
 
-def limits(costs: Costs, crew: Crew) -> dict[str, float]:
+def limits(costs: Costs, crew: Capacity) -> dict[str, float]:
     """Steps per second that these settings allow, by what keeps them from more: none of it binds other settings.
 
     Rollout workers step one group after another, and a policy worker has so many threads. Where learning and stepping
@@ -68,7 +68,7 @@ class Account:
     """
 
     costs: Costs
-    crew: Crew
+    crew: Capacity
     engine: EngineRun
 
     @cached_property

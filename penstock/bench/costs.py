@@ -71,7 +71,7 @@ class Costs:
 
 
 @dataclass(frozen=True)
-class Crew:
+class Capacity:
     """Roles available for the work of a run, by its settings.
 
     Attributes
@@ -108,7 +108,7 @@ class Round:
     asleep: float
 
 
-def measure_costs(algorithm_class: type[Algorithm], config: Config, *, seconds: float) -> tuple[Costs, Crew]:
+def measure_costs(algorithm_class: type[Algorithm], config: Config, *, seconds: float) -> tuple[Costs, Capacity]:
     """Measure what a step of a run costs, and see who can do it.
 
     Parameters
@@ -124,12 +124,12 @@ def measure_costs(algorithm_class: type[Algorithm], config: Config, *, seconds: 
         Some of the work failed.
     """
     env, algorithm, shape = laid_out(algorithm_class, config)
-    crew = crew_of(algorithm)
+    crew = capacity_of(algorithm)
     arena = ExperienceArena.create(shape)
     fill(arena, algorithm, env, PROBED_LANE)
     is_on_device = torch.device(config.device).type != "cpu"
     chooses_on_device = is_on_device and crew.policy_threads > 0
-    with Yard(arena) as yard:
+    with WorkPool(arena) as yard:
         cores = math.ceil(available_cores())  # all of them are to be busy
         choosing = functools.partial(
             Choosing,
@@ -172,13 +172,13 @@ def laid_out(algorithm_class: type[Algorithm], config: Config) -> tuple[EnvSpec,
     return found.env, algorithm, run_shape(algorithm, algorithm.make_model())
 
 
-def crew_of(algorithm: Algorithm) -> Crew:
+def capacity_of(algorithm: Algorithm) -> Capacity:
     """Return the roles available for the work."""
     config, path = algorithm.config, data_path(algorithm)
     is_central = infers_centrally(config.inference, algorithm)
     is_serial = config.backend == "serial"
     policy_threads, learner_threads = share_threads(config, config.workers, is_central)
-    return Crew(
+    return Capacity(
         cores=1 if is_serial else available_cores(),
         workers=1 if is_serial else config.workers,
         policy_threads=policy_threads if is_central else 0,
@@ -247,7 +247,7 @@ class _Worker:
         self._work.close()
 
 
-class Yard:
+class WorkPool:
     """Processes that do the work; none is left on exit."""
 
     def __init__(self, arena: ExperienceArena) -> None:
@@ -295,7 +295,7 @@ class Yard:
             raise BenchError(f"measuring alone, {role} failed:\n{story}")
         self._said[role] = said
 
-    def __enter__(self) -> Yard:
+    def __enter__(self) -> WorkPool:
         return self
 
     def __exit__(self, *_: object) -> None:

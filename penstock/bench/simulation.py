@@ -6,7 +6,7 @@ import dataclasses
 import functools
 
 from penstock.algorithms.bases.algorithm import Algorithm
-from penstock.bench.costs import Yard, laid_out
+from penstock.bench.costs import WorkPool, laid_out
 from penstock.bench.work import Stepping
 from penstock.config import Config
 from penstock.experience.arena import ExperienceArena
@@ -31,7 +31,7 @@ def simulation_rate(algorithm: type[Algorithm], config: Config, processes: int, 
     """
     env, _, shape = laid_out(algorithm, config)
     arena = ExperienceArena.create(dataclasses.replace(shape, slots_per_lane=1, segment_length=1))  # nothing is kept
-    with Yard(arena) as yard:
+    with WorkPool(arena) as yard:
         for number in range(processes):
             yard.add("env", 1, functools.partial(Stepping, env=env, config=config, number=number))
         yard.start()

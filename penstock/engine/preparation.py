@@ -115,7 +115,7 @@ def resolve_env(config: Config) -> EnvSpec:
 
 
 @dataclass(frozen=True)
-class Found:
+class ResolvedEnvironment:
     """A config's environment, and who acts in it.
 
     Attributes
@@ -136,7 +136,7 @@ class Found:
     seen: list[Probed]
 
 
-def look_at(config: Config) -> Found:
+def look_at(config: Config) -> ResolvedEnvironment:
     """Find a config's environment, and who acts in it.
 
     Raises
@@ -161,7 +161,7 @@ def look_at(config: Config) -> Found:
     teams = tuple(policy.agents for policy in policies) if agents else ()
     env = replace(env, teams=teams, population=1 if agents else len(policies))
     seen = seen or probe_all(env)
-    return Found(config, replace(env, mask_is_in_info=seen[0].mask_is_in_info), policies, seen)
+    return ResolvedEnvironment(config, replace(env, mask_is_in_info=seen[0].mask_is_in_info), policies, seen)
 
 
 def settled_precision(algorithm: Algorithm) -> str:

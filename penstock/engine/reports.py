@@ -28,7 +28,7 @@ from penstock.engine.messages import (
     WeightsSet,
 )
 from penstock.engine.roles.specs import policy_of
-from penstock.engine.roles.together import told_with_policy
+from penstock.engine.roles.together import with_policy_names
 from penstock.engine.saves import Saves
 from penstock.engine.transfers import Transfers
 from penstock.engine.turns import Turns
@@ -101,7 +101,7 @@ class Reports:
                     self._evaluations.forget()
                 elif role == RoleKind.LEARNER:
                     self._saves.ask_again()
-                self._chronicle.event(f"{told_with_policy(story, self._of_processes)}\n{role} is replaced")
+                self._chronicle.event(f"{with_policy_names(story, self._of_processes)}\n{role} is replaced")
             case Failed():
                 self._turns.take(role, report)
             case Ready():

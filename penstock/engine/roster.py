@@ -38,7 +38,7 @@ ACTIVITIES = {
 }
 
 
-class Learnt(Protocol):
+class LearnedPolicy(Protocol):
     """A policy of a run, as far as the roster asks."""
 
     @property
@@ -52,7 +52,7 @@ class Learnt(Protocol):
 
 
 def role_specs(
-    policies: Sequence[Learnt],
+    policies: Sequence[LearnedPolicy],
     env: EnvSpec,
     shape: RunShape,
     group: GroupSpec | None = None,
@@ -132,7 +132,7 @@ def on_device_of(algorithm: Algorithm, rank: int) -> Algorithm:
     return there
 
 
-def learners_share_a_process(policies: Sequence[Learnt], num_workers: int) -> bool:
+def learners_share_a_process(policies: Sequence[LearnedPolicy], num_workers: int) -> bool:
     """Whether all learners of a run live in one process: where cores are too few for one each."""
     config = policies[0].algorithm.config
     is_possible = config.backend == "local" and torch.device(config.device).type == "cpu"

@@ -30,7 +30,7 @@ from penstock.engine.opponents import opponents_of
 from penstock.engine.policies import Policy
 from penstock.engine.reports import Reports
 from penstock.engine.roles.specs import name_of
-from penstock.engine.roles.together import parts_of, policies_by_role, told_with_policy
+from penstock.engine.roles.together import parts_of, policies_by_role, with_policy_names
 from penstock.engine.roster import role_specs
 from penstock.engine.saves import Saves
 from penstock.engine.transfers import Transfers
@@ -403,7 +403,7 @@ class Supervisor(Owned):
             except RoleFailed as error:
                 self._fail(str(error), error.cause)
             except (RoleDied, LauncherDied) as error:
-                self._fail(told_with_policy(str(error), self._policies_of_processes), None)
+                self._fail(with_policy_names(str(error), self._policies_of_processes), None)
         except KeyboardInterrupt:
             if not self.is_foreign:
                 self._chronicle.ended("interrupted", "interrupted")

@@ -10,7 +10,7 @@ from penstock.engine.backends.restarts import RoleDied
 from penstock.engine.contracts import Backend
 from penstock.engine.messages import Failed
 from penstock.engine.roles.learner import LearningDiverged
-from penstock.engine.roles.together import told_with_policy
+from penstock.engine.roles.together import with_policy_names
 from penstock.envs.failures import EnvironmentFailure
 from penstock.experience.layout import RoleKind
 
@@ -69,7 +69,7 @@ class Turns:
             return
         speaks_for_itself = isinstance(failed.error, EnvironmentFailure | LearningDiverged)
         story = f"{role}: {failed.error}" if speaks_for_itself else f"{role} failed:\n{failed.text}"
-        raise RoleFailed(told_with_policy(story, self._policies), failed.error)
+        raise RoleFailed(with_policy_names(story, self._policies), failed.error)
 
     def until(self, is_done: Callable[[], bool], seconds: float) -> None:
         """Give turns until something is so, for so many seconds at most; raises what `turn` does."""

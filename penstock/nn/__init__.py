@@ -31,7 +31,7 @@ from penstock.nn.policy_network import Choice, PolicyNetwork
 from penstock.nn.q_network import QNetwork
 from penstock.nn.return_distributions import CategoricalReturns, ImplicitQuantileReturns, QuantileReturns
 from penstock.nn.return_predictor import ReturnPredictor
-from penstock.nn.sharing import Group, GroupBroken, average_gradients_, sharing, undisturbed
+from penstock.nn.sharing import Group, GroupBroken, alone_if_broken, average_gradients_, sharing
 from penstock.nn.weights import WeightsLayout, flatten_, joined, place_, places_in, stretch_of
 
 __all__ = [
@@ -65,6 +65,7 @@ __all__ = [
     "TanhGaussian",
     "TrainingMode",
     "WeightsLayout",
+    "alone_if_broken",
     "average_gradients_",
     "buffer_in",
     "build_encoder",
@@ -82,6 +83,5 @@ __all__ = [
     "recorded_distribution",
     "sharing",
     "stretch_of",
-    "undisturbed",
     "uniform_action",
 ]

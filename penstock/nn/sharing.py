@@ -110,7 +110,7 @@ def sharing(group: Group) -> Iterator[None]:
         _here.group = before
 
 
-def undisturbed(compute: Callable[[], T]) -> T:
+def alone_if_broken(compute: Callable[[], T]) -> T:
     """Return what a computation does; where another learner goes meanwhile, do it anew and from then on alone."""
     try:
         return compute()

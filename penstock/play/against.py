@@ -15,7 +15,7 @@ from penstock.nn import PolicyNetwork
 from penstock.play.evaluation import Evaluation, evaluation_of
 from penstock.play.match import Match
 from penstock.play.opponents import Load, Opponent, opponent_of
-from penstock.play.player import Bout, EpisodePlayer, Part, Player, lanes_for
+from penstock.play.player import EpisodePlayer, Part, Player, PlaySession, lanes_for
 from penstock.play.teams import TeamPlayer
 
 
@@ -121,7 +121,7 @@ class MatchPlayer(Player):
         self._part = Part(model, learner, deterministic=deterministic, seed=seed)
         self._players = {name: self._player(place) for name, place in self._opponents if place != BEST}
 
-    def _evaluations(self, bout: Bout) -> tuple[Evaluation, ...]:
+    def _evaluations(self, bout: PlaySession) -> tuple[Evaluation, ...]:
         """Play every opponent from every seat.
 
         Returns
@@ -136,7 +136,7 @@ class MatchPlayer(Player):
                 matches += [self._match(bout, name, opponent, seat) for seat in range(len(self._agents))]
         return (evaluation_of(matches),)
 
-    def _match(self, bout: Bout, name: str, opponent: Opponent, seat: int) -> Match:
+    def _match(self, bout: PlaySession, name: str, opponent: Opponent, seat: int) -> Match:
         part, seating = self._part, self._seating
         seating.seat, seating.outcomes = seat, [[] for _ in range(seating.num_games)]
         bout.play([part, opponent], [part], [seating.outcomes])

@@ -71,10 +71,10 @@ class Player(ABC):
         on_step
             Called after every step of the lanes.
         """
-        return self._evaluations(Bout(self.group, episodes, max_steps, deadline, on_step))
+        return self._evaluations(PlaySession(self.group, episodes, max_steps, deadline, on_step))
 
     @abstractmethod
-    def _evaluations(self, bout: Bout) -> tuple[Evaluation, ...]:
+    def _evaluations(self, bout: PlaySession) -> tuple[Evaluation, ...]:
         """Play bouts; say what came of them for each policy."""
 
 
@@ -100,13 +100,13 @@ class EpisodePlayer(Player):
             for policy, (model, lanes) in enumerate(zip(models, group.lanes, strict=True))
         ]
 
-    def _evaluations(self, bout: Bout) -> tuple[Evaluation, ...]:
+    def _evaluations(self, bout: PlaySession) -> tuple[Evaluation, ...]:
         bout.play(self._parts, self._parts)
         return tuple(part.evaluation() for part in self._parts)
 
 
 @dataclass(frozen=True)
-class Bout:
+class PlaySession:
     """Episodes that are played from fresh resets on: parameters of `Player.play`, and what is played."""
 
     group: Group

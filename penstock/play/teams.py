@@ -16,7 +16,7 @@ from penstock.nn import PolicyNetwork
 from penstock.play.evaluation import Evaluation, evaluation_of
 from penstock.play.match import Match
 from penstock.play.opponents import Load, Opponent, opponent_of
-from penstock.play.player import Bout, Part, Player, lanes_for
+from penstock.play.player import Part, Player, PlaySession, lanes_for
 
 
 class TeamPlayer(Player):
@@ -89,7 +89,7 @@ class TeamPlayer(Player):
             if place not in (OTHERS, BEST)
         }
 
-    def _evaluations(self, bout: Bout) -> tuple[Evaluation, ...]:
+    def _evaluations(self, bout: PlaySession) -> tuple[Evaluation, ...]:
         """Play every opponent; `Evaluation.matches` has all, and the rest is of the games against the first one."""
         matches: list[list[Match]] = [[] for _ in self._parts]
         for name in self._opponents:
@@ -101,7 +101,7 @@ class TeamPlayer(Player):
                     matches[policy].append(self._match(policy, name))
         return tuple(evaluation_of(of_policy) for of_policy in matches)
 
-    def _play(self, bout: Bout, opponents: Sequence[Opponent], policies: Sequence[int]) -> None:
+    def _play(self, bout: PlaySession, opponents: Sequence[Opponent], policies: Sequence[int]) -> None:
         """Play games in which these policies play their agents, and opponents those of the others."""
         self._outcomes = [[[] for _ in range(self._num_games)] for _ in self._parts]
         parts = [self._parts[policy] for policy in policies]

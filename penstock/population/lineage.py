@@ -14,7 +14,7 @@ from penstock.population.decisions import Decision
 LINEAGE = "lineage.jsonl"
 
 
-class Handover(NamedTuple):
+class WeightsOrigin(NamedTuple):
     """Weights that a parent has handed over: their version, and the steps that it had then."""
 
     version: int
@@ -54,7 +54,7 @@ class Lineage:
         )
 
     def copied(
-        self, member: int, steps: int, settings: Mapping[str, float], parent: int, copied: Handover, time: float
+        self, member: int, steps: int, settings: Mapping[str, float], parent: int, copied: WeightsOrigin, time: float
     ) -> None:
         """Write down that a member was told from outside to go on as another is; its settings stay."""
         self._append(
@@ -90,7 +90,7 @@ class Lineage:
             raise ConfigError(f"{self._path} is no lineage: line {number} does not say what became of a policy")
         return {event["policy"]: event["after"] for event in events if event is not None}
 
-    def write(self, decision: Decision, steps: int, copied: Handover | None, time: float) -> None:
+    def write(self, decision: Decision, steps: int, copied: WeightsOrigin | None, time: float) -> None:
         """Write down what was decided and carried out.
 
         Parameters

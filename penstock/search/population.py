@@ -29,7 +29,7 @@ from typing import Any, Literal, TypedDict
 from penstock.bench import BenchError
 from penstock.config import Config, ConfigError
 from penstock.population.decisions import RETURN, Decision, Population, rules_of
-from penstock.population.lineage import LINEAGE, Handover, Lineage
+from penstock.population.lineage import LINEAGE, Lineage, WeightsOrigin
 from penstock.population.space import population_space, tables_of
 from penstock.runs.checkpoint import holds_only_a_checkpoint, verify_checkpoint
 from penstock.runs.documents import DocumentError, read_document
@@ -307,14 +307,14 @@ class PopulationRuns:
             settings = ", ".join(f"{name}={value:.4g}" for name, value in decision.after.items())
             self._report(f"member {child} {what} with {settings}")
 
-    def _hand_over(self, parent: int) -> tuple[str | None, Handover | None]:
+    def _hand_over(self, parent: int) -> tuple[str | None, WeightsOrigin | None]:
         """Put a member's newest checkpoint where its next slice leaves it alone.
 
         What goes on as a copy itself, and has not begun to, hands over what it is to copy.
         """
         plan, steps = self._plans[parent], self._steps(parent)
         if plan.parent is not None and steps <= plan.begin:
-            return plan.parent, Handover(verify_checkpoint(plan.parent)["version"], steps)
+            return plan.parent, WeightsOrigin(verify_checkpoint(plan.parent)["version"], steps)
         place = self.path / HANDED / f"member-{parent}-{steps}"
         if checkpoint_to_go_on_from(self.member(parent)) is None:
             return None, None
@@ -322,7 +322,7 @@ class PopulationRuns:
             with directory_replacing(place) as aside:
                 shutil.copytree(resolve_checkpoint(self.member(parent), "latest"), aside, dirs_exist_ok=True)
         meta = verify_checkpoint(place)
-        return str(place), Handover(meta["version"], meta["steps"])
+        return str(place), WeightsOrigin(meta["version"], meta["steps"])
 
     def _remove_handed(self) -> None:
         """Remove the checkpoints that members have copied: they are copies themselves."""

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from penstock.bench.costs import Costs, Crew
+from penstock.bench.costs import Capacity, Costs
 from penstock.bench.engine_run import EngineRun, RoleTime
 
 US = 1e-6
 COSTS = Costs(env=7.2 * US, infer=2.1 * US, learn=2.0 * US)  # of CartPole-v1 in a bare loop
-CREW = Crew(cores=2, workers=2, policy_threads=0, learner_threads=1, takes_turns=False, precision="float32")
+CREW = Capacity(cores=2, workers=2, policy_threads=0, learner_threads=1, takes_turns=False, precision="float32")
 
 
 def a_run(**changes):

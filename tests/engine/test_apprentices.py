@@ -20,7 +20,7 @@ from penstock.algorithms.r2d2 import R2D2
 from penstock.algorithms.sac import SAC
 from penstock.algorithms.td3 import TD3
 from penstock.algorithms.tqc import TQC
-from penstock.engine.groups.parcels import Kind, Post, batch_in
+from penstock.engine.groups.parcels import Kind, ParcelChannel, batch_in
 from penstock.engine.paths import data_path
 from penstock.engine.paths.apprentices import ReplayApprentice
 from penstock.experience.sequence_batch import SequenceBatch
@@ -160,7 +160,7 @@ def test_a_batch_arrives_as_it_was_sent():
     batch.progress = 0.25
 
     def send_or_receive(group):
-        post = Post(group)
+        post = ParcelChannel(group)
         if group.rank == 0:
             post.send_batch(batch, {"standing": {"steps": 7}})
             return None

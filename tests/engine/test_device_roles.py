@@ -18,7 +18,7 @@ from penstock.engine.contracts import LearnerState
 from penstock.engine.endings import TrainingFailed
 from penstock.engine.groups.meeting import board_for
 from penstock.engine.paths.segments import SegmentPath
-from penstock.engine.roles.device import Companion, DeviceRole, Pair
+from penstock.engine.roles.device import DeviceRole, PairedRole, ThreadedRole
 from penstock.engine.roles.specs import LearnerRole, PolicyRole, begin_on, left_as_found
 from penstock.engine.roles.together import parts_of
 from penstock.engine.roster import role_specs, shares_device
@@ -229,7 +229,7 @@ def test_a_companion_is_made_polled_woken_and_closed_in_a_thread_of_its_own():
         return made[0][0]
 
     learner = Idle(run.arena.learner_bell)
-    pair = Pair(learner, Companion(build, wake=run.arena.learner_bell.ring))
+    pair = PairedRole(learner, ThreadedRole(build, wake=run.arena.learner_bell.ring))
     wait_until(lambda: made and made[0][0].polled, "the companion is polled")
     role, thread = made[0]
     assert thread is not threading.main_thread() and learner.polled == 0
@@ -258,7 +258,7 @@ def test_the_cpu_time_of_a_companion_is_booked_to_it_and_not_to_the_other(monkey
         return Idle(run.arena.policy_bells[0])
 
     other = clock.Clock(rows[0], ("work", "wait"))
-    Companion(build, wake=run.arena.learner_bell.ring).close()
+    ThreadedRole(build, wake=run.arena.learner_bell.ring).close()
     other._asked = float("-inf")
     other.switch("work")
     assert rows[:, clock.CPU].sum(1).tolist() == [0.0, 2.0]
@@ -269,7 +269,7 @@ def test_the_failure_of_a_companion_wakes_the_other_and_is_its_own():
     run = Collecting(APPO)
     bell = run.arena.learner_bell
     rung = bell.value
-    pair = Pair(Idle(bell), Companion(lambda: Idle(run.arena.policy_bells[0], fails_at=2), wake=bell.ring))
+    pair = PairedRole(Idle(bell), ThreadedRole(lambda: Idle(run.arena.policy_bells[0], fails_at=2), wake=bell.ring))
     run.arena.policy_bells[0].ring()
     wait_until(lambda: bell.value != rung, "the learner's bell is rung")
     with pytest.raises(ArithmeticError, match="worn out"):
@@ -283,7 +283,7 @@ def test_a_companion_that_cannot_be_made_says_so_at_once():
         raise ArithmeticError("worn out")
 
     with pytest.raises(ArithmeticError, match="worn out"):
-        Companion(build, wake=lambda: None)
+        ThreadedRole(build, wake=lambda: None)
 
 
 def test_the_policy_worker_has_an_algorithm_of_its_own_and_begins_with_the_learners_weights():

@@ -18,7 +18,7 @@ from penstock.config import ConfigError, make_config
 from penstock.engine import roster
 from penstock.engine.backends.restarts import Restarts, RoleDied
 from penstock.engine.groups import leading
-from penstock.engine.groups.meeting import Board, Seat
+from penstock.engine.groups.meeting import Board, GroupMember
 from penstock.engine.preparation import require_learners
 from penstock.engine.trainer import Trainer
 from penstock.experience.arena import Control
@@ -176,7 +176,7 @@ def test_algorithms_whose_workers_learn_and_machines_without_a_gpu_for_each_lear
 
 def test_who_takes_the_place_of_a_learner_that_was_invited_is_not_invited_itself():
     board, cpu = Board(2), torch.device("cpu")
-    first, dead, successor = (Seat(board.spec, rank, cpu) for rank in (0, 1, 1))
+    first, dead, successor = (GroupMember(board.spec, rank, cpu) for rank in (0, 1, 1))
     assert first.others_ready(1) is None
     assert dead.invitation(1) is None
     dead.get_ready(1, has_state=True)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from penstock.engine.groups.meeting import CALLED, Board, Seat
+from penstock.engine.groups.meeting import CALLED, Board, GroupMember
 from penstock.engine.groups.silence import SILENCE_SECONDS, broken_by_silence
 from penstock.engine.nodes.learning import HomeLost, Listening, RankThere
 from penstock.experience.arena import Control
@@ -35,7 +35,7 @@ def hears(control, meeting, calls):
 
 
 def test_a_node_hears_every_call_though_the_first_learner_may_die_in_the_midst_of_one(board):
-    first = Seat(board.spec, 0, torch.device("cpu"))
+    first = GroupMember(board.spec, 0, torch.device("cpu"))
     control, listening = listening_to(board)
     listening.start()
     first.call(1, 0, is_new=True)
@@ -43,7 +43,7 @@ def test_a_node_hears_every_call_though_the_first_learner_may_die_in_the_midst_o
     first.call(1, 1, is_new=False)
     hears(control, 1, 1)
     first._store.set(CALLED, "1 2")  # and here it dies: the mark is missing
-    Seat(board.spec, 0, torch.device("cpu")).call(2, 2, is_new=True)
+    GroupMember(board.spec, 0, torch.device("cpu")).call(2, 2, is_new=True)
     hears(control, 2, 2)
     late, of_late = listening_to(board)
     of_late.start()

@@ -12,7 +12,7 @@ from penstock.engine.nodes import link
 from penstock.engine.nodes.backend import NodesBackend
 from penstock.engine.nodes.blocks import Frame, Kind
 from penstock.engine.nodes.choosing import Wanted
-from penstock.engine.nodes.link import Seat
+from penstock.engine.nodes.link import NodeLanes
 from penstock.engine.nodes.node import Node
 from penstock.engine.nodes.receiver import RECEIVER, Receiver, ReceiverRole
 from penstock.engine.nodes.sender import Home, Sender, keep_all_slots
@@ -148,7 +148,7 @@ def test_a_lane_is_granted_a_slot_again_only_when_the_learner_gives_it_back(ends
 )
 def test_a_lane_is_granted_slots_ahead_only_while_the_learner_would_run_short(under_way, waiting, granted):
     arena = ExperienceArena.create(run_shape(num_workers=2, segments_per_batch=1, slots_per_lane=2))
-    seat = Seat(1, 2, arena, SegmentPath(), False)  # of lanes 2 and 3
+    seat = NodeLanes(1, 2, arena, SegmentPath(), False)  # of lanes 2 and 3
     arena.control[Control.PACE], seat._took = 100, 1.5 * 100 / HEADROOM  # a batch and a half is plenty
     for slot in under_way:
         arena.slots.claim(np.array([slot]), SlotState.FREE, SlotState.WRITING, slot // 2)
@@ -194,7 +194,7 @@ def test_a_node_that_is_lost_before_it_was_ever_connected_is_waited_for_no_longe
 
 def test_lanes_that_step_together_are_timed_from_the_grant_of_the_last(monkeypatch):
     arena = ExperienceArena.create(run_shape(num_workers=2, segments_per_batch=1, slots_per_lane=1))
-    seat, clock = Seat(1, 2, arena, SegmentPath(), False), iter([1_000, 5_000, 9_000])
+    seat, clock = NodeLanes(1, 2, arena, SegmentPath(), False), iter([1_000, 5_000, 9_000])
     monkeypatch.setattr(time, "monotonic_ns", lambda: next(clock))
     arena.slots.claim(np.array([3]), SlotState.FREE, SlotState.FULL, 1)
     assert seat.grant().tolist() == [0]
@@ -206,7 +206,7 @@ def test_lanes_that_step_together_are_timed_from_the_grant_of_the_last(monkeypat
 
 def test_one_segment_that_is_late_by_chance_is_not_taken_for_the_time_of_a_segment(monkeypatch):
     arena = ExperienceArena.create(run_shape(num_workers=2, segments_per_batch=1, slots_per_lane=1))
-    seat = Seat(1, 2, arena, SegmentPath(), False)
+    seat = NodeLanes(1, 2, arena, SegmentPath(), False)
     took = []
     for seconds in (2, 2, 900, 2, 2, 7, 7, 7):
         seat._granted_at[:] = 0

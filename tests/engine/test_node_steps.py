@@ -8,7 +8,7 @@ import pytest
 from penstock.engine.nodes.blocks import Frame, Kind, Sequence, array_views, nbytes_of
 from penstock.engine.nodes.receiver import Receiver, ReceiverRole
 from penstock.engine.nodes.sender import Home
-from penstock.engine.nodes.steps import StepSeat, StepSender
+from penstock.engine.nodes.steps import StepNodeLanes, StepSender
 from penstock.engine.nodes.stream import free_address
 from penstock.engine.paths.replay import ReplayPath
 from penstock.envs.spaces import ActionSpec, ObservationSpec
@@ -53,7 +53,7 @@ def ends():
 
 @pytest.fixture
 def seat(ends):
-    return StepSeat(1, 2, ends.home, ends.path, False)
+    return StepNodeLanes(1, 2, ends.home, ends.path, False)
 
 
 class Came:

@@ -98,7 +98,7 @@ def test_targets_and_shared_statistics_are_copied_too(face):
         trainer.copy_policy(0, 1)
         theirs, ours = (learner_of(trainer, policy) for policy in (0, 1))
         assert identical(theirs._model.state_dict(), ours._model.state_dict())
-        theirs, ours = theirs.heritage(), ours.heritage()
+        theirs, ours = theirs.transferable_state(), ours.transferable_state()
         if "target" in theirs:
             assert identical(theirs["target"], ours["target"])
         optimizers = [each.get("optimizers", each).values() for each in (theirs, ours)]

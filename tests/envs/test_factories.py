@@ -42,7 +42,7 @@ class ToldVector(VectorEnv):
         return self._generator.normal(size=(self.num_envs, 3)).astype(np.float32), {}
 
 
-def told_by(source: Any, vectorize: Any = "make", env_kwargs: Mapping[str, Any] | None = None) -> Any:
+def predictor_metrics(source: Any, vectorize: Any = "make", env_kwargs: Mapping[str, Any] | None = None) -> Any:
     """What the factory was told for each of two lanes, or for the vector environment of both."""
     lanes = make_lanes(EnvSpec.resolve(source, env_kwargs, vectorize), 2, **PLACE)
     made: Any = lanes
@@ -61,25 +61,25 @@ def with_defaults(*, worker_index: int | None = None, lane: int = -7, seed: int 
 
 def test_a_function_is_told_worker_lane_and_seed_of_each_environment_with_defaults_or_without() -> None:
     expected = [(3, 6, SEEDS[0]), (3, 7, SEEDS[1])]
-    assert told_by(everything) == told_by(with_defaults) == expected
-    assert told_by("tests.envs.test_factories:everything") == expected
+    assert predictor_metrics(everything) == predictor_metrics(with_defaults) == expected
+    assert predictor_metrics("tests.envs.test_factories:everything") == expected
 
 
 def test_a_function_is_told_only_what_it_asks_for() -> None:
-    assert told_by(lambda lane: Told(lane)) == [6, 7]
-    assert told_by(lambda: Told("nothing")) == ["nothing", "nothing"]
-    assert told_by(lambda **others: Told(others)) == [{}, {}]
+    assert predictor_metrics(lambda lane: Told(lane)) == [6, 7]
+    assert predictor_metrics(lambda: Told("nothing")) == ["nothing", "nothing"]
+    assert predictor_metrics(lambda **others: Told(others)) == [{}, {}]
 
     def positional(seed: int = 9, /) -> gymnasium.Env:
         return Told(seed)
 
-    assert told_by(positional) == [9, 9]
+    assert predictor_metrics(positional) == [9, 9]
 
 
 def test_what_the_user_gives_is_kept() -> None:
-    assert told_by(everything, env_kwargs={"lane": 1, "seed": None}) == [(3, 1, None)] * 2
-    assert told_by(functools.partial(everything, seed=4)) == [(3, 6, 4), (3, 7, 4)]
-    assert told_by(functools.partial(everything, 8)) == [(8, 6, SEEDS[0]), (8, 7, SEEDS[1])]
+    assert predictor_metrics(everything, env_kwargs={"lane": 1, "seed": None}) == [(3, 1, None)] * 2
+    assert predictor_metrics(functools.partial(everything, seed=4)) == [(3, 6, 4), (3, 7, 4)]
+    assert predictor_metrics(functools.partial(everything, 8)) == [(8, 6, SEEDS[0]), (8, 7, SEEDS[1])]
 
 
 class Road(Told):
@@ -91,13 +91,13 @@ class Road(Told):
 
 @pytest.mark.parametrize("source", [Road, functools.partial(Road), "tests.envs.test_factories:Road"])
 def test_a_class_keeps_its_defaults_and_is_told_what_it_cannot_do_without(source: Any) -> None:
-    assert told_by(source) == [(3, 2, 0)] * 2
+    assert predictor_metrics(source) == [(3, 2, 0)] * 2
 
 
 @pytest.mark.parametrize("source", [ToldVector, lambda num_envs, lane, **others: ToldVector(num_envs, 4, 8, lane)])
 def test_a_vector_environment_is_told_the_first_of_its_lanes_and_their_number(source: Callable[..., Any]) -> None:
     is_class = source is ToldVector
-    assert told_by(source, "vector") == ((3, 6, 2, SEEDS[0]) if is_class else (8, 6, 2, 4))
+    assert predictor_metrics(source, "vector") == ((3, 6, 2, SEEDS[0]) if is_class else (8, 6, 2, 4))
 
 
 def test_a_restart_has_another_seed_but_the_same_worker_and_lanes() -> None:
@@ -131,8 +131,8 @@ def test_a_number_of_environments_is_the_run_s_affair() -> None:
         ):
             EnvSpec.resolve(env, {"num_envs": 4}, "vector")
     # A single environment's own parameter of that name is its own.
-    assert told_by(lambda num_envs=1: Told(num_envs), env_kwargs={"num_envs": 4}) == [4, 4]
-    assert told_by(lambda num_envs=1: Told(num_envs)) == [1, 1]
+    assert predictor_metrics(lambda num_envs=1: Told(num_envs), env_kwargs={"num_envs": 4}) == [4, 4]
+    assert predictor_metrics(lambda num_envs=1: Told(num_envs)) == [1, 1]
 
 
 def test_a_vector_factory_that_is_not_called_one_is_refused_with_the_setting_to_use() -> None:

@@ -21,7 +21,7 @@ from penstock.config import Config, FreshConfig, SegmentConfig, Source, value_at
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.batch import Batch
 from penstock.experience.layout import Column
-from penstock.nn import ActorCritic, Distribution, average_gradients_, evaluating, num_parameters, undisturbed
+from penstock.nn import ActorCritic, Distribution, alone_if_broken, average_gradients_, evaluating, num_parameters
 
 
 class SegmentAlgorithm(Algorithm):
@@ -333,13 +333,13 @@ class SegmentUpdater:
         algorithm, model = self._algorithm, self._model
         sums, count, is_finite = Metrics(), 0, True
         with torch.no_grad(), self.autocast:
-            undisturbed(lambda: algorithm.prepare(model, batch))
+            alone_if_broken(lambda: algorithm.prepare(model, batch))
         for minibatch in algorithm.updates(batch, self.generator):
             if not minibatch.learn.any():
                 continue  # the optimiser's momentum would still move the weights
             begin()
             try:
-                metrics = undisturbed(partial(self._finite_gradient, minibatch))
+                metrics = alone_if_broken(partial(self._finite_gradient, minibatch))
             except NonFiniteUpdate as problem:
                 is_finite = False
                 skipped(str(problem))

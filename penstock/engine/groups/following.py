@@ -9,8 +9,8 @@ import torch
 
 from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.engine.contracts import LeavesNothing, Role
-from penstock.engine.groups.meeting import GroupSpec, Seat
-from penstock.engine.groups.parcels import Kind, Post, batch_in, state_in
+from penstock.engine.groups.meeting import GroupMember, GroupSpec
+from penstock.engine.groups.parcels import Kind, ParcelChannel, batch_in, state_in
 from penstock.engine.messages import Command, Tell, unknown
 from penstock.engine.paths import data_path
 from penstock.engine.roles.specs import begin_on
@@ -83,10 +83,10 @@ class Follower:
         self._control = arena.control
         self._name = f"{RoleKind.RANK}-{rank}"
         self._clock = Clock(arena.gauges_of(self._name), self.ACTIVITIES)
-        self._seat = Seat(spec, rank, apprentice.device)
+        self._seat = GroupMember(spec, rank, apprentice.device)
         self._has_state = self._is_ready = False
         self._group: Group | None = None
-        self._post: Post | None = None
+        self._post: ParcelChannel | None = None
         self._meeting = self._calls = -1
 
     def poll(self) -> bool:
@@ -128,7 +128,7 @@ class Follower:
         self._is_ready = False  # whatever comes of it, this meeting is not come to again
         try:
             self._group = self._seat.connect(self._meeting)
-            self._post = Post(self._group)
+            self._post = ParcelChannel(self._group)
             if source == self._group.rank:
                 self._post.send_state(self._apprentice.whole_state())
             else:
@@ -136,7 +136,7 @@ class Follower:
         except RuntimeError:  # one of them died on the way: there will be another meeting
             self._leave()
 
-    def _take_part(self, post: Post) -> None:
+    def _take_part(self, post: ParcelChannel) -> None:
         assert self._group is not None
         try:
             kind, data = post.receive(0)

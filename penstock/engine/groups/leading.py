@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from penstock.engine.groups.meeting import ANSWER_SECONDS, GroupSpec, Seat
-from penstock.engine.groups.parcels import Post, state_in
+from penstock.engine.groups.meeting import ANSWER_SECONDS, GroupMember, GroupSpec
+from penstock.engine.groups.parcels import ParcelChannel, state_in
 from penstock.engine.messages import Command, Note, Tell
 from penstock.engine.roles.learner import Learner
 from penstock.experience.arena import Control, ExperienceArena
@@ -42,11 +42,11 @@ class Leader:
         self._size = spec.size
         self._control = arena.control
         self._report = report
-        self._seat = Seat(spec, 0, learner.device)
+        self._seat = GroupMember(spec, 0, learner.device)
         self._has_state = not spec.is_successor
         self._deferred: list[Command] = []
         self._group: Group | None = None
-        self._post: Post | None = None
+        self._post: ParcelChannel | None = None
         self._next_look = 0.0
         self._asks_until = time.monotonic() + ANSWER_SECONDS  # what another has to go on with
         learner.together = self._together
@@ -99,7 +99,7 @@ class Leader:
         self._call()
         try:
             self._group = self._seat.connect(meeting)
-            self._post = Post(self._group)
+            self._post = ParcelChannel(self._group)
             if source == 0:
                 self._post.send_state(self._learner.whole_state())
             else:

@@ -98,7 +98,7 @@ class Ready(NamedTuple):
     """Whether it has learned before."""
 
 
-class Seat:
+class GroupMember:
     """A learner's place in its group, whichever meeting that is.
 
     Parameters

@@ -46,7 +46,7 @@ class Place:
         return memory[self.begin : self.begin + self.nbytes].view(self.dtype).view(self.shape)
 
 
-class Post:
+class ParcelChannel:
     """One learner's end of the way by which parcels go; its memory is used again for each.
 
     Parameters

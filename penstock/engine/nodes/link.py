@@ -26,7 +26,7 @@ TIMES = 5  # of the last segments, of which the median is heeded: what holds up 
 TABLE_COLUMNS = 3  # slot, epoch, number
 
 
-class Seat:
+class NodeLanes:
     """One policy's lanes at home that stand for a node. Its slots are owned by the number of the node.
 
     A slot that is granted is in state WRITING until the node has filled it: the slot table alone says what is granted.
@@ -269,7 +269,7 @@ class Link:
         As the node has said.
     """
 
-    def __init__(self, stream: Stream, seat: Seat, run: int, incarnation: int) -> None:
+    def __init__(self, stream: Stream, seat: NodeLanes, run: int, incarnation: int) -> None:
         self.incarnation = incarnation
         self._stream = stream
         self._seat = seat

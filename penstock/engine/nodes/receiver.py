@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.engine.contracts import Role
 from penstock.engine.messages import Command, GoOnWithout, NodeSeen, Note, Tell, unknown
-from penstock.engine.nodes.link import Link, Seat
-from penstock.engine.nodes.steps import StepSeat
+from penstock.engine.nodes.link import Link, NodeLanes
+from penstock.engine.nodes.steps import StepNodeLanes
 from penstock.engine.nodes.stream import welcome
 from penstock.experience.arena import ExperienceArena
 from penstock.runs.status import NodeStatus
@@ -89,7 +89,7 @@ class Receiver:
         self.bell = arena.policy_bells[0]
         self._spec = spec
         self._report = report
-        kinds: dict[str, type[Seat]] = {"segments": Seat, "steps": StepSeat}
+        kinds: dict[str, type[NodeLanes]] = {"segments": NodeLanes, "steps": StepNodeLanes}
         self._seats = [
             [kinds[path.travels](node, spec.num_nodes, of_policy, path, turns) for node in range(spec.num_nodes)]
             for of_policy, path, turns in zip(arena.policies, spec.paths, spec.takes_turns, strict=True)
@@ -158,7 +158,7 @@ class Receiver:
             stream.close()
 
 
-def _together(seats: Sequence[Seat]) -> NodeStatus:
+def _together(seats: Sequence[NodeLanes]) -> NodeStatus:
     """Sum over the seats of one node, one per policy."""
     first, *others = [seat.status() for seat in seats]
     for other in others:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from penstock.engine.nodes.blocks import Frame, Kind, Sequence, StreamError, array_views, nbytes_of
-from penstock.engine.nodes.link import Seat
+from penstock.engine.nodes.link import NodeLanes
 from penstock.engine.nodes.sender import Home, Sender
 from penstock.engine.nodes.stream import Stream
 from penstock.engine.paths.replay import steps_ahead
@@ -53,8 +53,8 @@ class StepSender(Sender):
         arena.slots.claim(np.arange(arena.shape.num_slots), SlotState.READING, SlotState.FREE, 0)  # at first
 
 
-class StepSeat(Seat):
-    """One policy's lanes of a node, whose steps go into the replay buffer at home. Parameters are those of `Seat`."""
+class StepNodeLanes(NodeLanes):
+    """Lanes of a node whose steps go into the replay buffer at home; parameters are those of `NodeLanes`."""
 
     def __init__(self, node: int, num_nodes: int, arena: ExperienceArena, path: Any, takes_turns: bool) -> None:
         super().__init__(node, num_nodes, arena, path, takes_turns)

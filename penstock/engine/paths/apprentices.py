@@ -11,7 +11,7 @@ from penstock.algorithms.bases.replay import ReplayAlgorithm
 from penstock.algorithms.bases.segment import SegmentAlgorithm, SegmentUpdater
 from penstock.config import tuned
 from penstock.experience.batch import Batch
-from penstock.nn import flatten_, undisturbed
+from penstock.nn import alone_if_broken, flatten_
 
 
 class Apprentice:
@@ -128,7 +128,7 @@ class ReplayApprentice(Apprentice):
         self._algorithm.schedule_learning_rates(batch.progress)
         try:
             with self._training, self._autocast:
-                undisturbed(lambda: self._algorithm.update(self._model, batch))
+                alone_if_broken(lambda: self._algorithm.update(self._model, batch))
         except NonFiniteUpdate:
             return
         self._updated()

@@ -52,7 +52,7 @@ class PlainDraw:
 
 def make_draws(algorithm: SegmentAlgorithm, arena: ExperienceArena, stores: Sequence[SegmentStore]) -> list[Draw]:
     """Make what draws from each store."""
-    eye = Eye(algorithm, arena) if any(store.source.compares for store in stores) else None
+    eye = FeatureEncoder(algorithm, arena) if any(store.source.compares for store in stores) else None
 
     def draw_of(store: SegmentStore) -> Draw:
         if eye is not None and store.source.compares:
@@ -62,7 +62,7 @@ def make_draws(algorithm: SegmentAlgorithm, arena: ExperienceArena, stores: Sequ
     return [draw_of(store) for store in stores]
 
 
-class Eye:
+class FeatureEncoder:
     """The newest published network, as it sees segments.
 
     Parameters
@@ -131,7 +131,7 @@ class ComparingDraw:
         Draws that were uniform instead, because segments were overwritten faster than they could be compared.
     """
 
-    def __init__(self, algorithm: SegmentAlgorithm, store: SegmentStore, eye: Eye) -> None:
+    def __init__(self, algorithm: SegmentAlgorithm, store: SegmentStore, eye: FeatureEncoder) -> None:
         self._algorithm, self._store, self._eye = algorithm, store, eye
         self._source, self._buffer = store.source, store.buffer
         self._is_elite = store.source.kind == "elite"

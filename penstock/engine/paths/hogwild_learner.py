@@ -36,16 +36,16 @@ class HogwildLearner(Learner):
     def poll(self) -> bool:
         """Publish what the workers have learned since the last time, at most ten times per second; False if nothing."""
         steps = int(self._arena.contributions[:, Contribution.STEPS].sum())
-        is_early = self._heeds_time and time.monotonic() < self._next_look
+        is_early = self._uses_clock and time.monotonic() < self._next_look
         is_too_early = self._is_anyone_learning() if steps >= self._arena.control[Control.GOAL] else is_early
         if steps == self._steps or is_too_early:  # at the goal, what is said is to be all there is
-            self._report_what_is_owed()
+            self._send_queued_report()
             self._clock.switch("wait for goal" if self._has_reached_goal else "wait for data")
             return False
         self._clock.switch("gather")
         self._next_look = time.monotonic() + REPORT_INTERVAL
         self._look()
-        self._owe({})
+        self._queue_report({})
         return True
 
     def learning_state(self) -> dict[str, Any]:

@@ -64,7 +64,7 @@ class MixtureLearner(SegmentLearner):
             return [draw_one(progress) for draw_one in draws]
 
         is_costly = any(store.source.compares for store in self._stores)
-        self._drawing = Ahead(draw, arena.learner_bell) if is_costly and self._heeds_time else InTurn(draw)
+        self._drawing = Ahead(draw, arena.learner_bell) if is_costly and self._uses_clock else InTurn(draw)
 
     def close(self) -> None:
         """Let go of the arena, and of who draws."""
@@ -80,7 +80,7 @@ class MixtureLearner(SegmentLearner):
             self._take_into_statistics(self._held)
             self._arena.release(self._held)
             self._held = self._held[:0]
-            self._owe({})
+            self._queue_report({})
 
     def _take_into_statistics(self, slots: np.ndarray) -> None:
         """Take the observations of segments that only fill the stores into their normalisation, each once."""

@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from penstock.algorithms.bases.segment import SegmentAlgorithm
-from penstock.algorithms.rudder import build_predictor, told_by
+from penstock.algorithms.rudder import build_predictor, predictor_metrics
 from penstock.engine.acting.weights import MakeWeights, SharedWeights
 from penstock.engine.contracts import LearnerState
 from penstock.engine.messages import Tell
@@ -43,4 +43,4 @@ class RedistributedLearner(SegmentLearner):
     def experience(self) -> dict[str, float]:
         """Besides, how well returns are predicted, and what that has changed."""
         self._predictor_weights.refresh()
-        return super().experience() | told_by(self._predictor, self._redistributed / max(1, len(self._lag)))
+        return super().experience() | predictor_metrics(self._predictor, self._redistributed / max(1, len(self._lag)))

@@ -11,7 +11,7 @@ from torch import Tensor
 from penstock.algorithms.arithmetic.redistribution import Account, redistribute
 from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.algorithms.bases.replay import ReplayAlgorithm
-from penstock.algorithms.rudder import TOLD, build_predictor, contributions, told_by
+from penstock.algorithms.rudder import TOLD, build_predictor, contributions, predictor_metrics
 from penstock.engine.acting.weights import MakeWeights, SharedWeights
 from penstock.engine.contracts import LearnerState
 from penstock.engine.messages import Tell
@@ -141,4 +141,4 @@ class RedistributedReplayLearner(ReplayLearner):
     def experience(self) -> dict[str, float]:
         """Besides, how well returns are predicted, and what that has changed."""
         share = self._reader.share
-        return super().experience() | told_by(self._predictor, 0.0 if share is None else share.item())
+        return super().experience() | predictor_metrics(self._predictor, 0.0 if share is None else share.item())

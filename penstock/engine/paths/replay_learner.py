@@ -19,7 +19,7 @@ from penstock.engine.roles.learner import Learner
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.run_replay import Replay
 from penstock.experience.transition_batch import TransitionReader
-from penstock.nn import undisturbed
+from penstock.nn import alone_if_broken
 from penstock.replay import Prioritized
 from penstock.runs.store import CheckpointStore
 
@@ -94,7 +94,7 @@ class ReplayLearner(Learner):
         if self._version >= self._weights.version + self._config.publish_interval or self._has_reached_goal:
             self._publish()
             self._published_at = self._steps
-        self._owe(metrics)
+        self._queue_report(metrics)
         if self._replay.calls_for_steps:
             self._arena.ring_rollout_workers()
         return True
@@ -121,7 +121,7 @@ class ReplayLearner(Learner):
         self._algorithm.schedule_learning_rates(batch.progress)
         try:
             with self.together(batch), self._training, self._autocast:
-                td_error, metrics = undisturbed(lambda: self._algorithm.update(self._model, batch))
+                td_error, metrics = alone_if_broken(lambda: self._algorithm.update(self._model, batch))
         except NonFiniteUpdate as problem:
             self._skip(str(problem))
             return {}
@@ -139,15 +139,15 @@ class ReplayLearner(Learner):
 
     def _report_progress(self) -> None:
         """Say how far the run is where no update says so: before the first one, and at the goal."""
-        if not self._heeds_time:
+        if not self._uses_clock:
             is_time = self._steps >= self._reported_steps + STEPS_BETWEEN_REPORTS
         else:
             is_time = self._steps != self._reported_steps and time.monotonic() >= self._next_report
         reaches_goal = self._reported_steps < self._arena.control[Control.GOAL] <= self._steps
         if is_time or reaches_goal:
-            self._owes_report = True
-        if self._owes_report:
-            self._report_what_is_owed()
+            self._has_queued_report = True
+        if self._has_queued_report:
+            self._send_queued_report()
 
     def _save(self, command: Save) -> None:
         self._report_now()  # the checkpoint holds the steps of now, and so is the status to
@@ -155,7 +155,7 @@ class ReplayLearner(Learner):
         if isinstance(command.destination, CheckpointStore) and self._replay.saved_at is not None:
             save_contents({self._replay.saved_at: self._replay.buffer}, command, self._report)
 
-    def heritage(self) -> dict[str, Any]:
+    def transferable_state(self) -> dict[str, Any]:
         """Target network and optimisers."""
         return {name: what for name, what in self._algorithm.learning_state().items() if name != "generator"}
 

@@ -67,7 +67,7 @@ class SegmentLearner(Learner):
     def poll(self) -> bool:
         """Learn from one batch; False while there is none, or while the goal is reached."""
         if self._has_reached_goal:
-            self._report_what_is_owed()  # the goal may have been drawn nearer since the last batch
+            self._send_queued_report()  # the goal may have been drawn nearer since the last batch
             self._clock.switch("wait for goal")
             return False
         self._clock.switch("gather")
@@ -85,9 +85,9 @@ class SegmentLearner(Learner):
         self._publish()
         if self._algorithm.synchronous:
             self._arena.release(self._slots)
-        if self._heeds_time and has_something:  # to gather what is too old to be learned from tells nothing of the pace
+        if self._uses_clock and has_something:  # to gather what is too old to be learned from tells nothing of the pace
             self._arena.control[Control.PACE] = time.monotonic_ns() - began
-        self._owe(metrics)
+        self._queue_report(metrics)
         return True
 
     def _next_batch(self) -> Batch | None:

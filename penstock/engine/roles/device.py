@@ -68,14 +68,14 @@ class DeviceRole:
             inference = DeviceInference(of_policy, policy.algorithm, device, policy.path.steps_taken, report, weights)
             return PolicyWorker(of_policy, inference, policy.number)
 
-        return Pair(learner, Companion(build_policy_worker, wake=learner.bell.ring))
+        return PairedRole(learner, ThreadedRole(build_policy_worker, wake=learner.bell.ring))
 
     def successor(self, arena: ExperienceArena) -> DeviceRole:
         """Return the learner's, with a policy worker like this one."""
         return replace(self, learner=self.learner.successor(arena))
 
 
-class Companion:
+class ThreadedRole:
     """A role made and polled in a thread of its own, beside the process's main one, which waits until it is made.
 
     Parameters
@@ -126,10 +126,10 @@ class Companion:
             self._wake()
 
 
-class Pair:
+class PairedRole:
     """A role, polled as it would be alone, and its companion, whose failure is its own."""
 
-    def __init__(self, role: Role, companion: Companion) -> None:
+    def __init__(self, role: Role, companion: ThreadedRole) -> None:
         self.bell = role.bell
         self._role = role
         self._companion = companion

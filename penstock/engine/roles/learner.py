@@ -127,7 +127,7 @@ class Learner:
         self.is_changed_apart = False
         self._tuned: dict[str, float] = {}
         self._brought: dict[str, Tensor] = {}  # what the last update reported
-        self._owes_report = False
+        self._has_queued_report = False
 
     def poll(self) -> bool:
         """Learn, if there is something to learn from; False if there is not, or while the goal is reached."""
@@ -137,12 +137,12 @@ class Learner:
         """State that only the learner has, saved in checkpoints: tensors and plain values."""
         raise NotImplementedError
 
-    def heritage(self) -> dict[str, Any]:
+    def transferable_state(self) -> dict[str, Any]:
         """Part of `learning_state` that another learner may adopt: all but counters and random numbers."""
         return self.learning_state()
 
     def _inherit(self, learning: dict[str, Any]) -> None:
-        """Go on from another learner's `heritage`, whose weights the model has by now."""
+        """Go on from another learner's `transferable_state`, whose weights the model has by now."""
         raise NotImplementedError
 
     @property
@@ -192,7 +192,7 @@ class Learner:
             self._weights.show()
             self._report(WeightsSet(self._version))
         elif isinstance(command, Copy):
-            learned = {"weights": self._model.state_dict(), "learning": self.heritage()}
+            learned = {"weights": self._model.state_dict(), "learning": self.transferable_state()}
             self._report(Copied(as_bytes(learned), self._version, self._steps))
         elif isinstance(command, Inherit):
             learned = from_bytes(command.learned, self._device)
@@ -237,7 +237,7 @@ class Learner:
         return self._steps >= self._arena.control[Control.GOAL]
 
     @property
-    def _heeds_time(self) -> bool:
+    def _uses_clock(self) -> bool:
         """Whether time may decide something: in a serial run nothing that is decided depends on it."""
         return bool(self._config.backend != "serial")
 
@@ -259,22 +259,22 @@ class Learner:
         if self._weights.version != self._version:
             self._weights.publish(self._version, self._steps)
 
-    def _owe(self, metrics: dict[str, Tensor]) -> None:
-        """Report what came of an update, now or with a later one."""
+    def _queue_report(self, metrics: dict[str, Tensor]) -> None:
+        """Report the metrics of an update, now or with a later one."""
         # What an update does not report, as one without a step of the policy does, stands as it was.
-        self._brought, self._owes_report = {**self._brought, **metrics}, True
-        if not self._heeds_time or time.monotonic() >= self._next_report or self._has_reached_goal:
-            self._report_what_is_owed()
+        self._brought, self._has_queued_report = {**self._brought, **metrics}, True
+        if not self._uses_clock or time.monotonic() >= self._next_report or self._has_reached_goal:
+            self._send_queued_report()
 
     def _report_now(self) -> None:
         """Report where learning stands, though no update calls for it."""
-        self._owes_report = True
-        self._report_what_is_owed()
+        self._has_queued_report = True
+        self._send_queued_report()
 
-    def _report_what_is_owed(self) -> None:
-        if not self._owes_report:
+    def _send_queued_report(self) -> None:
+        if not self._has_queued_report:
             return
-        self._owes_report = False
+        self._has_queued_report = False
         self._reported_steps = self._steps
         self._next_report = time.monotonic() + REPORT_INTERVAL
         self._weights.show()
@@ -291,7 +291,7 @@ class Learner:
         )
 
     def _save(self, command: Save) -> None:
-        self._report_what_is_owed()  # the status is to know the steps of the checkpoint
+        self._send_queued_report()  # the status is to know the steps of the checkpoint
         counters = {"steps": self._steps, "version": self._version, "updates": self._updates}
         meta, destination = {**command.meta, **counters}, command.destination
         state = {**self.learning_state(), **counters}

@@ -112,7 +112,7 @@ class RolloutWorker:
             group.envs.close()
 
     def _report_episodes(self) -> None:
-        by_policy: dict[int, list[Team]] = {}
+        by_policy: dict[int, list[PolicyLanes]] = {}
         for team in self._teams:
             by_policy.setdefault(team.policy, []).append(team)
         for policy, teams in by_policy.items():
@@ -154,7 +154,7 @@ class LaneGroup:
         self._clock = clock
         self._infers = bool(actors)
         self.teams = [
-            Team(spec, number, lanes, arena, actors[arena.policy] if actors else None, clock)
+            PolicyLanes(spec, number, lanes, arena, actors[arena.policy] if actors else None, clock)
             for lanes, arena in zip(self.envs.lanes, arenas, strict=True)
         ]
         self.is_waiting_for_actions = False
@@ -210,7 +210,7 @@ def _games(spec: RolloutSpec, arenas: Sequence[ExperienceArena], group: int) -> 
     return partial(GuestGames, guests=played, seating=seating)
 
 
-class Team:
+class PolicyLanes:
     """One policy's part in a group: its lanes, what their experience is written through, and their requests."""
 
     def __init__(

@@ -94,7 +94,7 @@ def parts_of(specs: Sequence[RoleSpec]) -> list[RoleSpec]:
 
 
 def policies_by_role(specs: Sequence[RoleSpec], names: Sequence[str]) -> dict[str, str]:
-    """Policies of the roles that work for only some of a run's policies, in words for `told_with_policy`.
+    """Policies of the roles that work for only some of a run's policies, in words for `with_policy_names`.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def policies_by_role(specs: Sequence[RoleSpec], names: Sequence[str]) -> dict[st
     return found
 
 
-def told_with_policy(story: str, policies: Mapping[str, str]) -> str:
+def with_policy_names(story: str, policies: Mapping[str, str]) -> str:
     """A story that begins with a role's name, and behind the name says whose it is."""
     role = re.split(r"[ :]", story, maxsplit=1)[0]
     return f"{role} {policies[role]}{story[len(role) :]}" if role in policies else story
