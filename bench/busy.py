@@ -24,6 +24,7 @@ def main() -> int:
     asked = parser.parse_args()
     if asked.programs < 1:
         parser.error(f"programs: {asked.programs} is not legal: at least 1")
+    signal.signal(signal.SIGTERM, _stop)
     busy: list[int] = []
     try:
         for _ in range(asked.programs):
@@ -50,6 +51,11 @@ def _start_busy(parent: int) -> int:
             pass
     finally:
         os._exit(1)
+
+
+def _stop(*_: object) -> None:
+    """End the command, which `subprocess.call` does at any exception."""
+    raise SystemExit(128 + signal.SIGTERM)
 
 
 def _code_of(status: int) -> int:

@@ -23,7 +23,7 @@ def test_a_command_that_is_not_there_is_told():
     assert (done.returncode, done.stderr) == (127, "no-such-command: No such file or directory\n")
 
 
-@pytest.mark.parametrize("how", ["end", "kill"])
+@pytest.mark.parametrize("how", ["end", "terminate", "kill"])
 def test_busy_programs_run_beside_the_command_and_end_with_it(how):
     script = [sys.executable, "-c", "print('begun', flush=True); input()"]
     pipe = subprocess.PIPE
@@ -33,10 +33,15 @@ def test_busy_programs_run_beside_the_command_and_end_with_it(how):
         children = psutil.Process(busy.pid).children()
         programs = Watched([child.pid for child in children if child.cmdline()[1] == BUSY[1]])
         assert len(programs.pids) == 3 and len(children) == 4
-        if how == "kill":
-            busy.kill()
-        busy.communicate("\n", timeout=PATIENCE)
+        command = Watched([child.pid for child in children if child.cmdline()[1] != BUSY[1]])
+        if how != "end":
+            getattr(busy, how)()
+        if how == "terminate":  # the command still waits for a line
+            busy.wait(PATIENCE)
+            assert command.left_after(PATIENCE) == []
+        else:
+            busy.communicate("\n", timeout=PATIENCE)
     finally:
         busy.kill()
         busy.wait()
-    assert programs.left_after(PATIENCE) == []
+    assert programs.left_after(PATIENCE) == command.left_after(PATIENCE) == []
