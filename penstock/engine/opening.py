@@ -27,8 +27,11 @@ from penstock.engine.preparation import (
     require_learners,
 )
 from penstock.engine.supervisor import Supervisor
+from penstock.envs.making import Probed
 from penstock.envs.spaces import ObservationSpec
 from penstock.envs.spec import EnvSpec
+from penstock.envs.statistics import ADVICE, statistics_of
+from penstock.experience.statistics import RunStatistics
 from penstock.play.policy import specs_from_json
 from penstock.population.schedule import schedule_of
 from penstock.population.space import tables_of
@@ -139,7 +142,10 @@ def _opened(
         policy.name: algorithm(policy.config, _observation(seen.observation, checkpoint), seen.action)
         for policy, seen, checkpoint in zip_longest(found.policies, found.seen, checkpoints)
     }
-    policies, notes = open_policies(config, algorithms, checkpoints, run, changes)
+    in_wrappers = () if config.backend == "ray" else found.seen[0].statistics  # nodes have arenas of their own
+    policies, notes = open_policies(config, algorithms, checkpoints, run, changes, in_wrappers)
+    statistics = RunStatistics(in_wrappers, policies[0].arena.statistics)
+    notes += _notes_of_statistics(config, statistics, found.seen[0], checkpoints)
     if run is None and config.run_dir is not None:
         run = RunDirectory.create(
             config.run_dir, env_name=env.name, algorithm=algorithm_id(algorithm), config=config.to_json(),
@@ -161,7 +167,7 @@ def _opened(
             own.append(note_of_budget(config, policies[0].arena.shape, policies[0].start.state.steps))
         supervisor = Supervisor(
             config, policies, env, found.seen[0].frame_skip, run,
-            [*(note for note in own if note), *notes], population, lines, schedule,
+            [*(note for note in own if note), *notes], population, lines, schedule, statistics,
         )  # fmt: skip
         on_failure.pop_all()
     supervisor.progress.seconds += time.monotonic() - began
@@ -179,6 +185,22 @@ def _observation(seen: ObservationSpec, checkpoint: Checkpoint | None) -> Observ
 def _what_is_seen(policy: Policy) -> str:
     leaves = ", ".join(f"{path or 'the observation'}: {what}" for path, what in policy.model.input.describe().items())
     return f"the network{f' of {policy.name}' if policy.name else ''} sees {leaves}"
+
+
+def _notes_of_statistics(
+    config: Config, statistics: RunStatistics, seen: Probed, checkpoints: Sequence[Checkpoint]
+) -> list[str]:
+    """Begin with the running statistics of a checkpoint; return what the user is to be told."""
+    note = statistics.begin(statistics_of(checkpoints[0].meta) if checkpoints else None)
+    notes = [] if note is None else [note]
+    alone = [*seen.unshared, *([each.name for each in seen.statistics] if config.backend == "ray" else [])]
+    if alone:
+        notes.append(
+            f"warning: the running statistics {', '.join(alone)} are not saved, and not shared by "
+            f"{'nodes' if config.backend == 'ray' else 'environments'}: evaluations and the loaded policy see other "
+            f"observations than training. {ADVICE}"
+        )
+    return notes
 
 
 def _note_changes(

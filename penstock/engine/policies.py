@@ -16,6 +16,7 @@ from penstock.engine.acting.weights import Best, BestWeights, SharedWeights
 from penstock.engine.contracts import LearnerState, Start
 from penstock.engine.paths import DataPath, data_path
 from penstock.engine.preparation import run_shape, with_guests
+from penstock.envs.statistics import Moments
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
 from penstock.experience.tunables import Tunables
@@ -153,6 +154,7 @@ def open_policies(
     checkpoints: Sequence[Checkpoint],
     run: RunDirectory | None,
     changed: Collection[str] = (),
+    statistics: Sequence[Moments] = (),
 ) -> tuple[list[Policy], list[str]]:
     """Make the policies of a run, and the arenas that their roles share.
 
@@ -168,6 +170,8 @@ def open_policies(
         The run that goes on; None: a new one.
     changed
         Settings that are given now: what they were tuned to before is forgotten.
+    statistics
+        Running statistics of the environment's wrappers, which the first arena has room for.
 
     Returns
     -------
@@ -193,7 +197,7 @@ def open_policies(
         data_path(algorithm).open(algorithm, shape, start, None if run is None else run.of_policy(name).replay_path)
         for (name, algorithm), shape, start in zip(algorithms.items(), shapes, starts, strict=False)
     ]
-    first = ExperienceArena.create(_side_by_side(shapes))
+    first = ExperienceArena.create(_side_by_side(shapes, statistics))
     policies, notes = [], []
     for number, (name, algorithm) in enumerate(algorithms.items()):
         model, start, arena = models[number], starts[number], first.policies[number]
@@ -269,6 +273,6 @@ def _note_of_memory(names: Sequence[str], shapes: Sequence[RunShape]) -> list[st
     return [f"{count} policies: {len(sizes)} arenas, {sum(sizes):,.1f} MiB of shared memory ({each})"]
 
 
-def _side_by_side(shapes: Sequence[RunShape]) -> RunShape:
+def _side_by_side(shapes: Sequence[RunShape], statistics: Sequence[Moments]) -> RunShape:
     """The shape of the first policy's arena, behind which those of the others lie."""
-    return replace(shapes[0], others=tuple(shapes[1:]))
+    return replace(shapes[0], others=tuple(shapes[1:]), statistics=tuple(each.mean.size for each in statistics))

@@ -44,6 +44,7 @@ from penstock.envs.failures import EnvironmentFailure
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import Control
 from penstock.experience.layout import RoleKind
+from penstock.experience.statistics import RunStatistics
 from penstock.ipc.ownership import Owned, owner_only
 from penstock.population.decisions import Population
 from penstock.population.lineage import LINEAGE
@@ -80,6 +81,13 @@ class Supervisor(Owned):
         Lines of the lineage that a population which goes on has written; None: it is a new one.
     schedule
         Values of tunable settings by steps, which hold instead of the config's; None: there is none.
+    statistics
+        Running statistics of the environment's wrappers; None: there are none.
+
+    Attributes
+    ----------
+    statistics
+        The same.
     """
 
     def __init__(
@@ -93,10 +101,12 @@ class Supervisor(Owned):
         population: Population | None = None,
         lineage_lines: int | None = None,
         schedule: Schedule | None = None,
+        statistics: RunStatistics | None = None,
     ) -> None:
         self._config = config
         self._policies = policies
         self._env = env
+        self.statistics = statistics or RunStatistics()
         self._arena = arena = policies[0].arena
         self._run_directory = run_directory
         self._board = board_for(config.num_learners, address_of_home(config))
@@ -367,6 +377,7 @@ class Supervisor(Owned):
         about = {"env": self._env.name, "seconds": self.progress.seconds, **self._exploits.state()}
         if self._run_directory is not None and "id" in self._run_directory.info:
             about["run"] = self._run_directory.info["id"]
+        about |= {"statistics": [each.to_json() for each in self.statistics.now()]}
         metas = []
         for policy, progress in zip(self._policies, self.progress.policies, strict=True):
             matches = {} if self._opponents is None else {"matches": self._opponents.to_json(policy.number)}

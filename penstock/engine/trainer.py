@@ -226,7 +226,8 @@ class Trainer(Steering, metaclass=_Hinted):
         for policy in self._policies:
             policy.weights.refresh()
         evaluations = evaluate_models(
-            [policy.model for policy in self._policies], self._env,
+            [policy.model for policy in self._policies],
+            replace(self._env, statistics=self._supervisor.statistics.now()),
             episodes=checked("episodes", self.config.eval_episodes if episodes is None else episodes, int),
             deterministic=deterministic, seed=self.config.seed if seed is None else seed,
             max_steps=self.config.eval_max_steps, opponents=self.config.eval_against,

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from penstock.envs.lanes import Lanes
+from penstock.envs.statistics import RunningStatistics
 
 
 class Group(ABC):
@@ -22,10 +23,13 @@ class Group(ABC):
     ----------
     lanes
         The same, as a tuple.
+    statistics
+        Running statistics of the environments' wrappers.
     """
 
     def __init__(self, lanes: Sequence[Lanes]) -> None:
         self.lanes = tuple(lanes)
+        self.statistics = RunningStatistics([])
 
     @abstractmethod
     def reset(self) -> None:
@@ -46,6 +50,8 @@ class SideBySide(Group):
     def __init__(self, groups: Sequence[Group]) -> None:
         super().__init__([lanes for group in groups for lanes in group.lanes])
         self._groups = tuple(groups)
+        if groups:
+            self.statistics = groups[0].statistics.join([group.statistics for group in groups[1:]])
 
     def reset(self) -> None:
         for group in self._groups:

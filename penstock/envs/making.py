@@ -24,6 +24,7 @@ from penstock.envs.refusals import explained, require_single, require_vector
 from penstock.envs.single import SingleLanes
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.envs.spec import EnvSpec, Vectorize
+from penstock.envs.statistics import Moments, RunningStatistics
 from penstock.envs.vector import VectorLanes
 
 
@@ -38,6 +39,10 @@ class Probed(NamedTuple):
     """Names of the agents; empty where it has one."""
     mask_is_in_info: bool = False
     """Its infos hold a mask of legal actions."""
+    statistics: tuple[Moments, ...] = ()
+    """Running statistics of its wrappers, as they are when it is new."""
+    unshared: tuple[str, ...] = ()
+    """Names of running statistics that cannot be saved and shared."""
 
 
 def make_group(
@@ -94,7 +99,9 @@ def make_group(
     seeds = [lane_seed(seed, first_lane + number * spec.seats, incarnation) for number in range(num_envs)]
     order = _Order(spec, worker_index, first_lane, seeds, num_threads, games)
     try:
-        return _MAKERS[spec.kind if spec.kind in _MAKERS else spec.vectorize](order)
+        group = _MAKERS[spec.kind if spec.kind in _MAKERS else spec.vectorize](order)
+        group.statistics = _guarded(spec, None, partial(_statistics, spec, order.made))
+        return group
     except BaseException:
         for env in order.made:
             with contextlib.suppress(Exception):
@@ -140,6 +147,7 @@ def probe_all(spec: EnvSpec) -> list[Probed]:
     if spec.population > 1:
         return probe_all(spec.of_one) * spec.population
     group = make_group(spec, 1, first_lane=PROBED_LANE, worker_index=OUTSIDE)
+    statistics = tuple(moments.start for moments in group.statistics.moments)
     if any(lanes.action.choices and lanes.observation.mask is None for lanes in group.lanes):
         # What is wrong with a reset is for those to tell who go on from it.
         with contextlib.suppress(EnvironmentFailure):
@@ -148,7 +156,10 @@ def probe_all(spec: EnvSpec) -> list[Probed]:
     if any(lanes.mask_was_in_info for lanes in group.lanes):
         return probe_all(dataclasses.replace(spec, mask_is_in_info=True))
     return [
-        Probed(lanes.observation, lanes.action, lanes.frame_skip, lanes.agents, spec.mask_is_in_info)
+        Probed(
+            lanes.observation, lanes.action, lanes.frame_skip, lanes.agents, spec.mask_is_in_info, statistics,
+            group.statistics.unshared,
+        )
         for lanes in group.lanes
     ]
 
@@ -275,6 +286,13 @@ def _vector_env(source: Any, kwargs: dict[str, Any], values: dict[str, int]) -> 
         env = gymnasium.make_vec(source, num_envs=num_lanes, **kwargs)
     require_vector(env, num_lanes)
     return env
+
+
+def _statistics(spec: EnvSpec, envs: list[Any]) -> RunningStatistics:
+    statistics = RunningStatistics(envs)
+    if spec.statistics is not None:
+        statistics.freeze(spec.statistics)
+    return statistics
 
 
 def _vector_seed(env: VectorEnv, seeds: list[int]) -> list[int] | int:

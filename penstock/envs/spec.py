@@ -22,6 +22,7 @@ from penstock.envs.envpool import NAMESPACE, pool_arguments
 from penstock.envs.factories import Vectorize, name_of_factory, require_fitting_arguments
 from penstock.envs.failures import UnknownEnvironmentError
 from penstock.envs.refusals import needs
+from penstock.envs.statistics import Moments
 from penstock.extras import extra_with, install_command, package_of_id
 from penstock.imports import NoSuchPlaceError, load_module
 from penstock.travelling import packed
@@ -53,6 +54,9 @@ class EnvSpec:
         What each agent is rewarded with, see `Games`.
     is_shuffled
         Teams change agents before each game, see `Games`.
+    statistics
+        What the wrappers' running statistics are, frozen (see `penstock.envs.statistics`); None: they begin anew, and
+        are learned.
     population
         So many policies play it, each in environments of its own; they do not meet.
     """
@@ -66,6 +70,7 @@ class EnvSpec:
     team_reward: Literal["own", "mean", "sum"] = "own"
     is_shuffled: bool = False
     population: int = 1
+    statistics: tuple[Moments, ...] | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @property
     def of_one(self) -> EnvSpec:

@@ -7,9 +7,11 @@ from enum import IntEnum
 
 import numpy as np
 
+from penstock.envs.statistics import moments_nbytes
 from penstock.experience.layout import RETURN_NBYTES, RunShape
 from penstock.experience.pool import Pool
 from penstock.experience.requests import Requests
+from penstock.experience.statistics import SharedStatistics
 from penstock.ipc import Arena, Doorbell, Ring, SlotState, SlotTable, WeightsBlock, require_memory
 
 
@@ -108,6 +110,8 @@ class ExperienceArena:
         What the groups of lanes ask of whoever infers for them.
     pool : Pool or None
         Past versions of a policy, and who plays them; of an arena of guests alone.
+    statistics : SharedStatistics or None
+        Running statistics of the environment's wrappers: of the first policy's arena, where there are any.
     guests : ExperienceArena or None
         Of a policy's arena: that of the guests that play the policy; None where there are none.
     """
@@ -132,9 +136,9 @@ class ExperienceArena:
         def offset(name: str) -> int:
             return regions[name].offset
 
-        def block(name: str) -> WeightsBlock:
+        def block(name: str, nbytes: int = shape.weights_nbytes) -> WeightsBlock:
             if fresh:
-                return WeightsBlock.create(arena, offset(name), shape.weights_nbytes)
+                return WeightsBlock.create(arena, offset(name), nbytes)
             return WeightsBlock.attach(arena, offset(name))
 
         self.columns = {column.name: array(column.name) for column in shape.step_columns()}
@@ -175,6 +179,9 @@ class ExperienceArena:
             self.learner_bell, self.rollout_bells = first.learner_bell, first.rollout_bells
         self.requests = Requests(shape, array, self.policy_bells, self.rollout_bells)
         self.pool = Pool(shape, array, block) if shape.num_places else None
+        nbytes = sum(map(moments_nbytes, shape.statistics))
+        blocks = [block(f"statistics_{i}", nbytes) for i in range(shape.num_workers + 1 if nbytes else 0)]
+        self.statistics = SharedStatistics(blocks, shape.statistics) if blocks else None
         self.guests: ExperienceArena | None = None
         self.policies: tuple[ExperienceArena, ...] = (self,)
         for other in shape.others:

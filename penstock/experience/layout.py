@@ -10,6 +10,7 @@ from enum import StrEnum
 import numpy as np
 
 from penstock.envs.spaces import ActionSpec, ObservationSpec
+from penstock.envs.statistics import moments_nbytes
 from penstock.experience.tunables import MOST_TUNABLES
 from penstock.ipc import Doorbell, Ring, SlotTable, WeightsBlock
 
@@ -100,6 +101,8 @@ class RunShape:
         Number of its first rollout worker among those of the run: more than 0 on some of several nodes.
     num_learners
         Learners of its group; those beside the first are ranks, counted from 1.
+    statistics
+        Numbers in the mean of each running statistic of the environment's wrappers; of the first policy's arena alone.
     num_policy_workers
         Policy workers that share its rollout workers out: number i answers every rollout worker w with
         ``w % num_policy_workers == i``.
@@ -127,6 +130,7 @@ class RunShape:
     first_worker: int = 0
     num_learners: int = 1
     num_policy_workers: int = 1
+    statistics: tuple[int, ...] = ()
 
     @property
     def is_of_guests(self) -> bool:
@@ -270,6 +274,8 @@ class RunShape:
         yield array("lane_memory", (2, self.all_groups, self.group_size, size), "float32")
         yield array("deaths", (self.num_policy_workers, ALIGNMENT // 8), "int64")
         yield array("deaths_passed", (self.num_policy_workers, ALIGNMENT // 8), "int64")
+        for i in range(self.num_workers + 1 if self.statistics else 0):
+            yield opaque(f"statistics_{i}", WeightsBlock.nbytes(sum(map(moments_nbytes, self.statistics))))
         if self.num_places:
             yield from (opaque(f"place_{i}", WeightsBlock.nbytes(self.weights_nbytes)) for i in range(self.num_places))
             yield array("odds", (self.num_places,), "float64")

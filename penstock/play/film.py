@@ -17,6 +17,7 @@ from penstock.envs.factories import OUTSIDE, told
 from penstock.envs.games import Game, game_of
 from penstock.envs.masks import MASK, forbids_all
 from penstock.envs.spec import EnvSpec
+from penstock.envs.statistics import RunningStatistics
 from penstock.play.policy import Policy
 
 MAX_STEPS = 10_000
@@ -190,7 +191,7 @@ def require_writable(flag: str, path: str, what: str, endings: Sequence[str]) ->
 
 
 def make_stage(env: EnvSpec, seed: int, *, draws: bool = True) -> gymnasium.Env:
-    """Make the one environment that is looked at.
+    """Make the one environment that is looked at, with the running statistics of its spec.
 
     Parameters
     ----------
@@ -204,6 +205,13 @@ def make_stage(env: EnvSpec, seed: int, *, draws: bool = True) -> gymnasium.Env:
     ConfigError
         It cannot draw, or is a vector environment.
     """
+    stage = _make_stage(env, seed, draws=draws)
+    if env.statistics is not None:
+        RunningStatistics([stage]).freeze(env.statistics)
+    return stage
+
+
+def _make_stage(env: EnvSpec, seed: int, *, draws: bool) -> gymnasium.Env:
     source, kwargs = env.unpack()
     if env.kind == "atari":
         return AleScreen(kwargs)

@@ -6,7 +6,7 @@ import dataclasses
 import math
 import os
 from collections.abc import Mapping
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 import numpy as np
 import torch
@@ -20,12 +20,14 @@ from penstock.envs.masks import flat_mask, mask_of_lane
 from penstock.envs.observations import observation_writer
 from penstock.envs.spaces import ActionSpec, ObservationPart, ObservationSpec
 from penstock.envs.spec import EnvSpec
+from penstock.envs.statistics import RunningStatistics, statistics_of
 from penstock.nn import PolicyNetwork
 from penstock.nn.allowance import Allowance
 from penstock.runs.checkpoint import META, CheckpointError, load_checkpoint, require_matching
 from penstock.runs.documents import DocumentError, require_shape
 from penstock.runs.run_directory import resolve_checkpoint
 
+Env = TypeVar("Env")
 _ROOM_TO_BUILD = 1 << 24  # bytes of what is no weight, such as tables that a network computes with
 
 
@@ -63,6 +65,27 @@ class Policy:
     def has_memory(self) -> bool:
         """Whether `act` needs and returns a state."""
         return self.model.state_size > 0
+
+    def prepare(self, env: Env) -> Env:
+        """Let the wrappers of an environment hold the running statistics that training ended with, frozen.
+
+        Parameters
+        ----------
+        env
+            An environment wrapped as in training, single or vector. Without such wrappers nothing is done.
+
+        Returns
+        -------
+        env
+            The same environment.
+
+        Raises
+        ------
+        ValueError
+            Its wrappers are others than in training.
+        """
+        RunningStatistics([env]).freeze(statistics_of(self.meta))
+        return env
 
     @property
     def idle_action(self) -> Any:
@@ -157,7 +180,10 @@ class Policy:
 def environment_of(policy: Policy) -> EnvSpec:
     """Environment that a policy was trained on."""
     mask_is_in_info = policy.algorithm.observation.mask_is_in_info
-    return dataclasses.replace(environment_named_by(policy.algorithm.config), mask_is_in_info=mask_is_in_info)
+    return dataclasses.replace(
+        environment_named_by(policy.algorithm.config), mask_is_in_info=mask_is_in_info,
+        statistics=statistics_of(policy.meta),
+    )  # fmt: skip
 
 
 def environment_named_by(config: Config) -> EnvSpec:

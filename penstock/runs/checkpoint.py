@@ -4,6 +4,7 @@
 ``weights.safetensors``   parameters and buffers of the model, by name
 ``state.pt``              optimiser and counters (absent where only the weights were saved)
 ``population.json``       members of a population, their settings and scores (absent without one)
+``statistics.json``       running statistics of the environment's wrappers (absent without any)
 ``meta.json``             what it is; size and SHA-256 of the other files, and of itself
 ========================  ==========================================================================
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import os
 import pickle
 from collections import OrderedDict
@@ -34,9 +36,24 @@ if TYPE_CHECKING:
 FORMAT = "penstock checkpoint"
 FORMAT_VERSION = 1
 
-WEIGHTS, STATE, POPULATION, META = "weights.safetensors", "state.pt", "population.json", "meta.json"
-_FILES = {WEIGHTS, STATE, POPULATION, META}
+WEIGHTS, STATE, META = "weights.safetensors", "state.pt", "meta.json"
+APART = {"population": "population.json", "statistics": "statistics.json"}
+"""Files of metadata that may be large, by the key that it has."""
+_FILES = {WEIGHTS, STATE, *APART.values(), META}
 _MOST_META_NBYTES = 1 << 26
+
+
+class _Statistics(TypedDict):
+    """Running statistics of a wrapper; mean and var lie flat."""
+
+    name: str
+    count: float
+    shape: list[int]
+    mean: list[float]
+    var: list[float]
+
+
+_SHAPES: Mapping[str, Any] = {"population": dict[str, Any], "statistics": list[_Statistics]}
 
 
 class _File(TypedDict):
@@ -136,9 +153,8 @@ def save_checkpoint(
     files = {WEIGHTS: _weights_bytes(weights)}
     if state is not None:
         files[STATE] = as_bytes(state)
-    if population := meta.get("population"):
-        files[POPULATION] = json_bytes(json_values(population))
-        meta = {name: value for name, value in meta.items() if name != "population"}
+    files |= {file: json_bytes(json_values(meta[key])) for key, file in APART.items() if meta.get(key)}
+    meta = {key: value for key, value in meta.items() if key not in APART}
     description = json_values(
         {
             "format": FORMAT,
@@ -177,11 +193,21 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
 
     path = Path(path)
     meta, files = _read(path)
-    if POPULATION in files:
-        try:
-            meta["population"] = document_in(files[POPULATION], os.fspath(path / POPULATION))
-        except DocumentError as error:
-            raise CheckpointError(str(error)) from None
+    try:
+        meta |= {
+            key: document_in(files[file], os.fspath(path / file), _SHAPES[key])
+            for key, file in APART.items()
+            if file in files
+        }
+    except DocumentError as error:
+        raise CheckpointError(str(error)) from None
+    for each in meta.get("statistics", ()):
+        sizes = len(each["mean"]), len(each["var"]), math.prod(each["shape"])
+        if len(set(sizes)) > 1 or min(each["shape"], default=0) < 0 or not (each["count"] or 0.0) > 0.0:
+            raise CheckpointError(
+                f"{path / APART['statistics']} is refused: {each['name']} has a count of {each['count']}, and "
+                f"{sizes[0]} and {sizes[1]} numbers for a shape of {sizes[2]}"
+            )
     try:
         weights = safetensors.torch.load(files[WEIGHTS])
     except (safetensors.SafetensorError, ValueError, KeyError) as error:

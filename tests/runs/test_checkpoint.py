@@ -96,6 +96,37 @@ def test_not_a_number_in_the_meta_data_is_saved_as_null(tmp_path):
     assert load_checkpoint(tmp_path / "c").meta["mean_return"] is None
 
 
+STATISTICS = {
+    "name": "NormalizeObservation.obs_rms", "count": 9.5, "shape": [1, 2], "mean": [0.1, 2.0], "var": [1.0, 3.0],
+}  # fmt: skip
+
+
+def test_running_statistics_lie_in_a_file_of_their_own_and_may_be_replaced_with_the_rest(tmp_path):
+    for count in (9.5, 10.5):
+        save_checkpoint(tmp_path / "a", meta={"statistics": [STATISTICS | {"count": count}]}, weights=weights())
+    assert load_checkpoint(tmp_path / "a").meta["statistics"] == [STATISTICS | {"count": 10.5}]
+    assert b"NormalizeObservation" in content(tmp_path / "a")["statistics.json"]
+    assert b"NormalizeObservation" not in content(tmp_path / "a")["meta.json"]
+    save_checkpoint(tmp_path / "a", meta={"statistics": []}, weights=weights())
+    assert "statistics.json" not in content(tmp_path / "a")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"mean": "all"}, "statistics.json cannot be read"),
+        ({"var": [1.0]}, "obs_rms has a count of 9.5, and 2 and 1 numbers for a shape of 2"),
+        ({"shape": [-1, -2]}, "is refused"),
+        ({"count": float("nan")}, "a count of None"),
+        ({"count": 0.0}, "a count of 0.0"),
+    ],
+)
+def test_running_statistics_of_other_types_and_sizes_are_refused(tmp_path, wrong, message):
+    save_checkpoint(tmp_path / "a", meta={"statistics": [{**STATISTICS, **wrong}]}, weights=weights())
+    with pytest.raises(CheckpointError, match=message):
+        load_checkpoint(tmp_path / "a")
+
+
 @pytest.mark.parametrize("exchange_works", [True, False], ids=["exchange", "two renames"])
 def test_a_newer_checkpoint_replaces_the_older_and_leaves_nothing_beside(tmp_path, monkeypatch, exchange_works):
     if not exchange_works:

@@ -12,6 +12,7 @@ from penstock.engine.messages import Candidate, Command, Evaluate, Evaluated, Sc
 from penstock.engine.watching.clock import Clock
 from penstock.envs.factories import EVALUATOR
 from penstock.envs.spec import EnvSpec
+from penstock.envs.statistics import statistics_of
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RoleKind
 from penstock.ipc import Doorbell
@@ -84,6 +85,7 @@ class Evaluator:
 
     def _evaluate(self, request: Evaluate) -> None:
         began, deadline = time.monotonic(), request.deadline
+        self._player.group.statistics.freeze(statistics_of(request.policies[0].meta))
         for policy in self._policies:
             policy.weights.refresh()
         evaluations = self._play(deadline)

@@ -21,6 +21,7 @@ from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.pool import Matchmaking
 from penstock.experience.requests import NOT_ASKED
+from penstock.experience.statistics import WorkerStatistics
 from penstock.ipc import gather
 from penstock.play.noise import NoiseStreams
 
@@ -80,8 +81,11 @@ class RolloutWorker:
         self._clock = Clock(arena.gauges_of(f"rollout-{spec.worker}"), self.ACTIVITIES)
         # A population's policies do not meet: each has groups of its own, and none waits for another's.
         together = [(each,) for each in arena.policies] if spec.env.population > 1 else [arena.policies]
+        self._statistics = WorkerStatistics(arena.statistics, spec.worker)
         self._groups = [
-            LaneGroup(spec, arenas, spec.worker * arenas[0].shape.num_groups + i, self._clock, actors)
+            LaneGroup(
+                spec, arenas, spec.worker * arenas[0].shape.num_groups + i, self._clock, actors, self._statistics
+            )
             for arenas in together
             for i in range(arenas[0].shape.num_groups)
         ]
@@ -99,6 +103,8 @@ class RolloutWorker:
         if now >= self._next_report:
             self._next_report = now + self._report_interval
             self._report_episodes()
+            if self._statistics.held is not None:
+                self._statistics.exchange()
         return any(moved)
 
     def handle(self, command: Command) -> None:
@@ -139,11 +145,14 @@ class LaneGroup:
         Of these policies.
     number
         Of the group, among those of the run.
+    statistics
+        Running statistics of the worker's environments.
     """
 
     def __init__(
-        self, spec: RolloutSpec, arenas: Sequence[ExperienceArena], number: int, clock: Clock, actors: Sequence[Actor]
-    ) -> None:
+        self, spec: RolloutSpec, arenas: Sequence[ExperienceArena], number: int, clock: Clock,
+        actors: Sequence[Actor], statistics: WorkerStatistics,
+    ) -> None:  # fmt: skip
         shape = arenas[0].shape
         clock.switch("env")
         self.envs = make_group(
@@ -158,6 +167,7 @@ class LaneGroup:
             for lanes, arena in zip(self.envs.lanes, arenas, strict=True)
         ]
         self.is_waiting_for_actions = False
+        statistics.take_in(self.envs.statistics)
         self.envs.reset()
 
     @property
