@@ -24,6 +24,7 @@ from penstock.config.opponents import (
 from penstock.config.policies import PolicyConfig, agents_by_policy, policy_configs
 from penstock.config.redistribution import RedistributionConfig, RedistributorConfig
 from penstock.config.replay import PrioritizedConfig, ReplayConfig
+from penstock.config.saved import whole_arguments, with_arguments
 from penstock.config.schedules import Schedule, Scheduled, value_at, with_schedules
 from penstock.config.segment import (
     AsynchronousConfig,
@@ -86,5 +87,7 @@ __all__ = [
     "tunable_values",
     "tuned",
     "value_at",
+    "whole_arguments",
+    "with_arguments",
     "with_schedules",
 ]

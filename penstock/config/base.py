@@ -16,6 +16,7 @@ from penstock.config.elsewhere import value_hint
 from penstock.config.learners import require_legal_learners
 from penstock.config.opponents import guest_lanes, require_legal_opponents
 from penstock.config.population import PopulationConfig
+from penstock.config.saved import saved
 from penstock.config.schedules import Scheduled
 from penstock.imports import place_of
 
@@ -313,7 +314,8 @@ class Config(PopulationConfig):
 
     def to_json(self) -> dict[str, Any]:
         """All fields as JSON values; callables, and what is named by a file, become the place where they are found."""
-        return {f.name: _jsonable(getattr(self, f.name)) for f in dataclasses.fields(self)}
+        found = {f.name: _jsonable(getattr(self, f.name)) for f in dataclasses.fields(self)}
+        return {**found, "env_kwargs": saved(self.env_kwargs)}
 
 
 def _jsonable(value: Any) -> Any:

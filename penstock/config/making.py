@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from penstock.config.base import Config
 from penstock.config.checking import ConfigError, closest
 from penstock.config.elsewhere import setting_hint
+from penstock.config.saved import with_arguments
 
 C = TypeVar("C", bound=Config)
 
@@ -49,7 +50,7 @@ def change_config(config_class: type[C], before: Mapping[str, Any], changes: Map
     ConfigError
         A field is unknown, ill-typed, out of range, or cannot change within a run; the message says why not.
     """
-    config = make_config(config_class, {**before, **changes})
+    config = make_config(config_class, with_arguments(before, changes))
     fixed = config_class.fixed_settings()
     had = make_config(config_class, {**before, "env": config.env})
     for name in sorted(fixed.keys() & changes.keys()):

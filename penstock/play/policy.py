@@ -14,7 +14,7 @@ from torch import Tensor
 
 from penstock.algorithms import load_algorithm
 from penstock.algorithms.bases.algorithm import Algorithm
-from penstock.config import Config, make_config
+from penstock.config import Config, make_config, whole_arguments, with_arguments
 from penstock.envs.actions import ActionDecoder
 from penstock.envs.masks import flat_mask, mask_of_lane
 from penstock.envs.observations import observation_writer
@@ -188,7 +188,7 @@ def environment_of(policy: Policy) -> EnvSpec:
 
 def environment_named_by(config: Config) -> EnvSpec:
     """The environment that a config names; raises what `EnvSpec.resolve` raises."""
-    spec = EnvSpec.resolve(config.env, config.env_kwargs, config.vectorize)
+    spec = EnvSpec.resolve(config.env, whole_arguments(config.env_kwargs), config.vectorize)
     return dataclasses.replace(spec, team_reward=config.team_reward, is_shuffled=config.seats == "shuffled")
 
 
@@ -220,7 +220,7 @@ def load_policy(path: str | os.PathLike[str], policy: int | str | None = None, *
     except (DocumentError, TypeError, ValueError, KeyError, AttributeError) as error:
         raise CheckpointError(f"{name} is not the checkpoint of a policy: {error}") from error
     algorithm_class = load_algorithm(meta["algorithm"])
-    config = make_config(algorithm_class.Config, {**meta["config"], **settings})
+    config = make_config(algorithm_class.Config, with_arguments(meta["config"], settings))
     algorithm = algorithm_class(config, *specs)
     nbytes = sum(tensor.nbytes for tensor in checkpoint.weights.values())
     try:

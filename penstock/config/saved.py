@@ -1,0 +1,144 @@
+"""Arguments of environments as JSON: what JSON has no word for is written in marks, or marked as not saved.
+
+=================================================  ==================================================================
+mark                                               value
+=================================================  ==================================================================
+``{"$tuple": [...]}``                              a tuple
+``{"$float": "inf"}``                              a float that is not finite
+``{"$path": "maps/a.txt"}``                        a path
+``{"$dict": [[key, value], ...]}``                 a dict whose keys are not all texts
+``{"$array": [...], "shape": ..., "dtype": ...}``  a NumPy array of numbers, of at most `LARGEST` elements
+``{"$not_saved": "numpy.ndarray float64 (9, 9)"}`` whatever else: it has to be given again
+=================================================  ==================================================================
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePath
+from typing import Any
+
+from penstock.config.checking import ConfigError
+
+LARGEST = 256
+NOT_SAVED = "$not_saved"
+_MARKS = ({"$tuple"}, {"$float"}, {"$path"}, {"$dict"}, {"$array", "shape", "dtype"}, {NOT_SAVED})
+
+
+def saved(value: Any) -> Any:
+    """Return a value as JSON values, from which `restored` makes it again."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if _is_number_of_numpy(value):
+        value = value.item()
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else {"$float": repr(float(value))}
+    if isinstance(value, PurePath):
+        return {"$path": str(value)}
+    if type(value) is tuple:
+        return {"$tuple": [saved(item) for item in value]}
+    if isinstance(value, list):
+        return [saved(item) for item in value]
+    if isinstance(value, dict):
+        if _is_mark(value):
+            return dict(value)
+        if all(isinstance(key, str) for key in value):
+            return {key: saved(item) for key, item in value.items()}
+        return {"$dict": [[saved(key), saved(item)] for key, item in value.items()]}
+    if _is_array(value) and value.dtype.kind in "biuf" and value.size <= LARGEST:
+        elements = [saved(item) for item in value.ravel().tolist()]
+        return {"$array": elements, "shape": list(value.shape), "dtype": value.dtype.name}
+    return {NOT_SAVED: described(value)}
+
+
+def restored(value: Any) -> Any:
+    """Return the value that `saved` has written; what was not saved stays a mark, other values as they are."""
+    if isinstance(value, list):
+        return [restored(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if not _is_mark(value):
+        return {key: restored(item) for key, item in value.items()}
+    if "$tuple" in value:
+        return tuple(restored(item) for item in value["$tuple"])
+    if "$float" in value:
+        return float(value["$float"])
+    if "$path" in value:
+        return Path(value["$path"])
+    if "$dict" in value:
+        return {restored(key): restored(item) for key, item in value["$dict"]}
+    if "$array" in value:
+        import numpy
+
+        elements = [restored(item) for item in value["$array"]]
+        return numpy.array(elements, value["dtype"]).reshape(value["shape"])
+    return dict(value)
+
+
+def described(value: Any) -> str:
+    """Return what a value is that cannot be written down: its type, of an array also dtype and shape."""
+    kind = type(value)
+    name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
+    if _is_array(value):
+        return f"{name} {value.dtype} {value.shape}"
+    own = getattr(value, "__qualname__", None)
+    return f"{name} {value.__module__}.{own}" if own else name
+
+
+def whole_arguments(env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a config to make an environment with.
+
+    Raises
+    ------
+    ConfigError
+        Some were not saved with the run, and not given again; the message names them.
+    """
+    missing = [(name, kind) for name, value in env_kwargs.items() for kind in _not_saved_in(value)]
+    if missing:
+        which = ", ".join(f"{name!r} ({kind})" for name, kind in missing)
+        given = ", ".join(f'"{name}": ...' for name in dict(missing))
+        raise ConfigError(
+            f"env_kwargs of this run hold what config.json cannot: {which}. Give it again in Python, as "
+            f"env_kwargs={{{given}}}, to resume() or load_policy(); all other arguments are known"
+        )
+    return {name: restored(value) for name, value in env_kwargs.items()}
+
+
+def with_arguments(before: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with some changed; arguments of the environment that are not given again stay."""
+    merged = {**before, **changes}
+    given, had = changes.get("env_kwargs"), before.get("env_kwargs")
+    if isinstance(given, Mapping) and isinstance(had, Mapping):
+        merged["env_kwargs"] = {**had, **given}
+    return merged
+
+
+def _not_saved_in(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if _is_mark(value) and NOT_SAVED in value:
+            yield str(value[NOT_SAVED])
+        else:
+            for item in value.values():
+                yield from _not_saved_in(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _not_saved_in(item)
+
+
+def _is_mark(value: dict[Any, Any]) -> bool:
+    return set(value) in _MARKS
+
+
+def _is_array(value: Any) -> bool:
+    numpy = sys.modules.get("numpy")  # where it is not imported, there is no array
+    return numpy is not None and isinstance(value, numpy.ndarray)
+
+
+def _is_number_of_numpy(value: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.bool_ | numpy.integer | numpy.floating)

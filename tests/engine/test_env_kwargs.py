@@ -1,0 +1,103 @@
+"""Arguments of environments: written down as what they are, or asked for by name when a run goes on."""
+
+import json
+import math
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+
+import penstock
+from penstock.cli import main
+from penstock.config import ConfigError
+from penstock.config.saved import LARGEST, NOT_SAVED, restored, saved
+from penstock.play.scoring import evaluate_run
+
+SERIAL = {"backend": "serial", "num_workers": 1, "num_envs_per_worker": 2, "segment_length": 8, "batch_size": 16}
+
+
+class Table(gymnasium.Env):
+    """Takes arguments of all kinds, and is content with them only if they are what they were."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, table, start, small):
+        assert isinstance(table, np.ndarray) and table.shape == (100, 10) and table[0, 2] == 2.0
+        assert start == (1, math.inf) and small.dtype == np.int8 and small.tolist() == [1, 2]
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(1, np.float32), 0.0, False, True, {}
+
+
+def table(width=10):
+    return np.arange(100.0 * width).reshape(100, width)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    path = tmp_path_factory.mktemp("table") / "run"
+    kwargs = {"table": table(), "start": (1, math.inf), "small": np.array([1, 2], np.int8)}
+    with penstock.PPO(env=Table, env_kwargs=kwargs, total_steps=16, run_dir=path, **SERIAL) as algo:
+        algo.train(quiet=True)
+    return path
+
+
+def test_what_json_cannot_hold_is_marked(run):
+    assert json.loads((run / "config.json").read_text())["env_kwargs"] == {
+        "table": {NOT_SAVED: "numpy.ndarray float64 (100, 10)"},
+        "start": {"$tuple": [1, {"$float": "inf"}]},
+        "small": {"$array": [1, 2], "shape": [2], "dtype": "int8"},
+    }
+
+
+def test_resume_asks_for_it_by_name(run, capsys):
+    with pytest.raises(ConfigError, match=r"'table' \(numpy.ndarray float64 \(100, 10\)\).*\"table\": ..."):
+        penstock.PPO.resume(run, total_steps=32)
+    assert main(["resume", str(run), "--total-steps", "32"]) == 2
+    assert "'table' (numpy.ndarray float64 (100, 10))" in capsys.readouterr().err
+
+
+def test_given_again_the_run_goes_on_and_a_change_is_noted(run):
+    with penstock.PPO.resume(run, total_steps=32, env_kwargs={"table": table()}) as algo:
+        algo.train(quiet=True)
+        assert algo.status.steps == 32
+    noted = (run / "log.txt").read_text().splitlines()
+    assert next(line for line in noted if "resumed at" in line).endswith("with total_steps=32 (was 16)")
+    other = {"table": table(11)[:, :10], "start": (1, math.inf)}
+    with penstock.PPO.resume(run, total_steps=48, env_kwargs=other) as algo:
+        assert algo.status.steps == 32
+    assert evaluate_run(run, episodes=1, env_kwargs={"table": table()}).episodes == 1
+    assert penstock.load_policy(run).act(np.zeros(1, np.float32)) in (0, 1), "no environment is made"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": [1, 2.5, None, True, "x"], "b": {}},
+        (1, (2, [3, (4,)])),
+        {1: "one", (2, 3): "two"},
+        -math.inf,
+        Path("maps/a.txt"),
+        np.float32(0.5),
+        np.bool_(True),
+    ],
+)
+def test_values_survive_json(value):
+    found = restored(json.loads(json.dumps(saved(value), allow_nan=False)))
+    assert found == value and saved(saved(value)) == saved(value)
+
+
+def test_arrays_survive_json_up_to_a_size():
+    small = np.array([[1.0, math.nan], [-math.inf, 0.1]], np.float32)
+    found = restored(json.loads(json.dumps(saved(small), allow_nan=False)))
+    np.testing.assert_array_equal(found, small)
+    assert found.dtype == small.dtype
+    assert NOT_SAVED not in saved(np.zeros(LARGEST)) and NOT_SAVED in saved(np.zeros(LARGEST + 1))
+    assert saved([math.sin, object()]) == [
+        {NOT_SAVED: "builtin_function_or_method math.sin"}, {NOT_SAVED: "object"}
+    ]  # fmt: skip
