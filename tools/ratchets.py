@@ -199,7 +199,7 @@ CALLS, FILES = r"gradient: (\d+) calls", r"gradient: \d+ calls in (\d+) files"
 
 RATCHETS: dict[str, Ratchet] = {
     "files that an observation of APPO enters": Ratchet(34, 20, lambda: on_tour(APPO)),
-    "files that a transition of DQN enters": Ratchet(40, 20, lambda: on_tour(DQN)),
+    "files that a transition of DQN enters": Ratchet(39, 20, lambda: on_tour(DQN)),
     "files that learning_rate enters": Ratchet(10, 6, lambda: on_tour(RATE)),
     "calls from the learner's turn to the gradient, APPO": Ratchet(7, 4, lambda: on_tour(APPO, CALLS)),
     "files from the learner's turn to the gradient, APPO": Ratchet(3, 2, lambda: on_tour(APPO, FILES)),
@@ -209,8 +209,8 @@ RATCHETS: dict[str, Ratchet] = {
     "modules in the largest knot at run time": Ratchet(0, 0, lambda: len(knots(False)[0]) if knots(False) else 0),
     "knots of modules, type imports counted": Ratchet(2, 0, lambda: len(knots())),
     # With slack, for the mending that goes on beside the rebuilding.
-    "lines of Python": Ratchet(59_500, 46_000, lambda: sum(lengths().values()), slack=3_000),
-    "files of fewer than 60 lines": Ratchet(41, 15, tiny_files),
+    "lines of Python": Ratchet(60_500, 46_000, lambda: sum(lengths().values()), slack=3_000),
+    "files of fewer than 60 lines": Ratchet(37, 15, tiny_files),
     "members of DataPath": Ratchet(24, 10, lambda: len(members(class_named("penstock.engine.paths.base", "DataPath")))),
     "modules that mention RUDDER or redistribution": Ratchet(43, 10, lambda: mentions(r"rudder|redistribut")),
     "modules that mention guests": Ratchet(21, 8, lambda: mentions(r"guest")),

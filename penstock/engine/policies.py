@@ -17,9 +17,8 @@ from penstock.engine.contracts import LearnerState, Start
 from penstock.engine.paths import DataPath, data_path
 from penstock.engine.preparation import run_shape, with_guests
 from penstock.envs.statistics import Moments
-from penstock.experience.arena import ExperienceArena
+from penstock.experience.arena import ExperienceArena, Tunables
 from penstock.experience.layout import RunShape
-from penstock.experience.tunables import Tunables
 from penstock.nn import PolicyNetwork
 from penstock.play.policy import specs_to_json
 from penstock.runs.checkpoint import (

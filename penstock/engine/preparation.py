@@ -27,7 +27,7 @@ from penstock.envs.spec import EnvSpec
 from penstock.experience.layout import RunShape
 from penstock.ipc import whole_cores
 from penstock.nn import PolicyNetwork
-from penstock.nn.precision import is_bfloat16, is_faster_in_bfloat16
+from penstock.nn.layers import is_bfloat16, is_faster_in_bfloat16
 from penstock.play.policy import environment_named_by
 
 _CROWD = 4  # rollout workers per core beyond which they are warned of

@@ -11,11 +11,13 @@ import numpy as np
 
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.envs.statistics import moments_nbytes
-from penstock.experience.tunables import MOST_TUNABLES
 from penstock.ipc import Doorbell, Ring, SlotTable, WeightsBlock
 
 ALIGNMENT = 64  # a cache line: what different processes write never shares one
 RETURN_NBYTES = 8  # behind the best weights: what they scored
+
+MOST_TUNABLES = 63
+"""Settings that a row of the arena has room for, behind the number of changes."""
 
 
 class RoleKind(StrEnum):

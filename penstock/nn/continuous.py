@@ -13,11 +13,10 @@ from penstock.nn import fused
 from penstock.nn.allowance import require_memory_of_layers
 from penstock.nn.encoders import MLP, SideBySide, takes_bytes
 from penstock.nn.exploration import Deterministic, TanhGaussian
-from penstock.nn.layers import ACTIVATIONS
+from penstock.nn.layers import ACTIVATIONS, in_float32, without_autocast
 from penstock.nn.model import NetworkConfig
 from penstock.nn.observations import build_input, encoder_input_size
 from penstock.nn.policy_network import PolicyNetwork
-from penstock.nn.precision import in_float32, without_autocast
 from penstock.nn.q_network import feedforward_encoder
 from penstock.nn.sharing import in_shares
 

@@ -14,9 +14,8 @@ from torch import Tensor, nn
 
 from penstock.nn import fused
 from penstock.nn.allowance import require_memory_of_layers
-from penstock.nn.layers import ACTIVATIONS, HIDDEN_GAIN, orthogonal
+from penstock.nn.layers import ACTIVATIONS, HIDDEN_GAIN, in_float32, orthogonal
 from penstock.nn.observations import Seen, encoder_input_shape, encoder_input_size, unmasked
-from penstock.nn.precision import in_float32
 
 if TYPE_CHECKING:
     from penstock.envs.spaces import ObservationSpec

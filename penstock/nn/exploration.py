@@ -14,7 +14,7 @@ from torch.nn.functional import softplus
 
 from penstock.nn import squashed_normal
 from penstock.nn.distributions import HALF_LOG_TWO_PI
-from penstock.nn.precision import is_native
+from penstock.nn.layers import is_native
 
 LOG_STD_RANGE = (-5.0, 2.0)
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from penstock._native import Layers, use_products
-from penstock.nn.precision import is_native
+from penstock.nn.layers import is_native
 
 ACTIVATIONS = ("relu", "tanh")
 """Those of layers that can be computed here."""

@@ -12,12 +12,11 @@ from torch import Tensor, nn
 
 from penstock.nn.distributions import Distribution, distribution_of, legal_values
 from penstock.nn.encoders import ENCODER_NAMES, MLP, EncoderBuilder, build_encoder, takes_bytes
-from penstock.nn.layers import ACTIVATIONS, POLICY_GAIN, VALUE_GAIN, orthogonal
+from penstock.nn.layers import ACTIVATIONS, POLICY_GAIN, VALUE_GAIN, orthogonal, without_autocast
 from penstock.nn.memory import MemoryCore
 from penstock.nn.normalization import RunningMoments
 from penstock.nn.observations import build_input
 from penstock.nn.policy_network import PolicyNetwork
-from penstock.nn.precision import without_autocast
 from penstock.nn.sharing import in_shares
 
 if TYPE_CHECKING:

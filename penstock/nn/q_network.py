@@ -11,14 +11,13 @@ from torch import Tensor, nn
 from penstock.nn.distributions import ILLEGAL, legal_values
 from penstock.nn.encoders import MLP, build_encoder, takes_bytes
 from penstock.nn.exploration import EpsilonGreedy, NoisyGreedy
-from penstock.nn.layers import normalize_layers_
+from penstock.nn.layers import normalize_layers_, without_autocast
 from penstock.nn.memory import MemoryCore
 from penstock.nn.model import NetworkConfig
 from penstock.nn.modes import evaluating
 from penstock.nn.noisy import NoisyLinear, noise_of_lanes
 from penstock.nn.observations import build_input
 from penstock.nn.policy_network import PolicyNetwork
-from penstock.nn.precision import without_autocast
 from penstock.nn.q_heads import DuelingHead, NoisyDuelingHead
 from penstock.nn.return_distributions import ImplicitQuantileReturns, ReturnDistribution
 from penstock.nn.sharing import in_shares

@@ -10,10 +10,10 @@ from torch.nn.functional import one_hot
 
 from penstock._native import adding_cells, adding_cells_gradient
 from penstock.nn.encoders import SideBySide, build_encoder, takes_bytes
+from penstock.nn.layers import is_native
 from penstock.nn.model import NetworkConfig
 from penstock.nn.normalization import BoundedMoments, RunningMoments
 from penstock.nn.observations import Seen, build_input, encoder_input_size, unmasked
-from penstock.nn.precision import is_native
 
 if TYPE_CHECKING:
     from penstock.envs.spaces import ActionSpec, ObservationSpec

@@ -14,10 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from penstock.ipc import whole_cores
-from penstock.replay.deadline import deadline_after, seconds_left
-from penstock.replay.errors import NotReady
 from penstock.replay.files import load_buffer, save_buffer
-from penstock.replay.limiter import RateLimiter
+from penstock.replay.limiter import NotReady, RateLimiter, deadline_after, seconds_left
 from penstock.replay.memory import Memory
 from penstock.replay.plan import Plan, describe, make_plan
 from penstock.replay.reverse import ReverseCursor

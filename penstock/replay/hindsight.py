@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from penstock.replay.conversion import convert
-from penstock.replay.errors import NotReady
+from penstock.replay.limiter import NotReady
 
 if TYPE_CHECKING:
     from penstock.replay.buffer import ReplayBuffer

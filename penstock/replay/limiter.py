@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from penstock._native import RateLimiter as NativeRateLimiter
 from penstock.ipc import Arena
-from penstock.replay.errors import NotReady
 from penstock.replay.sharing import ArenaHandle, arena_handle, attach
 
 _END_OF_COUNTS = 1 << 63  # the core's own are 64 bits, and grow
@@ -234,3 +234,25 @@ class RateLimiter:
     def __setstate__(self, handle: ArenaHandle) -> None:
         self._arena = attach(handle)
         self.native = NativeRateLimiter.attach(self._arena, 0)
+
+
+def deadline_after(seconds: float | None) -> float | None:
+    """The moment so many seconds from now, by the monotonic clock; None: never."""
+    return None if seconds is None else time.monotonic() + seconds
+
+
+def seconds_left(deadline: float | None) -> float | None:
+    """Seconds until the deadline, 0 when it is over; None: for ever."""
+    return None if deadline is None else max(0.0, deadline - time.monotonic())
+
+
+class NotReady(TimeoutError):
+    """The buffer is still empty, or its rate limiter held the request, and the time to wait is over.
+
+    Attributes
+    ----------
+    written : int
+        Steps of an ``add`` that were written before it was held.
+    """
+
+    written = 0

@@ -9,9 +9,7 @@ from numpy.typing import NDArray
 
 from penstock._native import ReplayCore, ReplayWriter
 from penstock.replay.conversion import convert
-from penstock.replay.deadline import deadline_after, seconds_left
-from penstock.replay.errors import NotReady
-from penstock.replay.limiter import RateLimiter
+from penstock.replay.limiter import NotReady, RateLimiter, deadline_after, seconds_left
 
 
 class Writer:

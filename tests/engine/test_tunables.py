@@ -5,7 +5,7 @@ import pytest
 
 import penstock
 from penstock.config import ConfigError, tunable_settings
-from penstock.experience.tunables import Tunables
+from penstock.experience.arena import Tunables
 from tests.engine.learners import learner_of
 
 SERIAL = {"backend": "serial", "run_dir": None, "num_workers": 1, "eval_interval": 0, "hidden_sizes": (8,),

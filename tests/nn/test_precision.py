@@ -9,8 +9,8 @@ from penstock.algorithms.appo import APPO
 from penstock.config import make_config
 from penstock.engine.preparation import note_of_precision
 from penstock.envs.spaces import ActionSpec, ObservationSpec
-from penstock.nn import precision
-from penstock.nn.precision import is_bfloat16, is_faster_in_bfloat16
+from penstock.nn import layers as precision
+from penstock.nn.layers import is_bfloat16, is_faster_in_bfloat16
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 

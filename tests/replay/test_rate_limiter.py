@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from penstock._native import RateLimiter as NativeRateLimiter
 from penstock.ipc import Arena
-from penstock.replay.errors import NotReady
-from penstock.replay.limiter import RateLimiter
+from penstock.replay.limiter import NotReady, RateLimiter
 
 
 def in_band(limiter: RateLimiter) -> bool:

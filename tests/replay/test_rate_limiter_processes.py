@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from penstock.replay.errors import NotReady
-from penstock.replay.limiter import RateLimiter
+from penstock.replay.limiter import NotReady, RateLimiter
 from tests.ipc.sharing import wait_until_asleep
 
 Start = Callable[..., tuple[BaseProcess, Connection]]

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from penstock import _native
-from penstock.nn.precision import is_native
+from penstock.nn.layers import is_native
 
 COMPLETE = (0.8, 1.2)  # what integrated gradients may add up to, as a share of what they explain
 

@@ -16,7 +16,7 @@ from penstock.config import ConfigError, Scheduled, find_object, value_at
 from penstock.envs.spaces import ActionKind, ActionSpec, ObservationSpec
 from penstock.experience.layout import Column
 from penstock.nn import NetworkConfig, PolicyNetwork, TrainingMode
-from penstock.nn.precision import is_bfloat16
+from penstock.nn.layers import is_bfloat16
 
 N = TypeVar("N")
 

@@ -24,10 +24,9 @@ from penstock.engine.contracts import LearnerState
 from penstock.engine.messages import Diverged, LearnedInWorker, Tell
 from penstock.engine.paths.base import DataPath
 from penstock.engine.roles.learner import REPORT_INTERVAL, skipped_again
-from penstock.experience.arena import Contribution, Control, ExperienceArena
+from penstock.experience.arena import Contribution, Control, ExperienceArena, Tunables
 from penstock.experience.batch import Batch, BatchReader
 from penstock.experience.requests import NOT_ASKED, Pending
-from penstock.experience.tunables import Tunables
 from penstock.ipc import fence, taking_turns
 from penstock.nn import ActorCritic, PolicyNetwork, buffer_in, flatten_, foreign_buffers, place_, places_in
 

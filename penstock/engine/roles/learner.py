@@ -30,9 +30,8 @@ from penstock.engine.messages import (
     unknown,
 )
 from penstock.engine.watching.clock import Clock
-from penstock.experience.arena import Control, ExperienceArena
+from penstock.experience.arena import Control, ExperienceArena, Tunables
 from penstock.experience.layout import RoleKind
-from penstock.experience.tunables import Tunables
 from penstock.runs.checkpoint import CheckpointError, as_bytes, from_bytes, save_checkpoint
 from penstock.runs.store import CheckpointStore
 
