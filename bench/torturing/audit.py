@@ -13,7 +13,9 @@ from penstock.runs.store import CheckpointStore
 from torturing import ledger
 from torturing.plan import LANES, SEGMENT_LENGTH, WORKERS, DataPath
 
-MISCOUNTED, BROKEN = "steps twice or lost", "ended badly"
+MISCOUNTED, BROKEN, LOST = "steps twice or lost", "ended badly", "users' files lost"
+NOTES = ("notes.txt", "checkpoints/notes.txt", "checkpoints/2024/notes.txt")
+"""Files of the user's in a run directory."""
 Wrong = list[tuple[str, str]]
 """What was not as it should be: which kind, and what exactly."""
 
@@ -37,6 +39,20 @@ class RunFiles:
         self.store = CheckpointStore(run_dir / "checkpoints")
         self.replay = run_dir / "replay"
         self.damaged: set[str] = set()
+
+    def write_notes(self) -> None:
+        """Put files of the user's into the run directory, where they are not there yet."""
+        for name in NOTES:
+            path = self.run_dir / name
+            if not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(f"my own {name}")
+
+    def notes(self) -> Wrong:
+        """What is wrong with the files of the user's: those that were deleted or changed."""
+        there = {name: self.run_dir / name for name in NOTES}
+        lost = [name for name, path in there.items() if not path.is_file() or path.read_text() != f"my own {name}"]
+        return [(LOST, ", ".join(lost))] if lost else []
 
     def is_intact(self, steps: int) -> bool:
         """Whether the checkpoint of this step can be loaded."""

@@ -12,6 +12,7 @@ FAULTS = 5  # in the midst of each life
 
 USER, LAUNCHER, LEARNER, EVALUATOR = "the user's process", "launcher", "learner", "evaluator"
 ROLLOUT, POLICY, TREE = "rollout worker", "policy worker", "all processes"
+DIRECTORY = "run directory"
 
 
 @dataclass(frozen=True)
@@ -151,5 +152,7 @@ def _in_the_midst(path: str, is_serial: bool) -> list[tuple[str, str]]:
         *[("SIGSTOP", target) for target in (*roles, USER, TREE)],
         *[("SIGTERM", target) for target in roles],
         *_damage(path),
-        ("full disk", "run directory"),
+        ("full disk", DIRECTORY),
+        ("second training", DIRECTORY),
+        ("removed", DIRECTORY),
     ]

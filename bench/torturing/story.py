@@ -18,7 +18,7 @@ from torturing.disk import SmallDisk, damage
 from torturing.plan import LANES, PATHS, ROLLOUT, TREE, USER, WORKERS, Fault, Life, Story
 from torturing.run import EndedEarlyError, Hang, Run, adopt_orphans
 
-FAILED, INTERRUPTED = 1, 130
+FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 SECONDS = 0.0003  # that a step sleeps
 CHECKPOINT_INTERVAL = 1_000
 LAST = "last"  # name of the life that is left in peace
@@ -26,7 +26,8 @@ LAST_STEPS = 2_500  # steps of the life that is left in peace
 ECHO = 0.6  # seconds within which a second signal may be taken for the first
 GRACE = 20.0  # seconds after which a process that outlives its run is counted; the longest time taken is shown beside
 WRONG = (
-    "hangs", "processes left", "memory left", "ended badly", "not resumed", "steps twice or lost", "results differ"
+    "hangs", "processes left", "memory left", "ended badly", "not resumed", "steps twice or lost", "results differ",
+    audit.LOST,
 )  # fmt: skip
 
 FLAGS = (
@@ -122,9 +123,11 @@ class Player:
                     self._note(run, "ended badly", f"its last checkpoint is of step {self._files.newest_intact()}")
             else:
                 run.wait_until(lambda: self._files.new_since(before), "a checkpoint")
+                self._files.write_notes()
                 for fault in life.faults:
                     self._suffer(run, fault)
                 self._end(run, life.ending)
+            self._note_all(run, self._files.notes())
             self._look_at_what_is_left(run)
             self._audit(run, base, self._files.new_since(before))
             return True
@@ -169,11 +172,35 @@ class Player:
                 run.wait_for_progress("progress with a full disk")
             finally:
                 self._disk.free(pids)
+        elif fault.kind == "second training":
+            self._train_twice(run, fault)
+        elif fault.kind == "removed":
+            self._remove(run)
         elif not self._damage(fault):
             return
         if fault.kind not in ("truncated", "bit flipped"):
             self._count(fault)
         run.wait_for_progress(f"progress after {fault}")
+
+    def _train_twice(self, run: Run, fault: Fault) -> None:
+        """Give another command that would train in the run directory, and see it refused."""
+        resume = ["resume", str(self._run_dir)]
+        arguments, said = (resume, "is in use") if fault.dice < 0.5 else (self._train(self._run_dir), "holds a run")
+        second = Run(arguments, self._folder, f"{run.life} refused", self._patience)
+        code = second.wait_for_end()
+        if code != WRONG_USAGE or said not in second.text:
+            self._note(second, "ended badly", f"exit code {code}, or {said!r} not said")
+
+    def _remove(self, run: Run) -> None:
+        """Remove the run directory, and see the run written anew, whole, with its next checkpoint."""
+        lost = self._run_dir.with_name("lost")
+        self._run_dir.rename(lost)
+        shutil.rmtree(lost)
+        self._files.damaged.clear()
+        run.wait_until(self._files.store.steps, "a checkpoint in a directory that was removed")
+        if not (self._run_dir / "config.json").is_file():
+            self._note(run, "ended badly", "its checkpoints are there, and config.json is not")
+        self._files.write_notes()
 
     def _kill_replaced(self, run: Run, fault: Fault) -> None:
         ((name, pid),) = self._victims(run, fault)

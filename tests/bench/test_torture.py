@@ -243,3 +243,15 @@ def test_the_short_form_finds_nothing_wrong(tmp_path):
     assert {name: rows[name] for name in WRONG} == dict.fromkeys(WRONG, "0")
     assert int(rows["all"]) >= 8
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_of_the_users_that_was_deleted_or_changed_is_found(tmp_path):
+    from torturing.audit import LOST, NOTES, RunFiles
+
+    files = RunFiles(tmp_path)
+    assert files.notes() == [(LOST, ", ".join(NOTES))]
+    files.write_notes()
+    assert files.notes() == [] and files.store.steps() == []
+    (tmp_path / NOTES[0]).write_text("another's")
+    (tmp_path / NOTES[1]).unlink()
+    assert files.notes() == [(LOST, f"{NOTES[0]}, {NOTES[1]}")]
