@@ -24,7 +24,7 @@ from penstock.config.opponents import (
 from penstock.config.policies import PolicyConfig, agents_by_policy, policy_configs
 from penstock.config.redistribution import RedistributionConfig, RedistributorConfig
 from penstock.config.replay import PrioritizedConfig, ReplayConfig
-from penstock.config.saved import whole_arguments, with_arguments
+from penstock.config.saved import saved, whole_arguments, with_arguments
 from penstock.config.schedules import Schedule, Scheduled, value_at, with_schedules
 from penstock.config.segment import (
     AsynchronousConfig,
@@ -82,6 +82,7 @@ __all__ = [
     "require_tunable",
     "require_whole_minibatches",
     "require_whole_segments",
+    "saved",
     "setting_hint",
     "tunable_settings",
     "tunable_values",

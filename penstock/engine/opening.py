@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from penstock.algorithms import algorithm_id, load_algorithm
 from penstock.algorithms.bases.algorithm import Algorithm
-from penstock.config import Config, change_config, with_schedules
+from penstock.config import Config, change_config, saved, with_schedules
 from penstock.engine.backends import launcher
 from penstock.engine.exploits import open_population
 from penstock.engine.following import open_schedule
@@ -37,6 +37,8 @@ from penstock.population.schedule import schedule_of
 from penstock.population.space import tables_of
 from penstock.runs.checkpoint import Checkpoint
 from penstock.runs.run_directory import RunDirectory
+
+C = TypeVar("C", bound=Config)
 
 
 class Training(NamedTuple):
@@ -139,7 +141,9 @@ def _opened(
     found = look_at(with_schedules(config))
     config, env = found.config, found.env
     algorithms = {
-        policy.name: algorithm(policy.config, _observation(seen.observation, checkpoint), seen.action)
+        policy.name: algorithm(
+            _without_arguments(policy.config), _observation(seen.observation, checkpoint), seen.action
+        )
         for policy, seen, checkpoint in zip_longest(found.policies, found.seen, checkpoints)
     }
     in_wrappers = () if config.backend == "ray" else found.seen[0].statistics  # nodes have arenas of their own
@@ -157,6 +161,8 @@ def _opened(
             for policy in policies:
                 policy.path = policy.path.kept_in(run.of_policy(policy.name), policy.algorithm.config)
                 run.log(_what_is_seen(policy))
+            for note in _note_of_arguments(env):
+                run.log(note)
             notes += [run.lock.note] if run.lock is not None and run.lock.note else []
         if schedule is not None:
             open_schedule(schedule, policies, checkpoints, changes)
@@ -180,6 +186,21 @@ def _observation(seen: ObservationSpec, checkpoint: Checkpoint | None) -> Observ
         return seen
     before, _ = specs_from_json(checkpoint.meta["specs"])
     return before if before == seen else seen
+
+
+def _without_arguments(config: C) -> C:
+    """Settings for the roles of a policy: arguments of the environment as they are written down, not as they are."""
+    return replace(config, env_kwargs=saved(config.env_kwargs))
+
+
+def _note_of_arguments(env: EnvSpec) -> list[str]:
+    if not env.payload.nbytes:
+        return []
+    size = f"{env.payload.nbytes / 2**20:,.1f} MiB"
+    return [
+        f"arguments of the environment: {size} of memory, which all processes of this machine share; a page that one "
+        "writes to is its own"
+    ]
 
 
 def _what_is_seen(policy: Policy) -> str:

@@ -25,14 +25,14 @@ from penstock.envs.refusals import needs
 from penstock.envs.statistics import Moments
 from penstock.extras import extra_with, install_command, package_of_id
 from penstock.imports import NoSuchPlaceError, load_module
-from penstock.travelling import packed
+from penstock.travelling import Parcel, packed
 
 _SHOWN = 8  # names of a module that a message lists
 
 
 @dataclass(frozen=True)
 class EnvSpec:
-    """An environment with its arguments: plain bytes, picklable whatever the environment is.
+    """An environment with its arguments: picklable whatever the environment is.
 
     Attributes
     ----------
@@ -45,6 +45,7 @@ class EnvSpec:
         ``"make"``: one environment for each lane. ``"vector"``: one vector environment for all lanes of a group.
     payload
         What to call and its keyword arguments, pickled: by value if it lives in a script, a notebook or a loose file.
+        What is large lies in memory that the processes of this machine share.
         With it travels what is registered here, which an environment that is not Gymnasium's own may make.
     mask_is_in_info
         Its infos hold a mask of legal actions: `penstock.envs.probe` finds out.
@@ -64,7 +65,7 @@ class EnvSpec:
     name: str
     kind: Literal["gymnasium", "atari", "envpool", "callable"]
     vectorize: Vectorize
-    payload: bytes = dataclasses.field(repr=False)
+    payload: Parcel = dataclasses.field(repr=False)
     mask_is_in_info: bool = False
     teams: tuple[tuple[str, ...], ...] = ()
     team_reward: Literal["own", "mean", "sum"] = "own"
@@ -140,7 +141,7 @@ class EnvSpec:
 
         Gymnasium's registry of this process gets the registrations that travelled along, as far as it can load them.
         """
-        source, kwargs, registrations = pickle.loads(self.payload)
+        source, kwargs, registrations = self.payload.open()
         for name, registration in registrations.items():
             if name not in gymnasium.registry:
                 with contextlib.suppress(Exception):  # one that the environment has nothing to do with must not stop it
@@ -233,11 +234,11 @@ def _registrations() -> dict[str, bytes]:
     return travelling
 
 
-def _pickled(name: str, source: Any, kwargs: dict[str, Any]) -> bytes:
+def _pickled(name: str, source: Any, kwargs: dict[str, Any]) -> Parcel:
     is_gymnasiums_own = isinstance(source, RegisteredEnv) and str(source.entry_point).startswith("gymnasium.")
     registrations = {} if source is None or is_gymnasiums_own else _registrations()
     try:
-        return packed((source, kwargs, registrations))
+        return Parcel((source, kwargs, registrations))
     except Exception as error:
         raise ValueError(
             f"environment {name} cannot travel to worker processes: {error}. Create what cannot be pickled (files, "

@@ -13,6 +13,7 @@ from penstock.cli import main
 from penstock.config import ConfigError
 from penstock.config.saved import LARGEST, NOT_SAVED, restored, saved
 from penstock.play.scoring import evaluate_run
+from penstock.travelling import packed
 
 SERIAL = {"backend": "serial", "num_workers": 1, "num_envs_per_worker": 2, "segment_length": 8, "batch_size": 16}
 
@@ -73,6 +74,25 @@ def test_given_again_the_run_goes_on_and_a_change_is_noted(run):
         assert algo.status.steps == 32
     assert evaluate_run(run, episodes=1, env_kwargs={"table": table()}).episodes == 1
     assert penstock.load_policy(run).act(np.zeros(1, np.float32)) in (0, 1), "no environment is made"
+
+
+class Content(Table):
+    """Is content with any table."""
+
+    def __init__(self, table):
+        table[:] = 1.0  # which is its own
+
+
+def test_roles_and_the_log_hold_no_copy_of_a_large_argument(tmp_path):
+    large, run = np.zeros(400_000), tmp_path / "run"
+    with penstock.PPO(env=Content, env_kwargs={"table": large}, total_steps=16, run_dir=run, **SERIAL) as algo:
+        algo.train(quiet=True)
+        assert len(packed(algo._policies[0].algorithm)) < 20_000
+    assert large.sum() == 0.0
+    assert "arguments of the environment: 3.1 MiB of memory" in (run / "log.txt").read_text()
+    assert json.loads((run / "config.json").read_text())["env_kwargs"] == {
+        "table": {NOT_SAVED: "numpy.ndarray float64 (400000,)"}
+    }
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from penstock.engine.roles.specs import EvaluatorRole
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RETURN_NBYTES, RoleKind
 from penstock.runs.checkpoint import CheckpointError
-from penstock.travelling import packed
+from penstock.travelling import leaving_machine, packed
 
 if TYPE_CHECKING:
     from penstock.engine.nodes.cluster import Hosted
@@ -153,7 +153,9 @@ class EvaluationsThere:
     def tell(self, host: Hosted) -> None:
         """Tell a node what is asked for, if no node has been told."""
         if self._waiting is not None:
-            host.tell(RoleKind.EVALUATOR, packed(self._waiting))
+            with leaving_machine():
+                task = packed(self._waiting)
+            host.tell(RoleKind.EVALUATOR, task)
             self._waiting = None
 
     def heard(self, said: Evaluated | Died, where: str) -> Evaluated | Died:

@@ -18,7 +18,7 @@ from penstock.engine.nodes.sender import Home, Sender, SenderRole
 from penstock.engine.nodes.steps import StepSender
 from penstock.engine.roles.specs import LearnerRole, PolicyRole, RolloutRole
 from penstock.experience.layout import RunShape
-from penstock.travelling import packed
+from penstock.travelling import leaving_machine, packed
 
 STREAMS_OF_A_HOST = 1_000  # incarnations of rollout workers that each host has for itself
 
@@ -85,7 +85,8 @@ class Tasks:
         return replace(shape, num_workers=self._cores, first_worker=first_worker, others=())
 
     def _pickled(self, shape: RunShape, specs: Sequence[RoleSpec]) -> bytes:
-        return packed(HostTask(shape, specs, self._forgives_environments))
+        with leaving_machine():
+            return packed(HostTask(shape, specs, self._forgives_environments))
 
 
 def roles_at_home(specs: Sequence[RoleSpec], config: Config) -> list[RoleSpec]:
