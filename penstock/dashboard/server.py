@@ -42,6 +42,138 @@ _MOST_COMPARED = 20
 _BANDS = ("ci", "minmax", "none")
 
 
+class Pages:
+    """Answers to the requests of the dashboard's page.
+
+    Parameters
+    ----------
+    catalogue
+        Knows the runs.
+    control
+        Whether runs may be stopped.
+    is_ending
+        Whether the server is about to end: streams end then.
+    """
+
+    def __init__(self, catalogue: Catalogue, control: bool, is_ending: Callable[[], bool]) -> None:
+        self._catalogue = catalogue
+        self._control_token = secrets.token_urlsafe(16) if control else None
+        self._is_ending = is_ending
+        self._curves = Curves()
+
+    def _events(self, found: AsyncIterator[str]) -> Response:
+        return StreamingResponse(until(self._is_ending, found), media_type="text/event-stream")
+
+    def _found(self, request: Request) -> RecordedRun | None:
+        return self._catalogue.run(request.path_params["id"])
+
+    async def page(self, request: Request) -> Response:
+        """The one page, whose script shows all views."""
+        return FileResponse(STATIC / "index.html", media_type="text/html")
+
+    async def static(self, request: Request) -> Response:
+        """A file of the page."""
+        name = request.path_params["name"]
+        return FileResponse(STATIC / name, media_type=FILES[name]) if name in FILES else _missing()
+
+    async def runs(self, request: Request) -> Response:
+        """Rows of the overview."""
+        return _Json({"runs": await run_in_threadpool(self._catalogue.rows), "control": self._control_token})
+
+    async def run(self, request: Request) -> Response:
+        """Description of a run."""
+        one = await run_in_threadpool(self._found, request)
+        return _missing() if one is None else _Json(await run_in_threadpool(self._catalogue.about, one))
+
+    async def history(self, request: Request) -> Response:
+        """Logged data of a run so far."""
+        one = await run_in_threadpool(self._found, request)
+        return _missing() if one is None else _Json(await run_in_threadpool(self._catalogue.feed(one).whole))
+
+    async def progress(self, request: Request) -> Response:
+        """Share of the metrics read so far."""
+        one = await run_in_threadpool(self._found, request)
+        return _missing() if one is None else _Json({"share": self._catalogue.feed(one).share_read()})
+
+    async def files(self, request: Request) -> Response:
+        """Files of a run."""
+        one = await run_in_threadpool(self._found, request)
+        if one is None:
+            return _missing()
+        return _Json({"run": one.name, "files": [file.row() for file in await run_in_threadpool(files_of, one)]})
+
+    async def file(self, request: Request) -> Response:
+        """Text of a file, or its download."""
+        one = await run_in_threadpool(self._found, request)
+        there = [] if one is None else await run_in_threadpool(files_of, one)
+        wanted = next((each for each in there if each.id == request.path_params["file"]), None)
+        if wanted is None or not wanted.is_text:
+            return _missing()
+        if "download" not in request.query_params:
+            return _Json({"name": wanted.name, **await run_in_threadpool(text_of, wanted)})
+        name = quote(wanted.name.replace("/", "-"), safe="")
+        headers = {"content-disposition": f"attachment; filename*=UTF-8''{name}"}
+        return StreamingResponse(pieces_of(wanted), media_type="application/octet-stream", headers=headers)
+
+    async def differences(self, request: Request) -> Response:
+        """Differences between runs."""
+        ids = _ids_in(request)[:_MOST_COMPARED]
+        runs = [one for id_ in ids if (one := await run_in_threadpool(self._catalogue.run, id_)) is not None]
+        return _Json({"runs": [run.name for run in runs], "rows": await run_in_threadpool(unlike, runs)})
+
+    async def curves(self, request: Request) -> Response:
+        """Stream of curves of many runs."""
+        asked = request.query_params
+        band = asked.get("band", "ci")
+        if band not in _BANDS:
+            return PlainTextResponse("There is no such band.\n", 400)
+        keys = [key for key in asked.get("by", "").split(",") if key]
+        return self._events(
+            curve_events(
+                self._catalogue, self._curves, asked.get("words", ""), _ids_in(request), asked.get("x", "steps"),
+                asked.get("y", "evaluation/mean_return"), keys, band,
+            )
+        )  # fmt: skip
+
+    async def film(self, request: Request) -> Response:
+        """A film of a run."""
+        one = await run_in_threadpool(self._found, request)
+        films = [] if one is None else films_of(one)
+        number = request.path_params["number"]
+        if one is None or number >= len(films):
+            return _missing()
+        return FileResponse(one.directory.path / VIDEOS / films[number], media_type="video/mp4")
+
+    async def overview_stream(self, request: Request) -> Response:
+        """Stream of changes in the overview."""
+        return self._events(overview_events(self._catalogue))
+
+    async def run_stream(self, request: Request) -> Response:
+        """Stream of a run's new lines."""
+        one = await run_in_threadpool(self._found, request)
+        if one is None:
+            return _missing()
+        cursor = request.headers.get("last-event-id") or request.query_params.get("cursor", "")
+        try:
+            cursors_in(cursor)
+        except ValueError:
+            return PlainTextResponse("This is no cursor.\n", 400)
+        return self._events(run_events(one.directory.path, cursor))
+
+    async def stop(self, request: Request) -> Response:
+        """Ask a run to save and end."""
+        given = request.headers.get(CONTROL_HEADER, "")
+        if self._control_token is None:
+            return PlainTextResponse("Runs are stopped with --control only.\n", 405, {"allow": "GET, HEAD"})
+        if not is_same(given, self._control_token):
+            return PlainTextResponse("The page's own token is missing.\n", 403)
+        one = await run_in_threadpool(self._found, request)
+        if one is None:
+            return _missing()
+        told = await run_in_threadpool(stop_run, one)
+        return _Json({"told": told}, 200 if told else 409)
+
+
 def make_app(
     catalogue: Catalogue,
     *,
@@ -51,7 +183,7 @@ def make_app(
     control: bool = False,
     is_ending: Callable[[], bool] = lambda: False,
 ) -> ASGIApp:
-    """Make what uvicorn serves.
+    """Make the ASGI application of the dashboard.
 
     Parameters
     ----------
@@ -64,122 +196,22 @@ def make_app(
     is_ending
         Whether the server is about to end: streams end then.
     """
-    control_token = secrets.token_urlsafe(16) if control else None
-    all_curves = Curves()
-
-    def events(found: AsyncIterator[str]) -> Response:
-        return StreamingResponse(until(is_ending, found), media_type="text/event-stream")
-
-    def found(request: Request) -> RecordedRun | None:
-        return catalogue.run(request.path_params["id"])
-
-    async def page(request: Request) -> Response:
-        return FileResponse(STATIC / "index.html", media_type="text/html")
-
-    async def static(request: Request) -> Response:
-        name = request.path_params["name"]
-        return FileResponse(STATIC / name, media_type=FILES[name]) if name in FILES else _missing()
-
-    async def runs(request: Request) -> Response:
-        return _Json({"runs": await run_in_threadpool(catalogue.rows), "control": control_token})
-
-    async def run(request: Request) -> Response:
-        one = await run_in_threadpool(found, request)
-        return _missing() if one is None else _Json(await run_in_threadpool(catalogue.about, one))
-
-    async def history(request: Request) -> Response:
-        one = await run_in_threadpool(found, request)
-        return _missing() if one is None else _Json(await run_in_threadpool(catalogue.feed(one).whole))
-
-    async def progress(request: Request) -> Response:
-        one = await run_in_threadpool(found, request)
-        return _missing() if one is None else _Json({"share": catalogue.feed(one).share_read()})
-
-    async def files(request: Request) -> Response:
-        one = await run_in_threadpool(found, request)
-        if one is None:
-            return _missing()
-        return _Json({"run": one.name, "files": [file.row() for file in await run_in_threadpool(files_of, one)]})
-
-    async def file(request: Request) -> Response:
-        one = await run_in_threadpool(found, request)
-        there = [] if one is None else await run_in_threadpool(files_of, one)
-        wanted = next((each for each in there if each.id == request.path_params["file"]), None)
-        if wanted is None or not wanted.is_text:
-            return _missing()
-        if "download" not in request.query_params:
-            return _Json({"name": wanted.name, **await run_in_threadpool(text_of, wanted)})
-        name = quote(wanted.name.replace("/", "-"), safe="")
-        headers = {"content-disposition": f"attachment; filename*=UTF-8''{name}"}
-        return StreamingResponse(pieces_of(wanted), media_type="application/octet-stream", headers=headers)
-
-    async def differences(request: Request) -> Response:
-        ids = _ids_in(request)[:_MOST_COMPARED]
-        runs = [one for id_ in ids if (one := await run_in_threadpool(catalogue.run, id_)) is not None]
-        return _Json({"runs": [run.name for run in runs], "rows": await run_in_threadpool(unlike, runs)})
-
-    async def curves(request: Request) -> Response:
-        asked = request.query_params
-        band = asked.get("band", "ci")
-        if band not in _BANDS:
-            return PlainTextResponse("There is no such band.\n", 400)
-        keys = [key for key in asked.get("by", "").split(",") if key]
-        return events(
-            curve_events(
-                catalogue, all_curves, asked.get("words", ""), _ids_in(request), asked.get("x", "steps"),
-                asked.get("y", "evaluation/mean_return"), keys, band,
-            )
-        )  # fmt: skip
-
-    async def film(request: Request) -> Response:
-        one = await run_in_threadpool(found, request)
-        films = [] if one is None else films_of(one)
-        number = request.path_params["number"]
-        if one is None or number >= len(films):
-            return _missing()
-        return FileResponse(one.directory.path / VIDEOS / films[number], media_type="video/mp4")
-
-    async def overview_stream(request: Request) -> Response:
-        return events(overview_events(catalogue))
-
-    async def run_stream(request: Request) -> Response:
-        one = await run_in_threadpool(found, request)
-        if one is None:
-            return _missing()
-        cursor = request.headers.get("last-event-id") or request.query_params.get("cursor", "")
-        try:
-            cursors_in(cursor)
-        except ValueError:
-            return PlainTextResponse("This is no cursor.\n", 400)
-        return events(run_events(one.directory.path, cursor))
-
-    async def stop(request: Request) -> Response:
-        given = request.headers.get(CONTROL_HEADER, "")
-        if control_token is None:
-            return PlainTextResponse("Runs are stopped with --control only.\n", 405, {"allow": "GET, HEAD"})
-        if not is_same(given, control_token):
-            return PlainTextResponse("The page's own token is missing.\n", 403)
-        one = await run_in_threadpool(found, request)
-        if one is None:
-            return _missing()
-        told = await run_in_threadpool(stop_run, one)
-        return _Json({"told": told}, 200 if told else 409)
-
+    pages = Pages(catalogue, control, is_ending)
     routes = [
-        Route("/", page),
-        Route("/static/{name}", static),
-        Route("/api/runs", runs),
-        Route("/api/stream", overview_stream),
-        Route("/api/differences", differences),
-        Route("/api/curves", curves),
-        Route("/api/runs/{id}", run),
-        Route("/api/runs/{id}/history", history),
-        Route("/api/runs/{id}/stream", run_stream),
-        Route("/api/runs/{id}/progress", progress),
-        Route("/api/runs/{id}/files", files),
-        Route("/api/runs/{id}/files/{file}", file),
-        Route("/api/runs/{id}/films/{number:int}", film),
-        Route("/api/runs/{id}/stop", stop, methods=["POST"]),
+        Route("/", pages.page),
+        Route("/static/{name}", pages.static),
+        Route("/api/runs", pages.runs),
+        Route("/api/stream", pages.overview_stream),
+        Route("/api/differences", pages.differences),
+        Route("/api/curves", pages.curves),
+        Route("/api/runs/{id}", pages.run),
+        Route("/api/runs/{id}/history", pages.history),
+        Route("/api/runs/{id}/stream", pages.run_stream),
+        Route("/api/runs/{id}/progress", pages.progress),
+        Route("/api/runs/{id}/files", pages.files),
+        Route("/api/runs/{id}/files/{file}", pages.file),
+        Route("/api/runs/{id}/films/{number:int}", pages.film),
+        Route("/api/runs/{id}/stop", pages.stop, methods=["POST"]),
     ]
     return Guard(Starlette(routes=routes), token, cookie, hosts)
 
