@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -95,55 +95,15 @@ def make_plan(
     check_settings(capacity, fields, sampler=sampler, n_step=n_step, sequences=sequences, frame_capacity=frame_capacity)
     check_names(fields, sampler, n_step, sequences, lenient)
     capacity = int(capacity)
-    rewards = n_step.rewards if n_step else ()
     length = int(sequences.length) if sequences else 0
-    boundaries = (terminated, truncated)
-    plans: list[FieldPlan] = []
-    stores: list[tuple[int, int]] = []
-    store_of: dict[str, int] = {}
-    offset = 0
-    for name, field in sorted(fields.items(), key=lambda item: item[1].next_of is not None):
-        origin = fields[field.next_of] if field.next_of is not None else field
-        dtype, shape = np.dtype(field.dtype), tuple(int(length) for length in field.shape)
-        step_nbytes = dtype.itemsize * math.prod(shape)
-        outer, depth, inner = _frames(shape, dtype, origin.stack)
-        frame_store = -1
-        if origin.stack is not None or origin.shared:
-            first_of = field.next_of if field.next_of is not None else name
-            if first_of not in store_of:
-                store_of[first_of] = len(stores)
-                count = frame_capacity or _frame_capacity(capacity, depth, sequences, n_step)
-                stores.append((int(count), outer * inner))
-            frame_store = store_of[first_of]
-        stored_nbytes = 8 * depth if frame_store >= 0 else step_nbytes
-        alignment = 8 if frame_store >= 0 else min(8, dtype.alignment)
-        offset = -(-offset // alignment) * alignment
-        once = field.first
-        in_row = length if length and not once else 1
-        plans.append(
-            FieldPlan(
-                name=name,
-                dtype=dtype,
-                shape=shape,
-                batch_shape=(length, *shape) if length and not once else shape,
-                step_nbytes=step_nbytes,
-                stored_nbytes=stored_nbytes,
-                offset=offset,
-                taken=_SUM if name in rewards else _LAST if field.next_of or name in boundaries else _FIRST,
-                letter=dtype.char,
-                once=once,
-                frame_store=frame_store,
-                outer=outer,
-                depth=depth,
-                inner=inner,
-            )
-        )
-        offset += in_row * stored_nbytes
-    place = {plan.name: plan for plan in plans}
-    episode_offset = -(-offset // 8) * 8
+    plans, stores, end = _plan_fields(
+        fields, length, n_step.rewards if n_step else (), (terminated, truncated),
+        lambda depth: int(frame_capacity or _frame_capacity(capacity, depth, sequences, n_step)),
+    )  # fmt: skip
+    episode_offset = -(-end // 8) * 8
     return Plan(
         capacity=capacity,
-        fields=tuple(place[name] for name in fields),
+        fields=tuple(plans[name] for name in fields),
         frame_stores=tuple(stores),
         record_nbytes=episode_offset + 16,
         episode_offset=episode_offset,
@@ -165,6 +125,73 @@ def make_plan(
         truncated=truncated,
         lenient=lenient,
     )
+
+
+def _plan_fields(
+    fields: Mapping[str, Field],
+    length: int,
+    rewards: Collection[str],
+    boundaries: tuple[str, str],
+    frames_of: Callable[[int], int],
+) -> tuple[dict[str, FieldPlan], list[tuple[int, int]], int]:
+    """Lay out the fields of a record, one after the other, fields with successors last.
+
+    Parameters
+    ----------
+    fields, length
+        The fields, and the steps of a sequence, 0 without sequences.
+    rewards, boundaries
+        Names of the fields that n-step transitions sum, and of those that end an episode.
+    frames_of
+        Number of frames that a store holds, by the depth of its stacks.
+
+    Returns
+    -------
+    plans : dict of str to FieldPlan
+    stores : list of tuple of int
+        Capacity and bytes per frame of each frame store.
+    end : int
+        Bytes of the fields of a record.
+    """
+    plans: dict[str, FieldPlan] = {}
+    stores: list[tuple[int, int]] = []
+    store_of: dict[str, int] = {}
+    offset = 0
+    for name, field in sorted(fields.items(), key=lambda item: item[1].next_of is not None):
+        origin = fields[field.next_of] if field.next_of is not None else field
+        dtype, shape = np.dtype(field.dtype), tuple(int(length) for length in field.shape)
+        step_nbytes = dtype.itemsize * math.prod(shape)
+        outer, depth, inner = _frames(shape, dtype, origin.stack)
+        frame_store = -1
+        if origin.stack is not None or origin.shared:
+            first_of = field.next_of if field.next_of is not None else name
+            if first_of not in store_of:
+                store_of[first_of] = len(stores)
+                stores.append((frames_of(depth), outer * inner))
+            frame_store = store_of[first_of]
+        stored_nbytes = 8 * depth if frame_store >= 0 else step_nbytes
+        alignment = 8 if frame_store >= 0 else min(8, dtype.alignment)
+        offset = -(-offset // alignment) * alignment
+        once = field.first
+        in_row = length if length and not once else 1
+        plans[name] = FieldPlan(
+            name=name,
+            dtype=dtype,
+            shape=shape,
+            batch_shape=(length, *shape) if length and not once else shape,
+            step_nbytes=step_nbytes,
+            stored_nbytes=stored_nbytes,
+            offset=offset,
+            taken=_SUM if name in rewards else _LAST if field.next_of or name in boundaries else _FIRST,
+            letter=dtype.char,
+            once=once,
+            frame_store=frame_store,
+            outer=outer,
+            depth=depth,
+            inner=inner,
+        )
+        offset += in_row * stored_nbytes
+    return plans, stores, offset
 
 
 def describe(

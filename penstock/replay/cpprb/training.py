@@ -15,6 +15,7 @@ from penstock.replay.cpprb.prioritized import WithPriorities
 Transition = dict[str, Any]
 
 MOST_STEPS = 2**64
+_EPISODE = "episode %d: %d steps (%d in all), reward %.2f, %.1f steps/s"
 
 
 def train(
@@ -46,18 +47,13 @@ def train(
         ``get_action(obs, step, episode, is_warmup) -> action``.
     update_policy : callable
         ``update_policy(batch, step, episode) -> |TD error| [batch_size]``; not called during warm-up.
-    max_steps : int
-        Steps to train for.
-    max_episodes : int, optional
-        Episodes to train for, if that is less.
-    batch_size : int
-        Rows of a batch.
-    n_warmups : int
-        Steps before the first batch.
+    max_steps, max_episodes : int
+        Steps to train for, and episodes, if these are over first.
+    batch_size, n_warmups : int
+        Rows of a batch, and steps before the first batch.
     after_step : callable
-        ``after_step(obs, action, (what env.step returned), step, episode)`` -> the transition to add. By default
-        ``obs, act, rew, next_obs, done``, where ``done`` is true after termination only: after truncation too if the
-        environment does not tell them apart.
+        ``after_step(obs, action, result of env.step, step, episode)`` -> the transition to add. By default ``obs, act,
+        rew, next_obs, done``; ``done`` is true after a termination, and after a truncation that looks like one.
     done_check : callable
         ``done_check(transition)``: whether the episode is over. By default when it was terminated or truncated.
     obs_update : callable
@@ -76,38 +72,26 @@ def train(
     ValueError
         If ``max_steps`` does not fit 64 bits.
     """
-    if not isinstance(buffer, ReplayBuffer):
-        raise TypeError(f"buffer must be a ReplayBuffer of penstock.replay.cpprb, found {type(buffer).__name__}")
-    if max_steps >= MOST_STEPS:
-        raise ValueError(f"max_steps must be below 2**64, found {max_steps}")
-    log = logging.getLogger(__name__) if logger is None else logger
+    _check(buffer, max_steps)
+    log, transition_of = logger or logging.getLogger(__name__), after_step or _transition
     obs, episode, episode_step, reward, start = _reset(env), 0, 0, 0.0, time.perf_counter()
     for step in range(max_steps):
         is_warmup = step < n_warmups
         action = get_action(obs, step, episode, is_warmup)
         outcome = env.step(action)
-        transition = (
-            _transition(obs, action, outcome) if after_step is None else after_step(obs, action, outcome, step, episode)
-        )
+        transition = transition_of(obs, action, outcome, step, episode)
         buffer.add(**transition)
         if not is_warmup:
             batch = buffer.sample(batch_size)
-            priorities = update_policy(batch, step, episode)
-            if isinstance(buffer, WithPriorities):
-                if priorities is None:
-                    raise TypeError("update_policy must return the priorities of the batch, found None")
-                buffer.update_priorities(batch["indexes"], priorities)
+            _prioritize(buffer, batch, update_policy(batch, step, episode))
         reward = reward + float(transition["rew"]) if rew_sum is None else rew_sum(reward, transition)
         if not (transition["done"] or _truncated(outcome) if done_check is None else done_check(transition)):
             obs = transition["next_obs"] if obs_update is None else obs_update(transition)
             episode_step += 1
             continue
         buffer.on_episode_end()
-        seconds = time.perf_counter() - start
-        log.info(
-            "episode %d: %d steps (%d in all), reward %.2f, %.1f steps/s",
-            episode, episode_step + 1, step + 1, reward, (episode_step + 1) / max(seconds, 1e-9),
-        )  # fmt: skip
+        rate = (episode_step + 1) / max(time.perf_counter() - start, 1e-9)
+        log.info(_EPISODE, episode, episode_step + 1, step + 1, reward, rate)
         if episode_callback is not None:
             episode_callback(episode, episode_step, reward)
         episode += 1
@@ -116,13 +100,28 @@ def train(
         obs, episode_step, reward, start = _reset(env), 0, 0.0, time.perf_counter()
 
 
+def _check(buffer: object, max_steps: int) -> None:
+    if not isinstance(buffer, ReplayBuffer):
+        raise TypeError(f"buffer must be a ReplayBuffer of penstock.replay.cpprb, found {type(buffer).__name__}")
+    if max_steps >= MOST_STEPS:
+        raise ValueError(f"max_steps must be below 2**64, found {max_steps}")
+
+
+def _prioritize(buffer: ReplayBuffer, batch: Batch, priorities: ArrayLike | None) -> None:
+    """Update the priorities of a batch, where the buffer has some."""
+    if isinstance(buffer, WithPriorities):
+        if priorities is None:
+            raise TypeError("update_policy must return the priorities of the batch, found None")
+        buffer.update_priorities(batch["indexes"], priorities)
+
+
 def _reset(env: Any) -> Any:
     answer = env.reset()
     has_info = isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], dict)
     return answer[0] if has_info else answer
 
 
-def _transition(obs: Any, action: Any, outcome: tuple[Any, ...]) -> Transition:
+def _transition(obs: Any, action: Any, outcome: tuple[Any, ...], step: int, episode: int) -> Transition:
     next_obs, reward, done = outcome[:3]
     return {"obs": obs, "act": action, "rew": reward, "next_obs": next_obs, "done": done}
 
