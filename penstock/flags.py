@@ -125,6 +125,8 @@ class InfoFlags:
     """Directory of a run, or of one checkpoint."""
     checkpoint: str = "best"
     """Which of the run's: "best", "latest", or the steps of one."""
+    trust_code: bool = False
+    """Run code that came with a run from elsewhere, such as its encoder's file."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,6 +150,8 @@ class EvalFlags:
     """Seeds the environments and the sampling."""
     max_steps: int | None = None
     """Steps after which an episode is given up; None: the run's eval_max_steps."""
+    trust_code: bool = False
+    """Run code that came with a run from elsewhere, such as its environment's file."""
 
 
 @dataclasses.dataclass(frozen=True)

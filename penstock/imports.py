@@ -7,11 +7,21 @@ import importlib.util
 import os
 import sys
 import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 _FILE_MODULE = "penstock_file_"
+
+
+_check: ContextVar[Callable[[str], bool] | None] = ContextVar("check", default=None)
+
+
+class UntrustedCodeError(Exception):
+    """Code is named by a run that may have come from elsewhere; the message says how to run it nevertheless."""
 
 
 class NoSuchPlaceError(LookupError):
@@ -25,8 +35,33 @@ def load_module(place: str) -> ModuleType:
     ------
     NoSuchPlaceError
         There is none. What goes wrong inside of it is raised as it is.
+    UntrustedCodeError
+        It is not imported within this block.
     """
+    is_own(place)
     return _load_file(Path(place)) if place.endswith(".py") else _import_module(place)
+
+
+@contextmanager
+def checking_places(check: Callable[[str], bool]) -> Iterator[None]:
+    """Within the block, a module or file is imported by its place only if `check` does not raise for it.
+
+    Parameters
+    ----------
+    check
+        Returns whether the code is the user's own, or that of a package; raises `UntrustedCodeError`.
+    """
+    token = _check.set(check)
+    try:
+        yield
+    finally:
+        _check.reset(token)
+
+
+def is_own(place: str) -> bool:
+    """Whether code is the user's own, wherever it lies; raises `UntrustedCodeError` where it must not be imported."""
+    check = _check.get()
+    return check is None or check(place)
 
 
 def place_of(named: Any) -> str:

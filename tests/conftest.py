@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # A shell starts what it runs in the background with SIGINT ignored, and whatever tests start would ignore it too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+# The key with which runs are sealed is kept there, and processes that tests start inherit it.
+_CONFIG_HOME = tempfile.TemporaryDirectory(prefix="penstock-tests-")
+os.environ["XDG_CONFIG_HOME"] = _CONFIG_HOME.name
 
 TESTS = Path(__file__).parent
 SLOW = ("engine", "bench", "search")

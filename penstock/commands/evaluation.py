@@ -39,7 +39,10 @@ def evaluate(args: list[str]) -> int:
         if flags.explain is not None:
             from penstock.play.explanation import explain_run
 
-            explain_run(paths[first], flags.explain, deterministic=flags.deterministic, seed=flags.seed)
+            explain_run(
+                paths[first], flags.explain, deterministic=flags.deterministic, seed=flags.seed,
+                trust_code=flags.trust_code,
+            )  # fmt: skip
     for name, result in results.items():
         which = "best checkpoint" if paths[name].name == "best" else f"checkpoint {paths[name].name}"
         print(_score(result, f"{name}: " if name else "", metas[name], which))
@@ -61,7 +64,8 @@ def info(args: list[str]) -> int:
     with explained():
         for name in policies_of(flags.run) or [""]:
             path = resolve_checkpoint(flags.run, flags.checkpoint, warn, name or None)
-            print("\n".join([f"{name}: {path}" if name else f"{path}", *_about(load_policy(path))]))
+            policy = load_policy(path, trust_code=flags.trust_code)
+            print("\n".join([f"{name}: {path}" if name else f"{path}", *_about(policy)]))
     return DONE
 
 
@@ -101,7 +105,7 @@ def _play(flags: EvalFlags, paths: Mapping[str, Path], video: str | None) -> dic
 
     how: dict[str, Any] = {
         "episodes": flags.episodes, "deterministic": flags.deterministic, "video": video, "seed": flags.seed,
-        "max_steps": flags.max_steps,
+        "max_steps": flags.max_steps, "trust_code": flags.trust_code,
     }  # fmt: skip
     if len(paths) > 1:
         return evaluate_together(paths, **how)

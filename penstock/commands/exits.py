@@ -83,11 +83,12 @@ def _code_of(error: Exception) -> int | None:
     from penstock.dashboard import DashboardError
     from penstock.engine.endings import TrainingFailed
     from penstock.envs.failures import EnvironmentFailure, EnvironmentUsageError
+    from penstock.imports import UntrustedCodeError
     from penstock.runs.checkpoint import CheckpointError
     from penstock.runs.run_directory import RunDirectoryError
     from penstock.studies import StudyError
 
     usage = (BenchUsageError, CheckpointError, ConfigError, DashboardError, MemoryError, RunDirectoryError, StudyError)
-    if isinstance(error, (*usage, EnvironmentUsageError)):  # mended by asking differently
+    if isinstance(error, (*usage, EnvironmentUsageError, UntrustedCodeError)):  # mended by asking differently
         return WRONG_USAGE
     return FAILED if isinstance(error, BenchError | EnvironmentFailure | TrainingFailed) else None

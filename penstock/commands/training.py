@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from penstock.engine.trainer import Trainer
 
 
+_TRUST_CODE = "--trust-code"
+
+
 def train(args: list[str]) -> int:
     """Train an algorithm on an environment."""
     from penstock.algorithms import ALGORITHMS, load_algorithm
@@ -61,12 +64,15 @@ def resume(args: list[str]) -> int:
     _prepare(flags)
     from penstock.algorithms import load_algorithm
     from penstock.flags import parse_changes
+    from penstock.trust import code_of
 
-    with explained():
+    trust_code = _TRUST_CODE in flags
+    flags = [flag for flag in flags if flag != _TRUST_CODE]
+    with explained(), code_of(run.info, path, trust_code, [word for flag in flags for word in flag.split("=")]):
         changes = parse_changes(load_algorithm(run.algorithm).Config, run.config, flags, f"penstock resume {path}")
     from penstock.engine.trainer import Trainer
 
-    return _run(lambda: Trainer.resume(path, report=warn, **changes))
+    return _run(lambda: Trainer.resume(path, report=warn, trust_code=trust_code, **changes))
 
 
 def _prepare(flags: list[str]) -> None:

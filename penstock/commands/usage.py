@@ -16,7 +16,8 @@ RESUME_USAGE = """usage: penstock resume RUN [flags]
 Goes on with the run in the directory RUN from its last checkpoint.
 
 Settings that can change within a run are flags: --total-steps, --target-return, --learning-rate, --eval-interval, ...
---max-seconds are seconds in addition. "penstock resume RUN --help" lists those of the run, with what they are now."""
+--max-seconds are seconds in addition. "penstock resume RUN --help" lists those of the run, with what they are now.
+--trust-code runs code that came with a run from elsewhere, such as its environment's file."""
 
 
 def usage(commands: Mapping[str, Callable[[list[str]], int]]) -> str:

@@ -37,6 +37,7 @@ from penstock.population.schedule import schedule_of
 from penstock.population.space import tables_of
 from penstock.runs.checkpoint import Checkpoint
 from penstock.runs.run_directory import RunDirectory
+from penstock.trust import code_of
 
 C = TypeVar("C", bound=Config)
 
@@ -98,11 +99,15 @@ def open_training(
 
 
 def reopen_training(
-    run_dir: str | os.PathLike[str], changes: Mapping[str, Any], report: Callable[[str], None] | None = None
+    run_dir: str | os.PathLike[str],
+    changes: Mapping[str, Any],
+    report: Callable[[str], None] | None = None,
+    *,
+    trust_code: bool = False,
 ) -> Training:
     """Go on with a run, with some settings changed; parameters and errors are those of `Trainer.resume`."""
     run = RunDirectory.own(run_dir)
-    with ExitStack() as on_failure:
+    with code_of(run.info, run_dir, trust_code, changes), ExitStack() as on_failure:
         on_failure.callback(run.release)
         checkpoints = checkpoints_to_go_on_from(run, report)
         algorithm = load_algorithm(run.algorithm)

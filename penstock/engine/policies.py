@@ -30,6 +30,7 @@ from penstock.runs.checkpoint import (
 )
 from penstock.runs.run_directory import RunDirectory
 from penstock.runs.store import CheckpointStore
+from penstock.trust import SEALS, seals_of
 
 
 @dataclass(eq=False)
@@ -92,6 +93,7 @@ class Policy:
             "config": self.config.to_json(),
             "specs": specs_to_json(algorithm.observation, algorithm.action),
         }
+        meta |= {SEALS: seals} if (seals := seals_of(meta["algorithm"], meta["config"])) else {}
         meta |= {"tuned": self.tuned} if self.tuned else {}
         meta |= {} if self.heard is None else {"heard": self.heard}
         return meta | ({"policy": self.name} if self.name else {})

@@ -103,6 +103,7 @@ class Trainer(Steering, metaclass=_Hinted):
         run_dir: str | os.PathLike[str],
         *,
         report: Callable[[str], None] | None = None,
+        trust_code: bool = False,
         **changes: Any,
     ) -> Trainer:
         """Go on with a run from its last intact checkpoint, in the same directory.
@@ -113,6 +114,9 @@ class Trainer(Steering, metaclass=_Hinted):
             The run directory.
         report
             Is told of damaged checkpoints that were passed over.
+        trust_code
+            Whether code is run that came with a run from elsewhere: that of files and modules that this user has not
+            trained with.
         **changes
             Settings that are others from now on, such as ``total_steps`` or ``learning_rate``; they are written to the
             run's ``config.json`` and log. ``max_seconds`` are so many more. ``env`` is needed where it was a callable
@@ -124,9 +128,11 @@ class Trainer(Steering, metaclass=_Hinted):
             A setting is not legal, or cannot change within a run; the message says why not.
         RunDirectoryError, CheckpointError
             There is no such run, or it has no intact checkpoint.
+        UntrustedCodeError
+            It names code that this user has not trained with; nothing was imported.
         """
         trainer = cls.__new__(cls)
-        trainer._hold(reopen_training(run_dir, changes, report))
+        trainer._hold(reopen_training(run_dir, changes, report, trust_code=trust_code))
         return trainer
 
     def _hold(self, training: Training) -> None:

@@ -24,10 +24,11 @@ from penstock.envs.failures import UnknownEnvironmentError
 from penstock.envs.refusals import needs
 from penstock.envs.statistics import Moments
 from penstock.extras import extra_with, install_command, package_of_id
-from penstock.imports import NoSuchPlaceError, load_module
+from penstock.imports import NoSuchPlaceError, UntrustedCodeError, is_own, load_module
 from penstock.travelling import Parcel, packed
 
 _SHOWN = 8  # names of a module that a message lists
+_MAKERS = ("env", "parallel_env", "raw_env")  # of PettingZoo, whose makers all have one of these names
 
 
 @dataclass(frozen=True)
@@ -168,13 +169,24 @@ def _find(env: str) -> Any:
     if name in gymnasium.registry:
         return _registered(name)
     try:
-        return functools.reduce(getattr, name.split("."), module)
+        found = functools.reduce(getattr, name.split("."), module)
+        if not is_own(place) and not (_is_environment(found) or name in _MAKERS):
+            raise UntrustedCodeError(
+                f"env={env!r} is called by a run that may have come from elsewhere, and is no environment: that of an "
+                "installed package is a registered id, a class with reset and step, or a function called "
+                f"{', '.join(_MAKERS)}. Look at it, then say --trust-code, in Python trust_code=True"
+            )
+        return found
     except AttributeError:
         known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
         known = [key for key in known if getattr(vars(module)[key], "__module__", None) == module.__name__] or known
         near = _closest(name, known) or f" It has {', '.join(known[:_SHOWN]) or 'nothing that can be called'}."
         problem = f"{place} has no {name!r}, and registers no such id"
         raise UnknownEnvironmentError(f"env={env!r}: {problem}.{near}") from None
+
+
+def _is_environment(found: Any) -> bool:
+    return isinstance(found, type) and all(callable(getattr(found, name, None)) for name in ("reset", "step"))
 
 
 def _registered(env_id: str) -> RegisteredEnv:
@@ -217,7 +229,7 @@ def _closest(name: str, known: list[str]) -> str:
 def _module_of_makers(env: Any) -> str:
     """Module that an environment is called by, because PettingZoo's makers all have one name; else nothing."""
     place, _, name = env.rpartition(":") if isinstance(env, str) else ("", "", "")
-    return re.split(r"[./]", place.removesuffix(".py"))[-1] if name in ("env", "parallel_env", "raw_env") else ""
+    return re.split(r"[./]", place.removesuffix(".py"))[-1] if name in _MAKERS else ""
 
 
 def _file_name(name: str) -> str:

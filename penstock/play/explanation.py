@@ -48,7 +48,9 @@ class Played:
     pictures: list[tuple[int, np.ndarray]] = field(default_factory=list)
 
 
-def explain_run(path: Path, file: str, *, deterministic: bool = True, seed: int = 0) -> None:
+def explain_run(
+    path: Path, file: str, *, deterministic: bool = True, seed: int = 0, trust_code: bool = False
+) -> None:
     """Play one episode with a run's policy, and draw how its rewards are redistributed.
 
     Parameters
@@ -61,6 +63,8 @@ def explain_run(path: Path, file: str, *, deterministic: bool = True, seed: int 
         Play the most probable actions, not samples.
     seed
         Seeds the environment and the samples.
+    trust_code
+        As for `load_policy`.
 
     Raises
     ------
@@ -76,7 +80,7 @@ def explain_run(path: Path, file: str, *, deterministic: bool = True, seed: int 
             f"there is nothing to explain: {path} belongs to no run with a redistributor ({saved_at} is not there). "
             "Train with rewards='rudder', and give the run's directory"
         )
-    policy = load_policy(path)
+    policy = load_policy(path, trust_code=trust_code)
     predictor, saved = build_predictor(policy.algorithm), load_checkpoint(saved_at)
     require_matching(saved.weights, predictor.state_dict(), str(saved_at))
     predictor.load_state_dict(saved.weights)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, TypedDict, TypeVar
 
 import numpy as np
@@ -26,6 +28,7 @@ from penstock.nn.allowance import Allowance
 from penstock.runs.checkpoint import META, CheckpointError, load_checkpoint, require_matching
 from penstock.runs.documents import DocumentError, require_shape
 from penstock.runs.run_directory import resolve_checkpoint
+from penstock.trust import code_of
 
 Env = TypeVar("Env")
 _ROOM_TO_BUILD = 1 << 24  # bytes of what is no weight, such as tables that a network computes with
@@ -48,9 +51,18 @@ class Policy:
         What it was trained by, and the network with its weights.
     meta
         What is known of the checkpoint: algorithm, env, steps, mean_return, config, ...
+    code
+        Opens the block within which code that the settings name may be imported.
     """
 
-    def __init__(self, algorithm: Algorithm, model: PolicyNetwork, meta: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        model: PolicyNetwork,
+        meta: Mapping[str, Any],
+        code: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        self.code = code
         self.algorithm = algorithm
         self.model = model
         self.meta = meta
@@ -180,10 +192,9 @@ class Policy:
 def environment_of(policy: Policy) -> EnvSpec:
     """Environment that a policy was trained on."""
     mask_is_in_info = policy.algorithm.observation.mask_is_in_info
-    return dataclasses.replace(
-        environment_named_by(policy.algorithm.config), mask_is_in_info=mask_is_in_info,
-        statistics=statistics_of(policy.meta),
-    )  # fmt: skip
+    with policy.code():
+        env = environment_named_by(policy.algorithm.config)
+    return dataclasses.replace(env, mask_is_in_info=mask_is_in_info, statistics=statistics_of(policy.meta))
 
 
 def environment_named_by(config: Config) -> EnvSpec:
@@ -192,11 +203,13 @@ def environment_named_by(config: Config) -> EnvSpec:
     return dataclasses.replace(spec, team_reward=config.team_reward, is_shuffled=config.seats == "shuffled")
 
 
-def load_policy(path: str | os.PathLike[str], policy: int | str | None = None, **settings: Any) -> Policy:
+def load_policy(
+    path: str | os.PathLike[str], policy: int | str | None = None, *, trust_code: bool = False, **settings: Any
+) -> Policy:
     """Load a trained policy.
 
-    Weights and settings are read without executing code. The algorithm and an encoder of one's own are imported from
-    the module or file that the checkpoint names, which does execute it: load only what you trust to name code.
+    Weights and settings are read without executing code. Settings may name code, such as an encoder, which is imported:
+    code of installed packages always, a file or module of one's own only in runs that this user has trained.
 
     Parameters
     ----------
@@ -204,6 +217,8 @@ def load_policy(path: str | os.PathLike[str], policy: int | str | None = None, *
         A run directory (its best checkpoint is taken), a checkpoint, or what ``save`` wrote.
     policy
         Of a run of several policies: the name or number of the one that is meant.
+    trust_code
+        Whether code is imported that came with a run from elsewhere.
     **settings
         Settings that could not be written to the checkpoint by value, such as ``encoder=MyEncoder``.
 
@@ -211,6 +226,8 @@ def load_policy(path: str | os.PathLike[str], policy: int | str | None = None, *
     ------
     CheckpointError
         There is none, it is damaged or foreign, or its weights do not fit the network of its settings.
+    UntrustedCodeError
+        It names code that this user has not trained with; nothing was imported.
     """
     checkpoint = load_checkpoint(resolve_checkpoint(path, policy=policy))
     meta, name = checkpoint.meta, str(checkpoint.path)
@@ -219,12 +236,14 @@ def load_policy(path: str | os.PathLike[str], policy: int | str | None = None, *
         specs = specs_from_json(meta["specs"])
     except (DocumentError, TypeError, ValueError, KeyError, AttributeError) as error:
         raise CheckpointError(f"{name} is not the checkpoint of a policy: {error}") from error
-    algorithm_class = load_algorithm(meta["algorithm"])
-    config = make_config(algorithm_class.Config, with_arguments(meta["config"], settings))
-    algorithm = algorithm_class(config, *specs)
+    code = partial(code_of, meta, checkpoint.path, trust_code, settings)
+    with code():
+        algorithm_class = load_algorithm(meta["algorithm"])
+        config = make_config(algorithm_class.Config, with_arguments(meta["config"], settings))
+        algorithm = algorithm_class(config, *specs)
     nbytes = sum(tensor.nbytes for tensor in checkpoint.weights.values())
     try:
-        with Allowance(_ROOM_TO_BUILD + 8 * nbytes):  # initialising a layer takes several tensors of its size
+        with code(), Allowance(_ROOM_TO_BUILD + 8 * nbytes):  # initialising a layer takes several tensors of its size
             model = algorithm.make_model()
     except MemoryError as error:
         raise CheckpointError(
@@ -232,7 +251,7 @@ def load_policy(path: str | os.PathLike[str], policy: int | str | None = None, *
         ) from error
     require_matching(checkpoint.weights, model.state_dict(), name)
     model.load_state_dict(checkpoint.weights)
-    return Policy(algorithm, model, meta)
+    return Policy(algorithm, model, meta, code)
 
 
 def specs_to_json(observation: ObservationSpec, action: ActionSpec) -> dict[str, Any]:

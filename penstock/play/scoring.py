@@ -100,7 +100,8 @@ def evaluate_together(
     first = next(iter(policies.values()))
     config, env = first.algorithm.config, environment_of(first)
     agents = agents_of(env)
-    teams = tuple(agents_by_policy(config, agents).values()) if agents else ()
+    with first.code():
+        teams = tuple(agents_by_policy(config, agents).values()) if agents else ()
     env = dataclasses.replace(env, teams=teams, population=1 if agents else len(policies))
     seed = secrets.randbits(31) if seed is None else seed
     evaluations = evaluate_models(

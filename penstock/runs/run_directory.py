@@ -44,6 +44,7 @@ from penstock.runs.lock import LOCK, HeldError, RunLock, is_lock
 from penstock.runs.machine import commit_of, this_command, this_machine
 from penstock.runs.metrics import METRICS
 from penstock.runs.store import BEST, CheckpointStore
+from penstock.trust import SEALS, seals_of
 
 CONFIG, LOG, CHECKPOINTS, REPLAY, VIDEOS = "config.json", "log.txt", "checkpoints", "replay", "videos"
 HARDWARE, REDISTRIBUTOR, POLICIES = "hardware.jsonl", "redistributor", "policies"
@@ -77,6 +78,7 @@ class _RunInfo(TypedDict, total=False):
     versions: dict[str, str]
     policies: list[str]
     resumed: list[dict[str, Any]]
+    seals: dict[str, str]
 
 
 class _Run(TypedDict):
@@ -178,6 +180,7 @@ class RunDirectory:
             info["versions"] = _versions()
             if policies:
                 info["policies"] = list(policies)
+            info |= {SEALS: seals} if (seals := seals_of(algorithm, config)) else {}
             record = {"algorithm": algorithm, "run": info, **config}
             write_file_atomically(directory / CONFIG, json_bytes(record))
         except BaseException as error:
@@ -334,6 +337,7 @@ class RunDirectory:
         self.config |= changes
         again = {"time": _now(datetime.now().astimezone()), "steps": steps, **_command()}
         self.info["resumed"] = [*self.info.get("resumed", ()), again]
+        self.info |= {SEALS: seals} if (seals := seals_of(self.algorithm, self.config)) else {}
         self._write_config(self.path)
 
     def _write_config(self, directory: Path) -> None:

@@ -30,6 +30,7 @@ from penstock.search.directory import SearchDirectory
 from penstock.search.report import best_of, table_of, to_json, told
 from penstock.search.searching import Searching
 from penstock.search.space import Space, names_of, read_space, space_of
+from penstock.trust import SEALS, code_of, seals_of
 
 _OWN_FLAGS = """flags of search itself:
   --space FILE   which settings are searched: TOML, a table for each with low and high, or with values
@@ -106,7 +107,8 @@ def _show(args: list[str]) -> bool:
 
     facts = directory.facts
     settings = {**facts["config"], "num_workers": facts["workers"] or facts["config"]["num_workers"]}
-    config = make_config(load_algorithm(facts["algorithm"]).Config, settings)
+    with code_of(facts, own.show, own.trust_code):
+        config = make_config(load_algorithm(facts["algorithm"]).Config, settings)
     tables = {name: _without_none(table) for name, table in facts["space"].items()}
     space = space_of(tables, config)
     _present(directory, Study(directory, space, config, facts["seeds"]), space, own.json)
@@ -129,6 +131,7 @@ def _shown_flags() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="penstock search", allow_abbrev=False)
     parser.add_argument("--show", type=Path, required=True, metavar="DIR", help="directory of a search")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all trials to this file")
+    parser.add_argument("--trust-code", action="store_true", help="run code that came with a search from elsewhere")
     return parser
 
 
@@ -153,6 +156,7 @@ def _facts(asked: Asked, space: Space, workers: int) -> dict[str, Any]:
     return {
         "algorithm": algorithm_id(asked.algorithm), "flags": asked.flags, "workers": workers if is_open else None,
         "config": asked.config.to_json(), "space": space.to_json(), "seeds": asked.own.seeds,
+        SEALS: seals_of(algorithm_id(asked.algorithm), asked.config.to_json()),
     }  # fmt: skip
 
 

@@ -1,5 +1,7 @@
 """A sender and a receiver over loopback, in one process: what a node writes, home learns from."""
 
+import contextlib
+import socket
 import threading
 import time
 from types import SimpleNamespace
@@ -320,3 +322,20 @@ def test_what_no_node_sends_ends_its_connection_alone(ends):
     e.until(lambda: not e.status().is_there)
     e.connect(2)
     e.until(lambda: e.free() == [0, 1, 2, 3])
+
+
+def test_strangers_who_say_nothing_or_a_byte_now_and_then_are_closed_and_take_no_nodes_place(monkeypatch):
+    monkeypatch.setattr("penstock.engine.nodes.receiver.MOST_UNPROVEN", 4)
+    monkeypatch.setattr("penstock.engine.nodes.receiver.SILENCE", 0.5)
+    ends = Ends()
+    strangers = [socket.create_connection(ends.address, timeout=5) for _ in range(12)]
+    ends.until(lambda: len(ends.receiver._unproven) == 0)
+    for stranger in strangers:
+        with contextlib.suppress(ConnectionError):
+            while stranger.recv(4096):  # closed by the other end, whose random bytes come first
+                pass
+    ends.connect(2)
+    ends.until(lambda: len(ends.free()) > 0)
+    for stranger in strangers:
+        stranger.close()
+    ends.close()

@@ -18,7 +18,7 @@ from penstock.runs.run_directory import RunDirectory, UnreadableRunError
 from penstock.search.directory import SearchDirectory
 from penstock.studies.table import as_csv, as_table, command, differences
 from tests.dashboard.serving import dashboard_of
-from tests.runs.hostile import DEEP, configs, statuses, write_all
+from tests.runs.hostile import DEEP, configs, described, statuses, write_all
 from tests.studies.recorded import record
 
 SPECS = ObservationSpec((4,), "float32"), ActionSpec((), "int64", 2)
@@ -85,15 +85,6 @@ def test_a_file_is_refused_by_size_depth_and_type_with_its_name_and_what_was_fou
         with pytest.raises(DocumentError, match="nested deeper than 64 levels"):
             document_in(text, "it", list)
     assert document_in('{"a": NaN, "b": [[1.5]]}', "it") == {"a": None, "b": [[1.5]]}
-
-
-def described(path, **changes):
-    """Change a checkpoint's description as somebody would who knows how it is sealed."""
-    meta = {**json.loads((path / META).read_bytes()), **changes}
-    del meta["sha256"]
-    meta["sha256"] = hashlib.sha256(json.dumps(meta, sort_keys=True).encode()).hexdigest()
-    (path / META).write_text(json.dumps(meta))
-    return path
 
 
 def sealed(data):

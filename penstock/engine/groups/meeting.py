@@ -7,19 +7,21 @@ connect under the meeting's number, so what is left of an earlier one cannot dis
 
 from __future__ import annotations
 
+import hmac
 import secrets
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, NamedTuple
 
 import torch
-from torch.distributed import PrefixStore, ProcessGroupGloo, Store, TCPStore
+from torch.distributed import PrefixStore, ProcessGroupGloo
 
+from penstock.engine.groups.board import NONCE_NBYTES, SECRET_NBYTES, BoardServer, BoardStore, proof
 from penstock.engine.groups.silence import broken_by_silence
 from penstock.ipc.ownership import Owned, owner_only
-from penstock.nn import Group
+from penstock.nn import Group, GroupBroken
 
 HERE = "127.0.0.1"
 CALLED = "called"  # on the board: the newest call, and under it a mark for each
@@ -41,6 +43,8 @@ class GroupSpec:
         Whether some of them are on other nodes.
     is_successor
         Whether this is the first learner, in the place of one that has died: others have what that one had.
+    secret
+        What its members prove to have. It goes to them by the pipes of their parent, or by Ray.
     """
 
     size: int
@@ -48,6 +52,7 @@ class GroupSpec:
     address: str = HERE
     is_spread: bool = False
     is_successor: bool = False
+    secret: bytes = field(default=b"", repr=False)
 
 
 class Board(Owned):
@@ -63,19 +68,14 @@ class Board(Owned):
     """
 
     def __init__(self, size: int, address: str | None = None) -> None:
-        listening = socket.socket()
-        listening.bind((address or HERE, 0))
-        listening.listen()
-        port = listening.getsockname()[1]
-        self._store: Store | None = TCPStore(
-            address or HERE, port, is_master=True, wait_for_workers=False, master_listen_fd=listening.detach()
-        )
-        self.spec = GroupSpec(size, port, address or HERE, is_spread=address is not None)
+        secret = secrets.token_bytes(SECRET_NBYTES)
+        self._server = BoardServer(address or HERE, secret)
+        self.spec = GroupSpec(size, self._server.port, address or HERE, is_spread=address is not None, secret=secret)
 
     @owner_only
     def close(self) -> None:
         """Take it away."""
-        self._store = None
+        self._server.close()
 
 
 def board_for(num_learners: int, address: str | None = None) -> Board | None:
@@ -83,10 +83,10 @@ def board_for(num_learners: int, address: str | None = None) -> Board | None:
     return Board(num_learners, address) if num_learners > 1 else None
 
 
-def store_of(spec: GroupSpec) -> TCPStore:
+def store_of(spec: GroupSpec) -> BoardStore:
     """Connect to the board of a group; raises `torch.distributed.DistError` where it cannot be reached."""
     with broken_by_silence(spec.is_spread):
-        return TCPStore(spec.address, spec.port, is_master=False, timeout=timedelta(seconds=ANSWER_SECONDS))
+        return BoardStore(spec.address, spec.port, spec.secret, ANSWER_SECONDS)
 
 
 class Ready(NamedTuple):
@@ -163,7 +163,7 @@ class GroupMember:
         Raises
         ------
         RuntimeError
-            One of them is gone.
+            One of them is gone, or does not have the group's secret.
         """
         store = PrefixStore(f"{meeting}/group", self._store)
         size, patience = self._spec.size, timedelta(seconds=ANSWER_SECONDS)
@@ -172,14 +172,29 @@ class GroupMember:
 
             options = ProcessGroupNCCL.Options()
             options._timeout = patience
-            return Group(ProcessGroupNCCL(store, self._rank, size, options), self._rank, size, self._device)
+            processes = ProcessGroupNCCL(store, self._rank, size, options)
+            return self._proven(Group(processes, self._rank, size, self._device))
         of_gloo: Any = ProcessGroupGloo._Options()  # type: ignore[attr-defined]
         of_gloo._devices = [ProcessGroupGloo.create_device(hostname=_own_address(self._spec))]
         of_gloo._timeout = timedelta(seconds=CONNECT_SECONDS)
         with broken_by_silence(self._spec.is_spread):
-            processes = ProcessGroupGloo(store, self._rank, size, of_gloo)
-        processes.set_timeout(patience)
-        return Group(processes, self._rank, size, self._device)
+            by_gloo = ProcessGroupGloo(store, self._rank, size, of_gloo)
+        by_gloo.set_timeout(patience)
+        return self._proven(Group(by_gloo, self._rank, size, self._device))
+
+    def _proven(self, group: Group) -> Group:
+        """Have every member prove that it has the group's secret: ports of torch.distributed ask nobody."""
+
+        def gather(data: bytes) -> list[bytes]:
+            found = group.gather(torch.frombuffer(bytearray(data), dtype=torch.uint8))
+            return [bytes(each.tolist()) for each in found]
+
+        nonces = b"".join(gather(secrets.token_bytes(NONCE_NBYTES)))
+        expected = [proof(self._spec.secret, b"member %d" % rank, nonces) for rank in range(group.size)]
+        found = gather(expected[group.rank])
+        if not all(map(hmac.compare_digest, found, expected)):
+            raise GroupBroken("a member of the group does not have its secret")
+        return group
 
 
 def mark(number: int) -> str:

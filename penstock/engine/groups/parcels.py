@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
-import pickle
+import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from enum import IntEnum
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from penstock.nn import Group
 from penstock.runs.checkpoint import as_bytes, from_bytes
-from penstock.travelling import packed
 
 ALIGNMENT = 64
 
@@ -28,7 +29,10 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class Place:
-    """Position of a tensor in the bytes of a batch; `key` is its name in a dict of tensors, else empty."""
+    """Position of a tensor in the bytes of a batch.
+
+    `key` is its name in a dict of tensors, else nothing; without `field` the dict is what was said about the batch.
+    """
 
     field: str
     key: str
@@ -40,6 +44,16 @@ class Place:
     def nbytes(self) -> int:
         """Size of the tensor."""
         return math.prod(self.shape) * self.dtype.itemsize
+
+    def to_json(self) -> list[Any]:
+        """The position as values of JSON."""
+        return [self.field, self.key, str(self.dtype).removeprefix("torch."), list(self.shape), self.begin]
+
+    @classmethod
+    def from_json(cls, values: list[Any]) -> Place:
+        """The inverse of `to_json`."""
+        field, key, dtype, shape, begin = values
+        return cls(field, key, getattr(torch, dtype), tuple(shape), begin)
 
     def of(self, memory: Tensor) -> Tensor:
         """The tensor, as it lies in memory, uint8."""
@@ -74,7 +88,15 @@ class ParcelChannel:
                 end += -(-place.nbytes // ALIGNMENT) * ALIGNMENT
             else:
                 plain[name] = value
-        head = packed((type(batch), plain, [place for place, _ in found], about))
+        for key, value in about.items():
+            if isinstance(value, Tensor):
+                place = Place("", key, value.dtype, tuple(value.shape), end)
+                found.append((place, value))
+                end += -(-place.nbytes // ALIGNMENT) * ALIGNMENT
+        said = {key: value for key, value in about.items() if not isinstance(value, Tensor)}
+        places = [place.to_json() for place, _ in found]
+        kind = f"{type(batch).__module__}:{type(batch).__qualname__}"
+        head = json.dumps([kind, plain, places, said], default=_number).encode()
         begin = -(-(8 + len(head)) // ALIGNMENT) * ALIGNMENT
         memory = self._room(begin + end)
         memory[:8].view(torch.int64)[0] = len(head)
@@ -112,15 +134,35 @@ def state_in(data: Tensor, device: torch.device) -> dict[str, Any]:
 def batch_in(data: Tensor, device: torch.device) -> tuple[Any, dict[str, Any]]:
     """The batch whose bytes were received, and what was said about it; on the CPU it lies where the bytes do."""
     length = int(data[:8].view(torch.int64)[0])
-    kind, values, places, about = pickle.loads(data[8 : 8 + length].numpy().tobytes())
+    kind, values, places, about = json.loads(data[8 : 8 + length].numpy().tobytes())
     memory = data[-(-(8 + length) // ALIGNMENT) * ALIGNMENT :]
-    for place in places:
-        tensor = place.of(memory).to(device)
+    for place in map(Place.from_json, places):
+        tensor = place.of(memory)
+        if not place.field:
+            about[place.key] = tensor.clone()
+            continue
+        tensor = tensor.to(device)
         if place.key:
             values.setdefault(place.field, {})[place.key] = tensor
         else:
             values[place.field] = tensor
-    return kind(**values), about
+    return _batch_class(kind)(**values), about
+
+
+def _batch_class(kind: str) -> type:
+    """The dataclass of this name, of a module that is imported; nothing is imported here."""
+    module, _, name = kind.partition(":")
+    found = getattr(sys.modules.get(module), name, None)
+    if not (isinstance(found, type) and is_dataclass(found)):
+        raise TypeError(f"a batch is of the class {kind}, which is no dataclass of a module that this process has")
+    return found
+
+
+def _number(value: Any) -> Any:
+    """A number of NumPy's as Python's own."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"a batch holds a {type(value).__name__}: learners of a group are sent tensors, numbers and texts")
 
 
 def _parts(batch: Any) -> Iterator[tuple[str, str, Any]]:

@@ -19,7 +19,7 @@ from penstock.engine.contracts import Role
 from penstock.engine.messages import Command, GoOnWithout, NodeSeen, Note, Tell, unknown
 from penstock.engine.nodes.link import Link, NodeLanes
 from penstock.engine.nodes.steps import StepNodeLanes
-from penstock.engine.nodes.stream import welcome
+from penstock.engine.nodes.stream import SILENCE, welcome
 from penstock.experience.arena import ExperienceArena
 from penstock.runs.status import NodeStatus
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 RECEIVER = "receiver"
 REPORT_INTERVAL = 0.5  # seconds
+MOST_UNPROVEN = 64  # connections at a time that have not yet proven to know the token
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,7 @@ class Receiver:
         for node in spec.missing:
             self._go_on_without(node)
         self._refusals: deque[str] = deque()  # the connection to the supervisor is this thread's alone
+        self._unproven: dict[socket.socket, float] = {}  # until when each has to know the token
         self._next_report = 0.0
         self._is_over = False
         self._listener = socket.create_server(spec.address, reuse_port=False)
@@ -108,6 +110,10 @@ class Receiver:
         has_filled = any([seat.fill_in() for seats in self._seats for seat in seats])
         has_to_fill_in = any(seat.is_gone for seats in self._seats for seat in seats)
         self.bell = self._arena.rollout_bells[0] if has_to_fill_in else self._arena.policy_bells[0]
+        for connection, end in list(self._unproven.items()):
+            if time.monotonic() > end:  # it may say a byte now and then
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
         while self._refusals:
             self._report(Note(f"warning: a connection to the receiver was refused: {self._refusals.popleft()}"))
         now = time.monotonic()
@@ -137,23 +143,33 @@ class Receiver:
         for seats in self._seats:
             seats[node].is_waited_for = False
 
+    def _refuse(self, why: str) -> None:
+        if not self._is_over and len(self._refusals) < MOST_UNPROVEN:  # a stranger does not fill the log
+            self._refusals.append(why)
+
     def _accept(self) -> None:
         while not self._is_over:
             try:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
-            threading.Thread(target=self._let_in, args=(connection,), daemon=True).start()
+            if len(self._unproven) < MOST_UNPROVEN:
+                self._unproven[connection] = time.monotonic() + SILENCE
+                threading.Thread(target=self._let_in, args=(connection,), daemon=True).start()
+            else:
+                connection.close()
+                self._refuse(f"{MOST_UNPROVEN} others have not yet proven to know the run's token")
 
     def _let_in(self, connection: socket.socket) -> None:
         try:
             stream, hello, who = welcome(connection, self._spec.token, self._spec.run)
             seat = self._seats[who["policy"]][who["node"]]
-        except (OSError, ValueError, LookupError, TypeError) as error:
+        except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
             connection.close()
-            if not self._is_over:
-                self._refusals.append(str(error))
+            self._refuse(str(error))
             return
+        finally:
+            del self._unproven[connection]
         if not seat.welcome(Link(stream, seat, hello.run, hello.incarnation)):
             stream.close()
 

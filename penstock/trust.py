@@ -1,0 +1,143 @@
+"""Code that a run names: of a run from elsewhere none is run but that of installed packages.
+
+A run and its checkpoints carry a seal for each module or file of code that their settings name: an HMAC of its place by
+a key that only this user can read. A place without this user's seal is of a run that came from elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import importlib.util
+import os
+import re
+import secrets
+import site
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from penstock.imports import UntrustedCodeError, checking_places
+
+SEALS = "seals"
+"""Key of a run's or checkpoint's record that holds the seals, by place."""
+_KEY_NBYTES = 32
+_CODE = re.compile(r"(?s)(.+):[^\W\d]\w*(\.(<locals>|[^\W\d]\w*))*")
+_NO_CODE = ("env_kwargs", "run", SEALS)  # what a user calls his own arguments is never imported
+
+
+def seals_of(*settings: Any) -> dict[str, str]:
+    """Seal the places of code that settings name, JSON values; none where this user can keep no key."""
+    places = set().union(*map(_places_in, settings))
+    key = _key() if places else None
+    return {} if key is None else {place: _seal(key, place) for place in sorted(places)}
+
+
+@contextmanager
+def code_of(
+    record: Mapping[str, Any], path: str | os.PathLike[str], trust_code: bool, given: Any = None
+) -> Iterator[None]:
+    """Within the block no code is imported by its place that came with a run from elsewhere.
+
+    Parameters
+    ----------
+    record
+        What has the seals: a run's ``config.json`` or a checkpoint's ``meta.json``.
+    path
+        Of the run or checkpoint, for messages.
+    trust_code
+        Whether all code is imported nevertheless.
+    given
+        Settings of the caller's own, whose places need no seal.
+
+    Raises
+    ------
+    UntrustedCodeError
+        Within the block, before the code is imported.
+    """
+    if trust_code:
+        yield
+        return
+    seals, own = record.get(SEALS), _places_in(given)
+
+    def is_own(place: str) -> bool:
+        place = _whole(place)
+        seal = seals.get(place) if isinstance(seals, Mapping) else None
+        key = _key(make=False) if isinstance(seal, str) and seal.isascii() else None
+        return place in own or (key is not None and hmac.compare_digest(_seal(key, place), str(seal)))
+
+    def check(place: str) -> bool:
+        if is_own(place):
+            return True
+        if not place.endswith(".py") and _is_installed(place.partition(".")[0]):
+            return False
+        what = "file" if place.endswith(".py") else "module"
+        raise UntrustedCodeError(
+            f"{os.fspath(path)} names code of the {what} {place!r}, which is not run: no seal says that this user has "
+            "trained with it, so it may have come with a copied run. Look at it, then say --trust-code, in Python "
+            "trust_code=True"
+        )
+
+    with checking_places(check):
+        yield
+
+
+def _places_in(value: Any, name: str = "") -> set[str]:
+    if isinstance(value, str):
+        match = _CODE.fullmatch(value)
+        return {_whole(match[1])} if match else set()
+    if isinstance(value, Mapping):
+        return set().union(*(_places_in(item, key) for key, item in value.items() if key not in _NO_CODE))
+    return set().union(*map(_places_in, value)) if isinstance(value, list | tuple) else set()
+
+
+def _whole(place: str) -> str:
+    """A file's path as it is from any folder; a module's name as it is."""
+    return os.fspath(Path(place).resolve()) if place.endswith(".py") else place
+
+
+def _is_installed(package: str) -> bool:
+    """Whether a package is Penstock's, or lies where packages are installed; Python's own is none."""
+    if package == "penstock":
+        return True
+    if package in sys.stdlib_module_names:
+        return False
+    if package in sys.modules and package != "__main__":
+        spec = getattr(sys.modules[package], "__spec__", None)
+    else:
+        spec = None if package == "__main__" else importlib.util.find_spec(package)
+    here = Path.cwd()
+    if spec is None:  # importing looks here, too; what is nowhere it says itself
+        return package not in sys.modules and not any((here / name).exists() for name in (package, f"{package}.py"))
+    places = [Path(place).resolve() for place in [*(spec.submodule_search_locations or []), spec.origin] if place]
+    known = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *site.getsitepackages()}
+    known |= {path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")}  # of layered ones
+    roots = [Path(path).resolve() for path in known if Path(path).resolve() != here]
+    return bool(places) and all(any(map(place.is_relative_to, roots)) for place in places)
+
+
+def _seal(key: bytes, place: str) -> str:
+    return hmac.new(key, os.fsencode(place), hashlib.sha256).hexdigest()
+
+
+def _key(*, make: bool = True) -> bytes | None:
+    """This user's key; None: there is none, and none can be kept."""
+    file = Path(os.environ.get("XDG_CONFIG_HOME") or Path("~/.config").expanduser()) / "penstock" / "key"
+    with suppress(OSError, RuntimeError):
+        if make and not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            new = file.with_name(f".key.{os.getpid()}-{secrets.token_hex(4)}")
+            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            try:
+                os.write(descriptor, secrets.token_bytes(_KEY_NBYTES))
+                with suppress(FileExistsError):
+                    os.link(new, file)  # of several processes the first makes it
+            finally:
+                os.close(descriptor)
+                new.unlink()
+        key = file.read_bytes()
+        return key if len(key) == _KEY_NBYTES else None
+    return None
