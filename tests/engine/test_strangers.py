@@ -15,7 +15,7 @@ from torch.distributed import DistNetworkError, DistStoreError, TCPStore
 
 from penstock.algorithms.ppo import PPO
 from penstock.engine.groups import board as boards
-from penstock.engine.groups.meeting import Board, Seat, store_of
+from penstock.engine.groups.meeting import Board, GroupMember, store_of
 from penstock.engine.trainer import Trainer
 from tests.engine.processes import FOR_EVER, TINY
 
@@ -73,7 +73,7 @@ def test_the_board_closes_the_connections_of_strangers_and_takes_nothing_from_th
     address = (board.spec.address, board.spec.port)
     strangers = said(address, messages(tmp_path / "bomb") * 4)  # more than may be unproven at a time
     assert all(map(is_closed, strangers))
-    first, second = (Seat(board.spec, rank, torch.device("cpu")) for rank in (0, 1))
+    first, second = (GroupMember(board.spec, rank, torch.device("cpu")) for rank in (0, 1))
     second.get_ready(1, has_state=True)
     (ready,) = first.others_ready(1)
     assert ready.has_state and first.invitation(1) is None
