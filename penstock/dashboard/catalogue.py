@@ -13,8 +13,8 @@ from typing import Any
 
 from penstock.dashboard.feed import Feed
 from penstock.dashboard.files import films_of
-from penstock.dashboard.masking import is_secret, masked, masked_command
 from penstock.runs.files import json_values
+from penstock.runs.masking import is_secret, masked, masked_command
 from penstock.runs.metrics import METRICS
 from penstock.runs.reading import RecordedRun, paths_in, recorded
 from penstock.runs.run_directory import CHECKPOINTS, CONFIG, RunDirectoryError

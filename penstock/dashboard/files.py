@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.dashboard.masking import masked, masked_command
 from penstock.runs.documents import DocumentError, read_document
 from penstock.runs.files import json_bytes
+from penstock.runs.masking import masked, masked_command
 from penstock.runs.reading import RecordedRun
 from penstock.runs.run_directory import CONFIG, VIDEOS
 from penstock.runs.tails import open_ordinary

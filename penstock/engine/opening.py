@@ -36,6 +36,7 @@ from penstock.play.policy import specs_from_json
 from penstock.population.schedule import schedule_of
 from penstock.population.space import tables_of
 from penstock.runs.checkpoint import Checkpoint
+from penstock.runs.masking import masked
 from penstock.runs.run_directory import RunDirectory
 from penstock.trust import code_of
 
@@ -234,6 +235,7 @@ def _note_changes(
 ) -> None:
     """Write down with what settings a run goes on that it did not have before."""
     changed = {name: now[name] for name in changes if now[name] != before.get(name)}
-    each = ", ".join(f"{name}={value!r} (was {before.get(name)!r})" for name, value in changed.items())
+    shown = {name: (masked(value, name), masked(before.get(name), name)) for name, value in changed.items()}
+    each = ", ".join(f"{name}={value!r} (was {old!r})" for name, (value, old) in shown.items())
     run.log(f"resumed at step {steps:,}{f' with {each}' if each else ''}")
     run.go_on(steps, changed)

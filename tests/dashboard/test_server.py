@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from penstock.dashboard.files import RunFile, pieces_of, text_of
-from penstock.dashboard.masking import masked
 from penstock.runs.lock import LOCK
+from penstock.runs.masking import masked, masked_command
 from tests.dashboard.serving import dashboard_of, event
 from tests.studies.recorded import record
 
@@ -148,8 +148,18 @@ def test_what_may_be_a_secret_is_masked(served, ids):
     assert b"SECRET" not in body and b"shown" in body
     assert "--gamma 0.9" in json.loads(body)["made"]["command"]
     assert masked({"token": None, "tokens": 3, "a": {"secret": ["x", 1]}}) == {
-        "token": None, "tokens": "***", "a": {"secret": ["***", "***"]},
+        "token": None, "tokens": "***", "a": {"secret": "***"},
     }  # fmt: skip
+
+
+def test_secrets_are_masked_by_name_in_commands_json_and_addresses():
+    given = """penstock train ppo --env-kwargs '{"api_key": "SECRET", "a": 1}' --token my SECRET --seed 3"""
+    given += " --pwd=SECRET --address redis://user:SECRET@host:1 --env-kwargs private_key=SECRET size=4"
+    shown = masked_command(given)
+    assert "SECRET" not in shown and "my" not in shown
+    assert all(part in shown for part in ("--seed 3", '"a": 1', "user:***@host:1", "size=4"))
+    deep = {"auth": {"user": "SECRET"}, "n": [{"access_key": "SECRET"}], "text": '{"pwd": "SECRET"}', "x": 1}
+    assert masked(deep) == {"auth": "***", "n": [{"access_key": "***"}], "text": '{"pwd": "***"}', "x": 1}
 
 
 @pytest.mark.parametrize("path", ["/", "/static/app.js", "/api/runs", "/nowhere", "/?token=wrong"])
