@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import traceback
 from pathlib import Path
 from types import TracebackType
@@ -9,6 +10,12 @@ from types import TracebackType
 PROBED_LANE = 3_000_000  # none of training, evaluation or scoring: nobody plays the episode that is looked at
 
 _HERE = str(Path(__file__).parent)
+
+OF_COPIES = (
+    "\nIn the processes of a run, code of a script, a notebook or a loose file is a copy, and pickle finds no copy by "
+    "its name: keep the class in a module that can be imported, and give env='module:Class' (see "
+    "docs/environments.md#copies)"
+)
 
 
 class EnvironmentUsageError(ValueError):
@@ -54,7 +61,9 @@ class EnvironmentFailure(RuntimeError):
     ) -> EnvironmentFailure:
         """Make one of what is told, or of what was raised."""
         if isinstance(problem, BaseException):
-            problem = "".join(traceback.format_exception(type(problem), problem, _own_frames(problem))).rstrip()
+            advice = OF_COPIES if isinstance(problem, pickle.PicklingError) else ""
+            told = traceback.format_exception(type(problem), problem, _own_frames(problem))
+            problem = "".join(told).rstrip() + advice
         return cls(env, phase, lane, step, problem)
 
     def __str__(self) -> str:

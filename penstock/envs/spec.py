@@ -30,6 +30,8 @@ from penstock.travelling import Parcel, packed
 _SHOWN = 8  # names of a module that a message lists
 _MAKERS = ("env", "parallel_env", "raw_env")  # of PettingZoo, whose makers all have one of these names
 
+Kind = Literal["gymnasium", "atari", "envpool", "callable"]
+
 
 @dataclass(frozen=True)
 class EnvSpec:
@@ -61,10 +63,12 @@ class EnvSpec:
         are learned.
     population
         So many policies play it, each in environments of its own; they do not meet.
+    given
+        The very objects that the payload is a copy of, in the process that resolved them alone; None in all others.
     """
 
     name: str
-    kind: Literal["gymnasium", "atari", "envpool", "callable"]
+    kind: Kind
     vectorize: Vectorize
     payload: Parcel = dataclasses.field(repr=False)
     mask_is_in_info: bool = False
@@ -73,6 +77,10 @@ class EnvSpec:
     is_shuffled: bool = False
     population: int = 1
     statistics: tuple[Moments, ...] | None = dataclasses.field(default=None, compare=False, repr=False)
+    given: tuple[Any, dict[str, Any]] | None = dataclasses.field(default=None, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "given": None}
 
     @property
     def of_one(self) -> EnvSpec:
@@ -115,18 +123,18 @@ class EnvSpec:
             raise ValueError(f"vectorize={vectorize!r} is unknown: use one of {', '.join(get_args(Vectorize))}")
         kwargs = dict(env_kwargs or {})
         if isinstance(env, str) and env.startswith(NAMESPACE):
-            return cls(_file_name(env), "envpool", vectorize, _pickled(env, None, pool_arguments(env, kwargs)))
+            return cls._of(env, "envpool", vectorize, None, pool_arguments(env, kwargs))
         source = _find(env) if isinstance(env, str) else env
         if isinstance(source, RegisteredEnv):
             if source.id.startswith("ALE/"):
                 from penstock.envs.atari import atari_arguments
 
                 arguments = atari_arguments(source.kwargs["game"], kwargs)
-                return cls(_file_name(source.id), "atari", vectorize, _pickled(source.id, None, arguments))
+                return cls._of(source.id, "atari", vectorize, None, arguments)
             _leave_num_envs(kwargs, vectorize)
             # What the wrappers left out here would check, the lanes guarantee or check themselves.
             bare = dataclasses.replace(source, order_enforce=False, disable_env_checker=True)
-            return cls(_file_name(source.id), "gymnasium", vectorize, _pickled(source.id, bare, kwargs))
+            return cls._of(source.id, "gymnasium", vectorize, bare, kwargs)
         name = _module_of_makers(env) or name_of_factory(source)
         if not callable(source):
             raise TypeError(
@@ -135,13 +143,21 @@ class EnvSpec:
             )
         _leave_num_envs(kwargs, vectorize)
         require_fitting_arguments(name, source, kwargs, vectorize)
-        return cls(_file_name(name), "callable", vectorize, _pickled(name, source, kwargs))
+        return cls._of(name, "callable", vectorize, source, kwargs)
+
+    @classmethod
+    def _of(cls, name: str, kind: Kind, vectorize: Vectorize, source: Any, kwargs: dict[str, Any]) -> EnvSpec:
+        return cls(_file_name(name), kind, vectorize, _pickled(name, source, kwargs), given=(source, kwargs))
 
     def unpack(self) -> tuple[Any, dict[str, Any]]:
         """Return what to make, a registered spec, a callable or (ALE, EnvPool) None, and its keyword arguments.
 
-        Gymnasium's registry of this process gets the registrations that travelled along, as far as it can load them.
+        In the process that resolved them these are the objects that were given. Elsewhere they are copies, and
+        Gymnasium's registry gets the registrations that travelled along, as far as it can load them.
         """
+        if self.given is not None:
+            source, kwargs = self.given
+            return source, dict(kwargs)
         source, kwargs, registrations = self.payload.open()
         for name, registration in registrations.items():
             if name not in gymnasium.registry:

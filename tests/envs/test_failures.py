@@ -251,3 +251,17 @@ def test_a_vector_environment_must_say_how_it_resets() -> None:
 def test_unsupported_spaces_are_refused_when_lanes_are_made() -> None:
     with pytest.raises(UnsupportedSpaceError, match="observation space"):
         SingleLanes([FaultyEnv(gymnasium.spaces.Text(3))], [0], name="words")
+
+
+class Copied(FaultyEnv):
+    """Pickles in its reset what its process cannot find by name, as `multiprocessing` with "spawn" does."""
+
+    def reset(self, **given: Any) -> Any:
+        work = type("Work", (), {"__module__": "__main__"})
+        return pickle.dumps(work)
+
+
+def test_of_what_pickle_does_not_find_by_its_name_the_failure_says_that_it_is_a_copy_and_what_to_do() -> None:
+    failure = failure_of(SingleLanes([Copied()], [0], name="copied"))
+    assert "PicklingError" in str(failure) and "code of a script, a notebook or a loose file is a copy" in str(failure)
+    assert "env='module:Class'" in str(failure)

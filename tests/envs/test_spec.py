@@ -330,3 +330,20 @@ def in_another_process(spec: EnvSpec, statement: str) -> str:
         .stdout.decode()
         .strip()
     )
+
+
+def test_in_the_process_that_resolved_it_the_objects_that_were_given_are_used_and_elsewhere_copies() -> None:
+    made: list[int] = []
+
+    class Counted(CountingEnv):
+        def __init__(self, made: list[int]) -> None:
+            super().__init__()
+            made.append(len(made))
+
+    spec = EnvSpec.resolve(Counted, {"made": made})
+    make_lanes(spec, 2).close()
+    assert made == [0, 1] and spec.unpack() == (Counted, {"made": made})
+    travelled = pickle.loads(pickle.dumps(spec))
+    assert travelled == spec and travelled.unpack()[1]["made"] is not made
+    make_lanes(travelled, 2).close()
+    assert made == [0, 1]
