@@ -20,6 +20,7 @@ MAY_USE = {
     "imports": set(),
     "travelling": set(),
     "extras": set(),
+    "surroundings": set(),
     "output": set(),
     "config": {"imports", "ipc", "envs"},
     "trust": {"imports"},
@@ -27,13 +28,13 @@ MAY_USE = {
     "ipc": {"_native"},
     "replay": {"_native", "ipc"},
     "nn": {"_native", "ipc"},
-    "envs": {"extras", "imports", "ipc", "travelling"},
+    "envs": {"extras", "imports", "ipc", "surroundings", "travelling"},
     "experience": {"config", "envs", "ipc", "replay"},
     "algorithms": {"_native", "config", "imports", "replay", "envs", "experience", "nn"},
     "population": {"config"},
-    "play": {"config", "runs", "nn", "envs", "algorithms", "trust"},
+    "play": {"config", "runs", "nn", "envs", "algorithms", "surroundings", "trust"},
     "engine": {"config", "output", "runs", "ipc", "replay", "nn", "envs", "experience", "algorithms", "play"}
-    | {"population", "travelling", "trust"},
+    | {"population", "surroundings", "travelling", "trust"},
     "flags": {"config"},
     "signatures": {"config", "engine", "flags"},
     "pages": {"config", "algorithms", "flags"},
@@ -50,8 +51,8 @@ MAY_USE = {
 
 # The engine's rooms, from the ground up. Each may use those before it.
 ENGINE = (
-    "messages", "contracts", "watching", "acting", "paths", "groups", "roles", "roster", "preparation", "policies",
-    "backends", "nodes", "evaluations", "saves", "transfers", "exploits", "following", "opponents", "turns", "reports",
+    "messages", "contracts", "watching", "acting", "paths", "groups", "roles", "backends", "roster", "preparation",
+    "policies", "nodes", "evaluations", "saves", "transfers", "exploits", "following", "opponents", "turns", "reports",
     "endings", "supervisor", "opening", "steering", "trainer", "slices", "faces", "__init__",
 )  # fmt: skip
 

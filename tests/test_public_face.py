@@ -385,7 +385,7 @@ def test_a_run_directory_is_made_by_default_and_named_by_what_runs(tmp_path, mon
     with penstock.PPO(**{**SETTINGS, "run_dir": "auto"}) as made:
         result = made.train(32, quiet=True)
     (run,) = Path("runs").iterdir()
-    assert run.name.startswith("CartPole-v1-ppo-") and result.run_dir == str(run)
+    assert run.name.startswith("CartPole-v1-ppo-") and result.run_dir == str(run.absolute())
     assert penstock.load_policy(run).meta["steps"] == 32
 
 

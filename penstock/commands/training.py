@@ -104,6 +104,7 @@ def _run(make: Callable[[], Trainer]) -> int:
 
 def _summary(result: TrainResult) -> str:
     """Lines about the end of a training: results, and how to go on."""
+    from penstock.runs.files import shown_path
     from penstock.runs.numbers import beside, clock, number
 
     spent = f"after {result.steps:,} steps and {clock(result.seconds)}"
@@ -124,7 +125,7 @@ def _summary(result: TrainResult) -> str:
     else:
         lines = [f"not reached {result.target_return:g}: {score} {spent}"]
     if result.run_dir is not None:
-        lines += _saved(result, result.run_dir)
+        lines += _saved(result, shown_path(result.run_dir))
     return "\n".join(lines)
 
 

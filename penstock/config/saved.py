@@ -90,6 +90,13 @@ def described(value: Any) -> str:
     return f"{name} {value.__module__}.{own}" if own else name
 
 
+def _has_mark(value: Any) -> bool:
+    """Whether `restored` returns another value; objects that were given are used as they are."""
+    if isinstance(value, dict):
+        return _is_mark(value) or any(map(_has_mark, value.values()))
+    return isinstance(value, list) and any(map(_has_mark, value))
+
+
 def whole_arguments(env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a config to make an environment with.
 
@@ -106,7 +113,7 @@ def whole_arguments(env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
             f"env_kwargs of this run hold what config.json cannot: {which}. Give it again in Python, as "
             f"env_kwargs={{{given}}}, to resume() or load_policy(); all other arguments are known"
         )
-    return {name: restored(value) for name, value in env_kwargs.items()}
+    return {name: restored(value) if _has_mark(value) else value for name, value in env_kwargs.items()}
 
 
 def with_arguments(before: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

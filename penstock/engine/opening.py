@@ -38,6 +38,7 @@ from penstock.population.space import tables_of
 from penstock.runs.checkpoint import Checkpoint
 from penstock.runs.masking import masked
 from penstock.runs.run_directory import RunDirectory
+from penstock.surroundings import plain_torch
 from penstock.trust import code_of
 
 C = TypeVar("C", bound=Config)
@@ -91,7 +92,8 @@ def open_training(
         What is wrong is in the message. Nothing is left behind.
     """
     try:
-        return _opened(algorithm, config, run, checkpoints, changes)
+        with plain_torch():
+            return _opened(algorithm, config, run, checkpoints, changes)
     except BaseException:
         launcher.discard()
         if config.backend == "ray":

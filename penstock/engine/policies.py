@@ -30,6 +30,7 @@ from penstock.runs.checkpoint import (
 )
 from penstock.runs.run_directory import RunDirectory
 from penstock.runs.store import CheckpointStore
+from penstock.surroundings import plain_torch
 from penstock.trust import SEALS, seals_of
 
 
@@ -224,7 +225,7 @@ def open_policies(
 
 def new_model(algorithm: Algorithm) -> PolicyNetwork:
     """Make an algorithm's network with the weights that its seed gives it."""
-    with torch.random.fork_rng(devices=[]):
+    with plain_torch(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(algorithm.config.seed)
         return algorithm.make_model()
 

@@ -19,10 +19,11 @@ from penstock.config import (
     require_opponents_for,
 )
 from penstock.engine.acting.weights import weights_nbytes
+from penstock.engine.backends.apart import apart
 from penstock.engine.paths import data_path
 from penstock.engine.roster import infers_centrally
 from penstock.envs.failures import UnknownEnvironmentError
-from penstock.envs.making import Probed, agents_of, probe_all
+from penstock.envs.making import Probed, agents_of, probe_all, require_goal_rules
 from penstock.envs.spec import EnvSpec
 from penstock.experience.layout import RunShape
 from penstock.ipc import whole_cores
@@ -114,6 +115,12 @@ def resolve_env(config: Config) -> EnvSpec:
         raise ConfigError(str(error)) from error
 
 
+def require_goal_rules_of(config: Config) -> None:
+    """Raise ValueError if a config's environment cannot say what it would have rewarded; it is made `apart`."""
+    env = resolve_env(config)
+    apart(env.name, require_goal_rules, env)
+
+
 @dataclass(frozen=True)
 class ResolvedEnvironment:
     """A config's environment, and who acts in it.
@@ -137,17 +144,17 @@ class ResolvedEnvironment:
 
 
 def look_at(config: Config) -> ResolvedEnvironment:
-    """Find a config's environment, and who acts in it.
+    """Find a config's environment, and who acts in it; the environment is made `apart`.
 
     Raises
     ------
-    ConfigError, UnknownEnvironmentError, UnsupportedSpaceError
+    ConfigError, UnknownEnvironmentError, UnsupportedSpaceError, EnvironmentFailure, LauncherDied
         The environment, the number of its agents, or a policy is not legal.
     """
     env = resolve_env(config)
     is_one_policy = config.num_policies == 1 and not config.policies
-    seen = probe_all(env) if is_one_policy else []
-    agents = seen[0].agents if is_one_policy else agents_of(env)
+    seen = apart(env.name, probe_all, env) if is_one_policy else []
+    agents = seen[0].agents if is_one_policy else apart(env.name, agents_of, env)
     count = max(1, len(agents))
     if config.num_agents not in (None, count):
         which = f" ({', '.join(agents)})" if agents else ""
@@ -160,7 +167,7 @@ def look_at(config: Config) -> ResolvedEnvironment:
     policies = policy_configs(config, agents)
     teams = tuple(policy.agents for policy in policies) if agents else ()
     env = replace(env, teams=teams, population=1 if agents else len(policies))
-    seen = seen or probe_all(env)
+    seen = seen or apart(env.name, probe_all, env)
     return ResolvedEnvironment(config, replace(env, mask_is_in_info=seen[0].mask_is_in_info), policies, seen)
 
 

@@ -53,6 +53,7 @@ from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.run_directory import RunDirectory
 from penstock.runs.state import Written
 from penstock.runs.store import CheckpointStore
+from penstock.surroundings import Surroundings
 
 FAREWELL_SECONDS = 3.0  # what the learner has to write a checkpoint when the run is failing
 
@@ -107,6 +108,7 @@ class Supervisor(Owned):
         self._policies = policies
         self._env = env
         self.statistics = statistics or RunStatistics()
+        self._surroundings = Surroundings(is_shared=config.backend == "serial")
         self._arena = arena = policies[0].arena
         self._run_directory = run_directory
         self._board = board_for(config.num_learners, address_of_home(config))
@@ -188,6 +190,8 @@ class Supervisor(Owned):
         """
         self._began = time.monotonic() - self.progress.seconds
         self._turns.interrupted = interrupted
+        if on_update is not None:
+            on_update = self._surroundings.outside()(on_update)
         self.progress.restart_rate()
         self.evaluations.begin(deadline)
         with self._chronicle.shown_to(view, on_update), self._failing_as_a_whole():
@@ -280,7 +284,8 @@ class Supervisor(Owned):
             self.is_closed = True
             self._rest()
             try:
-                self.backend.close(patience)
+                with self._surroundings.inside():
+                    self.backend.close(patience)
                 if self._board is not None:
                     self._board.close()
                 self._chronicle.close()
@@ -408,18 +413,19 @@ class Supervisor(Owned):
     def _failing_as_a_whole(self) -> Iterator[None]:
         """Nothing in the run is left half alive: whatever cannot be mended ends all of it."""
         self.require_owner()
-        try:
+        with self._surroundings.inside():
             try:
-                yield
-            except RoleFailed as error:
-                self._fail(str(error), error.cause)
-            except (RoleDied, LauncherDied) as error:
-                self._fail(with_policy_names(str(error), self._policies_of_processes), None)
-        except KeyboardInterrupt:
-            if not self.is_foreign:
-                self._chronicle.ended("interrupted", "interrupted")
-                self.close(patience=0.0)
-            raise
+                try:
+                    yield
+                except RoleFailed as error:
+                    self._fail(str(error), error.cause)
+                except (RoleDied, LauncherDied) as error:
+                    self._fail(with_policy_names(str(error), self._policies_of_processes), None)
+            except KeyboardInterrupt:
+                if not self.is_foreign:
+                    self._chronicle.ended("interrupted", "interrupted")
+                    self.close(patience=0.0)
+                raise
 
     def _fail(self, story: str, cause: BaseException | None) -> NoReturn:
         """End the run: save what can be saved, stop the roles, and raise the whole story."""

@@ -140,7 +140,7 @@ class Trainer(Steering, metaclass=_Hinted):
 
     @property
     def run_dir(self) -> str | None:
-        """The run directory; None if nothing is written."""
+        """The run directory, an absolute path; None if nothing is written."""
         return None if self._run_directory is None else str(self._run_directory.path)
 
     @property

@@ -26,6 +26,7 @@ from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.envs.spec import EnvSpec, Vectorize
 from penstock.envs.statistics import Moments, RunningStatistics
 from penstock.envs.vector import VectorLanes
+from penstock.surroundings import kept_settings
 
 
 class Probed(NamedTuple):
@@ -162,6 +163,15 @@ def probe_all(spec: EnvSpec) -> list[Probed]:
         )
         for lanes in group.lanes
     ]
+
+
+def require_goal_rules(spec: EnvSpec) -> None:
+    """Raise ValueError if an environment cannot say what it would have rewarded, by making one and closing it."""
+    lanes = make_lanes(spec, 1, first_lane=PROBED_LANE, worker_index=OUTSIDE)
+    try:
+        lanes.goal_rules()
+    finally:
+        lanes.close()
 
 
 def agents_of(spec: EnvSpec) -> tuple[str, ...]:
@@ -302,7 +312,8 @@ def _vector_seed(env: VectorEnv, seeds: list[int]) -> list[int] | int:
 
 def _guarded(spec: EnvSpec, lane: int | None, make: Callable[[], Any]) -> Any:
     try:
-        return make()
+        with kept_settings():
+            return make()
     except EnvironmentUsageError as error:
         raise type(error)(f"env={spec.name!r}: {error}") from None
     except (Exception, SystemExit) as error:

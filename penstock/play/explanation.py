@@ -20,6 +20,7 @@ from penstock.play.film import MAX_STEPS, make_stage, picture_of, require_writab
 from penstock.play.policy import Policy, environment_of, load_policy
 from penstock.runs.checkpoint import load_checkpoint, require_matching
 from penstock.runs.run_directory import REDISTRIBUTOR
+from penstock.surroundings import Surroundings, plain_torch, seed_generators
 
 FORMATS = (".png", ".svg", ".pdf")
 PICTURES = 8  # of the episode, above the curves
@@ -48,6 +49,7 @@ class Played:
     pictures: list[tuple[int, np.ndarray]] = field(default_factory=list)
 
 
+@plain_torch()
 def explain_run(
     path: Path, file: str, *, deterministic: bool = True, seed: int = 0, trust_code: bool = False
 ) -> None:
@@ -84,8 +86,8 @@ def explain_run(
     predictor, saved = build_predictor(policy.algorithm), load_checkpoint(saved_at)
     require_matching(saved.weights, predictor.state_dict(), str(saved_at))
     predictor.load_state_dict(saved.weights)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with Surroundings().inside():
+        seed_generators(seed)
         played = play(policy, deterministic=deterministic, seed=seed)
     draw(played, *explained(policy, predictor, played), file)
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
-import torch
 
 from penstock.config import ConfigError
 from penstock.envs.factories import OUTSIDE, told
@@ -19,6 +20,7 @@ from penstock.envs.masks import MASK, forbids_all
 from penstock.envs.spec import EnvSpec
 from penstock.envs.statistics import RunningStatistics
 from penstock.play.policy import Policy
+from penstock.surroundings import Surroundings, seed_generators
 
 MAX_STEPS = 10_000
 FILMED_LANE = 4_000_000  # none of training, evaluation, scoring or probing
@@ -66,10 +68,10 @@ def film(
         import imageio.v3 as imageio
     except ImportError:
         raise ConfigError("a film needs the packages imageio and av: pip install 'penstock[video]'") from None
-    stage = make_stage(env, seed)
-    try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+    path = os.path.abspath(path)  # an environment may move to another directory
+    with Surroundings().inside():
+        seed_generators(seed)
+        with closing(make_stage(env, seed)) as stage:
             game = game_of(stage)
             played = (
                 play(policy, stage, deterministic=deterministic, seed=seed)
@@ -85,8 +87,6 @@ def film(
                 video.init_video_stream("libx264", fps=_pictures_per_second(stage))
                 for picture in chain([first], pictures):
                     video.write_frame(picture)
-    finally:
-        stage.close()
 
 
 def play(policy: Policy, stage: gymnasium.Env, *, deterministic: bool, seed: int) -> Iterator[None]:

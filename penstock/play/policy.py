@@ -28,6 +28,7 @@ from penstock.nn.allowance import Allowance
 from penstock.runs.checkpoint import META, CheckpointError, load_checkpoint, require_matching
 from penstock.runs.documents import DocumentError, require_shape
 from penstock.runs.run_directory import resolve_checkpoint
+from penstock.surroundings import plain_torch
 from penstock.trust import code_of
 
 Env = TypeVar("Env")
@@ -136,6 +137,7 @@ class Policy:
         action = self._decode.each(chosen)[0] if is_one else self._decode(chosen)
         return (action, memory) if self.has_memory else action
 
+    @plain_torch()
     @torch.inference_mode()
     def choose(
         self, observation: Any, state: Tensor | None = None, deterministic: bool = True, action_mask: Any = None
@@ -203,6 +205,7 @@ def environment_named_by(config: Config) -> EnvSpec:
     return dataclasses.replace(spec, team_reward=config.team_reward, is_shuffled=config.seats == "shuffled")
 
 
+@plain_torch()
 def load_policy(
     path: str | os.PathLike[str], policy: int | str | None = None, *, trust_code: bool = False, **settings: Any
 ) -> Policy:
@@ -243,7 +246,8 @@ def load_policy(
         algorithm = algorithm_class(config, *specs)
     nbytes = sum(tensor.nbytes for tensor in checkpoint.weights.values())
     try:
-        with code(), Allowance(_ROOM_TO_BUILD + 8 * nbytes):  # initialising a layer takes several tensors of its size
+        # Initialising a layer takes several tensors of its size. What it draws is replaced.
+        with code(), Allowance(_ROOM_TO_BUILD + 8 * nbytes), torch.random.fork_rng(devices=[]):
             model = algorithm.make_model()
     except MemoryError as error:
         raise CheckpointError(

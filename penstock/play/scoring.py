@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.config import agents_by_policy, require
 from penstock.envs.factories import OUTSIDE
-from penstock.envs.making import agents_of
+from penstock.envs.making import agents_of, lane_seed
 from penstock.envs.spec import EnvSpec
 from penstock.nn import PolicyNetwork
 from penstock.play.against import player_of
@@ -19,6 +19,7 @@ from penstock.play.evaluation import Evaluation
 from penstock.play.film import film
 from penstock.play.opponents import Load
 from penstock.play.policy import environment_of, load_policy
+from penstock.surroundings import Surroundings, seed_generators
 
 Opponents = Sequence[str | Callable[..., Any]]
 """Fixed opponents, as ``eval_against`` has them."""
@@ -67,14 +68,16 @@ def evaluate_models(
     """
     require(episodes > 0, "episodes", episodes, "more than 0")
     require(max_steps > 0, "max_steps", max_steps, "more than 0")
-    player = player_of(
-        models, env, opponents, episodes=episodes, deterministic=deterministic, seed=seed, best=best,
-        first_lane=SCORING_LANES, worker_index=OUTSIDE,
-    )  # fmt: skip
-    try:
-        return player.play(episodes, max_steps=max_steps)
-    finally:
-        player.group.close()
+    with Surroundings().inside():
+        seed_generators(lane_seed(seed, SCORING_LANES, 0))
+        player = player_of(
+            models, env, opponents, episodes=episodes, deterministic=deterministic, seed=seed, best=best,
+            first_lane=SCORING_LANES, worker_index=OUTSIDE,
+        )  # fmt: skip
+        try:
+            return player.play(episodes, max_steps=max_steps)
+        finally:
+            player.group.close()
 
 
 def evaluate_together(
@@ -99,7 +102,8 @@ def evaluate_together(
     policies = {name: load_policy(path, **settings) for name, path in paths.items()}
     first = next(iter(policies.values()))
     config, env = first.algorithm.config, environment_of(first)
-    agents = agents_of(env)
+    with Surroundings().inside():
+        agents = agents_of(env)
     with first.code():
         teams = tuple(agents_by_policy(config, agents).values()) if agents else ()
     env = dataclasses.replace(env, teams=teams, population=1 if agents else len(policies))

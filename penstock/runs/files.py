@@ -52,6 +52,13 @@ class AppendFile:
         self._file.close()
 
 
+def shown_path(path: str | os.PathLike[str]) -> str:
+    """Return a path as a user of this directory would write it: relative where it lies in the directory."""
+    with suppress(ValueError, FileNotFoundError):
+        return str(Path(path).absolute().relative_to(Path.cwd()))
+    return os.fspath(path)
+
+
 def json_values(value: Any) -> Any:
     """Return `value` in JSON's words: NaN and infinities, for which it has none, as null; other objects as text."""
     if value is None or isinstance(value, bool | str):

@@ -13,6 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from penstock.runs.files import shown_path
 from penstock.runs.numbers import clock, evaluated, number
 from penstock.runs.status import REAL_WORK, MatchStatus, NodeStatus, PolicyStatus, RoleShare, Status
 
@@ -128,7 +129,7 @@ def _header(status: Status, width: int) -> Panel:
         ("penstock", "bold cyan"), "  ", (status.algorithm, "bold default"), (" on ", "default"),
         (status.env, "bold default"),
     )  # fmt: skip
-    run_dir = status.run_dir or ""
+    run_dir = shown_path(status.run_dir) if status.run_dir else ""
     if len(run_dir) > width - 8:  # the end of a path tells more than its beginning
         run_dir = "…" + run_dir[9 - width :]
     return _panel(row, title, subtitle=run_dir)

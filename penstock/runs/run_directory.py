@@ -171,6 +171,7 @@ class RunDirectory:
             else:
                 directory = Path(path)
                 directory.mkdir(parents=True, exist_ok=True)
+            directory = directory.absolute()  # wherever this process goes meanwhile
             _require_vacant(directory, path)
             lock = _own(directory)
             _require_vacant(directory, path)  # nobody else begins there from here on
@@ -207,13 +208,14 @@ class RunDirectory:
         """
         cls.open(path)
         try:
-            lock = _own(Path(path))
+            lock = _own(Path(path).absolute())
         except OSError as error:
             raise RunDirectoryError(
                 f"{path} cannot be written: {error.strerror} ({error.filename}). A run goes on where its files are"
             ) from error
         try:
             run = cls.open(path)  # as whoever has had it last has left it
+            run.path = run.path.absolute()
         except BaseException:
             lock.release()
             raise

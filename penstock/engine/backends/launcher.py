@@ -26,7 +26,7 @@ from multiprocessing.connection import wait
 import setproctitle
 
 from penstock.engine.backends.channel import Channel
-from penstock.engine.backends.process import module_path, run_role
+from penstock.engine.backends.process import answer, module_path, run_role
 from penstock.ipc.ownership import Owned, owner_only
 from penstock.output import lossy_output
 from penstock.runs.signals import ENDING
@@ -45,7 +45,8 @@ _is_kept = False
 def prepare() -> None:
     """Start a launcher for the next run in the background, so that it imports while this process does."""
     global _prepared
-    if _prepared is None:
+    if _prepared is None or not _prepared.is_alive:
+        discard()
         _prepared = Launcher()
 
 
@@ -65,6 +66,21 @@ def discard() -> None:
     launcher, _prepared = _prepared, None
     if launcher is not None:
         launcher.close()
+
+
+@contextlib.contextmanager
+def lent() -> Iterator[Launcher | None]:
+    """Within the block the launcher that was prepared is the caller's; None if there is none."""
+    global _prepared
+    launcher, _prepared = _prepared, None
+    try:
+        yield launcher
+    finally:
+        if launcher is not None:
+            if _prepared is None:
+                _prepared = launcher
+            else:  # another thread has prepared one meanwhile
+                launcher.close()
 
 
 @contextlib.contextmanager
@@ -132,16 +148,26 @@ class Launcher(Owned):
         """Descriptor that becomes readable when there is a death to hear of."""
         return self._socket.fileno()
 
-    def fork(self, name: str, arena_fd: int, control: Channel) -> int:
+    def fork(self, name: str, arena_fd: int | None, control: Channel) -> int:
         """Fork a role that is told over `control` what it is; return its process id.
+
+        Parameters
+        ----------
+        name
+            Name of the role.
+        arena_fd
+            Descriptor of the arena; None: a process that answers one call, see `penstock.engine.backends.apart`.
+        control
+            Its end of the control connection.
 
         Raises
         ------
         LauncherDied
             The launcher is gone.
         """
+        fds = [control.fileno()] if arena_fd is None else [control.fileno(), arena_fd]
         try:
-            socket.send_fds(self._socket, [json.dumps({"fork": name}).encode()], [arena_fd, control.fileno()])
+            socket.send_fds(self._socket, [json.dumps({"fork": name}).encode()], fds)
         except OSError as error:
             raise self._gone() from error
         while "forked" not in (reply := self._receive()):
@@ -222,8 +248,7 @@ def serve(supervisor_fd: int, parent: int) -> None:
                 request, fds, _, _ = socket.recv_fds(supervisor, MESSAGE_NBYTES, FORK_DESCRIPTORS)
                 if not request:
                     break
-                arena_fd, control_fd = fds
-                pid = _fork(json.loads(request)["fork"], arena_fd, control_fd, own_fds)
+                pid = _fork(json.loads(request)["fork"], fds, own_fds)
                 roles.add(pid)
                 supervisor.send(json.dumps({"forked": pid}).encode())
     for pid in roles:
@@ -295,14 +320,14 @@ def _kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def _fork(name: str, arena_fd: int, control_fd: int, own_fds: tuple[int, ...]) -> int:
+def _fork(name: str, fds: list[int], own_fds: tuple[int, ...]) -> int:
     launcher = os.getpid()
     pid = os.fork()
     if pid:
         with contextlib.suppress(ProcessLookupError):
             os.setpgid(pid, pid)  # by both, so that it is done whoever comes first
-        os.close(arena_fd)
-        os.close(control_fd)
+        for fd in fds:
+            os.close(fd)
         return pid
     status = 1
     try:
@@ -311,7 +336,8 @@ def _fork(name: str, arena_fd: int, control_fd: int, own_fds: tuple[int, ...]) -
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for fd in own_fds:
             os.close(fd)
+        control = Channel(socket.socket(fileno=fds[0]))
         with lossy_output():
-            status = run_role(name, launcher, arena_fd, Channel(socket.socket(fileno=control_fd)))
+            status = answer(name, launcher, control) if len(fds) == 1 else run_role(name, launcher, fds[1], control)
     finally:
         os._exit(status)

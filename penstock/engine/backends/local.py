@@ -186,7 +186,7 @@ class LocalBackend(Owned):
         theirs.close()
         self._processes[spec.name] = Process(spec, pid, ours)
         with contextlib.suppress(OSError):  # dead already: the launcher reports it
-            tell(ours, Told(spec, self._arena.shape))
+            tell(ours.post, Told(spec, self._arena.shape))
 
     def _hear(self, process: Process) -> None:
         name = process.spec.name

@@ -10,7 +10,9 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import setproctitle
 
@@ -22,6 +24,7 @@ from penstock.engine.roles.specs import RolloutRole
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
 from penstock.ipc import set_parent_death_signal
+from penstock.surroundings import kept_settings
 from penstock.travelling import packed
 
 SLEEP = 0.1  # seconds: the longest sleep on a bell
@@ -43,21 +46,17 @@ def module_path() -> list[str]:
     return [entry for entry in sys.path if isinstance(entry, str)]
 
 
-def tell(control: Channel, told: Told) -> None:
-    """Send a role's process its first message: where modules are found, and then what it is."""
-    control.post((module_path(), os.getcwd()))
-    control.post(packed(told))
+def tell(send: Callable[[Any], None], told: Any) -> None:
+    """Send a process that was forked its first message: where modules are found, and then what it is."""
+    send((module_path(), os.getcwd()))
+    send(packed(told))
 
 
 def run_role(name: str, launcher: int, arena_fd: int, control: Channel) -> int:
     """Run a role in this freshly forked process; return its exit status."""
-    leave_to_supervisor()
-    set_parent_death_signal(signal.SIGKILL, launcher)
-    setproctitle.setproctitle(f"penstock-{name}")
+    _begin(name, launcher)
     try:
-        sys.path[:], directory = control.wait()
-        os.chdir(directory)
-        told: Told = pickle.loads(control.wait())
+        told: Told = _receive(control)
         _set_threads(told.spec.num_threads)
         if isinstance(told.spec, RolloutRole):
             os.nice(NICENESS)  # before environments are made: threads and processes of theirs follow
@@ -71,6 +70,33 @@ def run_role(name: str, launcher: int, arena_fd: int, control: Channel) -> int:
             control.send(failure_of(error))
         return 1
     return 0
+
+
+def answer(name: str, launcher: int, control: Channel) -> int:
+    """Make one call in this freshly forked process, and send what it returns as a tuple of one, or its `Failed`."""
+    _begin(name, launcher)
+    try:
+        function, arguments = _receive(control)
+        control.send((function(*arguments),))
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            control.send(failure_of(error))
+        return 1
+    return 0
+
+
+def _begin(name: str, launcher: int) -> None:
+    leave_to_supervisor()
+    set_parent_death_signal(signal.SIGKILL, launcher)
+    setproctitle.setproctitle(f"penstock-{name}")
+
+
+def _receive(control: Channel) -> Any:
+    """Return what `tell` has sent."""
+    sys.path[:], directory = control.wait()
+    os.chdir(directory)
+    with kept_settings():  # a module of the user's may change them when it is imported
+        return pickle.loads(control.wait())
 
 
 def poll_until_stopped(role: Role, control: Channel) -> None:

@@ -39,10 +39,8 @@ class HindsightPath(ReplayPath):
         ConfigError
             The environment has no goals that can be asked about, or the algorithm gives first priorities.
         """
-        from penstock.engine.preparation import resolve_env
-        from penstock.envs.factories import OUTSIDE
+        from penstock.engine.preparation import require_goal_rules_of
         from penstock.envs.goals import Goals
-        from penstock.envs.making import PROBED_LANE, make_lanes
 
         config = algorithm.config
         if algorithm.first_priorities() is not None:
@@ -51,11 +49,7 @@ class HindsightPath(ReplayPath):
             raise _refused(config, "goals are those of one agent, and the environment has several")
         try:
             Goals(algorithm.observation)
-            lanes = make_lanes(resolve_env(config), 1, first_lane=PROBED_LANE, worker_index=OUTSIDE)
-            try:
-                lanes.goal_rules()
-            finally:
-                lanes.close()
+            require_goal_rules_of(config)
         except ValueError as error:
             raise _refused(config, str(error)) from error
         return super().numbers(algorithm, model)

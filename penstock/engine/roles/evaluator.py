@@ -11,6 +11,7 @@ from penstock.engine.acting.weights import BestWeights, SharedWeights
 from penstock.engine.messages import Candidate, Command, Evaluate, Evaluated, Scored, Tell, unknown
 from penstock.engine.watching.clock import Clock
 from penstock.envs.factories import EVALUATOR
+from penstock.envs.making import lane_seed
 from penstock.envs.spec import EnvSpec
 from penstock.envs.statistics import statistics_of
 from penstock.experience.arena import ExperienceArena
@@ -21,6 +22,7 @@ from penstock.play.against import player_of
 from penstock.play.evaluation import Evaluation
 from penstock.play.scoring import EVALUATION_LANES
 from penstock.runs.checkpoint import CheckpointError
+from penstock.surroundings import seed_generators
 
 
 class Evaluator:
@@ -54,6 +56,7 @@ class Evaluator:
         self._policies = [
             Scoring(algorithm, of_policy) for algorithm, of_policy in zip(algorithms, arena.policies, strict=False)
         ]
+        seed_generators(lane_seed(config.seed, EVALUATION_LANES, 0))
         self._player = player_of(
             [policy.model for policy in self._policies], env, config.eval_against, episodes=config.eval_episodes,
             deterministic=not config.eval_exploration, seed=config.seed,

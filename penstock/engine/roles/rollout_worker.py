@@ -16,7 +16,7 @@ from penstock.envs.episodes import EpisodeRecord
 from penstock.envs.game_group import Games
 from penstock.envs.guests import GuestGames
 from penstock.envs.lanes import Lanes
-from penstock.envs.making import make_group
+from penstock.envs.making import lane_seed, make_group
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.pool import Matchmaking
@@ -24,6 +24,7 @@ from penstock.experience.requests import NOT_ASKED
 from penstock.experience.statistics import WorkerStatistics
 from penstock.ipc import gather
 from penstock.play.noise import NoiseStreams
+from penstock.surroundings import seed_generators
 
 if TYPE_CHECKING:
     from penstock.engine.contracts import Actor
@@ -76,6 +77,8 @@ class RolloutWorker:
         report: Tell,
         actors: Sequence[Actor] = (),
     ) -> None:
+        first_lane = _first_lane(spec, arena, spec.worker * arena.shape.num_groups)
+        seed_generators(lane_seed(spec.seed, first_lane, spec.incarnation))  # forked processes begin with the same ones
         self.bell = arena.rollout_bells[spec.worker]
         self._report = report
         self._clock = Clock(arena.gauges_of(f"rollout-{spec.worker}"), self.ACTIVITIES)

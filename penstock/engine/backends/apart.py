@@ -1,0 +1,82 @@
+"""Calls that make environments before a run starts: in a process of their own, which ends with the call.
+
+So nothing that making an environment does to a process, and none of the memory that it takes, reaches the user's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from multiprocessing.connection import wait
+from typing import Any, TypeVar
+
+from penstock.engine.backends import launcher
+from penstock.engine.backends.channel import Channel
+from penstock.engine.backends.process import describe_status, tell
+from penstock.engine.messages import Failed
+from penstock.envs.failures import EnvironmentFailure
+from penstock.surroundings import Surroundings
+
+T = TypeVar("T")
+NAME = "preparation"  # of the process
+
+
+def apart(env: str, function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function in a process that the launcher of the run forks, and return what the function returns.
+
+    Without a launcher, which the serial backend and benchmarks do not have, call it here and put back what it changes.
+
+    Parameters
+    ----------
+    env
+        Name of the environment that the function makes.
+    function, arguments
+        What is called; both travel, and so does what is returned.
+
+    Raises
+    ------
+    EnvironmentFailure
+        The process ended without an answer, or an exception that cannot travel was raised: its traceback is told.
+    LauncherDied
+        The launcher is gone.
+    Exception
+        Whatever the function raises.
+    """
+    with launcher.lent() as forks:
+        if forks is None:
+            with Surroundings().inside():
+                return function(*arguments)
+        answer = _answer(forks, env, (function, arguments))
+    if not isinstance(answer, Failed):
+        (returned,) = answer
+        return returned
+    if answer.error is None:
+        raise EnvironmentFailure(env, "make", None, 0, answer.text)
+    if not isinstance(answer.error, ValueError | EnvironmentFailure):  # whose messages tell all
+        answer.error.add_note(answer.text)
+    raise answer.error
+
+
+def _answer(forks: launcher.Launcher, env: str, call: tuple[Callable[..., Any], tuple[Any, ...]]) -> Any:
+    ours, theirs = Channel.pair()
+    with closing(ours):
+        with closing(theirs):
+            pid = forks.fork(NAME, None, theirs)
+        try:
+            tell(ours.send, call)
+            answer = ours.wait()
+        except (EOFError, OSError):  # the process ended first
+            ended = describe_status(_status_of(forks, pid))
+            answer = EnvironmentFailure(env, "make", None, 0, f"the process that made it to look at it {ended}")
+            raise answer from None
+    _status_of(forks, pid)
+    return answer
+
+
+def _status_of(forks: launcher.Launcher, pid: int) -> int:
+    """Wait for a process to end, and return its wait status."""
+    while True:
+        wait([forks.fileno()])
+        for ended, status in forks.deaths():
+            if ended == pid:
+                return status
