@@ -1,4 +1,5 @@
 # make demo: solve CartPole and score the result.  make test: the whole suite.  make lint: ruff and mypy.
+# make sanitize: the native core under the address, undefined-behaviour and thread sanitizers.
 # make test-fast: what tests need no training and no processes, in less than a minute.
 # make browser: Chromium and axe-core, with which `make test` tests the dashboard; without them these tests are skipped.
 # make bench-pendulum: seconds until TD3, SAC and DDPG have learned Pendulum, table and plot.
@@ -8,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 BUILT_FROM := pyproject.toml CMakeLists.txt $(wildcard src/*)
 
-.PHONY: demo test test-fast lint browser bench-pendulum
+.PHONY: demo test test-fast lint sanitize browser bench-pendulum
 
 demo: $(VENV)/.installed
 	$(BIN)/penstock train appo --env CartPole-v1 --target-return 475
@@ -23,6 +24,9 @@ test-fast: $(VENV)/.installed-dev
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+sanitize: $(VENV)/.installed-dev
+	@sh tests/native/sanitize.sh $(CURDIR)/$(BIN)/python
 
 browser: $(VENV)/.installed-dev
 	@sh tests/dashboard/set_up_browser.sh $(VENV)

@@ -46,9 +46,7 @@ class RobustMutex {
           [](void* waiting) {
             auto& [mutex, result] = *static_cast<Wait*>(waiting);
             // Timed, so that a wake-up that died with the process it was meant for is not waited for.
-            const int64_t until_ns = now_ns() + kLongestSleepNs;
-            const timespec until{until_ns / 1'000'000'000, until_ns % 1'000'000'000};
-            result = pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &until);
+            result = lock_within(mutex, kLongestSleepNs);
             return result != ETIMEDOUT;
           },
           &wait);
@@ -64,6 +62,22 @@ class RobustMutex {
 
  private:
   static constexpr int kTries = 100;  // some microseconds
+
+  static int lock_within(pthread_mutex_t* mutex, int64_t timeout_ns) {
+#ifdef __SANITIZE_THREAD__  // which does not know pthread_mutex_clocklock, and would take the mutex for unlocked
+    timespec now{};
+    clock_gettime(CLOCK_REALTIME, &now);
+    const int64_t until_ns = now.tv_sec * kSecondNs + now.tv_nsec + timeout_ns;
+    const timespec until{until_ns / kSecondNs, until_ns % kSecondNs};
+    return pthread_mutex_timedlock(mutex, &until);
+#else
+    const int64_t until_ns = now_ns() + timeout_ns;
+    const timespec until{until_ns / kSecondNs, until_ns % kSecondNs};
+    return pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &until);
+#endif
+  }
+
+  static constexpr int64_t kSecondNs = 1'000'000'000;
 
   struct Wait {
     pthread_mutex_t* mutex;

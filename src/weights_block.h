@@ -3,11 +3,11 @@
 
 #include <atomic>
 #include <cstdint>
-#include <cstring>
 #include <new>
 #include <sched.h>
 
 #include "region.h"
+#include "shared_copy.h"
 
 namespace penstock {
 
@@ -49,7 +49,7 @@ class WeightsBlock {
     header_->begun.store(number, std::memory_order_relaxed);
     // No byte below may become visible before `begun`.
     std::atomic_thread_fence(std::memory_order_release);
-    std::memcpy(buffer(number), data, header_->size);
+    copy_shared(buffer(number), data, header_->size);
     header_->version[number % 2].store(version, std::memory_order_relaxed);
     header_->published.store(number, std::memory_order_release);
   }
@@ -61,7 +61,7 @@ class WeightsBlock {
 
   // Copies the newest publish; its version, or -1 (and nothing copied) before the first.
   int64_t read_into(void* out) const {
-    return read([&](const std::byte* data) { std::memcpy(out, data, header_->size); });
+    return read([&](const std::byte* data) { copy_shared(out, data, header_->size); });
   }
 
  private:

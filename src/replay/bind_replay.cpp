@@ -249,7 +249,7 @@ nb::tuple live(ReplayCore& core, bool with_frames) {
       const uint64_t id = store.committed(row);
       if (id == RowStore::kNone) continue;
       int64_t episode = 0;
-      std::memcpy(&episode, store.record(row) + core.buffer.schema().episode_offset, sizeof episode);
+      copy_shared(&episode, store.record(row) + core.buffer.schema().episode_offset, sizeof episode);
       if (with_frames && !core.buffer.has_frames(store.record(row))) continue;
       if (store.unchanged(row, id)) found.push_back({static_cast<int64_t>(id), static_cast<int64_t>(row), episode});
     }

@@ -35,7 +35,7 @@ nb::tuple read_block(ReplayCore& core, size_t store_number, size_t begin, size_t
     for (size_t row = begin; row < end; ++row) {
       std::byte* to = view.bytes() + (row - begin) * store.record_nbytes();
       const uint64_t id = store.committed(row);
-      if (id != RowStore::kNone) std::memcpy(to, store.record(row), store.record_nbytes());
+      if (id != RowStore::kNone) copy_shared(to, store.record(row), store.record_nbytes());
       const bool whole = id != RowStore::kNone && store.unchanged(row, id);
       if (!whole) std::memset(to, 0, store.record_nbytes());
       found.push_back(whole ? static_cast<int64_t>(id) : -1);

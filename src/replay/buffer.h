@@ -1,11 +1,11 @@
 // A replay buffer in two arenas: the control arena with all words and trees, the data arena with the records.
 #pragma once
 
-#include <cstring>
 #include <optional>
 #include <vector>
 
 #include "../futex.h"
+#include "../shared_copy.h"
 #include "priorities.h"
 #include "row_store.h"
 #include "schema.h"
@@ -71,7 +71,7 @@ class Buffer {
       for (size_t step = 0; step < steps; ++step) {
         for (size_t d = 0; d < field.depth; ++d) {
           uint64_t id = 0;
-          std::memcpy(&id, record + field.offset + step * field.stored_nbytes + d * sizeof id, sizeof id);
+          copy_shared(&id, record + field.offset + step * field.stored_nbytes + d * sizeof id, sizeof id);
           if (id != Schema::kNoFrame && store.committed(store.row(id)) != id) return false;
         }
       }

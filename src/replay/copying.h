@@ -2,23 +2,24 @@
 #pragma once
 
 #include <cstddef>
-#include <cstring>
+
+#include "../shared_copy.h"
 
 namespace penstock {
 
 inline void copy_bytes(std::byte* to, const std::byte* from, size_t nbytes) {
   constexpr size_t kStep = 16;
   if (nbytes == 4) {
-    std::memcpy(to, from, 4);
+    copy_shared(to, from, 4);
   } else if (nbytes == 8) {
-    std::memcpy(to, from, 8);
+    copy_shared(to, from, 8);
   } else if (nbytes >= kStep && nbytes <= 256) {
     size_t done = 0;
-    for (; done + kStep <= nbytes; done += kStep) std::memcpy(to + done, from + done, kStep);
+    for (; done + kStep <= nbytes; done += kStep) copy_shared(to + done, from + done, kStep);
     // The rest by a move that overlaps the one before.
-    std::memcpy(to + nbytes - kStep, from + nbytes - kStep, kStep);
+    copy_shared(to + nbytes - kStep, from + nbytes - kStep, kStep);
   } else {
-    std::memcpy(to, from, nbytes);
+    copy_shared(to, from, nbytes);
   }
 }
 
@@ -27,15 +28,15 @@ inline void copy_bytes(std::byte* to, const std::byte* from, size_t nbytes) {
 inline void copy_large(std::byte* to, const std::byte* from, const std::byte* next, size_t nbytes) {
   constexpr size_t kLineNbytes = 64;
   if (next == nullptr) {
-    std::memcpy(to, from, nbytes);
+    copy_shared(to, from, nbytes);
     return;
   }
   size_t done = 0;
   for (; done + kLineNbytes <= nbytes; done += kLineNbytes) {
     __builtin_prefetch(next + done, 0, 2);
-    std::memcpy(to + done, from + done, kLineNbytes);
+    copy_shared(to + done, from + done, kLineNbytes);
   }
-  std::memcpy(to + done, from + done, nbytes - done);
+  copy_shared(to + done, from + done, nbytes - done);
 }
 
 }  // namespace penstock

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "../shared_copy.h"
 #include "schema.h"
 
 namespace penstock {
@@ -43,7 +44,7 @@ class FrameLayout {
       if (frames[d] == nullptr) continue;
       std::byte* to = value + d * field.inner;
       if (whole(field)) {
-        std::memcpy(to, frames[d], field.inner * field.outer);
+        copy_shared(to, frames[d], field.inner * field.outer);
       } else {
         copy_strided(to, field.depth * field.inner, frames[d], field.inner, field);
       }
@@ -83,7 +84,7 @@ class FrameLayout {
     const std::byte* from[kDepth];
     std::copy_n(frames, kDepth, from);
     for (size_t o = 0; o < outer; ++o) {
-      for (size_t d = 0; d < kDepth; ++d) std::memcpy(value + (o * kDepth + d) * kInner, from[d] + o * kInner, kInner);
+      for (size_t d = 0; d < kDepth; ++d) copy_shared(value + (o * kDepth + d) * kInner, from[d] + o * kInner, kInner);
     }
   }
 
@@ -91,7 +92,7 @@ class FrameLayout {
   static void copy_strided(std::byte* to, size_t to_step, const std::byte* from, size_t from_step,
                            const FieldPlan& field) {
     for (size_t o = 0; o < field.outer; ++o) {
-      std::memcpy(to + o * to_step, from + o * from_step, field.inner);
+      copy_shared(to + o * to_step, from + o * from_step, field.inner);
     }
   }
 };

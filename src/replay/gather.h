@@ -100,10 +100,10 @@ class Gather {
         }
       }
     }
-    if (batch.discount != nullptr) std::memcpy(batch.discount + place, record + schema_.discount_offset, sizeof(float));
+    if (batch.discount != nullptr) copy_shared(batch.discount + place, record + schema_.discount_offset, sizeof(float));
     if (batch.mask != nullptr) {
       uint32_t steps = 0;
-      std::memcpy(&steps, record + schema_.steps_offset, sizeof steps);
+      copy_shared(&steps, record + schema_.steps_offset, sizeof steps);
       // A record that changes under our eyes may say anything.
       const size_t real = std::min<size_t>(steps, length);
       std::fill_n(batch.mask + place * length, real, true);
@@ -116,7 +116,7 @@ class Gather {
     RowStore& store = buffer_.frames(static_cast<size_t>(field.frame_store));
     uint64_t ids[kMaxDepth];
     const std::byte* frames[kMaxDepth];
-    std::memcpy(ids, stored_ids, field.depth * sizeof(uint64_t));
+    copy_shared(ids, stored_ids, field.depth * sizeof(uint64_t));
     for (size_t d = 0; d < field.depth; ++d) {
       if (ids[d] == Schema::kNoFrame) {
         frames[d] = nullptr;

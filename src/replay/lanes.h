@@ -185,7 +185,7 @@ class Lanes {
     std::byte* record = sink.begin(ticket);
     if (record == nullptr) return;
     fill(record);
-    std::memcpy(record + schema_.episode_offset, &episode, sizeof episode);
+    copy_shared(record + schema_.episode_offset, &episode, sizeof episode);
     sink.finish(ticket, priority);
   }
 
@@ -198,7 +198,7 @@ class Lanes {
       for (size_t f = 0; f < schema_.fields.size(); ++f) {
         const FieldPlan& field = schema_.fields[f];
         const std::byte* from = field.frame_store >= 0 ? staged(lane, f, 0) : values[f];
-        std::memcpy(record + field.offset, from, field.stored_nbytes);
+        copy_shared(record + field.offset, from, field.stored_nbytes);
       }
     });
   }
@@ -232,11 +232,11 @@ class Lanes {
         if (field.taken == Taken::kSum) {
           field.letter == 'd' ? sum<double>(to, lane, f, window) : sum<float>(to, lane, f, window);
         } else {
-          std::memcpy(to, staged(lane, f, field.taken == Taken::kLast ? last : window.first), field.stored_nbytes);
+          copy_shared(to, staged(lane, f, field.taken == Taken::kLast ? last : window.first), field.stored_nbytes);
         }
       }
       const auto discount = static_cast<float>(terminated ? 0.0 : powers_[window.count]);
-      std::memcpy(record + schema_.discount_offset, &discount, sizeof discount);
+      copy_shared(record + schema_.discount_offset, &discount, sizeof discount);
     });
   }
 
@@ -250,7 +250,7 @@ class Lanes {
         total += powers_[i] * static_cast<double>(reward);
       }
       const auto stored = static_cast<Float>(total);
-      std::memcpy(to + offset, &stored, sizeof stored);
+      copy_shared(to + offset, &stored, sizeof stored);
     }
   }
 
@@ -282,17 +282,17 @@ class Lanes {
         const size_t nbytes = field.stored_nbytes;
         std::byte* to = record + field.offset;
         if (field.once) {
-          std::memcpy(to, staged(lane, f, window.first), nbytes);
+          copy_shared(to, staged(lane, f, window.first), nbytes);
           continue;
         }
-        std::memcpy(to, staged(lane, f, window.first), before_wrap * nbytes);
-        std::memcpy(to + before_wrap * nbytes, staged(lane, f, 0), (window.count - before_wrap) * nbytes);
+        copy_shared(to, staged(lane, f, window.first), before_wrap * nbytes);
+        copy_shared(to + before_wrap * nbytes, staged(lane, f, 0), (window.count - before_wrap) * nbytes);
         static_assert(Schema::kNoFrame == UINT64_MAX, "so bytes of ones are frames of zeros");
-        std::memset(to + window.count * nbytes, field.frame_store >= 0 ? 0xff : 0,
+        fill_shared(to + window.count * nbytes, field.frame_store >= 0 ? 0xff : 0,
                     (schema_.length - window.count) * nbytes);
       }
       const auto steps = static_cast<uint32_t>(window.count);
-      std::memcpy(record + schema_.steps_offset, &steps, sizeof steps);
+      copy_shared(record + schema_.steps_offset, &steps, sizeof steps);
     });
   }
 

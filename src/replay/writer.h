@@ -66,7 +66,7 @@ class BufferWriter final : public Sink {
           const FieldPlan& field = schema.fields[f];
           copy_bytes(record + field.offset, values[f] + i * field.step_nbytes, field.step_nbytes);
         }
-        std::memcpy(record + schema.episode_offset, &episode_, sizeof episode_);
+        copy_shared(record + schema.episode_offset, &episode_, sizeof episode_);
         finish(ticket, priorities == nullptr ? std::nan("") : priorities[i]);
       }
       if (ends[i]) ++episode_;
@@ -113,7 +113,7 @@ class BufferWriter final : public Sink {
       const uint64_t id = frames.claim(1);
       std::byte* record = frames.open(frames.row(id), id, number_, buffer_.writers());
       if (record == nullptr) continue;
-      std::memcpy(record, frame, frames.record_nbytes());
+      copy_shared(record, frame, frames.record_nbytes());
       frames.commit(frames.row(id), id);
       frames.count_written(1);
       return id;
