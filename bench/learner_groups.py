@@ -35,7 +35,7 @@ from torch import Tensor
 import penstock
 from penstock.bench.machine import describe
 from penstock.engine.groups.meeting import Board, GroupMember, GroupSpec
-from penstock.engine.paths import data_path
+from penstock.engine.groups.rank_learner import rank_learner
 from penstock.engine.roles.specs import LearnerRole
 from penstock.nn import sharing
 from penstock.runs.checkpoint import as_bytes, from_bytes
@@ -136,22 +136,22 @@ def learned(
     """
     torch.set_num_threads(1)
     algorithm = copy.deepcopy(lessons.algorithm)
-    apprentice: Any = data_path(algorithm).apprentice(algorithm)
-    apprentice.take_state(from_bytes(lessons.before))
+    learner = rank_learner(algorithm)
+    learner.take_state(from_bytes(lessons.before))
     if rounded:
-        state = apprentice.whole_state()
+        state = learner.whole_state()
         for name, weight in state["weights"].items():
             if weight.is_floating_point() and "moments" not in name:
                 state["weights"][name] = torch.nextafter(weight, torch.full_like(weight, torch.inf))
-        apprentice.take_state(copy.deepcopy(state))
+        learner.take_state(copy.deepcopy(state))
     batches = copy.deepcopy(lessons.batches)
-    together = None if group is None else GroupMember(group, rank, apprentice.device).connect(1)
+    together = None if group is None else GroupMember(group, rank, learner.device).connect(1)
     began = time.perf_counter()
     with nullcontext() if together is None else sharing(together):
         for batch, about in batches:
-            apprentice.learn(batch, about)
+            learner.learn(batch, about)
     assert together is None or not together.is_broken
-    return apprentice.whole_state(), time.perf_counter() - began
+    return learner.whole_state(), time.perf_counter() - began
 
 
 def learned_together(lessons: Lessons, size: int) -> tuple[dict[str, Any], float]:

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.bench import BenchUsageError
 from penstock.bench.asked import parse
+from penstock.bench.data_paths import measured_path
 from penstock.bench.machine import describe, machine_facts
 from penstock.bench.search import Search, Trial, told_quick
 from penstock.config import AsynchronousConfig, Config
-from penstock.engine.paths import data_path
 from penstock.ipc import available_cores
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _own_flags() -> argparse.ArgumentParser:
 def _check(own: argparse.Namespace, algorithm: type[Algorithm]) -> None:
     if not 0.0 < own.seconds < float("inf"):
         raise BenchUsageError(f"--seconds {own.seconds:g} is not legal: more than 0, and finite")
-    if own.tune_batch and not data_path(algorithm).batch_is_free:
+    if own.tune_batch and not measured_path(algorithm).batch_is_free:
         raise BenchUsageError(
             "--tune-batch is for what learns from fresh steps: of replayed ones, the smallest batch is always the "
             "fastest; give a --batch-size"
@@ -141,7 +141,7 @@ def _outcome(search: Search, config: Config, seconds: float, train: str | None) 
     ]
     if kept := search.kept():
         lines.append(f"not tuned, because it changes what is learned (--tune-batch does): {kept}")
-    if (quick := search.path.quick(config)) != config:
+    if (quick := search.measured.quick(config)) != config:
         lines.append(told_quick(config, quick))
     runs = [trial.run for trial in search.trials if trial.run]
     others = fmean(run.other_programs / (run.seconds * available_cores()) for run in runs)

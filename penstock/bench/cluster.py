@@ -103,7 +103,7 @@ def measured(algorithm: type[Algorithm], config: Config, own: argparse.Namespace
                 nodes = "1 node with fewer lanes" if name == "fewer lanes" else f"nodes: {name}"
                 print(f"round {turn + 1} of {own.rounds}, {nodes}: {run.rate:,.0f} steps/s", flush=True)
     constants = constants_of(runs, costs)
-    setting = setting_of(runs["1"], there.workers_per_node, _takes_turns(algorithm, config))
+    setting = setting_of(runs["1"], there.workers_per_node, algorithm.synchronous)
     return {
         "machine": machine, "algorithm": algorithm.name(), "config": config.to_json(), "rounds": own.rounds,
         "seconds": own.bench_seconds, "is_simulated": is_simulated, "cores": available_cores(),
@@ -321,21 +321,14 @@ def _check(own: argparse.Namespace) -> None:
 
 
 def _require_segments(algorithm: type[Algorithm], config: Config) -> None:
+    from penstock.engine.nodes.transport import transport_class
     from penstock.engine.paths import data_path
 
-    path = data_path(algorithm, config)
-    if why := path.why_at_home():
-        raise BenchUsageError(f"{algorithm.name()} cannot use nodes: {why}")
-    if path.travels != "segments":
+    transport = transport_class(data_path(algorithm, config))
+    if isinstance(transport, str):
+        raise BenchUsageError(f"{algorithm.name()} cannot use nodes: {transport}")
+    if transport.unit != "segments":
         raise BenchUsageError(
-            f"{algorithm.name()} sends {path.travels} from its nodes, and the model is of segments: measure appo, ppo, "
-            "impala or a2c"
+            f"{algorithm.name()} sends {transport.unit} from its nodes, and the model is of segments: measure appo, "
+            "ppo, impala or a2c"
         )
-
-
-def _takes_turns(algorithm: type[Algorithm], config: Config) -> bool:
-    from penstock.bench.costs import laid_out
-    from penstock.engine.paths import data_path
-
-    _, made, _ = laid_out(algorithm, dataclasses.replace(config, backend="local", address=None, nodes=1))
-    return data_path(made).takes_turns(made)

@@ -15,6 +15,7 @@ import torch
 
 from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.bench import BenchError
+from penstock.bench.data_paths import Rehearsal, measured_path
 from penstock.bench.work import Choosing, Stepping, fill
 from penstock.config import Config, ConfigError
 from penstock.engine.backends.launcher import LauncherDied
@@ -23,7 +24,6 @@ from penstock.engine.backends.restarts import Restarts, RoleDied
 from penstock.engine.contracts import LeavesNothing
 from penstock.engine.messages import Died, Failed
 from penstock.engine.paths import data_path
-from penstock.engine.paths.base import Rehearsal
 from penstock.engine.preparation import look_at, run_shape, settled_precision
 from penstock.engine.roster import infers_centrally, share_threads
 from penstock.envs.making import PROBED_LANE
@@ -137,7 +137,7 @@ def measure_costs(algorithm_class: type[Algorithm], config: Config, *, seconds: 
             num_lanes=shape.group_size * (shape.num_workers if crew.policy_threads else 1),
             device=config.device if chooses_on_device else "cpu",
         )
-        learning = functools.partial(data_path(algorithm).rehearsal, algorithm=algorithm)
+        learning = functools.partial(measured_path(algorithm).rehearsal, algorithm=algorithm)
         for number in range(cores):
             yard.add("env", 1, functools.partial(Stepping, env=env, config=config, number=number))
         for _ in range(1 if chooses_on_device else max(1, cores // max(1, crew.policy_threads))):
@@ -183,7 +183,7 @@ def capacity_of(algorithm: Algorithm) -> Capacity:
         workers=1 if is_serial else config.workers,
         policy_threads=policy_threads if is_central else 0,
         learner_threads=0 if path.workers_learn else learner_threads,
-        takes_turns=is_serial or path.takes_turns(algorithm),
+        takes_turns=is_serial or algorithm.synchronous,
         precision=settled_precision(algorithm),
     )
 

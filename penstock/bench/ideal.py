@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from penstock.bench import BenchUsageError
 from penstock.bench.asked import parse
+from penstock.bench.data_paths import measured_path
 from penstock.bench.machine import describe, machine_facts
 from penstock.bench.search import told_quick
-from penstock.engine.paths import data_path
 
 if TYPE_CHECKING:
     from penstock.algorithms.bases.algorithm import Algorithm
@@ -66,7 +66,7 @@ def run(algorithm: type[Algorithm], config: Config, own: argparse.Namespace) -> 
 
     machine = machine_facts()
     print(describe(machine), flush=True)
-    measured = data_path(algorithm, config).quick(config)
+    measured = measured_path(algorithm, config).quick(config)
     rounds = []
     with kept():
         for number in range(1, own.rounds + 1):

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from penstock.bench.data_paths import measured_path
 from penstock.config import Config, ConfigError
 from penstock.engine.paths import data_path
 from penstock.experience.layout import RoleKind
@@ -115,6 +116,8 @@ class Search:
     ----------
     trials
         All measurements, in their order; those at the end repeat the settings of two before them.
+    measured
+        Properties of the data path that measurements use.
     best
         The trial of the fastest settings; None: nothing was measured yet.
     ended
@@ -132,7 +135,8 @@ class Search:
         report: Callable[[Trial], None] = lambda trial: None,
     ) -> None:
         self._algorithm = algorithm
-        self.path = data_path(algorithm, config)
+        self._workers_learn = data_path(algorithm, config).workers_learn
+        self.measured = measured_path(algorithm, config)
         self._config = config
         self._end = end
         self._tune_batch = tune_batch
@@ -231,7 +235,7 @@ class Search:
         """
         assert self.best is not None and self.best.run is not None
         rollout, learner, policy = map(self.best.role, (RoleKind.ROLLOUT, RoleKind.LEARNER, RoleKind.POLICY))
-        takes_turns = self._config.backend == "serial" or self.path.takes_turns(self._algorithm)
+        takes_turns = self._config.backend == "serial" or self._algorithm.synchronous
         if rollout is None or learner is None:
             return True
         if name == "num_groups":
@@ -267,19 +271,19 @@ class Search:
     @property
     def _lanes_are_batch(self) -> bool:
         """Whether a batch is one segment of every lane of the run, and has to stay."""
-        return self._lanes_of_batch(self._config) is not None and not self.path.workers_learn
+        return self._lanes_of_batch(self._config) is not None and not self._workers_learn
 
     def _lanes_of_batch(self, config: Config) -> int | None:
         """Lanes whose segments make a batch that has to stay; None: there may be any number."""
-        return None if self._tune_batch else self.path.lanes_of_batch(config)
+        return None if self._tune_batch else self.measured.lanes_of_batch(config)
 
     def kept(self) -> str:
         """Settings of the batch that stay unless requested; empty where there are none."""
         config = self._config
-        if not self.path.batch_is_free or self._tune_batch:
+        if not self.measured.batch_is_free or self._tune_batch:
             return ""
         kept = [f"batch_size={config.batch_size}"] if hasattr(config, "batch_size") else []
-        if self.path.workers_learn:
+        if self._workers_learn:
             kept.append(f"num_envs_per_worker={config.num_envs_per_worker}")
         if self._lanes_are_batch:
             kept.append(f"num_workers * num_envs_per_worker = {config.num_lanes}")
@@ -293,7 +297,7 @@ class Search:
         began = time.monotonic()
         run, error = None, ""
         try:
-            measured = self.path.quick(config)
+            measured = self.measured.quick(config)
             patience = max(PATIENCE, 2.0 * self.first.took if self.trials else self._end - began)
             run = run_engine(self._algorithm, measured, seconds=WINDOW, warmup=WARMUP, patience=patience)
         except Exception as problem:

@@ -23,6 +23,7 @@ from penstock.bench.scaling import StreamCosts
 from penstock.engine.nodes.receiver import Receiver, ReceiverRole
 from penstock.engine.nodes.sender import Home, Sender, keep_all_slots
 from penstock.engine.nodes.stream import free_address
+from penstock.engine.nodes.transport import transport_of
 from penstock.engine.paths.segment_learner import READER
 from penstock.engine.paths.segments import SegmentPath
 from penstock.envs.spaces import ActionSpec, ObservationSpec
@@ -90,7 +91,7 @@ class _Ends:
         keep_all_slots(self._node)
         address, token = free_address("127.0.0.1"), secrets.token_bytes(32)
         self._home.weights.publish(np.zeros(shape.weights_nbytes, np.uint8), 0)
-        spec = ReceiverRole(address, token, 1, 1, (SegmentPath(),), (False,))
+        spec = ReceiverRole(address, token, 1, 1, (transport_of(SegmentPath()),), (False,))
         self._receiver = Receiver(spec, self._home, lambda report: None)
         self._sender = Sender(self._node, Home(address, token, 1, 0, 1), SegmentPath())
 

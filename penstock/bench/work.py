@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from penstock.algorithms.bases.algorithm import Request
+from penstock.bench.rehearsals import HALF_WAY, first_rows, model_on, wait_for
 from penstock.config import Config
-from penstock.engine.paths.rehearsals import HALF_WAY, first_rows, model_on, wait_for
 from penstock.envs.factories import OUTSIDE
 from penstock.envs.making import make_lanes
 from penstock.envs.spaces import ActionSpec, ObservationSpec

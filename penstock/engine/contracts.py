@@ -135,7 +135,7 @@ class ExperienceWriter(Protocol):
         """Write what the lanes' last step brought."""
         ...
 
-    def make_way(self) -> None:
+    def flush(self) -> None:
         """Hand over what others' experience waits for; called while the group's lanes of another policy cannot step."""
         ...
 

@@ -195,32 +195,26 @@ def open_policies(
     starts = starts or [Start() for _ in models]
     alone = [run_shape(algorithm, model) for algorithm, model in zip(algorithms.values(), models, strict=True)]
     shapes = with_guests(config, [*algorithms], alone)
-    opened = [
-        data_path(algorithm).open(algorithm, shape, start, None if run is None else run.of_policy(name).replay_path)
-        for (name, algorithm), shape, start in zip(algorithms.items(), shapes, starts, strict=False)
-    ]
     first = ExperienceArena.create(_side_by_side(shapes, statistics))
-    policies, notes = [], []
+    policies, notes, of_paths = [], [], []
     for number, (name, algorithm) in enumerate(algorithms.items()):
         model, start, arena = models[number], starts[number], first.policies[number]
         weights = SharedWeights(model, arena.weights)
         weights.publish(start.state.version, start.state.steps)
-        path, _ = opened[number]
-        path.begin(arena, algorithm, model, start)
+        saved = None if run is None else run.of_policy(name).replay_path
+        path, note = data_path(algorithm).create(arena, algorithm, model, start, saved)
+        if note is not None:
+            of_paths.append(note if len(algorithms) == 1 else f"policy {name!r}: {note}")
         best_weights = BestWeights(arena.best_weights)
         policy = Policy(
             number, name, algorithm, model, start, path, arena, weights, best_weights, untuned=algorithm.config
         )
         if given := {setting: value for setting, value in start.tuned.items() if setting not in changed}:
             policy.tune(given)
-        if run is not None and (note := policy.go_on_from_best(run.of_policy(name).checkpoints)):
-            notes.append(note)
+        if run is not None and (warning := policy.go_on_from_best(run.of_policy(name).checkpoints)):
+            notes.append(warning)
         policies.append(policy)
-    notes += [
-        note if len(policies) == 1 else f"policy {policy.name!r}: {note}"
-        for policy, (_, note) in zip(policies, opened, strict=True) if note is not None
-    ]  # fmt: skip
-    return policies, [*_note_of_memory([*algorithms], shapes), *notes]
+    return policies, [*_note_of_memory([*algorithms], shapes), *notes, *of_paths]
 
 
 def new_model(algorithm: Algorithm) -> PolicyNetwork:

@@ -293,6 +293,15 @@ class ExperienceArena:
         self.slots.claim(writing, SlotState.WRITING, SlotState.FREE, 0, from_owner=worker)
         self._announce_anew()
 
+    def void(self, slots: np.ndarray) -> None:
+        """Let slots hold a segment of this run epoch without a valid step."""
+        shape = self.shape
+        for column in self.columns.values():
+            column.reshape(shape.num_slots, shape.rows_per_slot, *column.shape[1:])[slots] = 0
+        self.slot_epoch[slots] = self.control[Control.RUN_EPOCH]
+        self.slot_memory[slots] = 0.0
+        self.slot_redistributed[slots] = 0
+
     def reclaim_read(self) -> None:
         """Give back what a dead learner was reading, and announce anew what it had no time to read."""
         self.release(self.slots.in_state(SlotState.READING))

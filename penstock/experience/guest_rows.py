@@ -43,5 +43,5 @@ class GuestRows:
         self._lanes.write_observations(self._columns["obs"], self.rows)
         self._columns["first"][self.rows] = self._lanes.first
 
-    def make_way(self) -> None:
+    def flush(self) -> None:
         """Nothing: nobody waits for these lanes."""

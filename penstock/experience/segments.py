@@ -111,7 +111,7 @@ class SegmentWriter:
         else:
             self._write_shown()
 
-    def make_way(self) -> None:
+    def flush(self) -> None:
         """Close the open segments where the learner of a batch of all lanes has others already.
 
         Two groups of several policies may each have delivered the segments of one, and wait for its learner: without

@@ -81,7 +81,7 @@ class StepWriter:
     def restart_if_fenced(self) -> None:
         """Nothing: experience in a replay buffer may come from any policy, of an earlier run epoch too."""
 
-    def make_way(self) -> None:
+    def flush(self) -> None:
         """Nothing: nobody waits for these lanes."""
 
     def record(self) -> None:

@@ -8,11 +8,10 @@ import torch
 
 from penstock.algorithms import load_algorithm
 from penstock.algorithms.appo import APPO
-from penstock.bench import BenchError, work
+from penstock.bench import BenchError, rehearsals, work
 from penstock.bench.costs import measure_costs, rounds_until
 from penstock.bench.work import random_actions
 from penstock.config import make_config
-from penstock.engine.paths import rehearsals
 from penstock.envs.making import probe
 from penstock.envs.spec import EnvSpec
 from tests.bench.environments import Breaking, Sleeping

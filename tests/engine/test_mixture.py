@@ -19,8 +19,8 @@ from penstock.algorithms.clear import CLEAR
 from penstock.algorithms.impact import IMPACT
 from penstock.algorithms.impala import IMPALA
 from penstock.algorithms.laser import LASER
+from penstock.bench.data_paths import measured_path
 from penstock.config import ConfigError, make_config
-from penstock.engine.paths.circular import CircularPath
 from penstock.engine.paths.drawing import MOST_AHEAD, PATIENCE, Ahead
 from penstock.engine.preparation import run_shape
 from penstock.engine.trainer import Trainer
@@ -328,7 +328,7 @@ def test_the_learning_of_impact_can_be_rehearsed_and_is_as_many_updates_as_a_run
     algorithm = IMPACT(config, observation, action)
     arena = ExperienceArena.create(run_shape(algorithm, algorithm.build_model()))
     arena.columns["valid"][:] = True
-    rehearsal = CircularPath.rehearsal(arena, algorithm)
+    rehearsal = measured_path(algorithm).rehearsal(arena, algorithm)
     assert rehearsal.do() == 64 / 4
     rehearsal.close()
 

@@ -19,6 +19,7 @@ from penstock.engine.nodes.node import Node
 from penstock.engine.nodes.receiver import RECEIVER, Receiver, ReceiverRole
 from penstock.engine.nodes.sender import Home, Sender, keep_all_slots
 from penstock.engine.nodes.stream import free_address
+from penstock.engine.nodes.transport import transport_of
 from penstock.engine.paths.segment_learner import READER
 from penstock.engine.paths.segments import SegmentPath
 from penstock.experience.arena import Control, ExperienceArena
@@ -37,7 +38,7 @@ class Ends:
         self.home = ExperienceArena.create(run_shape(num_workers=2, segments_per_batch=4, **numbers))
         self.reports: list[NodeSeen] = []
         self.address = free_address("127.0.0.1")
-        spec = ReceiverRole(self.address, TOKEN, RUN, 2, (SegmentPath(),), (takes_turns,))
+        spec = ReceiverRole(self.address, TOKEN, RUN, 2, (transport_of(SegmentPath()),), (takes_turns,))
         self.home.weights.publish(np.arange(16, dtype=np.uint8), 4)
         self.home.control[Control.PACE] = pace
         self.receiver = Receiver(spec, self.home, self.reports.append)
@@ -150,7 +151,7 @@ def test_a_lane_is_granted_a_slot_again_only_when_the_learner_gives_it_back(ends
 )
 def test_a_lane_is_granted_slots_ahead_only_while_the_learner_would_run_short(under_way, waiting, granted):
     arena = ExperienceArena.create(run_shape(num_workers=2, segments_per_batch=1, slots_per_lane=2))
-    seat = NodeLanes(1, 2, arena, SegmentPath(), False)  # of lanes 2 and 3
+    seat = NodeLanes(1, 2, arena, transport_of(SegmentPath()), False)  # of lanes 2 and 3
     arena.control[Control.PACE], seat._took = 100, 1.5 * 100 / HEADROOM  # a batch and a half is plenty
     for slot in under_way:
         arena.slots.claim(np.array([slot]), SlotState.FREE, SlotState.WRITING, slot // 2)
@@ -168,7 +169,7 @@ def test_a_lane_is_granted_its_next_slot_as_soon_as_what_it_has_filled_is_there(
 
 def test_a_receiver_in_the_place_of_one_that_has_died_fills_in_for_nodes_that_do_not_come_again():
     home = ExperienceArena.create(run_shape(num_workers=2, segments_per_batch=4, slots_per_lane=1))
-    spec = ReceiverRole(free_address("127.0.0.1"), TOKEN, RUN, 2, (SegmentPath(),), (True,))
+    spec = ReceiverRole(free_address("127.0.0.1"), TOKEN, RUN, 2, (transport_of(SegmentPath()),), (True,))
     for each, filled in ((spec, []), (spec.successor(home), [0, 1, 2, 3])):
         receiver = each.build(home, lambda report: None)
         receiver.poll()
@@ -196,7 +197,7 @@ def test_a_node_that_is_lost_before_it_was_ever_connected_is_waited_for_no_longe
 
 def test_lanes_that_step_together_are_timed_from_the_grant_of_the_last(monkeypatch):
     arena = ExperienceArena.create(run_shape(num_workers=2, segments_per_batch=1, slots_per_lane=1))
-    seat, clock = NodeLanes(1, 2, arena, SegmentPath(), False), iter([1_000, 5_000, 9_000])
+    seat, clock = NodeLanes(1, 2, arena, transport_of(SegmentPath()), False), iter([1_000, 5_000, 9_000])
     monkeypatch.setattr(time, "monotonic_ns", lambda: next(clock))
     arena.slots.claim(np.array([3]), SlotState.FREE, SlotState.FULL, 1)
     assert seat.grant().tolist() == [0]
@@ -208,7 +209,7 @@ def test_lanes_that_step_together_are_timed_from_the_grant_of_the_last(monkeypat
 
 def test_one_segment_that_is_late_by_chance_is_not_taken_for_the_time_of_a_segment(monkeypatch):
     arena = ExperienceArena.create(run_shape(num_workers=2, segments_per_batch=1, slots_per_lane=1))
-    seat = NodeLanes(1, 2, arena, SegmentPath(), False)
+    seat = NodeLanes(1, 2, arena, transport_of(SegmentPath()), False)
     took = []
     for seconds in (2, 2, 900, 2, 2, 7, 7, 7):
         seat._granted_at[:] = 0

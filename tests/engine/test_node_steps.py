@@ -10,6 +10,7 @@ from penstock.engine.nodes.receiver import Receiver, ReceiverRole
 from penstock.engine.nodes.sender import Home
 from penstock.engine.nodes.steps import StepNodeLanes, StepSender
 from penstock.engine.nodes.stream import free_address
+from penstock.engine.nodes.transport import transport_of
 from penstock.engine.paths.replay import ReplayPath
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import Control, ExperienceArena
@@ -30,12 +31,12 @@ class Ends:
     def __init__(self) -> None:
         self.limiter = RateLimiter(samples_per_insert=1.0, min_size=4, tolerance=4.0)
         self.buffer = ReplayBuffer(100, transition_fields(OBSERVATION, ACTION, with_values=False))
-        self.path = ReplayPath(Replay(self.buffer, self.limiter, 1, 1.0))
+        self.transport = transport_of(ReplayPath(Replay(self.buffer, self.limiter, 1, 1.0)))
         self.home = ExperienceArena.create(run_shape(num_workers=2, **NUMBERS))
         self.home.control[Control.GOAL] = 1_000
         self.home.weights.publish(np.zeros(16, np.uint8), 0)
         self.node = ExperienceArena.create(run_shape(first_worker=1, **NUMBERS))
-        self.there = self.path.away().there(self.node)
+        self.there = self.transport.to_node().path_on_node(self.node)
         self.lanes = counting_lanes("single", [[(3, "terminated")], [(4, "terminated")]])
         self.writer = self.there.writer(self.node, 0, self.lanes, 0, None, None)
         self.lanes.reset()
@@ -53,7 +54,7 @@ def ends():
 
 @pytest.fixture
 def seat(ends):
-    return StepNodeLanes(1, 2, ends.home, ends.path, False)
+    return StepNodeLanes(1, 2, ends.home, ends.transport, False)
 
 
 class Came:
@@ -79,7 +80,8 @@ def test_a_node_may_take_as_many_steps_as_home_lets_in_and_each_is_counted_once(
 
 def test_steps_go_home_by_a_stream_and_the_node_waits_for_what_it_is_granted(ends):
     address = free_address("127.0.0.1")
-    receiver = Receiver(ReceiverRole(address, TOKEN, RUN, 2, (ends.path,), (False,)), ends.home, lambda report: None)
+    spec = ReceiverRole(address, TOKEN, RUN, 2, (ends.transport,), (False,))
+    receiver = Receiver(spec, ends.home, lambda report: None)
     sender = StepSender(ends.node, Home(address, TOKEN, RUN, 1, 1), ends.there)
     end, steps = time.monotonic() + 2.0, 0
     while time.monotonic() < end:

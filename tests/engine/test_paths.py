@@ -9,8 +9,13 @@ import pytest
 import penstock
 from penstock.algorithms import ALGORITHMS, load_algorithm
 from penstock.algorithms.impala import IMPALA
-from penstock.config import ConfigError
-from penstock.engine.paths import DATA_PATHS, DataPath, data_path
+from penstock.bench import BenchError
+from penstock.bench.data_paths import MeasuredMixture, measured_path
+from penstock.config import ConfigError, make_config
+from penstock.engine.groups.rank_learner import RANK_LEARNERS, SegmentRankLearner, require_rank_learner
+from penstock.engine.nodes.transport import TRANSPORTS, StoredSegmentTransport, transport_class
+from penstock.engine.paths import DATA_PATHS, MOVED, DataPath, data_path, entry_of
+from penstock.engine.paths.mixture import MixturePath
 from penstock.engine.paths.segments import SegmentPath
 
 SERIAL = {"env": "CartPole-v1", "backend": "serial", "num_workers": 1, "num_envs_per_worker": 4, "run_dir": None}
@@ -46,6 +51,40 @@ def test_a_data_path_may_be_given_by_its_class_or_by_its_place(tmp_path):
 def test_what_is_no_data_path_is_refused_by_name(path, message):
     with pytest.raises(ConfigError, match=message.replace("(", "\\(")):
         penstock.Trainer(with_path(path), **SERIAL)
+
+
+@pytest.mark.parametrize("name", sorted(MOVED))
+def test_a_member_of_former_data_paths_is_refused_with_the_place_of_its_successor(name):
+    own = type("OwnPath", (SegmentPath,), {name: lambda *_: None})
+    with pytest.raises(ConfigError, match=f"the data path OwnPath defines {name}, which is no member") as refused:
+        data_path(with_path(own))
+    assert MOVED[name] in str(refused.value)
+
+
+def test_an_actor_of_ones_own_is_given_the_device():
+    def actor(self, arena, algorithm, worker, report):
+        raise AssertionError
+
+    with pytest.raises(ConfigError, match=r"defines actor without a device: it is called as actor\(arena, algorithm"):
+        data_path(with_path(type("OwnPath", (SegmentPath,), {"actor": actor})))
+
+
+def test_a_data_path_has_the_entries_of_its_nearest_base_class_until_it_has_its_own(monkeypatch):
+    own = type("OwnPath", (type("Between", (MixturePath,), {}),), {})
+    algorithm = with_path(own)
+    assert measured_path(algorithm) is MeasuredMixture and transport_class(own) is StoredSegmentTransport
+    assert entry_of(RANK_LEARNERS, own) is SegmentRankLearner
+    monkeypatch.setitem(TRANSPORTS, own, "it stays where it is")
+    assert transport_class(own) == "it stays where it is"
+
+
+def test_nothing_but_a_run_is_promised_of_a_data_path_that_derives_from_no_other():
+    algorithm = with_path(type("OwnPath", (DataPath,), {}))
+    with pytest.raises(ConfigError, match="own cannot use num_learners=2: its learner does not hand out"):
+        require_rank_learner(algorithm, make_config(IMPALA.Config, {**SERIAL, "backend": "local", "num_learners": 2}))
+    assert "has no way between machines" in transport_class(algorithm.data_path)
+    with pytest.raises(BenchError, match=r"data path of own cannot be measured: add its class to .*MEASURED"):
+        measured_path(algorithm).rehearsal(None, algorithm)
 
 
 def test_no_data_path_needs_torch_to_be_there():

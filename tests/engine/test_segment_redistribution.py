@@ -8,6 +8,7 @@ import pytest
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.rudder import TOLD, build_predictor
 from penstock.engine.acting.weights import SharedWeights
+from penstock.engine.nodes.transport import transport_of
 from penstock.engine.paths.redistributed import RedistributedPath
 from penstock.engine.paths.redistribution import SegmentRedistribution, each_lane_once
 from penstock.engine.paths.segments import SegmentPath
@@ -135,7 +136,7 @@ def test_the_successor_of_a_worker_that_died_in_the_middle_of_an_episode_begins_
     run.arena.requests.reset(0)
     run.arena.reclaim(0)
     spec = RolloutSpec(0, run.env, (run.path,), run.algorithm.config.seed, 1, 1)
-    actor = run.path.actor(run.arena, run.algorithm, 0, run.reports.append)
+    actor = run.path.actor(run.arena, run.algorithm, "cpu", 0, run.reports.append)
     run.workers[0].close()
     run.workers[0] = RolloutWorker(spec, run.arena, run.reports.append, [actor])
     run.rows.clear()
@@ -158,7 +159,8 @@ class AsOnANode(Redistributing):
     """What a node writes: nothing of it is redistributed."""
 
     def begin(self) -> SegmentPath:
-        return super().begin().away()
+        path: SegmentPath = transport_of(super().begin()).to_node().path
+        return path
 
 
 @pytest.mark.parametrize("value", ["redistributed", "original"])
@@ -166,7 +168,7 @@ def test_what_home_redistributes_for_a_node_is_what_its_own_workers_do(make, val
     """Also where several segments of a lane come together, as they lie in their slots."""
     ours, theirs = make(redistribution_value=value), make(AsOnANode, redistribution_value=value)
     home = RedistributedPath(theirs.algorithm, Feed.make(theirs.arena.shape))
-    arrived, reader = home.arrived(theirs.arena), home.feed.reader()
+    arrived, reader = transport_of(home).on_arrival(theirs.arena), home.feed.reader()
     fed = []
     names = ("reward", "redistributed_reward", "redistributed_quality")[: 3 if value == "original" else 1]
     for _ in range(8):

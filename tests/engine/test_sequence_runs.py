@@ -185,7 +185,7 @@ def collected(inference="local", **settings):
     arena = ExperienceArena.create(run_shape(algorithm, model))
     SharedWeights(model, arena.weights).publish(0, 0)
     arena.control[Control.GOAL] = 10**9
-    path, _ = SequencePath.open(algorithm, arena.shape, Start(), None)
+    path, _ = SequencePath.create(arena, algorithm, model, Start(), None)
     actor = Inference(arena, algorithm, "cpu", path.steps_taken)
     policy_worker = PolicyWorker(arena, actor) if inference == "central" else None
     spec = RolloutSpec(0, env, (path,), config.seed, 0, 1)

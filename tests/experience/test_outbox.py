@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from penstock.algorithms.arithmetic.priorities import absolute_td_error
+from penstock.engine.nodes.transport import transport_of
 from penstock.engine.paths.hindsight import HindsightPath
 from penstock.engine.paths.redistributed_replay import RedistributedReplayPath
 from penstock.engine.paths.replay import ReplayPath
@@ -81,8 +82,9 @@ def test_what_goes_by_an_outbox_is_written_as_if_it_had_gone_at_once(make):
     direct, node = ExperienceArena.create(shape), ExperienceArena.create(shape)
     direct.control[Control.GOAL] = 10**9
     play(at_home, direct, 40)
-    there = by_outbox.away().there(node)
-    reader, inbox = OutboxReader(there.replay.buffer), by_outbox.inbox(direct)
+    transport = transport_of(by_outbox)
+    there = transport.to_node().path_on_node(node)
+    reader, inbox = OutboxReader(there.replay.buffer), transport.inbox(direct)
     granted = 0
 
     def carry() -> None:
@@ -106,9 +108,9 @@ def test_relabelled_rows_leave_with_the_steps_that_follow_and_are_those_of_home(
     endings: list[Ending] = [(4, "truncated"), (1, "terminated"), (7, "terminated")]
     envs = [[Places(lane, endings) for lane in range(2)] for _ in range(2)]
     at_home, away = (Relabelling(of_place, goals_per_step=3) for of_place in envs)
-    path = HindsightPath(away.replay, "future", 3, 0)
-    there = path.away().there(away.arena)
-    outbox, inbox = there.replay.buffer, path.inbox(at_home.arena)
+    transport = transport_of(HindsightPath(away.replay, "future", 3, 0))
+    there = transport.to_node().path_on_node(away.arena)
+    outbox, inbox = there.replay.buffer, transport.inbox(at_home.arena)
     reader, capacity = OutboxReader(outbox), outbox.calls.capacity
     away.writer, calls = there.writer(away.arena, 0, away.lanes, 0, None, None), 0
     steps = 0
@@ -122,7 +124,7 @@ def test_relabelled_rows_leave_with_the_steps_that_follow_and_are_those_of_home(
     at_home.play(60)
     ours, theirs = at_home.written(), away.written()
     assert steps == sum(away.num_steps) == sum(at_home.num_steps)
-    assert calls <= path.calls_of_step < capacity
+    assert calls <= transport.calls_per_step < capacity
     missing = sum((ours - theirs).values())
     assert not theirs - ours and missing == away.writer._relabelled.num_waiting
     assert missing < 3 * 2 * 7 and sum(theirs.values()) > 3 * steps
@@ -147,7 +149,8 @@ def test_episodes_that_home_redistributes_for_a_node_are_those_of_home(monkeypat
     direct, node = ExperienceArena.create(shape), ExperienceArena.create(replace(shape, first_worker=3))
     direct.control[Control.GOAL] = 10**9
     play(at_home, direct, 40)
-    there, inbox = by_outbox.away().there(node), by_outbox.inbox(direct)
+    transport = transport_of(by_outbox)
+    there, inbox = transport.to_node().path_on_node(node), transport.inbox(direct)
     assert there.feed is None, "it is at home"
     reader = OutboxReader(there.replay.buffer)
 
@@ -194,7 +197,7 @@ def test_what_is_held_is_written_when_learning_waits_for_a_first_row():
 
 def test_a_step_is_taken_only_when_all_of_it_is_granted():
     arena = ExperienceArena.create(run_shape(segment_length=1, slots_per_lane=4))
-    replay = transitions().away().replay
+    replay = transport_of(transitions()).to_node().path.replay
     arena.full.push_many(np.zeros(3, np.int64))
     assert replay.lets_in(2, arena) and not replay.lets_in(2, arena)
     assert len(arena.full) == 1 and replay.lets_in(1, arena) and not replay.lets_in(1, arena)
@@ -202,7 +205,7 @@ def test_a_step_is_taken_only_when_all_of_it_is_granted():
 
 def test_calls_that_are_overwritten_before_they_are_read_are_an_error():
     arena = ExperienceArena.create(run_shape(segment_length=1, records=RECORDS))
-    there = transitions().away().there(arena)
+    there = transport_of(transitions()).to_node().path_on_node(arena)
     reader = OutboxReader(there.replay.buffer)
     arena.full.push_many(np.zeros(8, np.int64))
     play(there, arena, 3)

@@ -76,6 +76,8 @@ class Algorithm:
     data_path: str | type
     """Data path: "segments", "mixture", "circular", "replay", "sequences", "gradients", or a custom class. An
     instance's data path may depend on its settings."""
+    synchronous: ClassVar[bool] = False
+    """True: rollout workers wait while the learner learns, so that all experience is of zero policy lag."""
     actions: ClassVar[tuple[ActionKind, ...]] = get_args(ActionKind)
     """The kinds of actions that it can choose."""
 

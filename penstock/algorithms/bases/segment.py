@@ -30,8 +30,6 @@ class SegmentAlgorithm(Algorithm):
     Config: ClassVar[type[Config]] = SegmentConfig
     config: Any  # a SegmentConfig, or of a network without a policy of its own a FreshConfig
     data_path: str | type = "segments"
-    synchronous: ClassVar[bool] = False
-    """True: rollout workers wait while the learner learns, so that all experience is of zero policy lag."""
     records: tuple[str, ...] = ()
     """Extra columns written while acting: "logits", the parameters of the distribution that was sampled; "value", what
     the network expected, as a return; "features", how it saw the observation."""

@@ -264,7 +264,7 @@ def import_what_roles_need() -> None:
     import penstock.engine.acting.inference
     import penstock.engine.groups.following
     import penstock.engine.groups.leading
-    import penstock.engine.paths.apprentices
+    import penstock.engine.groups.rank_learner
     import penstock.engine.paths.gradients
     import penstock.engine.paths.hogwild_learner
     import penstock.engine.paths.redistributed_learner

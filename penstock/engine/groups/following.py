@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar
 
 import torch
 
@@ -11,8 +11,8 @@ from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.engine.contracts import LeavesNothing, Role
 from penstock.engine.groups.meeting import GroupMember, GroupSpec
 from penstock.engine.groups.parcels import Kind, ParcelChannel, batch_in, state_in
+from penstock.engine.groups.rank_learner import RankLearner, rank_learner
 from penstock.engine.messages import Command, Tell, unknown
-from penstock.engine.paths import data_path
 from penstock.engine.roles.specs import begin_on
 from penstock.engine.watching.clock import Clock
 from penstock.experience.arena import Control, ExperienceArena
@@ -38,25 +38,7 @@ class RankRole(LeavesNothing):
     def build(self, arena: ExperienceArena, report: Tell) -> Role:
         """Make its networks and optimisers."""
         begin_on(self.algorithm.config.device)
-        return Follower(data_path(self.algorithm).apprentice(self.algorithm), self.group, self.rank, arena)
-
-
-class Apprentice(Protocol):
-    """Learner of the batches that it is given."""
-
-    device: torch.device
-
-    def whole_state(self) -> dict[str, Any]:
-        """All that another has to go on with: tensors and plain values."""
-        ...
-
-    def take_state(self, state: dict[str, Any]) -> None:
-        """Go on with another's."""
-        ...
-
-    def learn(self, batch: Any, about: dict[str, Any]) -> None:
-        """Make all updates of a batch, as the first learner does that says this about it."""
-        ...
+        return Follower(rank_learner(self.algorithm), self.group, self.rank, arena)
 
 
 class Follower:
@@ -67,8 +49,8 @@ class Follower:
 
     Parameters
     ----------
-    apprentice
-        What learns.
+    learner
+        Networks and optimisers of the rank.
     spec, rank
         The group, and which of its learners this is.
     arena
@@ -77,13 +59,13 @@ class Follower:
 
     ACTIVITIES = ("learn", "wait for batch", "wait for group")
 
-    def __init__(self, apprentice: Apprentice, spec: GroupSpec, rank: int, arena: ExperienceArena) -> None:
+    def __init__(self, learner: RankLearner, spec: GroupSpec, rank: int, arena: ExperienceArena) -> None:
         self.bell = arena.learner_bell
-        self._apprentice = apprentice
+        self._learner = learner
         self._control = arena.control
         self._name = f"{RoleKind.RANK}-{rank}"
         self._clock = Clock(arena.gauges_of(self._name), self.ACTIVITIES)
-        self._seat = GroupMember(spec, rank, apprentice.device)
+        self._seat = GroupMember(spec, rank, learner.device)
         self._has_state = self._is_ready = False
         self._group: Group | None = None
         self._post: ParcelChannel | None = None
@@ -130,7 +112,7 @@ class Follower:
             self._group = self._seat.connect(self._meeting)
             self._post = ParcelChannel(self._group)
             if source == self._group.rank:
-                self._post.send_state(self._apprentice.whole_state())
+                self._post.send_state(self._learner.whole_state())
             else:
                 self._take_state(self._post.receive(source)[1])
         except RuntimeError:  # one of them died on the way: there will be another meeting
@@ -146,14 +128,14 @@ class Follower:
         if kind is Kind.STATE:
             self._take_state(data)
             return
-        batch, about = batch_in(data, self._apprentice.device)
+        batch, about = batch_in(data, self._learner.device)
         with sharing(self._group):
-            self._apprentice.learn(batch, about)
+            self._learner.learn(batch, about)
         if self._group.is_broken:
             self._leave()
 
     def _take_state(self, data: torch.Tensor) -> None:
-        self._apprentice.take_state(state_in(data, self._apprentice.device))
+        self._learner.take_state(state_in(data, self._learner.device))
         self._has_state = True
 
     def _leave(self) -> None:

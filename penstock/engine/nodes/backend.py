@@ -24,6 +24,7 @@ from penstock.engine.nodes.node import Node
 from penstock.engine.nodes.receiver import RECEIVER, ReceiverRole
 from penstock.engine.nodes.sender import Home
 from penstock.engine.nodes.tasks import Tasks, roles_at_home
+from penstock.engine.nodes.transport import transport_of
 from penstock.engine.roles.specs import EvaluatorRole, LearnerRole, RolloutRole
 from penstock.engine.watching.time_spent import WALL
 from penstock.experience.arena import ExperienceArena
@@ -81,7 +82,8 @@ class NodesBackend(Owned):
         address, token, run = self._connection.free_address(), secrets.token_bytes(32), secrets.randbits(63)
         self._home = Home(address, token, run, 0, 0)
         paths = next(spec for spec in specs if isinstance(spec, RolloutRole)).rollout.paths
-        turns = tuple(learner.path.takes_turns(learner.algorithm) for learner in learners)
+        turns = tuple(learner.algorithm.synchronous for learner in learners)
+        transports = tuple(map(transport_of, paths))
         self._evaluations: EvaluationsThere | None = None  # on the first node
         at_home = roles_at_home(specs, self._config)
         if self._config.evaluator == "node":
@@ -92,7 +94,7 @@ class NodesBackend(Owned):
         self._is_closed = False
         self._place()
         late = [node.number for node in self._nodes[:num_nodes] if node.host is None]
-        receiver = ReceiverRole(address, token, run, num_nodes, paths, turns, late)
+        receiver = ReceiverRole(address, token, run, num_nodes, transports, turns, late)
         self._local = LocalBackend(arena, [*at_home, receiver], self._take, restarts)
         try:
             self._require_alike()

@@ -27,6 +27,7 @@ from penstock.engine.groups.following import RankRole
 from penstock.engine.messages import Failed, Note, Report
 from penstock.engine.nodes.learning import HomeLost
 from penstock.engine.nodes.sender import SENDER, SenderRole, keep_all_slots
+from penstock.engine.nodes.transport import SegmentTransport
 from penstock.engine.roles.specs import PolicyRole, RolloutRole
 from penstock.engine.watching.hangs import HangWatch
 from penstock.experience.arena import ExperienceArena
@@ -52,11 +53,14 @@ class HostTask:
         Its roles.
     forgives_environments
         Whether a worker whose environment failed is replaced.
+    transports
+        Transport of each policy's experience, as it is sent to a node; empty: the node steps no lanes.
     """
 
     shape: RunShape
     specs: Sequence[RoleSpec]
     forgives_environments: bool
+    transports: Sequence[SegmentTransport] = ()
 
 
 @dataclass(frozen=True)
@@ -129,7 +133,7 @@ class NodeHost:
         told: HostTask = pickle.loads(task)
         self._arena = ExperienceArena.create(told.shape)
         keep_all_slots(self._arena)
-        specs = settled(told.specs, self._arena)
+        specs = settled(told, self._arena)
         self._names = [spec.name for spec in specs if not spec.name.startswith(SENDER)]
         self._tied = {spec.name for spec in specs if isinstance(spec, SenderRole | RankRole)}
         self._hangs = HangWatch(specs, self._arena)
@@ -202,12 +206,13 @@ def _lives(pid: int) -> bool:
         return False
 
 
-def settled(specs: Sequence[RoleSpec], arena: ExperienceArena) -> list[RoleSpec]:
-    """Roles with the data paths that they share on this node, made of what has travelled here."""
-    travelled = next((spec.rollout.paths for spec in specs if isinstance(spec, RolloutRole)), ())
-    paths = tuple(path.there(arena.policies[number]) for number, path in enumerate(travelled))
+def settled(task: HostTask, arena: ExperienceArena) -> list[RoleSpec]:
+    """Return the roles of a task with the data paths that they share on this node."""
+    paths = tuple(
+        transport.path_on_node(arena.policies[number]) for number, transport in enumerate(task.transports)
+    )
     there: list[RoleSpec] = []
-    for spec in specs:
+    for spec in task.specs:
         if isinstance(spec, RolloutRole):
             there.append(replace(spec, rollout=replace(spec.rollout, paths=paths)))
         elif isinstance(spec, PolicyRole | SenderRole):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.config import Config, ConfigError
 from penstock.engine.nodes.choosing import Machine, bundles_of, choose, cores_at_home, in_words, missing, nodes_wanted
+from penstock.engine.nodes.transport import transport_class
 from penstock.engine.paths import data_path
 
 if TYPE_CHECKING:
@@ -35,8 +36,9 @@ def on_cluster(algorithm: Any, config: Config) -> Config:
         The algorithm's experience cannot come from other nodes, Ray is not installed, there is no such cluster, or it
         has too few nodes or cores.
     """
-    if why := data_path(algorithm, config).why_at_home():
-        raise ConfigError(f'{algorithm.name()} cannot use backend="ray": {why}; use backend="local"')
+    transport = transport_class(data_path(algorithm, config))
+    if isinstance(transport, str):
+        raise ConfigError(f'{algorithm.name()} cannot use backend="ray": {transport}; use backend="local"')
     try:
         from penstock.engine.nodes import cluster
     except ModuleNotFoundError as error:

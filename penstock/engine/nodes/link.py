@@ -19,7 +19,7 @@ from penstock.ipc import SlotState
 from penstock.runs.status import NodeStatus
 
 if TYPE_CHECKING:
-    from penstock.engine.paths import DataPath
+    from penstock.engine.nodes.transport import SegmentTransport
 
 SLEEP = 0.1  # seconds: the longest sleep on a bell
 TIMES = 5  # of the last segments, of which the median is heeded: what holds up one of them is not their time
@@ -37,8 +37,8 @@ class NodeLanes:
         Number of the node, and nodes of the run.
     arena
         The policy's arena.
-    path
-        The way of its experience.
+    transport
+        Transport of its experience.
     takes_turns
         Whether each batch is one segment of every lane: then lanes of a node that is gone give empty ones.
 
@@ -48,14 +48,16 @@ class NodeLanes:
         Whether the node has yet to come for the first time, and the run waits for it.
     """
 
-    def __init__(self, node: int, num_nodes: int, arena: ExperienceArena, path: DataPath, takes_turns: bool) -> None:
+    def __init__(
+        self, node: int, num_nodes: int, arena: ExperienceArena, transport: SegmentTransport, takes_turns: bool
+    ) -> None:
         shape = arena.shape
         self.arena = arena
         self.node = node
         self.num_lanes = shape.num_lanes // num_nodes
         self.first_lane = node * self.num_lanes
         self.bell = arena.rollout_bells[node * shape.num_workers // num_nodes]
-        self._arrived = path.arrived(arena)
+        self._on_arrival = transport.on_arrival(arena)
         self._takes_turns = takes_turns
         turns, lanes = np.divmod(np.arange(self.num_lanes * shape.slots_per_lane), self.num_lanes)
         # Of the home arena, in the order in which the node numbers them.
@@ -120,7 +122,7 @@ class NodeLanes:
                 return False
             slots = self._claim_free(self._slots)
             if len(slots):
-                self._void(slots)
+                self.arena.void(slots)
                 self._deliver(slots)
             return bool(len(slots))
 
@@ -198,7 +200,7 @@ class NodeLanes:
         arena.slot_memory[slots] = memory
         sequence.stale += int((table[:, 1] != arena.control[Control.RUN_EPOCH]).any())
         self._measure(slots)
-        self._arrived(slots)
+        self._on_arrival(slots)
         self._deliver(slots)
         self.bell.ring()  # its lanes may be granted their next slots
 
@@ -240,14 +242,6 @@ class NodeLanes:
         slots = self.arena.slots.owned_by(self.node, SlotState.WRITING)
         if len(slots):
             self.arena.slots.claim(slots, SlotState.WRITING, SlotState.FREE, 0, from_owner=self.node)
-
-    def _void(self, slots: np.ndarray) -> None:
-        arena = self.arena
-        for column in arena.columns.values():
-            column.reshape(arena.shape.num_slots, arena.shape.rows_per_slot, *column.shape[1:])[slots] = 0
-        arena.slot_epoch[slots] = arena.control[Control.RUN_EPOCH]
-        arena.slot_memory[slots] = 0.0
-        arena.slot_redistributed[slots] = 0
 
     def _deliver(self, slots: np.ndarray) -> None:
         arena = self.arena

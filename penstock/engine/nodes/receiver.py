@@ -24,7 +24,7 @@ from penstock.experience.arena import ExperienceArena
 from penstock.runs.status import NodeStatus
 
 if TYPE_CHECKING:
-    from penstock.engine.paths import DataPath
+    from penstock.engine.nodes.transport import SegmentTransport
 
 RECEIVER = "receiver"
 REPORT_INTERVAL = 0.5  # seconds
@@ -43,8 +43,8 @@ class ReceiverRole:
         What nodes prove that they belong to the run by, and its number.
     num_nodes
         Nodes of the run.
-    paths
-        The way of each policy's experience.
+    transports
+        Transport of each policy's experience.
     takes_turns
         Whether each batch is one segment of every lane.
     missing
@@ -55,7 +55,7 @@ class ReceiverRole:
     token: bytes
     run: int
     num_nodes: int
-    paths: tuple[DataPath, ...]
+    transports: tuple[SegmentTransport, ...]
     takes_turns: tuple[bool, ...]
     missing: Collection[int] = ()
     name: str = RECEIVER
@@ -92,8 +92,8 @@ class Receiver:
         self._report = report
         kinds: dict[str, type[NodeLanes]] = {"segments": NodeLanes, "steps": StepNodeLanes}
         self._seats = [
-            [kinds[path.travels](node, spec.num_nodes, of_policy, path, turns) for node in range(spec.num_nodes)]
-            for of_policy, path, turns in zip(arena.policies, spec.paths, spec.takes_turns, strict=True)
+            [kinds[each.unit](node, spec.num_nodes, of_policy, each, turns) for node in range(spec.num_nodes)]
+            for of_policy, each, turns in zip(arena.policies, spec.transports, spec.takes_turns, strict=True)
         ]
         for node in spec.missing:
             self._go_on_without(node)

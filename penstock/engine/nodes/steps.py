@@ -15,7 +15,7 @@ from penstock.engine.nodes.blocks import Frame, Kind, Sequence, StreamError, arr
 from penstock.engine.nodes.link import NodeLanes
 from penstock.engine.nodes.sender import Home, Sender
 from penstock.engine.nodes.stream import Stream
-from penstock.engine.paths.replay import steps_ahead
+from penstock.engine.nodes.transport import steps_ahead
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.outbox import OutboxReader, Rows, fields_of_call, steps_in
 from penstock.ipc import SlotState
@@ -56,18 +56,18 @@ class StepSender(Sender):
 class StepNodeLanes(NodeLanes):
     """Lanes of a node whose steps go into the replay buffer at home; parameters are those of `NodeLanes`."""
 
-    def __init__(self, node: int, num_nodes: int, arena: ExperienceArena, path: Any, takes_turns: bool) -> None:
-        super().__init__(node, num_nodes, arena, path, takes_turns)
+    def __init__(self, node: int, num_nodes: int, arena: ExperienceArena, transport: Any, takes_turns: bool) -> None:
+        super().__init__(node, num_nodes, arena, transport, takes_turns)
         shape = arena.shape
-        self._replay = path.replay
-        self._path = path
-        self._fields = fields_of_call(path.fields_of_step(shape), shape.group_size)
+        self._replay = transport.path.replay
+        self._transport = transport
+        self._fields = fields_of_call(transport.fields(shape), shape.group_size)
         self._chunk = min(shape.group_size, self._replay.limiter.largest_insert)
         self._most = steps_ahead(shape) // num_nodes
         self._counting = threading.Lock()  # one thread grants, another hears what is taken
         self._spare = 0  # steps that were let in, and are granted to nobody
         self._granted = self._taken = 0  # on the present connection
-        self._inbox = path.inbox(arena)
+        self._inbox = transport.inbox(arena)
 
     def grant(self) -> np.ndarray:
         """Let steps in, as many as the rate limiter has room for and the node may have open; int64 ``[K]`` for K."""
@@ -105,4 +105,4 @@ class StepNodeLanes(NodeLanes):
         with self._counting:
             self._spare += max(0, self._granted - self._taken)
             self._granted = self._taken = 0
-            self._inbox = self._path.inbox(self.arena)  # what the node had not finished is never finished
+            self._inbox = self._transport.inbox(self.arena)  # what the node had not finished is never finished

@@ -16,6 +16,7 @@ from penstock.engine.nodes.host import HostTask
 from penstock.engine.nodes.learning import RankThereRole
 from penstock.engine.nodes.sender import Home, Sender, SenderRole
 from penstock.engine.nodes.steps import StepSender
+from penstock.engine.nodes.transport import SegmentTransport, transport_of
 from penstock.engine.roles.specs import LearnerRole, PolicyRole, RolloutRole
 from penstock.experience.layout import RunShape
 from penstock.travelling import leaving_machine, packed
@@ -56,21 +57,22 @@ class Tasks:
         shapes = [self._of_node(shape, first) for shape in (self._shape, *self._shape.others)]
         shape = replace(shapes[0], others=tuple(shapes[1:]))
         home = replace(self._home, node=number, incarnation=incarnation)
+        transports = [transport_of(path).to_node() for path in self._rollouts[0].rollout.paths]
         specs: list[RoleSpec] = []
         for worker, role in enumerate(self._rollouts[first : first + self._cores]):
             rollout = replace(
-                role.rollout, worker=worker, paths=tuple(path.away() for path in role.rollout.paths),
+                role.rollout, worker=worker, paths=tuple(transport.path for transport in transports),
                 incarnation=role.rollout.incarnation + (incarnation - 1) * STREAMS_OF_A_HOST,
             )  # fmt: skip
             specs.append(replace(role, rollout=rollout))
         for spec in self._policy_workers:
-            specs.append(replace(spec, path=spec.path.away(), algorithm=_on_cpu(spec.algorithm)))
+            specs.append(replace(spec, path=transports[spec.policy].path, algorithm=_on_cpu(spec.algorithm)))
         if self._evaluations is not None and number == 0:
             specs.append(self._evaluations.role())
-        for policy, path in enumerate(self._rollouts[0].rollout.paths):
-            away = path.away()
-            specs.append(SenderRole(home, away, StepSender if away.travels == "steps" else Sender, policy))
-        return self._pickled(shape, specs)
+        for policy, transport in enumerate(transports):
+            make = StepSender if transport.unit == "steps" else Sender
+            specs.append(SenderRole(home, transport.path, make, policy))
+        return self._pickled(shape, specs, transports)
 
     def of_learner(self, rank: int, num_threads: int) -> bytes:
         """Make the task of a learner's host, pickled: the learner may use so many threads."""
@@ -84,9 +86,11 @@ class Tasks:
         """The numbers of a policy's arena on a node."""
         return replace(shape, num_workers=self._cores, first_worker=first_worker, others=())
 
-    def _pickled(self, shape: RunShape, specs: Sequence[RoleSpec]) -> bytes:
+    def _pickled(
+        self, shape: RunShape, specs: Sequence[RoleSpec], transports: Sequence[SegmentTransport] = ()
+    ) -> bytes:
         with leaving_machine():
-            return packed(HostTask(shape, specs, self._forgives_environments))
+            return packed(HostTask(shape, specs, self._forgives_environments, transports))
 
 
 def roles_at_home(specs: Sequence[RoleSpec], config: Config) -> list[RoleSpec]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from penstock.config import Config
 from penstock.engine.contracts import Actor, ExperienceWriter
-from penstock.engine.paths.base import Rehearsal
 from penstock.engine.paths.segments import SegmentPath
 from penstock.experience.segments import OwnSegmentWriter
 
@@ -39,37 +38,22 @@ class GradientPath(SegmentPath):
         return super().numbers(algorithm, model) | own
 
     @classmethod
-    def lanes_of_batch(cls, config: Config) -> int | None:
-        """Those of one worker."""
-        return config.lanes_per_worker
-
-    @classmethod
-    def why_at_home(cls) -> str:
-        """Machines share no memory."""
-        return "its rollout workers learn on parameters that all of them share in the memory of one machine"
-
-    @classmethod
-    def why_one_learner(cls) -> str:
-        """Nothing is handed out."""
-        return "its rollout workers learn, each by itself: use more num_workers"
-
-    @classmethod
-    def rehearsal(cls, arena: ExperienceArena, algorithm: Any) -> Rehearsal:
-        """The gradient of a segment of each lane of a worker, applied."""
-        from penstock.engine.paths.rehearsals import SegmentRehearsal
-
-        return SegmentRehearsal(arena, algorithm, algorithm.config.lanes_per_worker)
-
-    def begin(self, arena: ExperienceArena, algorithm: Any, model: PolicyNetwork, start: Start) -> None:
-        """Lay out the shared parameters, the optimiser's state, and how far the run is."""
+    def create(
+        cls, arena: ExperienceArena, algorithm: Any, model: PolicyNetwork, start: Start, saved: Path | None
+    ) -> tuple[Self, str | None]:
+        """Lay out the shared parameters, the optimiser's state, and the progress of the run."""
         from penstock.engine.paths import hogwild
 
         hogwild.begin(algorithm, arena, model, start.state, start.learning)
+        return cls(), None
 
-    def actor(self, arena: ExperienceArena, algorithm: Any, worker: int, report: Tell) -> Actor:
+    def actor(
+        self, arena: ExperienceArena, algorithm: Any, device: str, worker: int | None = None, report: Tell | None = None
+    ) -> Actor:
         """Choose actions, and learn from what comes of them."""
         from penstock.engine.paths.hogwild import ActorLearner
 
+        assert worker is not None and report is not None, "no policy worker acts where rollout workers learn"
         return ActorLearner(arena, algorithm, worker, self, report)
 
     def writer(

@@ -11,6 +11,7 @@ from penstock.experience.guest_rows import GuestRows
 
 if TYPE_CHECKING:
     from penstock.engine.contracts import Actor
+    from penstock.engine.messages import Tell
     from penstock.engine.watching.clock import Clock
     from penstock.envs.lanes import Lanes
     from penstock.experience.arena import ExperienceArena
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 class GuestPath(DataPath):
     """Rows of guests, and the past versions, or the newest weights, that choose their actions."""
 
-    def inference(self, arena: ExperienceArena, algorithm: Any, device: str) -> Actor:
+    def actor(
+        self, arena: ExperienceArena, algorithm: Any, device: str, worker: int | None = None, report: Tell | None = None
+    ) -> Actor:
         """Past versions, each of which answers for the lanes that it plays, or the newest weights for all."""
         from penstock.engine.acting.guest_inference import GuestInference
 

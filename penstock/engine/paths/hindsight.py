@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from penstock.envs.lanes import Lanes
     from penstock.envs.single import SingleLanes
     from penstock.experience.arena import ExperienceArena
-    from penstock.experience.layout import RunShape
     from penstock.nn import PolicyNetwork
 
 
@@ -55,7 +54,9 @@ class HindsightPath(ReplayPath):
         return super().numbers(algorithm, model)
 
     @classmethod
-    def open(cls, algorithm: Any, shape: RunShape, start: Start, saved: Path | None) -> tuple[Self, str | None]:
+    def create(
+        cls, arena: ExperienceArena, algorithm: Any, model: PolicyNetwork, start: Start, saved: Path | None
+    ) -> tuple[Self, str | None]:
         """Make the replay buffer, or go on with what is saved of it.
 
         Raises
@@ -69,11 +70,6 @@ class HindsightPath(ReplayPath):
         own = Field(seen.shape, seen.dtype)  # no two rows share an observation, for goals differ
         replay, note = make_replay(algorithm, start, saved, transition_buffer(algorithm, obs=own))
         return cls(replay, config.hindsight, config.goals_per_step, config.seed), note
-
-    @property
-    def calls_of_step(self) -> int:
-        """Beside the step's own those of relabelled rows, of which some may be waiting."""
-        return 2 + self.goals_per_step
 
     def writer(
         self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, actor: Any, clock: Clock

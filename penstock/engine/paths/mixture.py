@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -11,13 +10,9 @@ from penstock.config import Config, MixtureConfig
 from penstock.engine.contracts import ExperienceWriter
 from penstock.engine.paths.contents import load_contents
 from penstock.engine.paths.segments import SegmentPath
-from penstock.experience.segment_store import SegmentStore, StoringSegmentWriter, keep_segments, make_store
+from penstock.experience.segment_store import SegmentStore, StoringSegmentWriter, make_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-
     from penstock.engine.acting.weights import MakeWeights
     from penstock.engine.contracts import LearnerState, Start
     from penstock.engine.messages import Tell
@@ -25,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.engine.watching.clock import Clock
     from penstock.envs.lanes import Lanes
     from penstock.experience.arena import ExperienceArena
-    from penstock.experience.layout import RunShape
+    from penstock.nn import PolicyNetwork
     from penstock.runs.run_directory import RunDirectory
 
 
@@ -38,14 +33,9 @@ class MixturePath(SegmentPath):
     """Directory that a checkpoint writes the stores to; None: nowhere."""
 
     @classmethod
-    def quick(cls, config: Config) -> Config:
-        """Learning begins at once."""
-        assert isinstance(config, MixtureConfig)
-        sources = (replace(s, min_size=config.segments_from(s)) for s in config.replayed_sources)
-        return replace(config, replay=(f"queue:{config.fresh_share}", *map(str, sources)))
-
-    @classmethod
-    def open(cls, algorithm: Any, shape: RunShape, start: Start, saved: Path | None) -> tuple[Self, str | None]:
+    def create(
+        cls, arena: ExperienceArena, algorithm: Any, model: PolicyNetwork, start: Start, saved: Path | None
+    ) -> tuple[Self, str | None]:
         """Make the stores, or go on with what is saved of them.
 
         Raises
@@ -55,7 +45,7 @@ class MixturePath(SegmentPath):
         """
         config = algorithm.config
         stores = tuple(
-            make_store(source, config.segments_from(source), shape, config.seed + number)
+            make_store(source, config.segments_from(source), arena.shape, config.seed + number)
             for number, source in enumerate(config.replayed_sources)
         )
         note = None
@@ -73,14 +63,6 @@ class MixturePath(SegmentPath):
     ) -> ExperienceWriter:
         """Fill slots, and keep what they are filled with."""
         return StoringSegmentWriter(arena, worker, lanes, first_lane, self.stores)
-
-    def away(self) -> SegmentPath:
-        """Fill slots: segments are kept where they are drawn."""
-        return SegmentPath()
-
-    def arrived(self, arena: ExperienceArena) -> Callable[[np.ndarray], None]:
-        """Keep them."""
-        return partial(keep_segments, arena, self.stores, {})
 
     def learner(
         self,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from penstock.config import Config
 from penstock.engine.contracts import ExperienceWriter
 from penstock.engine.paths.segments import SegmentPath
-from penstock.experience.feed import Feed, FeedingSegmentWriter, feed_segments
+from penstock.experience.feed import Feed, FeedingSegmentWriter
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from penstock.engine.watching.clock import Clock
     from penstock.envs.lanes import Lanes
     from penstock.experience.arena import ExperienceArena
-    from penstock.experience.layout import RunShape
     from penstock.nn import PolicyNetwork
     from penstock.runs.run_directory import RunDirectory
 
@@ -42,7 +41,9 @@ class RedistributedPath(SegmentPath):
         return super().numbers(algorithm, model) | predictor_numbers(algorithm) | {"keeps_original": keeps_original}
 
     @classmethod
-    def open(cls, algorithm: Any, shape: RunShape, start: Start, saved: Path | None) -> tuple[Self, str | None]:
+    def create(
+        cls, arena: ExperienceArena, algorithm: Any, model: PolicyNetwork, start: Start, saved: Path | None
+    ) -> tuple[Self, str | None]:
         """Make the feed.
 
         Raises
@@ -50,7 +51,7 @@ class RedistributedPath(SegmentPath):
         MemoryError
             It does not fit in memory; the message shows the arithmetic.
         """
-        return cls(algorithm, Feed.make(shape)), None
+        return cls(algorithm, Feed.make(arena.shape)), None
 
     def kept_in(self, run: RunDirectory, config: Config) -> RedistributedPath:
         """The redistributor is saved beside the checkpoints."""
@@ -66,7 +67,7 @@ class RedistributedPath(SegmentPath):
         self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, actor: Any, clock: Clock
     ) -> ExperienceWriter:
         """Fill slots, feed what they are filled with, and redistribute its rewards."""
-        redistribution = self._redistribution(arena, range(first_lane, first_lane + lanes.num_lanes))
+        redistribution = self.redistribution(arena, range(first_lane, first_lane + lanes.num_lanes))
 
         def redistribute(slots: np.ndarray) -> None:
             clock.switch("redistribute")
@@ -76,27 +77,8 @@ class RedistributedPath(SegmentPath):
         is_serial = self.algorithm.config.backend == "serial"
         return FeedingSegmentWriter(arena, worker, lanes, first_lane, self.feed, redistribute, gives_turn=is_serial)
 
-    def away(self) -> SegmentPath:
-        """Fill slots."""
-        return SegmentPath()
-
-    def arrived(self, arena: ExperienceArena) -> Callable[[np.ndarray], None]:
-        """Feed the redistributor, and redistribute; what comes together may hold several segments of a lane."""
-        from penstock.engine.paths.redistribution import each_lane_once
-
-        feed, writer = self.feed, self.feed.buffer.writer()
-        redistribute = self._redistribution(arena, range(arena.shape.num_lanes))
-
-        def take(slots: np.ndarray) -> None:
-            slots = slots[arena.slot_number[slots].argsort(kind="stable")]
-            feed_segments(arena, feed, writer, slots)
-            for turn in each_lane_once(arena.lane_of(slots)):
-                redistribute(slots[turn])
-
-        return take
-
-    def _redistribution(self, arena: ExperienceArena, lanes: range) -> Callable[[np.ndarray], None]:
-        """Redistribution of the lanes' segments. Loads torch even where a policy worker infers."""
+    def redistribution(self, arena: ExperienceArena, lanes: range) -> Callable[[np.ndarray], None]:
+        """Make the redistribution of the lanes' segments. Loads torch even where a policy worker infers."""
         from penstock.engine.paths.redistribution import SegmentRedistribution
 
         return SegmentRedistribution(self.algorithm, arena, lanes)

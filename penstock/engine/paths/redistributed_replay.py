@@ -12,12 +12,11 @@ from penstock.engine.contracts import ExperienceWriter
 from penstock.engine.paths.redistributed import predictor_numbers
 from penstock.engine.paths.replay import ReplayPath, make_replay, transition_buffer
 from penstock.experience.feed import Feed
-from penstock.experience.outbox import Inbox, NodeReplay
+from penstock.experience.outbox import NodeReplay
 from penstock.experience.redistributed import (
     Hold,
     NumberedWriter,
     RedistributedEpisodes,
-    RedistributedInbox,
     RedistributedWriter,
 )
 from penstock.replay import Field
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from penstock.engine.watching.clock import Clock
     from penstock.envs.lanes import Lanes
     from penstock.experience.arena import ExperienceArena
-    from penstock.experience.layout import RunShape
     from penstock.nn import PolicyNetwork
     from penstock.runs.run_directory import RunDirectory
 
@@ -64,7 +62,9 @@ class RedistributedReplayPath(ReplayPath):
         return super().numbers(algorithm, model) | predictor_numbers(algorithm)
 
     @classmethod
-    def open(cls, algorithm: Any, shape: RunShape, start: Start, saved: Path | None) -> tuple[Self, str | None]:
+    def create(
+        cls, arena: ExperienceArena, algorithm: Any, model: PolicyNetwork, start: Start, saved: Path | None
+    ) -> tuple[Self, str | None]:
         """Make the replay buffer, or go on with what is saved of it, and the feed.
 
         Raises
@@ -73,7 +73,7 @@ class RedistributedReplayPath(ReplayPath):
             One of them does not fit in memory; the message shows the arithmetic.
         """
         replay, note = make_replay(algorithm, start, saved, transition_buffer(algorithm, kind=Field((), "int8")))
-        return cls(replay, algorithm, Feed.make(shape, PIECE)), note
+        return cls(replay, algorithm, Feed.make(arena.shape, PIECE)), note
 
     def kept_in(self, run: RunDirectory, config: Config) -> Self:
         """The redistributor is saved beside the checkpoints, and with ``save_replay`` the buffer, too."""
@@ -85,28 +85,15 @@ class RedistributedReplayPath(ReplayPath):
 
         return (RedistributorRole(algorithm, self.feed, self.predictor_saved_at, policy),)
 
-    def away(self) -> Self:
-        """Data path of a node: steps are written as the environment gave them; buffer and feed are at home."""
-        nothing: Any = None
-        return replace(self, replay=NodeReplay.of(self.replay), feed=nothing, predictor_saved_at=None)
-
-    def fields_of_step(self, shape: RunShape) -> dict[str, Field]:
-        """Fields written per step on a node."""
-        return super().fields_of_step(shape) | {"lane": Field((), "int64")}
-
-    def inbox(self, arena: ExperienceArena) -> Inbox:
-        """Make what holds the episodes of another node's lanes at home."""
-        return RedistributedInbox(self.replay, self._hold(arena))
-
     def writer(
         self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, actor: Any, clock: Clock
     ) -> ExperienceWriter:
         """Hold each episode until it is over; on a node write each step, and let home hold it."""
         if isinstance(self.replay, NodeReplay):
             return NumberedWriter(arena, worker, lanes, first_lane, self.replay)
-        return RedistributedWriter(arena, worker, lanes, first_lane, self.replay, self._hold(arena))
+        return RedistributedWriter(arena, worker, lanes, first_lane, self.replay, self.hold(arena))
 
-    def _hold(self, arena: ExperienceArena) -> Hold:
+    def hold(self, arena: ExperienceArena) -> Hold:
         """Constructor of the holder of episodes. Loads torch for redistribution even where a policy worker infers."""
         from penstock.engine.paths.redistributed_replay_learner import EpisodeRedistribution
 

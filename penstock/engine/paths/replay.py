@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from penstock.config import Config, ReplayConfig
 from penstock.engine.contracts import ExperienceWriter
-from penstock.engine.paths.base import DataPath, Rehearsal
+from penstock.engine.paths.base import DataPath
 from penstock.engine.paths.contents import load_contents
 from penstock.experience import transitions
-from penstock.experience.outbox import Inbox, NodeReplay, Outbox
+from penstock.experience.outbox import NodeReplay
 from penstock.experience.run_replay import Replay, transition_fields
 from penstock.replay import Field, NStep, RateLimiter, ReplayBuffer
 
@@ -20,18 +20,15 @@ if TYPE_CHECKING:
     from penstock.engine.acting.weights import MakeWeights
     from penstock.engine.contracts import LearnerState, Start
     from penstock.engine.messages import Tell
-    from penstock.engine.paths.apprentices import Apprentice
     from penstock.engine.paths.replay_learner import ReplayLearner
     from penstock.engine.roles.learner import Learner
     from penstock.engine.watching.clock import Clock
     from penstock.envs.lanes import Lanes
     from penstock.experience.arena import ExperienceArena
-    from penstock.experience.layout import RunShape
     from penstock.nn import PolicyNetwork
     from penstock.runs.run_directory import RunDirectory
 
 ROUNDING = 1e-9  # a band of exactly so many samples would, rounded, be one insert too narrow
-QUICK_ROWS, QUICK_START = 10_000, 1_000  # of a buffer that is only to be measured
 
 
 @dataclass(frozen=True)
@@ -40,31 +37,15 @@ class ReplayPath(DataPath):
 
     replay: Replay
 
-    batch_is_free: ClassVar[bool] = False
-    travels: ClassVar[Literal["segments", "steps"]] = "steps"
-
     @classmethod
     def numbers(cls, algorithm: Any, model: PolicyNetwork) -> dict[str, int]:
         """Each lane has two rows: what it shows now, and what it showed before."""
         return {"segment_length": 1, "slots_per_lane": 1, "segments_per_batch": 1}
 
     @classmethod
-    def quick(cls, config: Config) -> Config:
-        """Learning begins at once, from a buffer that fits anywhere."""
-        assert isinstance(config, ReplayConfig)
-        starts = min(config.learning_starts, max(config.batch_size, QUICK_START))
-        rows = min(config.buffer_size, max(QUICK_ROWS, starts, config.num_lanes * config.steps_of_a_row))
-        return replace(config, learning_starts=starts, buffer_size=rows)
-
-    @classmethod
-    def rehearsal(cls, arena: ExperienceArena, algorithm: Any) -> Rehearsal:
-        """One update."""
-        from penstock.engine.paths.rehearsals import ReplayRehearsal, transitions_in
-
-        return ReplayRehearsal(arena, algorithm, transitions_in)
-
-    @classmethod
-    def open(cls, algorithm: Any, shape: RunShape, start: Start, saved: Path | None) -> tuple[Self, str | None]:
+    def create(
+        cls, arena: ExperienceArena, algorithm: Any, model: PolicyNetwork, start: Start, saved: Path | None
+    ) -> tuple[Self, str | None]:
         """Make the replay buffer, or go on with what is saved of it.
 
         Raises
@@ -99,53 +80,11 @@ class ReplayPath(DataPath):
         return self.learner_class()(algorithm, arena, state, learning, report, self.replay, weights)
 
     @classmethod
-    def why_one_learner(cls) -> str:
-        """Others can learn from the same batches."""
-        return ""
-
-    @classmethod
-    def apprentice(cls, algorithm: Any) -> Apprentice:
-        """Make what learns from batches that are handed out."""
-        from penstock.engine.paths.apprentices import ReplayApprentice
-
-        return ReplayApprentice(algorithm)
-
-    @classmethod
     def learner_class(cls) -> type[ReplayLearner]:
         """Learner class."""
         from penstock.engine.paths.replay_learner import ReplayLearner
 
         return ReplayLearner
-
-    @classmethod
-    def why_at_home(cls) -> str:
-        """Steps travel."""
-        return ""
-
-    def away(self) -> Self:
-        """Data path of a node: steps are written there, and the buffer is at home."""
-        return replace(self, replay=NodeReplay.of(self.replay))
-
-    def there(self, arena: ExperienceArena) -> Self:
-        """Make an outbox in the buffer's place."""
-        shape = arena.shape
-        most_calls = self.calls_of_step * (steps_ahead(shape) // shape.group_size + 1) * (shape.num_agents or 1)
-        outbox: Any = Outbox.make(self.fields_of_step(shape), shape.group_size, most_calls)
-        return replace(self, replay=replace(self.replay, buffer=outbox))
-
-    @property
-    def calls_of_step(self) -> int:
-        """Number of writes per step of a group of lanes."""
-        return 1
-
-    def fields_of_step(self, shape: RunShape) -> dict[str, Field]:
-        """Fields written per step."""
-        with_values = self.replay.first_priorities is not None
-        return transition_fields(shape.observation, shape.action, with_values=with_values)
-
-    def inbox(self, arena: ExperienceArena) -> Inbox:
-        """Make what writes another node's steps at home."""
-        return Inbox(self.replay, transitions.give_priorities)
 
     def steps_taken(self, learned: int, asked: int) -> int:
         """Those in the buffer; the steps that are asked for have been let in already. On a node: those learned from."""
@@ -157,11 +96,6 @@ class ReplayPath(DataPath):
     def saving_apart(self) -> int:
         """The learner, where the buffer is saved."""
         return int(self.replay.saved_at is not None)
-
-
-def steps_ahead(shape: RunShape) -> int:
-    """Steps that a node may be granted before it has taken those granted before: two of each of its lanes."""
-    return 2 * shape.num_lanes
 
 
 def make_replay(

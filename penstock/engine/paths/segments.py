@@ -1,4 +1,4 @@
-"""Fresh segments: lanes fill slots of the arena, and the learner learns from each once."""
+"""Fresh segments: lanes fill slots of the arena, and the learner learns from each once, or several times."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.config import AsynchronousConfig, Config, ConfigError
+from penstock.config import ConfigError
 from penstock.engine.contracts import ExperienceWriter
-from penstock.engine.paths.base import DataPath, Rehearsal
+from penstock.engine.paths.base import DataPath
 from penstock.experience.segments import SegmentWriter
 
 if TYPE_CHECKING:
-    from penstock.algorithms.bases.algorithm import Algorithm
     from penstock.engine.acting.weights import MakeWeights
     from penstock.engine.contracts import LearnerState
     from penstock.engine.messages import Tell
-    from penstock.engine.paths.apprentices import Apprentice
     from penstock.engine.paths.segment_learner import SegmentLearner
     from penstock.engine.roles.learner import Learner
     from penstock.engine.watching.clock import Clock
@@ -39,23 +37,6 @@ class SegmentPath(DataPath):
             "segments_per_batch": config.fresh_per_batch,
         }
 
-    @classmethod
-    def takes_turns(cls, algorithm: Algorithm | type[Algorithm]) -> bool:
-        """True if the algorithm is synchronous."""
-        return getattr(algorithm, "synchronous", False)
-
-    @classmethod
-    def lanes_of_batch(cls, config: Config) -> int | None:
-        """All lanes of the run, where the algorithm is synchronous."""
-        return None if isinstance(config, AsynchronousConfig) else config.num_lanes
-
-    @classmethod
-    def rehearsal(cls, arena: ExperienceArena, algorithm: Any) -> Rehearsal:
-        """All updates of a batch."""
-        from penstock.engine.paths.rehearsals import SegmentRehearsal
-
-        return SegmentRehearsal(arena, algorithm, algorithm.config.segments_per_batch)
-
     def writer(
         self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, actor: Any, clock: Clock
     ) -> ExperienceWriter:
@@ -75,28 +56,23 @@ class SegmentPath(DataPath):
         return self.learner_class()(algorithm, arena, state, learning, report, weights)
 
     @classmethod
-    def why_at_home(cls) -> str:
-        """Segments travel."""
-        return ""
-
-    @classmethod
-    def why_one_learner(cls) -> str:
-        """Others can learn from the same batches."""
-        return ""
-
-    @classmethod
-    def apprentice(cls, algorithm: Any) -> Apprentice:
-        """Make what learns from batches that are handed out."""
-        from penstock.engine.paths.apprentices import SegmentApprentice
-
-        return SegmentApprentice(algorithm)
-
-    @classmethod
     def learner_class(cls) -> type[SegmentLearner]:
         """Learner class."""
         from penstock.engine.paths.segment_learner import SegmentLearner
 
         return SegmentLearner
+
+
+@dataclass(frozen=True)
+class CircularPath(SegmentPath):
+    """Segments in batches that are used several times: the learner keeps the newest in a circular buffer."""
+
+    @classmethod
+    def learner_class(cls) -> type[SegmentLearner]:
+        """Learner class that takes full slots into a circular buffer of batches."""
+        from penstock.engine.paths.circular_learner import CircularLearner
+
+        return CircularLearner
 
 
 def _slots_per_lane(algorithm: Any) -> int:

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from penstock.engine.contracts import ExperienceWriter
-from penstock.engine.paths.base import Rehearsal
 from penstock.engine.paths.replay import ReplayPath, make_replay
-from penstock.experience.outbox import Inbox
-from penstock.experience.sequences import SequenceWriter, give_priorities, sequence_fields
-from penstock.replay import Field, ReplayBuffer, Sequences
+from penstock.experience.sequences import SequenceWriter, sequence_fields
+from penstock.replay import ReplayBuffer, Sequences
 
 if TYPE_CHECKING:
     from penstock.algorithms.bases.recurrent_q import RecurrentQLearning
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.engine.watching.clock import Clock
     from penstock.envs.lanes import Lanes
     from penstock.experience.arena import ExperienceArena
-    from penstock.experience.layout import RunShape
+    from penstock.nn import PolicyNetwork
 
 
 @dataclass(frozen=True)
@@ -33,14 +31,9 @@ class SequencePath(ReplayPath):
     gamma: float
 
     @classmethod
-    def rehearsal(cls, arena: ExperienceArena, algorithm: Any) -> Rehearsal:
-        """One update."""
-        from penstock.engine.paths.rehearsals import ReplayRehearsal, sequences_in
-
-        return ReplayRehearsal(arena, algorithm, sequences_in)
-
-    @classmethod
-    def open(cls, algorithm: Any, shape: RunShape, start: Start, saved: Path | None) -> tuple[Self, str | None]:
+    def create(
+        cls, arena: ExperienceArena, algorithm: Any, model: PolicyNetwork, start: Start, saved: Path | None
+    ) -> tuple[Self, str | None]:
         """Make the replay buffer, or go on with what is saved of it.
 
         Raises
@@ -56,20 +49,6 @@ class SequencePath(ReplayPath):
     ) -> ExperienceWriter:
         """Add steps to the buffer, which makes sequences of them."""
         return SequenceWriter(arena, worker, lanes, first_lane, self.replay, self.burn_in, self.gamma)
-
-    @property
-    def calls_of_step(self) -> int:
-        """A step may be an episode's first, with its padding, and its last, with the final row."""
-        return self.burn_in + 2
-
-    def fields_of_step(self, shape: RunShape) -> dict[str, Field]:
-        """Fields written per step; the signals of transitions are no fields."""
-        with_values = self.replay.first_priorities is not None
-        return sequence_fields(shape.observation, shape.action, shape.state_size, with_values=with_values)
-
-    def inbox(self, arena: ExperienceArena) -> Inbox:
-        """Make what writes another node's steps at home."""
-        return Inbox(self.replay, give_priorities)
 
     def learner(
         self,

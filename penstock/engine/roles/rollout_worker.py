@@ -191,7 +191,7 @@ class LaneGroup:
             self._step()
         if not all([team.is_open() for team in self.teams]):
             for team in self.teams:
-                team.writer.make_way()
+                team.writer.flush()
             return has_stepped
         for team in self.teams:
             team.ask()

@@ -59,7 +59,7 @@ class RolloutRole:
     def build(self, arena: ExperienceArena, report: Tell) -> Role:
         """Make the rollout worker and its lanes."""
         actors = [
-            path.actor(of_policy, algorithm, self.rollout.worker, report)
+            path.actor(of_policy, algorithm, "cpu", self.rollout.worker, report)
             for path, of_policy, algorithm in zip(self.rollout.paths, arena.policies, self.algorithms, strict=False)
         ]
         return RolloutWorker(self.rollout, arena, report, actors)
@@ -96,8 +96,8 @@ class PolicyRole(LeavesNothing):
         from penstock.engine.roles.policy_worker import PolicyWorker
 
         arena = arena.policies[self.policy]
-        inference = self.path.inference(arena, self.algorithm, self.algorithm.config.device)
-        return PolicyWorker(arena, inference, self.number)
+        actor = self.path.actor(arena, self.algorithm, self.algorithm.config.device)
+        return PolicyWorker(arena, actor, self.number)
 
 
 @dataclass(frozen=True)

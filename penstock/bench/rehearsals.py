@@ -1,4 +1,4 @@
-"""The learning of a run by itself, done over and over: what `penstock bench ideal` measures the cost of."""
+"""Rehearsals: the learning of a run by itself, over and over, to measure its cost."""
 
 from __future__ import annotations
 

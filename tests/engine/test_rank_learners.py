@@ -21,8 +21,7 @@ from penstock.algorithms.sac import SAC
 from penstock.algorithms.td3 import TD3
 from penstock.algorithms.tqc import TQC
 from penstock.engine.groups.parcels import Kind, ParcelChannel, batch_in
-from penstock.engine.paths import data_path
-from penstock.engine.paths.apprentices import ReplayApprentice
+from penstock.engine.groups.rank_learner import ReplayRankLearner, rank_learner
 from penstock.experience.sequence_batch import SequenceBatch
 from penstock.nn import sharing
 from tests.algorithms import batches, transitions
@@ -84,33 +83,32 @@ def lessons_of(algorithm, action, settings):
     return made, [transitions.random_transitions(action, seed=n, number=n + 1) for n in range(3)]
 
 
-def apprentice_of(algorithm):
-    """Who learns by an algorithm, from nothing."""
-    algorithm = copy.deepcopy(algorithm)
-    return data_path(algorithm).apprentice(algorithm)
+def fresh_learner(algorithm):
+    """Rank learner of a copy of an algorithm."""
+    return rank_learner(copy.deepcopy(algorithm))
 
 
 def beginning(algorithm):
     """What all learners go on with."""
     torch.manual_seed(5)
-    return {**apprentice_of(algorithm).whole_state(), "standing": {"steps": 0, "version": 0, "updates": 0}}
+    return {**fresh_learner(algorithm).whole_state(), "standing": {"steps": 0, "version": 0, "updates": 0}}
 
 
 def learned(algorithm, lessons, before, group=None):
     """Weights and targets after the lessons, updates, and how many rows the network has seen meanwhile."""
-    apprentice = apprentice_of(algorithm)
-    apprentice.take_state(copy.deepcopy(before))
-    if isinstance(apprentice, ReplayApprentice):  # Adam makes steps of what is no gradient, but the rounding of none
-        transitions.descend_plainly(apprentice._algorithm)
-    rows, model = [], apprentice._model
+    learner = fresh_learner(algorithm)
+    learner.take_state(copy.deepcopy(before))
+    if isinstance(learner, ReplayRankLearner):  # Adam makes steps of what is no gradient, but the rounding of none
+        transitions.descend_plainly(learner._algorithm)
+    rows, model = [], learner._model
     counted = getattr(model, "critics", model.encoder)
     counted.register_forward_pre_hook(lambda module, given: rows.append(given[0].shape[-2]))
     for number, batch in enumerate(lessons):
         generator = torch.Generator().manual_seed(number).get_state()
-        about = {"tuned": {}, "standing": apprentice._standing, "generator": generator}
+        about = {"tuned": {}, "standing": learner._standing, "generator": generator}
         with nullcontext() if group is None else sharing(group):
-            apprentice.learn(copy.deepcopy(batch), about)
-    state = apprentice.whole_state()
+            learner.learn(copy.deepcopy(batch), about)
+    state = learner.whole_state()
     return {**state["weights"], **state["learning"].get("target", {})}, state["standing"]["updates"], sum(rows)
 
 

@@ -1,4 +1,4 @@
-"""Learning from batches that another learner has collected or drawn: what the further learners of a group do."""
+"""Learning of a rank: from the batches that the first learner of its group has collected or drawn."""
 
 from __future__ import annotations
 
@@ -9,23 +9,27 @@ import torch
 from penstock.algorithms.bases.algorithm import Algorithm, NonFiniteUpdate
 from penstock.algorithms.bases.replay import ReplayAlgorithm
 from penstock.algorithms.bases.segment import SegmentAlgorithm, SegmentUpdater
-from penstock.config import tuned
+from penstock.config import Config, ConfigError, tuned
+from penstock.engine.paths import DataPath, data_path, entry_of
+from penstock.engine.paths.gradients import GradientPath
+from penstock.engine.paths.replay import ReplayPath
+from penstock.engine.paths.segments import SegmentPath
 from penstock.experience.batch import Batch
 from penstock.nn import alone_if_broken, flatten_
 
 
-class Apprentice:
-    """Networks that learn what those of another learner do.
+class RankLearner:
+    """Networks and optimisers of a rank, which make every update that the first learner of the group makes.
 
     Parameters
     ----------
     algorithm
-        What learns; its config's device is where.
+        Algorithm of the policy; its config has the rank's device.
 
     Attributes
     ----------
     device
-        Where it learns.
+        Device of the networks.
     """
 
     def __init__(self, algorithm: Algorithm) -> None:
@@ -86,8 +90,8 @@ class Apprentice:
         self._standing["updates"] += 1
 
 
-class SegmentApprentice(Apprentice):
-    """Learns from batches of segments."""
+class SegmentRankLearner(RankLearner):
+    """Rank learner from batches of segments."""
 
     def __init__(self, algorithm: SegmentAlgorithm) -> None:
         super().__init__(algorithm)
@@ -112,8 +116,8 @@ class SegmentApprentice(Apprentice):
         self._algorithm.updated(self._model, self._standing["updates"])
 
 
-class ReplayApprentice(Apprentice):
-    """Learns from batches that were drawn from replay."""
+class ReplayRankLearner(RankLearner):
+    """Rank learner from batches that were drawn from replay."""
 
     def __init__(self, algorithm: ReplayAlgorithm) -> None:
         super().__init__(algorithm)
@@ -135,3 +139,29 @@ class ReplayApprentice(Apprentice):
         self._algorithm.remarks.clear()
         if self._config.normalize_observations:
             self._model.update_observation_statistics(*batch.observed)
+
+
+RANK_LEARNERS: dict[type[DataPath], type[RankLearner] | str] = {
+    DataPath: "its learner does not hand out what it learns from",
+    SegmentPath: SegmentRankLearner,
+    GradientPath: "its rollout workers learn, each by itself: use more num_workers",
+    ReplayPath: ReplayRankLearner,
+}
+"""Class of the rank learner of each data path, or the reason why there is none."""
+
+
+def require_rank_learner(algorithm: type[Algorithm], config: Config) -> None:
+    """Raise `ConfigError` if no other learner can learn from the same batches."""
+    found = entry_of(RANK_LEARNERS, data_path(algorithm, config))
+    if isinstance(found, str):
+        raise ConfigError(
+            f"{algorithm.name()} cannot use num_learners={config.num_learners}: {found}; use num_learners=1"
+        )
+
+
+def rank_learner(algorithm: Algorithm) -> RankLearner:
+    """Make the rank learner of an algorithm's data path."""
+    found = entry_of(RANK_LEARNERS, data_path(algorithm))
+    if isinstance(found, str):
+        raise TypeError(f"{algorithm.name()} has no rank learner: {found}")
+    return found(algorithm)

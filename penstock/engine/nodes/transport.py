@@ -1,0 +1,206 @@
+"""Transport of experience from a node to home: full segments, or steps. One class for each kind of data path."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+from penstock.engine.paths import DataPath, entry_of
+from penstock.engine.paths.gradients import GradientPath
+from penstock.engine.paths.hindsight import HindsightPath
+from penstock.engine.paths.mixture import MixturePath
+from penstock.engine.paths.redistributed import RedistributedPath
+from penstock.engine.paths.redistributed_replay import RedistributedReplayPath
+from penstock.engine.paths.replay import ReplayPath
+from penstock.engine.paths.segments import SegmentPath
+from penstock.engine.paths.sequences import SequencePath
+from penstock.experience import sequences, transitions
+from penstock.experience.feed import feed_segments
+from penstock.experience.outbox import Inbox, NodeReplay, Outbox
+from penstock.experience.redistributed import RedistributedInbox
+from penstock.experience.run_replay import transition_fields
+from penstock.experience.segment_store import keep_segments
+from penstock.experience.sequences import sequence_fields
+from penstock.replay import Field
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+
+    from penstock.experience.arena import ExperienceArena
+    from penstock.experience.layout import RunShape
+
+
+@dataclass(frozen=True)
+class SegmentTransport:
+    """Transport of full slots, each to the slot at home that mirrors it.
+
+    Attributes
+    ----------
+    path
+        Data path of the policy: at home that of the run, on a node the part of it that is sent there.
+    """
+
+    path: Any
+    unit: ClassVar[Literal["segments", "steps"]] = "segments"
+
+    def to_node(self) -> Self:
+        """Return the transport as it is sent to a node: its path holds nothing that lies in memory at home."""
+        return self
+
+    def path_on_node(self, arena: ExperienceArena) -> DataPath:
+        """Return the data path of a node's roles, with the memory that they share."""
+        path: DataPath = self.path
+        return path
+
+    def on_arrival(self, arena: ExperienceArena) -> Callable[[np.ndarray], None]:
+        """Make the function that home calls with full slots of a node (int64 ``[K]``) before the learner gets them."""
+        return lambda slots: None
+
+
+class StoredSegmentTransport(SegmentTransport):
+    """Transport of segments that home keeps in its stores."""
+
+    def to_node(self) -> Self:
+        """Fill slots on the node: segments are stored at home, where they are drawn."""
+        return replace(self, path=SegmentPath())
+
+    def on_arrival(self, arena: ExperienceArena) -> Callable[[np.ndarray], None]:
+        """Store segments."""
+        return partial(keep_segments, arena, self.path.stores, {})
+
+
+class RedistributedSegmentTransport(SegmentTransport):
+    """Transport of segments whose rewards home redistributes."""
+
+    def to_node(self) -> Self:
+        """Fill slots on the node."""
+        return replace(self, path=SegmentPath())
+
+    def on_arrival(self, arena: ExperienceArena) -> Callable[[np.ndarray], None]:
+        """Feed the redistributor, and redistribute; slots that arrive together may hold several segments of a lane."""
+        from penstock.engine.paths.redistribution import each_lane_once
+
+        feed, writer = self.path.feed, self.path.feed.buffer.writer()
+        redistribute = self.path.redistribution(arena, range(arena.shape.num_lanes))
+
+        def take(slots: np.ndarray) -> None:
+            slots = slots[arena.slot_number[slots].argsort(kind="stable")]
+            feed_segments(arena, feed, writer, slots)
+            for turn in each_lane_once(arena.lane_of(slots)):
+                redistribute(slots[turn])
+
+        return take
+
+
+class StepTransport(SegmentTransport):
+    """Transport of steps: an outbox on the node records the writers' calls, which are repeated at home."""
+
+    unit: ClassVar[Literal["segments", "steps"]] = "steps"
+
+    def to_node(self) -> Self:
+        """Write steps on the node; the buffer stays at home."""
+        return replace(self, path=replace(self.path, replay=NodeReplay.of(self.path.replay)))
+
+    def path_on_node(self, arena: ExperienceArena) -> DataPath:
+        """Return the data path with an outbox in the buffer's place."""
+        shape = arena.shape
+        most_calls = self.calls_per_step * (steps_ahead(shape) // shape.group_size + 1) * (shape.num_agents or 1)
+        outbox: Any = Outbox.make(self.fields(shape), shape.group_size, most_calls)
+        path: DataPath = replace(self.path, replay=replace(self.path.replay, buffer=outbox))
+        return path
+
+    @property
+    def calls_per_step(self) -> int:
+        """Largest number of a writer's calls per step of a group of lanes."""
+        return 1
+
+    def fields(self, shape: RunShape) -> dict[str, Field]:
+        """Return the fields of one step."""
+        with_values = self.path.replay.first_priorities is not None
+        return transition_fields(shape.observation, shape.action, with_values=with_values)
+
+    def inbox(self, arena: ExperienceArena) -> Inbox:
+        """Make the inbox that repeats a node's calls at home."""
+        return Inbox(self.path.replay, transitions.give_priorities)
+
+
+class HindsightTransport(StepTransport):
+    """Transport of steps and of relabelled rows."""
+
+    @property
+    def calls_per_step(self) -> int:
+        """Calls of the step itself, and of relabelled rows, some of which may be waiting."""
+        calls: int = 2 + self.path.goals_per_step
+        return calls
+
+
+class SequenceTransport(StepTransport):
+    """Transport of steps of which home makes sequences."""
+
+    @property
+    def calls_per_step(self) -> int:
+        """Calls of a step that is an episode's first, with padding, and its last, with the final row."""
+        calls: int = self.path.burn_in + 2
+        return calls
+
+    def fields(self, shape: RunShape) -> dict[str, Field]:
+        """Return the fields of one step; the signals of transitions are no fields here."""
+        with_values = self.path.replay.first_priorities is not None
+        return sequence_fields(shape.observation, shape.action, shape.state_size, with_values=with_values)
+
+    def inbox(self, arena: ExperienceArena) -> Inbox:
+        """Make the inbox that adds a node's steps to sequences at home."""
+        return Inbox(self.path.replay, sequences.give_priorities)
+
+
+class RedistributedStepTransport(StepTransport):
+    """Transport of steps whose episodes home holds until it redistributes their rewards."""
+
+    def to_node(self) -> Self:
+        """Write steps on the node as the environment gave them; buffer and feed stay at home."""
+        nothing: Any = None
+        path = replace(self.path, replay=NodeReplay.of(self.path.replay), feed=nothing, predictor_saved_at=None)
+        return replace(self, path=path)
+
+    def fields(self, shape: RunShape) -> dict[str, Field]:
+        """Return the fields of one step, its lane among them."""
+        return super().fields(shape) | {"lane": Field((), "int64")}
+
+    def inbox(self, arena: ExperienceArena) -> Inbox:
+        """Make the inbox that holds the episodes of a node's lanes at home."""
+        return RedistributedInbox(self.path.replay, self.path.hold(arena))
+
+
+TRANSPORTS: dict[type[DataPath], type[SegmentTransport] | str] = {
+    DataPath: "its experience has no way between machines yet",
+    SegmentPath: SegmentTransport,
+    GradientPath: "its rollout workers learn on parameters that all of them share in the memory of one machine",
+    MixturePath: StoredSegmentTransport,
+    RedistributedPath: RedistributedSegmentTransport,
+    ReplayPath: StepTransport,
+    HindsightPath: HindsightTransport,
+    SequencePath: SequenceTransport,
+    RedistributedReplayPath: RedistributedStepTransport,
+}
+"""Transport of each data path, or the reason why lanes on other nodes cannot bring its experience."""
+
+
+def transport_class(path: type[DataPath]) -> type[SegmentTransport] | str:
+    """Return the transport of a data path, or the reason why there is none."""
+    return entry_of(TRANSPORTS, path)
+
+
+def transport_of(path: DataPath) -> SegmentTransport:
+    """Make the transport of a run's data path."""
+    found = transport_class(type(path))
+    if isinstance(found, str):
+        raise TypeError(f"{type(path).__name__} has no transport: {found}")
+    return found(path)
+
+
+def steps_ahead(shape: RunShape) -> int:
+    """Return the largest number of granted steps that a node has not taken: two of each of its lanes."""
+    return 2 * shape.num_lanes
