@@ -1,25 +1,21 @@
 """What the pages in docs show works: their Python runs, their links lead somewhere."""
 
-import os
 import re
 import shlex
-import subprocess
-import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from tests.commands import commands, read
 from tests.places import DOCS, ROOT
+from tests.scripts import blocks, run_code, with_small_budgets
 
+pytestmark = pytest.mark.usefixtures("kept_launcher")
 PAGES = [*sorted(DOCS.glob("*.md")), ROOT / "CONTRIBUTING.md"]
 COMMANDS = [command for page in PAGES for command in commands(page, "penstock")]
 APART = DOCS / "environments.md"  # its sections need other packages, see test_environments_page.py
 WITH_PYTHON = [page for page in PAGES if "```python\n" in page.read_text() and page != APART]
-
-
-def python_of(page: Path) -> str:
-    return "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE))
 
 
 def anchor(heading: str) -> str:
@@ -44,14 +40,9 @@ def test_the_penstock_command_can_be_read(command):
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: page.name)
-def test_the_python_blocks_run_one_after_the_other_as_one_script(page, tmp_path):
-    script = tmp_path / "page.py"
-    script.write_text(python_of(page))
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}  # what the page writes goes with the test
-    run = subprocess.run(
-        [sys.executable, script.name], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
-    assert run.returncode == 0, run.stderr
+def test_the_python_blocks_run_one_after_the_other_as_one_script(page, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # what the page writes goes with the test
+    run_code(with_small_budgets(blocks(page.read_text(), "python"), most=6_000), tmp_path)
 
 
 def anchors(page: Path) -> set[str]:

@@ -2,15 +2,15 @@
 
 import importlib.util
 import re
-import subprocess
-import sys
 import tomllib
-from pathlib import Path
 
 import pytest
 
 from penstock.envs.factories import TOLD
 from tests.places import DOCS, ROOT
+from tests.scripts import blocks, run_code
+
+pytestmark = pytest.mark.usefixtures("kept_launcher")
 
 TEXT = (DOCS / "environments.md").read_text()
 SECTIONS = dict(section.split("\n", 1) for section in re.split(r"^## ", TEXT, flags=re.MULTILINE)[1:])
@@ -22,8 +22,7 @@ SMALL = "total_steps=256, num_workers=1, num_envs_per_worker=2, eval_interval=0"
 
 
 def python_of(section: str) -> str:
-    code = "\n".join(re.findall(r"^```python\n(.*?)^```", SECTIONS[section], re.DOTALL | re.MULTILINE))
-    return re.sub(r"total_steps=[\d_]+", SMALL, code)
+    return re.sub(r"total_steps=[\d_]+", SMALL, blocks(SECTIONS[section], "python"))
 
 
 def extra_of(section: str) -> str | None:
@@ -31,21 +30,13 @@ def extra_of(section: str) -> str | None:
     return named[0] if named else None
 
 
-def run(code: str, folder: Path) -> str:
-    script = folder / "page.py"
-    script.write_text(code)
-    done = subprocess.run([sys.executable, script.name], cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def test_factories_and_vector_environments_train_one_after_the_other_as_one_script(tmp_path):
-    shown = run(python_of("Factories") + python_of("Vector environments"), tmp_path)
+    shown = run_code(python_of("Factories") + python_of("Vector environments"), tmp_path)
     assert re.search(r"\d steps to get home\s*$", shown)
 
 
 def test_several_agents_train_and_their_policy_plays(tmp_path):
-    assert re.search(r"steps to meet\nmet or late after \d+ steps\s*$", run(python_of("Several agents"), tmp_path))
+    assert re.search(r"steps to meet\nmet or late after \d+ steps\s*$", run_code(python_of("Several agents"), tmp_path))
 
 
 @pytest.mark.timeout(180)
@@ -54,7 +45,7 @@ def test_the_section_of_another_package_trains(section, tmp_path):
     package = IMPORTED[extra_of(section)]
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
-    assert re.search(r"\d steps \(100%\)", run(python_of(section), tmp_path))
+    assert re.search(r"\d steps \(100%\)", run_code(python_of(section), tmp_path))
 
 
 def test_the_extras_to_install_are_there():

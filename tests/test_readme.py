@@ -2,8 +2,6 @@
 
 import re
 import shlex
-import subprocess
-import sys
 import tomllib
 
 import pytest
@@ -11,26 +9,17 @@ import pytest
 from penstock.algorithms import ALGORITHMS
 from tests.commands import commands, read
 from tests.places import DOCS, ROOT
+from tests.scripts import blocks, run_code, with_small_budgets
 
 PAGES = [ROOT / "README.md", DOCS / "architecture.md"]
 README = PAGES[0].read_text()
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
-
-
-def with_small_budgets(code: str) -> str:
-    return re.sub(r"(train\(|total_steps=)[1-9][\d_]*", r"\g<1>2_000", code)
-
-
 @pytest.mark.timeout(120)
+@pytest.mark.usefixtures("kept_launcher")
 def test_the_python_blocks_run_one_after_the_other_as_one_script(tmp_path):
-    script = tmp_path / "readme.py"
-    script.write_text(with_small_budgets("\n".join(blocks("python"))))
-    run = subprocess.run([sys.executable, script.name], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
-    assert re.search(r"\d steps to get home\s*$", run.stdout)
+    shown = run_code(with_small_budgets(blocks(README, "python"), most=2_000), tmp_path)
+    assert re.search(r"\d steps to get home\s*$", shown)
 
 
 @pytest.mark.parametrize("command", commands(PAGES[0], "penstock"), ids=shlex.join)
@@ -47,7 +36,7 @@ def test_the_make_targets_are_there():
 
 def test_the_extras_to_install_are_there():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    named = re.findall(r"\[([a-z0-9,]+)\]'", "\n".join(blocks("bash")))
+    named = re.findall(r"\[([a-z0-9,]+)\]'", blocks(README, "bash"))
     assert named
     assert {extra for group in named for extra in group.split(",")} <= set(extras)
 
