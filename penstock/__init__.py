@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
+import warnings
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -130,3 +132,8 @@ def __dir__() -> list[str]:
 
 if importlib.util.find_spec("penstock._native") is None:
     raise ImportError(importlib.import_module("penstock.imports").why_not_built())
+if os.path.isfile(_HERE := os.path.join("penstock", "__init__.py")) and not os.path.samefile(_HERE, __file__):
+    warnings.warn(
+        f"penstock is imported from {os.path.dirname(__file__)}, not from the source tree in this folder; to use the "
+        "tree: pip install -e .", stacklevel=2,
+    )  # fmt: skip

@@ -85,6 +85,17 @@ def test_a_source_tree_that_is_not_built_says_so_and_which_installed_package_it_
         assert done.stderr.splitlines()[-1] == own + advice
 
 
+def test_a_source_tree_in_the_working_folder_that_is_not_the_one_imported_is_named(tmp_path):
+    (tmp_path / "penstock").mkdir()
+    (tmp_path / "penstock" / "__init__.py").touch()
+    own = Path(penstock.__file__).parent
+    program = f"import sys; sys.path.insert(0, {str(own.parent)!r}); import penstock"
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert f"penstock is imported from {own}, not from the source tree in this folder" in done.stderr
+    elsewhere = subprocess.run([sys.executable, "-c", program], cwd=tmp_path.parent, capture_output=True, text=True)
+    assert elsewhere.stderr == ""
+
+
 def test_the_version_is_that_of_the_package():
     assert penstock.__version__ == version("penstock")
 
