@@ -97,12 +97,14 @@ def doctor(args: list[str]) -> int:
 
 def bench(args: list[str]) -> int:
     """Measure what this machine does with Penstock, beside its peers."""
-    from penstock.bench import BENCHES
+    from penstock.bench import BENCHES, refuse_comparison
 
     if not args or args[0] in HELP:
         print(bench_usage(BENCHES))
         return DONE if args else WRONG_USAGE
     name, *rest = args
+    with explained():
+        refuse_comparison(name, rest)
     if name not in BENCHES:
         raise unknown("bench", name, BENCHES)
     return _measure(BENCHES[name], rest)

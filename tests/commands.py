@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 
 from penstock.algorithms import load_algorithm
-from penstock.bench import autotune, cluster, ideal, ipc, replay, throughput
+from penstock.bench import autotune, cluster, ideal, ipc, throughput
 from penstock.bench.asked import parse
 from penstock.dashboard import command as dashboard
 from penstock.flags import EvalFlags, InfoFlags, parse_changes, parse_config, parse_flags
@@ -13,7 +13,7 @@ from penstock.search import command as search
 from penstock.search import population_command as pbt
 from penstock.studies import compare, plan, plot, table
 
-BENCHES = {"ipc": ipc.Flags, "replay": replay.Flags, "throughput": throughput.Flags}
+BENCHES = {"ipc": ipc.Flags, "throughput": throughput.Flags}
 
 
 def commands(page: Path, program: str) -> list[list[str]]:

@@ -207,7 +207,7 @@ def test_no_helper_is_written_twice():
         ("penstock.runs", {"torch", "gymnasium"}),
         ("penstock.dashboard.catalogue", {"torch", "gymnasium"}),
         ("penstock.studies.table", {"torch", "gymnasium", "numpy"}),
-        ("penstock.bench.replay", {"torch", "gymnasium"}),
+        ("penstock.bench.ipc", {"torch", "gymnasium"}),
         ("penstock.bench.ideal", {"torch", "gymnasium"}),
         ("penstock.envs", {"torch", "gymnasium"}),
         ("penstock.search.command", {"torch", "gymnasium", "optuna"}),

@@ -133,7 +133,7 @@ def test_help_answers_without_importing_torch_or_gymnasium(args):
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     "args",
-    ["bench replay --help", "autotune --help", "search --help", "runs --help", "multirun --help", "compare --help"],
+    ["bench ipc --help", "autotune --help", "search --help", "runs --help", "multirun --help", "compare --help"],
 )
 def test_help_of_other_commands_answers_without_importing_torch_or_gymnasium(args):
     done = python("-X", "importtime", "-m", "penstock.cli", *args.split())
@@ -142,7 +142,7 @@ def test_help_of_other_commands_answers_without_importing_torch_or_gymnasium(arg
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("args", ["--help", "train --help", "train ppo --help", "bench replay --help"])
+@pytest.mark.parametrize("args", ["--help", "train --help", "train ppo --help", "bench ipc --help"])
 def test_help_ends_quietly_where_its_reader_has_had_enough(args):
     reader, writer = os.pipe()
     os.close(reader)
@@ -188,15 +188,15 @@ def test_help_of_an_algorithm_lists_its_flags_and_starts_nothing(capsys):
         (["resume", "--total-steps", "5", "my-run"], "the run comes first"),
         (["eval"], "RUN"),
         (
-            ["bench", "repaly"],
-            "unknown bench 'repaly'; did you mean 'replay'? (legal: ideal, throughput, ipc, replay, cluster)",
+            ["bench", "ipcc"],
+            "unknown bench 'ipcc'; did you mean 'ipc'? (legal: ideal, throughput, ipc, cluster)",
         ),
         (["autotune", "popo"], "unknown algorithm 'popo'; did you mean '"),
         (["autotune", "ppo", *ENV, "--clip-rang", "0.1"], "--clip-range"),
         (["search", "popo"], "unknown algorithm 'popo'; did you mean '"),
         (["search", "ppo", *ENV, "--clip-rang", "0.1"], "--clip-range"),
-        (["bench", "replay", "--round", "3"], "--rounds"),
-        (["bench", "replay", "--rounds", "0"], "--rounds 0 is not legal"),
+        (["bench", "ipc", "--round", "3"], "--rounds"),
+        (["bench", "ipc", "--rounds", "0"], "--rounds 0 is not legal"),
     ],
 )
 def test_wrong_usage_exits_with_two_and_says_what_is_wrong(args, message, capsys):
@@ -455,7 +455,7 @@ def test_an_environment_that_fails_in_evaluation_exits_with_one(run_dir, monkeyp
 
 def test_help_of_bench_lists_the_benches(capsys):
     assert main(["bench", "--help"]) == 0
-    assert re.search(r"replay +The replay library beside cpprb", capsys.readouterr().out)
+    assert re.search(r"throughput +Steps per second that APPO learns from", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize(
@@ -476,8 +476,8 @@ def test_the_exit_code_of_bench_tells_whether_the_marks_hold(outcome, code, mess
             raise outcome
         return outcome
 
-    monkeypatch.setattr("penstock.bench.replay.run", run)
-    assert main(["bench", "replay", "--quick", "--capacities", "1e4", "1e5", "--cpprb", "x/python"]) == code
+    monkeypatch.setattr("penstock.bench.throughput.run", run)
+    assert main(["bench", "throughput", "--work", "pong", "vizdoom", "--json", "x/figures"]) == code
     assert capsys.readouterr().err == message
     (flags,) = asked
-    assert (flags.quick, flags.capacities, flags.cpprb) == (True, (1e4, 1e5), Path("x/python"))
+    assert (flags.work, flags.json) == (("pong", "vizdoom"), Path("x/figures"))

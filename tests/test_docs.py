@@ -29,7 +29,8 @@ def test_the_pages_with_python_are_found():
 
 def test_commands_are_found_in_every_kind_of_block():
     shown = {shlex.join(command) for command in COMMANDS}
-    assert {"penstock autotune appo --env CartPole-v1", "penstock bench replay --install-peers"} <= shown
+    on_gpu = "penstock bench throughput --device cuda --work pong vizdoom"
+    assert {"penstock autotune appo --env CartPole-v1", on_gpu} <= shown
     assert any(command[1:3] == ["bench", "ideal"] and "--mark" in command for command in COMMANDS), "on its next line"
 
 

@@ -209,13 +209,13 @@ RATCHETS: dict[str, Ratchet] = {
     "modules in the largest knot at run time": Ratchet(0, 0, lambda: len(knots(False)[0]) if knots(False) else 0),
     "knots of modules, type imports counted": Ratchet(2, 0, lambda: len(knots())),
     # With slack, for the mending that goes on beside the rebuilding.
-    "lines of Python": Ratchet(62_000, 46_000, lambda: sum(lengths().values()), slack=3_000),
-    "files of fewer than 60 lines": Ratchet(34, 15, tiny_files),
+    "lines of Python": Ratchet(60_500, 46_000, lambda: sum(lengths().values()), slack=3_000),
+    "files of fewer than 60 lines": Ratchet(32, 15, tiny_files),
     "members of DataPath": Ratchet(10, 10, lambda: len(members(class_named("penstock.engine.paths.base", "DataPath")))),
     "modules that mention RUDDER or redistribution": Ratchet(43, 10, lambda: mentions(r"rudder|redistribut")),
     "modules that mention guests": Ratchet(21, 8, lambda: mentions(r"guest")),
     "ancestors of a config": Ratchet(10, 4, most_ancestors),
-    "lines of the longest function": Ratchet(83, 80, longest_function),
+    "lines of the longest function": Ratchet(80, 80, longest_function),
     "docstrings that begin with a pronoun": Ratchet(0, 0, pronoun_docstrings),
 }
 """Every figure by name."""

@@ -1,18 +1,18 @@
-"""The instrument: what this machine does with Penstock, beside its peers. Installed with Penstock, for its users.
+"""Measurements that users run on their machines. Installed with Penstock.
 
-The folder bench/ of the source is for its makers: trainings and comparisons that the pages report, and their history.
+The folder bench/ of the source has trainings, comparisons with other libraries, and the history of their results.
 Importing this package is cheap; a bench is imported when it runs.
 """
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 BENCHES: dict[str, str] = {
     "ideal": "penstock.bench.ideal",
     "throughput": "penstock.bench.throughput",
     "ipc": "penstock.bench.ipc",
-    "replay": "penstock.bench.replay",
     "cluster": "penstock.bench.cluster",
 }
 """Benches by the name that the command line gives them.
@@ -21,12 +21,34 @@ Each module has ``command(args: list[str]) -> bool``: it reads its flags, measur
 """
 
 
+COMPARISONS: dict[str, frozenset[str] | None] = {
+    "throughput": frozenset({"--peers", "--install-peers", "--sample-factory", "--stable-baselines3"}),
+    "ipc": frozenset({"--install-peers", "--faster-fifo"}),
+    "replay": None,
+}
+"""Benches that ``bench/NAME.py`` of the source runs beside other libraries, with the flags of these; None: all."""
+
+
 class BenchError(RuntimeError):
     """A bench cannot be run, or what it measures does something wrong; the message says what to do."""
 
 
 class BenchUsageError(ValueError):
     """A bench is asked for what it cannot do."""
+
+
+def refuse_comparison(name: str, args: list[str]) -> None:
+    """Raise `BenchUsageError` with the command for a comparison with other libraries, which the source has."""
+    if name not in COMPARISONS:
+        return
+    flags = COMPARISONS[name]
+    asked = [arg for arg in args if flags is not None and arg.partition("=")[0].replace("_", "-") in flags]
+    if flags is None or asked:
+        what = f"penstock bench {name}" if flags is None else f"penstock bench {name} {asked[0]}"
+        raise BenchUsageError(
+            f"{what} compares Penstock with other libraries, which is done in a checkout of its source: "
+            f"{shlex.join(['python', f'bench/{name}.py', *args])}"
+        )
 
 
 def require_directory_of(json: Path | None) -> None:

@@ -1,38 +1,33 @@
-"""Ring and doorbell: messages per second beside faster-fifo 1.5.2, and round trips between two roles of the engine."""
+"""Ring and doorbell: messages per second, and round trips between two roles of the engine.
+
+``python bench/ipc.py`` of the source measures faster-fifo beside them.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-import os
 import statistics
-import subprocess
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 
-from penstock.bench import BenchError, BenchUsageError, require_directory_of
+from penstock.bench import BenchUsageError, require_directory_of
 from penstock.bench.machine import describe, machine_facts
 from penstock.bench.messages import CAPACITY, messages_per_second
-from penstock.bench.peers import FASTER_FIFO, program
 from penstock.flags import parse_flags
 
 Player = Callable[[int, int, float], float]
 """Messages per second, by producers, messages together and seconds."""
-_PATIENCE = 60.0
-"""Seconds that a peer may take beyond those it is told to measure."""
 
 
 @dataclass(frozen=True)
 class Flags:
-    """Measure ring and doorbell beside faster-fifo 1.5.2, and how soon a request is answered: about a minute."""
+    """Measure messages through ring and doorbell, and how soon a request is answered: about a minute."""
 
-    faster_fifo: Path | None = None
-    """Python of a virtual environment that has it; None: $PENSTOCK_BENCH_FASTER_FIFO, or what --install-peers made."""
-    install_peers: bool = False
-    """Make that environment, in the user's cache directory."""
     rounds: int = 5
     """Rounds to take the medians of."""
     quick: bool = False
@@ -62,9 +57,9 @@ class Traffic:
     together: int
     """Messages in one call of a producer."""
     mark: float | None = None
-    """Required ratio to faster-fifo's messages per second."""
+    """Required ratio to the other library's messages per second."""
     rounds: dict[str, list[float]] = field(default_factory=dict)
-    """Messages per second in each round, by "penstock" or "faster-fifo"."""
+    """Messages per second in each round, by "penstock" or the name of the other library."""
 
     @property
     def name(self) -> str:
@@ -78,8 +73,9 @@ class Traffic:
 
     @property
     def ratio(self) -> float | None:
-        """Ratio to faster-fifo's messages per second; None: no comparison."""
-        ours, theirs = self.median("penstock"), self.median("faster-fifo")
+        """Ratio to the other library's messages per second; None: no comparison."""
+        others = [who for who in self.rounds if who != "penstock"]
+        ours, theirs = self.median("penstock"), self.median(others[0]) if others else None
         return None if ours is None or theirs is None else ours / theirs
 
     @property
@@ -110,40 +106,15 @@ class RoundTrip:
         return None if self.mark is None else self.median(50) < self.mark
 
 
-class FasterFifo:
-    """The peer, in processes of another Python.
+class Library(Protocol):
+    """Another library that carries messages."""
 
-    Parameters
-    ----------
-    python
-        Interpreter that has faster-fifo.
-
-    Raises
-    ------
-    BenchError
-        It has not, or the program that measures it is not there.
-    """
-
-    def __init__(self, python: Path) -> None:
-        self._command = [str(python), str(program("faster_fifo_messages.py"))]
-        self.version: str = self._measured(1, 1, 0.0)["version"]
+    name: str
+    version: str
 
     def messages_per_second(self, producers: int, together: int, seconds: float) -> float:
         """As of `messages.messages_per_second`."""
-        return self._measured(producers, together, seconds)["messages_per_second"]
-
-    def _measured(self, producers: int, together: int, seconds: float) -> dict:
-        command = [*self._command, str(producers), str(together), str(seconds)]
-        elsewhere = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, env=elsewhere, timeout=seconds + _PATIENCE, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise BenchError(f"faster-fifo cannot be measured: {error}") from None
-        if done.returncode:
-            raise BenchError(f"faster-fifo cannot be measured ({' '.join(command)}):\n{done.stderr.strip()}")
-        return json.loads(done.stdout)
+        ...
 
 
 _TRAFFICS = (Traffic(1, 1, mark=5), Traffic(4, 1), Traffic(1, 100), Traffic(2, 100), Traffic(4, 100))
@@ -155,42 +126,54 @@ def command(args: list[str]) -> bool:
     return run(parse_flags(Flags, args, prog="penstock bench ipc"))
 
 
-def run(flags: Flags) -> bool:
+def run(flags: Flags, library: Library | None = None) -> bool:
     """Measure, print two tables, and return whether all marks hold that could be judged.
+
+    Parameters
+    ----------
+    flags
+        Flags of the command.
+    library
+        Another library to compare with; None: no comparison.
 
     Raises
     ------
     BenchUsageError
         A flag is not legal.
     BenchError
-        The peer cannot be run.
+        The other library cannot be run.
     """
-    if flags.rounds < 1:
-        raise BenchUsageError(f"--rounds {flags.rounds} is not legal: measure 1 or more")
-    require_directory_of(flags.json)
+    check(flags)
     scale = QUICK if flags.quick else Scale(rounds=flags.rounds)
-    python = FASTER_FIFO.find(flags.faster_fifo, flags.install_peers)
-    peer = FasterFifo(python) if python is not None else None
     machine = machine_facts()
     print(describe(machine))
-    print(_settings(scale, math.ceil(machine["cores"]), peer))
+    print(_settings(scale, math.ceil(machine["cores"]), library))
 
     players: dict[str, Player] = {"penstock": messages_per_second}
-    if peer is not None:
-        players["faster-fifo"] = peer.messages_per_second
-    print(_head("messages per second", "penstock", "faster-fifo", "ratio"))
+    if library is not None:
+        players[library.name] = library.messages_per_second
+    print(_head("messages per second", *players, *(("ratio",) if library is not None else ())))
     traffics = [_measure_traffic(traffic, scale, players) for traffic in _TRAFFICS]
     print("\n" + _head("round trip of a request, us", *(f"p{percentile}" for percentile in _PERCENTILES)))
     # With a single core one role waits while the other works: none is ever idle.
     at_rest = RoundTrip("a core idle", 0, mark=20 if machine["cores"] > 1 else None)
     trips = [_measure_trips(trip, scale) for trip in (at_rest, RoundTrip("none idle", math.ceil(machine["cores"])))]
     measured: list[Traffic | RoundTrip] = [*traffics, *trips]
-    _conclude(measured, scale, compared=peer is not None)
+    _conclude(measured, scale)
     if flags.json is not None:
-        facts = {"machine": machine, "faster-fifo": peer and peer.version, "settings": vars(scale)}
+        facts: dict[str, Any] = {"machine": machine, "settings": vars(scale)}
+        if library is not None:
+            facts[library.name] = library.version
         tables = {"messages": [asdict(one) for one in traffics], "round_trips": [asdict(one) for one in trips]}
         flags.json.write_text(json.dumps({**facts, **tables}, indent=1) + "\n")
     return all(one.met is not False for one in measured)
+
+
+def check(flags: Flags) -> None:
+    """Raise `BenchUsageError` if a flag is not legal."""
+    if flags.rounds < 1:
+        raise BenchUsageError(f"--rounds {flags.rounds} is not legal: measure 1 or more")
+    require_directory_of(flags.json)
 
 
 def _measure_traffic(traffic: Traffic, scale: Scale, players: dict[str, Player]) -> Traffic:
@@ -199,12 +182,12 @@ def _measure_traffic(traffic: Traffic, scale: Scale, players: dict[str, Player])
     for turn in range(scale.rounds):
         for who in sorted(players, reverse=turn % 2 == 0):
             rounds[who].append(players[who](traffic.producers, traffic.together, scale.seconds))
-    measured = replace(traffic, rounds=rounds, mark=traffic.mark if scale.judged else None)
-    figures = [
-        "-" if median is None else f"{median:,.0f}" for median in map(measured.median, ("penstock", "faster-fifo"))
-    ]
+    measured = replace(traffic, rounds=rounds, mark=traffic.mark if scale.judged and len(players) > 1 else None)
+    figures = [f"{statistics.median(found):,.0f}" for found in rounds.values()]
+    if measured.ratio is not None:
+        figures.append(f"{measured.ratio:.1f}x")
     mark = "-" if measured.mark is None else f"{measured.mark:g}x"
-    print(_line(measured.name, *figures, _times(measured.ratio), mark, _MET[measured.met]), flush=True)
+    print(_line(measured.name, *figures, mark, _MET[measured.met]), flush=True)
     return measured
 
 
@@ -223,23 +206,20 @@ def _measure_trips(trip: RoundTrip, scale: Scale) -> RoundTrip:
     return measured
 
 
-def _settings(scale: Scale, cores: int, peer: FasterFifo | None) -> str:
+def _settings(scale: Scale, cores: int, library: Library | None) -> str:
+    queue = "" if library is None else f", and {library.name}'s default queue of 1 MB"
     lines = [
         "messages: small integers to one consumer, each process on its own, through a ring of "
-        f"{CAPACITY:,} numbers and faster-fifo's default queue of 1 MB",
+        f"{CAPACITY:,} numbers{queue}",
         "round trip: asked by a rollout worker, answered by a policy worker that has no network; none idle: beside "
         f"{cores} processes that compute",
         f"medians of {scale.rounds} rounds of {scale.seconds:g} s of messages for each library, "
         f"{2 * scale.seconds:g} s of round trips",
     ]
-    if peer is not None and peer.version != FASTER_FIFO.version:
-        lines.append(f"warning: this is faster-fifo {peer.version}; the marks are meant for {FASTER_FIFO.version}")
     return "\n".join(lines)
 
 
-def _conclude(measured: list[Traffic | RoundTrip], scale: Scale, compared: bool) -> None:
-    if not compared:
-        print(FASTER_FIFO.how_to_get())
+def _conclude(measured: list[Traffic | RoundTrip], scale: Scale) -> None:
     if not scale.judged:
         print("--quick shows that everything works; it is too short to judge by")
         return
@@ -259,7 +239,3 @@ def _line(name: str, *cells: str) -> str:
     *figures, mark, met = cells
     aligned = [f"{name:<28}", *(f"{figure:>12}" for figure in figures), f"{mark:>5}", f"{met:>4}"]
     return f"| {' | '.join(aligned)} |"
-
-
-def _times(ratio: float | None) -> str:
-    return "-" if ratio is None else f"{ratio:.1f}x"

@@ -1,6 +1,6 @@
 """Messages per second through a ring: some producers, one consumer, each a process.
 
-The same is done with faster-fifo by peer_programs/faster_fifo_messages.py.
+The same is done with faster-fifo by bench/peers/faster_fifo_messages.py.
 """
 
 from __future__ import annotations

@@ -1,27 +1,23 @@
-"""Steps per second learned from, beside peers that do the same work in the same run.
+"""Steps per second that APPO learns from, and pure simulation beside it.
 
-Penstock and its peers take turns: one is measured while the others are not running, another one first in each round,
-and the medians of the rounds are compared. Nobody's start-up is counted.
+Contestants take turns: one is measured while the others are not running, another one first in each round, and the
+medians of the rounds are compared. Start-up is not counted. ``python bench/throughput.py`` of the source adds other
+libraries as contestants.
 
-On a GPU the network runs there, with central inference and in bfloat16, and the rival is pure simulation: the same
-environments with random actions, on all cores, and on as many as there are rollout workers.
+On a GPU the network runs there, with central inference and in bfloat16, beside pure simulation: the same environments
+with random actions, on all cores, and on as many as there are rollout workers.
 
 penstock bench throughput --device cuda --work pong vizdoom
 """
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
 import math
-import os
-import re
-import signal
 import statistics
-import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -29,17 +25,14 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.bench import BenchError, BenchUsageError, require_directory_of
 from penstock.bench.machine import describe, machine_facts
-from penstock.bench.peers import SAMPLE_FACTORY, STABLE_BASELINES3, program
-from penstock.bench.rivals import WORKS, Rival
+from penstock.bench.works import WORKS
 from penstock.config import closest
 from penstock.flags import parse_flags
-from penstock.ipc import available_cores, whole_cores
+from penstock.ipc import available_cores
 
 if TYPE_CHECKING:
     from penstock.algorithms.appo import APPOConfig
 
-_START_UP = 180.0
-"""Seconds that a peer may take besides those in which it is measured."""
 _FRAMES_ON_GPU = 100_000
 _OF_ALL_CORES, _OF_WORKERS_CORES = 0.8, 0.9
 """On a GPU: frames per second, and shares of pure simulation, that Penstock has to reach."""
@@ -48,7 +41,7 @@ _WIDTHS = {"work": 15, "who": 17, "steps/s": 9, "frames/s": 9, "slowest-fastest"
 
 @dataclass(frozen=True)
 class Flags:
-    """Measure steps learned from per second with APPO; half a minute for each work, more beside others."""
+    """Measure steps learned from per second with APPO; half a minute for each work."""
 
     work: tuple[str, ...] = ("cartpole",)
     """Work: cartpole, cartpole-vector, pong, pong-bfloat16, lunarlander, halfcheetah, vizdoom."""
@@ -57,21 +50,23 @@ class Flags:
     simulation: bool = False
     """Measure pure simulation beside it: the same environments with random actions, on all cores and on as many as
     there are rollout workers."""
-    peers: bool = False
-    """Measure peers beside it, as far as they are installed; the flags that name or install one say so, too."""
-    sample_factory: Path | None = None
-    """Python of a virtual environment that has Sample Factory 2.1.1; None: $PENSTOCK_BENCH_SAMPLE_FACTORY, or what
-    --install-peers made."""
-    stable_baselines3: Path | None = None
-    """The same for Stable-Baselines3, with $PENSTOCK_BENCH_STABLE_BASELINES3."""
-    install_peers: bool = False
-    """Make these environments, in the user's cache directory."""
     rounds: int = 3
     """Rounds to take the medians of."""
     seconds: float = 10.0
     """Time of each in each round."""
     json: Path | None = None
     """File to write every round to, with machine, versions, settings and commit."""
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """Another program that does the same work."""
+
+    name: str
+    rate: Callable[[float], tuple[float, str]]
+    """Function of the seconds that returns steps per second, and the settings in words."""
+    mark: float | None = None
+    """Required ratio of Penstock's rate."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +105,7 @@ class Result:
 
     @property
     def rivals(self) -> list[str]:
-        """Rivals that Penstock was measured beside."""
+        """Contestants that Penstock was measured beside."""
         return [who for who in self.rounds if who != "penstock"]
 
     def facts(self) -> dict:
@@ -125,22 +120,28 @@ def command(args: list[str]) -> bool:
     return run(parse_flags(Flags, args, prog="penstock bench throughput"))
 
 
-def run(flags: Flags) -> bool:
+def run(flags: Flags, contestants: Mapping[str, Sequence[Contestant]] | None = None) -> bool:
     """Measure, print a table, and return whether all marks hold that could be judged.
+
+    Parameters
+    ----------
+    flags
+        Flags of the command.
+    contestants
+        Further contestants by work; None: no comparison with other libraries.
 
     Raises
     ------
     BenchUsageError
         A flag is not legal, or an environment is not installed.
     BenchError
-        A peer cannot be installed or run, or a training fails.
+        A contestant cannot be run, or a training fails.
     ConfigError
         The device is not there.
     """
     from penstock.engine.backends.launcher import kept
 
-    _check(flags)
-    pythons = _find_peers(flags)
+    check(flags)
     machine = machine_facts()
     print(describe(machine))
     print(f"steps learned from per second, medians of {flags.rounds} rounds of {flags.seconds:g} s each, taking turns")
@@ -148,13 +149,13 @@ def run(flags: Flags) -> bool:
     results = []
     with kept():
         for name in flags.work:
-            results.append(_measure(name, pythons, flags))
+            results.append(_measure(name, flags, (contestants or {}).get(name, ())))
             print("\n".join(_lines(results[-1])), flush=True)
     for result in results:
         print(f"{result.work}: {result.limits[-1]}")
         for who in result.rivals:
             print(f"{result.work}, {who}: {result.settings[who]}")
-    _conclude(results, flags, pythons)
+    _conclude(results, is_compared=contestants is not None)
     if flags.json is not None:
         document = {
             "machine": machine, "rounds": flags.rounds, "seconds": flags.seconds,
@@ -165,7 +166,8 @@ def run(flags: Flags) -> bool:
     return all(result.met(who) is not False for result in results for who in result.rounds)
 
 
-def _check(flags: Flags) -> None:
+def check(flags: Flags) -> None:
+    """Raise `BenchUsageError` or `ConfigError` if the flags cannot be measured here."""
     if not flags.work:
         raise BenchUsageError(f"--work names nothing to measure (legal: {', '.join(WORKS)})")
     for name in flags.work:
@@ -175,8 +177,6 @@ def _check(flags: Flags) -> None:
         if work.module is not None and importlib.util.find_spec(work.module) is None:
             raise BenchUsageError(f"--work {name} needs more than Penstock itself: {work.install}")
     if flags.device != "cpu":
-        if _wants_peers(flags):
-            raise BenchUsageError(f"--device {flags.device}: peers are measured on the CPU only, leave them out")
         from penstock.engine.preparation import require_device
 
         require_device(WORKS[flags.work[0]].config(flags.device).device)
@@ -187,33 +187,16 @@ def _check(flags: Flags) -> None:
     require_directory_of(flags.json)
 
 
-def _wants_peers(flags: Flags) -> bool:
-    return flags.peers or flags.install_peers or bool(flags.sample_factory or flags.stable_baselines3)
-
-
-def _find_peers(flags: Flags) -> dict[str, Path | None]:
-    """Python of each rival that the works have, by its name; None: it is not installed."""
-    if not _wants_peers(flags):
-        return {}
-    given = {SAMPLE_FACTORY: flags.sample_factory, STABLE_BASELINES3: flags.stable_baselines3}
-    rivals = {rival.name: rival for name in flags.work for rival in WORKS[name].rivals}
-    return {
-        name: Path(sys.executable) if rival.peer is None else rival.peer.find(given[rival.peer], flags.install_peers)
-        for name, rival in rivals.items()
-    }
-
-
-def _measure(name: str, pythons: dict[str, Path | None], flags: Flags) -> Result:
+def _measure(name: str, flags: Flags, contestants: Sequence[Contestant]) -> Result:
     """Rounds in which everybody has a turn."""
     work = WORKS[name]
     config, seconds = work.config(flags.device), flags.seconds
     result = Result(name, {}, {}, settings={"penstock": config.to_json()}, frame_skip=work.frame_skip)
     players: dict[str, Callable[[], float]] = {"penstock": partial(_penstock, config, seconds, result.limits)}
-    rivals = {rival.name: rival for rival in work.rivals if pythons.get(rival.name) is not None}
-    for who, rival in rivals.items():
-        players[who] = partial(_rival, rival, pythons[who], seconds, result.settings)
-        if rival.mark is not None:
-            result.marks[who] = rival.mark
+    for contestant in contestants:
+        players[contestant.name] = partial(_contestant, contestant, seconds, result.settings)
+        if contestant.mark is not None:
+            result.marks[contestant.name] = contestant.mark
     if flags.simulation or flags.device != "cpu":
         cores = math.ceil(available_cores())  # all of them are to be busy
         for processes, mark in ((cores, _OF_ALL_CORES), (config.workers, _OF_WORKERS_CORES)):
@@ -259,33 +242,9 @@ def _simulation(config: APPOConfig, processes: int, seconds: float) -> float:
         raise BenchError(str(error)) from error
 
 
-def _rival(rival: Rival, python: Path | None, seconds: float, settings: dict[str, Any]) -> float:
-    """Have a rival do the work in a process of its own, and note what it says that it runs with."""
-    command = [str(python), str(program(rival.program)), *rival.arguments, f"{seconds:g}"]
-    environment = {**os.environ, "PENSTOCK_BENCH_WORKERS": str(whole_cores())}
-    if rival.peer is not None:
-        environment.pop("PYTHONPATH", None)  # it was made for this interpreter
-    try:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            env=environment, start_new_session=True,
-        )  # fmt: skip
-    except OSError as error:
-        raise BenchError(f"{python} cannot be run to measure {rival.name}: {error}") from None
-    try:
-        said, _ = process.communicate(timeout=seconds + _START_UP)
-    except subprocess.TimeoutExpired:
-        raise BenchError(f"{rival.name} gave no figure for {seconds + _START_UP:.0f} s: it hangs") from None
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    found = re.search(r"^STEPS_PER_SECOND (\d+)$", said, re.MULTILINE)
-    if process.returncode or found is None:
-        raise BenchError(f"{rival.name} could not be measured (exit {process.returncode}):\n{said[-3000:].strip()}")
-    ran_with = re.search(r"^SETTINGS (.+)$", said, re.MULTILINE)
-    settings[rival.name] = ran_with[1] if ran_with else "as it is by default"
-    return float(found[1])
+def _contestant(contestant: Contestant, seconds: float, settings: dict[str, Any]) -> float:
+    rate, settings[contestant.name] = contestant.rate(seconds)
+    return rate
 
 
 def _header() -> str:
@@ -321,12 +280,8 @@ def _line(*cells: str) -> str:
     return f"| {' | '.join(aligned)} |"
 
 
-def _conclude(results: list[Result], flags: Flags, pythons: dict[str, Path | None]) -> None:
-    """Number of marks that hold, those that were missed, and how to get missing peers."""
-    missing = [who for who, python in pythons.items() if python is None]
-    for peer in (SAMPLE_FACTORY, STABLE_BASELINES3):
-        if peer.name in missing:
-            print(peer.how_to_get())
+def _conclude(results: list[Result], is_compared: bool) -> None:
+    """Print the number of marks that hold, those that were missed, and the command of a comparison."""
     judged = [(result, who) for result in results for who in result.rounds if who in result.marks]
     missed = [(result, who) for result, who in judged if not result.met(who)]
     if judged:
@@ -335,5 +290,5 @@ def _conclude(results: list[Result], flags: Flags, pythons: dict[str, Path | Non
         reached = f"{result.frames(who):,.0f}" if who == "penstock" else f"{result.ratio(who):.2f}x"
         of = "frames/s" if who == "penstock" else who
         print(f"  missed: {result.work}, {reached} of {_mark(result, who)} {of}")
-    if not _wants_peers(flags) and not any(result.rivals for result in results):
-        print("no comparison: --peers measures others beside it")
+    if not is_compared and not any(result.rivals for result in results):
+        print("no comparison: --simulation measures simulation beside it, bench/throughput.py of the source others")

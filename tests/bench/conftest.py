@@ -1,10 +1,14 @@
 """What tests of benches share: a machine that is a formula."""
 
+import sys
 from types import SimpleNamespace
 
 import pytest
 
 from tests.bench.modelled import Machine
+from tests.places import BENCH
+
+sys.path.append(str(BENCH))  # for what its scripts share
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -1,8 +1,9 @@
-"""`penstock bench ipc`: both libraries carry messages in turn, requests go round, and the marks are judged."""
+"""`penstock bench ipc` and `bench/ipc.py`: messages in turn, round trips, and their marks."""
 
 import json
 import multiprocessing
 import os
+import runpy
 import sys
 import time
 from dataclasses import replace
@@ -10,12 +11,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from comparing import fifo, peers
+from comparing.fifo import FasterFifo
 
-from penstock.bench import BenchError, BenchUsageError, ipc, peers, round_trips
-from penstock.bench.ipc import QUICK, FasterFifo, run
+from penstock.bench import BenchError, BenchUsageError, ipc, round_trips
+from penstock.bench.ipc import QUICK
 from penstock.bench.messages import messages_per_second
 from penstock.engine.backends.process import poll_until_stopped
 from tests.bench.tables import table
+from tests.places import BENCH
 
 TRAFFICS = [
     "1 producer, one by one", "4 producers, one by one",
@@ -39,7 +43,7 @@ def toy(monkeypatch, tmp_path):
 
     def replace_by(program: str) -> None:
         (tmp_path / "toy.py").write_text(program)
-        monkeypatch.setattr(ipc, "program", lambda name: tmp_path / "toy.py")
+        monkeypatch.setattr(fifo, "program", lambda name: tmp_path / "toy.py")
 
     return replace_by
 
@@ -48,13 +52,15 @@ def says(version: str, messages_per_second: float) -> str:
     return f"print('{json.dumps({'version': version, 'messages_per_second': messages_per_second})}')"
 
 
-def flags(**changes) -> ipc.Flags:
-    return ipc.Flags(**{"quick": True, "faster_fifo": Path(sys.executable), **changes})
+def run(faster_fifo: Path | None = Path(sys.executable), **changes) -> bool:
+    """Measure as the script of the source does."""
+    script = runpy.run_path(str(BENCH / "ipc.py"), run_name="bench")
+    return script["measure"](ipc.Flags(**{"quick": True, **changes}), faster_fifo, False)
 
 
 def test_all_is_measured_shown_and_written_down(toy, tmp_path, capsys):
     toy(says("1.5.2", 1000.0))
-    assert run(flags(json=tmp_path / "figures.json")) is True
+    assert run(json=tmp_path / "figures.json") is True
     out = capsys.readouterr().out
     head, *messages = table(out)[:6]
     trips_head, *trips = table(out)[6:]
@@ -86,7 +92,7 @@ def test_marks_are_judged(toy, monkeypatch, capsys, theirs, microseconds, missed
     monkeypatch.setattr(ipc, "QUICK", replace(ipc.QUICK, judged=True))
     monkeypatch.setattr(ipc, "machine_facts", lambda: {**MACHINE, "cores": 2})
     monkeypatch.setattr(round_trips, "round_trips", lambda seconds, burners: np.full(9, microseconds))
-    assert run(flags()) is (not missed)
+    assert run() is (not missed)
     out = capsys.readouterr().out
     assert f"{2 - len(missed)} of 2 marks hold" in out
     assert [line.removeprefix("  missed: ") for line in out.splitlines() if "missed: " in line] == missed
@@ -96,26 +102,34 @@ def test_where_there_is_one_core_none_can_be_idle_and_nothing_is_judged_by_it(mo
     monkeypatch.setattr(ipc, "QUICK", replace(ipc.QUICK, judged=True))
     monkeypatch.setattr(ipc, "machine_facts", lambda: {**MACHINE, "cores": 1})
     monkeypatch.setattr(round_trips, "round_trips", lambda seconds, burners: np.full(9, 1000.0))
-    assert run(flags(faster_fifo=None)) is True
+    assert run(faster_fifo=None) is True
     assert "0 of 0 marks hold" in capsys.readouterr().out
 
 
 def test_trips_are_shown_by_percentiles(monkeypatch, capsys):
     monkeypatch.setattr(round_trips, "round_trips", lambda seconds, burners: np.arange(101.0))
-    run(flags(faster_fifo=None))
+    run(faster_fifo=None)
     assert table(capsys.readouterr().out)[-1][1:4] == ["50.0", "90.0", "99.0"]
 
 
 def test_without_a_peer_the_own_figures_are_shown_and_how_to_get_it(capsys):
-    assert run(flags(faster_fifo=None)) is True
+    assert run(faster_fifo=None) is True
     out = capsys.readouterr().out
-    assert {(row[2], row[3]) for row in table(out)[1:6]} == {("-", "-")}
-    assert "pip install faster-fifo==1.5.2" in out and "penstock bench ipc --install-peers" in out
+    assert table(out)[0] == ["messages per second", "penstock", "mark", "met"]
+    assert [row[0] for row in table(out)[1:6]] == TRAFFICS and {row[2] for row in table(out)[1:6]} == {"-"}
+    assert "pip install faster-fifo==1.5.2" in out and "python bench/ipc.py --install-peers" in out
+
+
+def test_the_installed_command_shows_the_own_figures(tmp_path, capsys):
+    assert ipc.command(["--quick", "--json", str(tmp_path / "figures.json")]) is True
+    assert "faster-fifo" not in capsys.readouterr().out
+    written = json.loads((tmp_path / "figures.json").read_text())
+    assert [one["mark"] for one in written["messages"]] == [None] * 5
 
 
 def test_another_version_of_the_peer_is_told(toy, capsys):
     toy(says("1.4.0", 1000.0))
-    run(flags())
+    run()
     assert "this is faster-fifo 1.4.0; the marks are meant for 1.5.2" in capsys.readouterr().out
 
 
@@ -125,7 +139,7 @@ def test_a_peer_that_cannot_be_measured_says_why(toy, monkeypatch):
         FasterFifo(Path(sys.executable))
     with pytest.raises(BenchError, match="No such file"):
         FasterFifo(Path("/no/such/python"))
-    monkeypatch.setattr(ipc, "_PATIENCE", 0.1)
+    monkeypatch.setattr(fifo, "PATIENCE", 0.1)
     toy("import time; time.sleep(60)")
     with pytest.raises(BenchError, match="timed out"):
         FasterFifo(Path(sys.executable))
@@ -146,7 +160,7 @@ def test_the_peer_gets_nothing_that_was_made_for_this_python(toy, monkeypatch):
 )
 def test_wrong_flags_are_refused_before_anything_starts(wrong, message, capsys):
     with pytest.raises(BenchUsageError, match=message):
-        run(flags(**wrong))
+        run(**wrong)
     assert capsys.readouterr().out == ""
 
 

@@ -5,11 +5,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from comparing import peers
+from comparing.peers import CPPRB, FASTER_FIFO, SAMPLE_FACTORY, STABLE_BASELINES3
 
-from penstock.bench import BenchError, peers
+from penstock.bench import BenchError
 from penstock.bench.machine import describe, machine_facts
-from penstock.bench.peers import CPPRB, FASTER_FIFO, SAMPLE_FACTORY, STABLE_BASELINES3
+from penstock.cli import main
 from penstock.runs.machine import commit_of
+from tests.places import ROOT
 
 
 @pytest.fixture(autouse=True)
@@ -79,18 +82,33 @@ def test_an_installation_that_fails_says_why_and_is_tried_again(monkeypatch, com
 def test_how_to_get_one_can_be_typed_as_it_stands():
     assert SAMPLE_FACTORY.how_to_get().splitlines() == [
         "no comparison: sample-factory 2.1.1 is needed in an environment of its own, either",
-        "  penstock bench throughput --install-peers",
+        "  python bench/throughput.py --install-peers",
         "or",
         "  python -m venv X; X/bin/pip install 'torch>=2.8,<2.14' sample-factory==2.1.1 ale-py==0.12.1; "
         "X/bin/pip install 'numpy<2' opencv-python==4.11.0.86",
-        "  penstock bench throughput --sample-factory X/bin/python    (or PENSTOCK_BENCH_SAMPLE_FACTORY=X/bin/python)",
+        "  python bench/throughput.py --sample-factory X/bin/python    (or PENSTOCK_BENCH_SAMPLE_FACTORY=X/bin/python)",
     ]
 
 
-def test_programs_of_peers_are_installed_with_penstock():
+def test_programs_of_peers_are_in_the_source_and_not_in_the_package():
     for name in ("bare_cartpole.py", "faster_fifo_messages.py", "sample_factory_throughput.py", "sb3_throughput.py"):
         assert peers.program(name).is_file()
-        assert Path(peers.__file__).parent in peers.program(name).parents
+        assert not [*(ROOT / "penstock").rglob(name)]
+
+
+@pytest.mark.parametrize(
+    ("args", "command"),
+    [
+        (["replay", "--quick"], "python bench/replay.py --quick"),
+        (["throughput", "--install-peers", "--work", "pong"], "python bench/throughput.py --install-peers --work pong"),
+        (["throughput", "--sample_factory=x y"], "python bench/throughput.py '--sample_factory=x y'"),
+        (["ipc", "--faster-fifo", "x"], "python bench/ipc.py --faster-fifo x"),
+    ],
+)
+def test_the_installed_command_names_that_of_the_source_for_a_comparison(args, command, capsys):
+    assert main(["bench", *args]) == 2
+    said = capsys.readouterr().err
+    assert "compares Penstock with other libraries" in said and said.endswith(f"{command}\n")
 
 
 def test_the_machine_is_described_in_one_line():

@@ -4,9 +4,10 @@ import os
 import sys
 
 import pytest
+from comparing import players
+from comparing.players import Player, started
 
-from penstock.bench import BenchError, players
-from penstock.bench.players import Player, started
+from penstock.bench import BenchError
 
 TOY = "tests.bench.toy_replay"
 

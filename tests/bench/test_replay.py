@@ -1,4 +1,4 @@
-"""`penstock bench replay`: everything is measured on both sides, in turn, and judged by the marks."""
+"""`bench/replay.py`: everything is measured on both sides, in turn, and judged by the marks."""
 
 import json
 import sys
@@ -6,9 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from comparing import peers, replay
+from comparing.replay import QUICK, Libraries, run
 
-from penstock.bench import BenchError, BenchUsageError, peers, replay
-from penstock.bench.replay import QUICK, Libraries, run
+from penstock.bench import BenchError, BenchUsageError
 from tests.bench.tables import table
 
 TOY = "tests.bench.toy_replay"
@@ -90,7 +91,7 @@ def test_capacities_that_do_not_fit_are_skipped_and_the_rest_is_too_much(monkeyp
 
     monkeypatch.setattr(replay, "require_memory", refuse)
     assert run(flags(cpprb=None, capacities=(1e7,)), TOYS) is True
-    assert "skipped: penstock bench replay (uniform, 10,000,000 rows, of 2 libraries" in capsys.readouterr().err
+    assert "skipped: bench/replay.py (uniform, 10,000,000 rows, of 2 libraries" in capsys.readouterr().err
     monkeypatch.setattr(replay, "QUICK", replace(replay.QUICK, capacity=10**7))
     with pytest.raises(MemoryError):
         run(flags(cpprb=None), TOYS)

@@ -1,6 +1,6 @@
 """What is made of the rounds: medians, ratios, marks, and a table that can be put into a page as it is."""
 
-from penstock.bench.report import Measured, header, line, verdict
+from comparing.report import Measured, header, line, verdict
 
 SLOW = Measured(
     "prioritized: add 1", 1_000_000, "us", {"penstock": [4.0, 90.0, 5.0], "cpprb": [17.5, 16.0, 18.0], "copy": [0.5]}, 4

@@ -1,6 +1,7 @@
-"""`penstock bench throughput`: Penstock and its rivals take turns, and are judged by the marks."""
+"""`penstock bench throughput` and `bench/throughput.py`: contestants take turns, and marks are judged."""
 
 import json
+import runpy
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -8,14 +9,16 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from comparing import peers, rivals
+from comparing.peers import SAMPLE_FACTORY, STABLE_BASELINES3
 
-from penstock.bench import BenchError, BenchUsageError, engine_run, peers, throughput
-from penstock.bench.peers import SAMPLE_FACTORY, STABLE_BASELINES3
-from penstock.bench.rivals import WORKS
+from penstock.bench import BenchError, BenchUsageError, engine_run, throughput
 from penstock.bench.throughput import Flags, Result, command, run
+from penstock.bench.works import WORKS
 from penstock.config import ConfigError
 from penstock.engine import preparation
 from penstock.engine.endings import TrainingFailed
+from tests.places import BENCH
 
 BOTH = {"sample_factory": Path(sys.executable), "stable_baselines3": Path(sys.executable)}
 PROGRAMS = {
@@ -54,6 +57,12 @@ def at(rate: float):
     return lambda *_, **__: SimpleNamespace(rate=rate, limiting_role="learner", limiting_reason="busy 99%")
 
 
+def compare(flags: Flags, sample_factory: Path | None = None, stable_baselines3: Path | None = None) -> bool:
+    """Measure as the script of the source does."""
+    script = runpy.run_path(str(BENCH / "throughput.py"), run_name="bench")
+    return script["measure"](flags, sample_factory, stable_baselines3, False)
+
+
 def table(out: str) -> list[list[str]]:
     lines = [line for line in out.splitlines() if line.startswith("| ")]
     assert len({len(line) for line in lines}) == 1
@@ -61,7 +70,7 @@ def table(out: str) -> list[list[str]]:
 
 
 def test_penstock_is_compared_with_everybody_who_is_there(penstock, tmp_path, capsys):
-    assert run(Flags(seconds=3, json=tmp_path / "figures.json", **BOTH)) is True
+    assert compare(Flags(seconds=3, json=tmp_path / "figures.json"), **BOTH) is True
     out, err = capsys.readouterr()
     assert table(out) == [
         ["cartpole", "penstock", "100,000", "-", "99,000-101,000", "-", "-", "-"],
@@ -88,7 +97,7 @@ def test_penstock_is_compared_with_everybody_who_is_there(penstock, tmp_path, ca
 
 def test_a_missed_mark_is_told(penstock, tmp_path, capsys):
     (tmp_path / "bare_cartpole.py").write_text('print("STEPS_PER_SECOND 125000")')
-    assert run(Flags(**BOTH)) is False
+    assert compare(Flags(), **BOTH) is False
     out = capsys.readouterr().out
     assert "1 of 2 marks hold\n  missed: cartpole, 0.80x of 0.867x bare loop" in out
 
@@ -97,19 +106,19 @@ def test_without_peers_the_own_figure_is_shown_and_how_to_get_more(penstock, cap
     assert run(Flags(rounds=1)) is True
     out = capsys.readouterr().out
     assert [row[1] for row in table(out)] == ["penstock"]
-    assert "no comparison: --peers measures others beside it" in out
+    assert "no comparison: --simulation measures simulation beside it" in out
 
 
 def test_peers_that_are_not_installed_are_left_out_and_named(penstock, capsys):
-    assert run(Flags(rounds=1, peers=True)) is True
+    assert compare(Flags(rounds=1)) is True
     out = capsys.readouterr().out
     assert [row[1] for row in table(out)] == ["penstock", "bare loop"]
-    assert "penstock bench throughput --sample-factory X/bin/python" in out
-    assert "penstock bench throughput --stable-baselines3 X/bin/python" in out
+    assert "python bench/throughput.py --sample-factory X/bin/python" in out
+    assert "python bench/throughput.py --stable-baselines3 X/bin/python" in out
 
 
 def test_each_work_has_rivals_and_marks_of_its_own(penstock, capsys):
-    assert run(Flags(("cartpole-vector", "pong", "pong-bfloat16"), rounds=1, **BOTH)) is True
+    assert compare(Flags(("cartpole-vector", "pong", "pong-bfloat16"), rounds=1), **BOTH) is True
     assert [(row[0], row[1], row[6]) for row in table(capsys.readouterr().out)] == [
         ("cartpole-vector", "penstock", "-"),
         ("pong", "penstock", "-"), ("pong", "sample-factory", "2x"),
@@ -136,9 +145,9 @@ def test_the_settings_of_every_work_are_legal():
 )
 def test_a_peer_that_fails_ends_the_bench_and_says_why(penstock, program, message, tmp_path, monkeypatch):
     (tmp_path / "sample_factory_throughput.py").write_text(program)
-    monkeypatch.setattr(throughput, "_START_UP", 0.6 if "sleep" in program else 60.0)
+    monkeypatch.setattr(rivals, "START_UP", 0.6 if "sleep" in program else 60.0)
     with pytest.raises(BenchError, match=message):
-        run(Flags(seconds=0.4, **BOTH))
+        compare(Flags(seconds=0.4), **BOTH)
 
 
 def test_an_environment_that_is_not_installed_is_named_with_the_way_to_get_it(penstock, monkeypatch):
@@ -245,8 +254,8 @@ def test_a_gpu_that_is_not_there_is_refused_before_anything_starts(penstock, mon
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ConfigError, match=r"device=.cuda:3. is not there"):
         run(Flags(device="cuda:3"))
-    with pytest.raises(BenchUsageError, match="peers are measured on the CPU only"):
-        run(Flags(device="cuda", peers=True))
+    with pytest.raises(BenchUsageError, match="other libraries are measured on the CPU only"):
+        compare(Flags(device="cuda"))
     assert penstock == []
 
 

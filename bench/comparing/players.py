@@ -15,7 +15,7 @@ from typing import Any
 
 from penstock.bench import BenchError
 
-_OPERATIONS = Path(__file__).with_name("replay_operations")
+_OPERATIONS = Path(__file__).parents[1] / "replay_operations"
 _HOUSE = Path(__file__).parents[2]
 _PATIENCE = 600.0
 """Seconds that a command may take: a library that hangs ends the bench instead of hanging it."""

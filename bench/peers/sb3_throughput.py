@@ -1,6 +1,6 @@
 """Stable-Baselines3's throughput with PPO on CartPole-v1, as most users would run it: steps per second learned from.
 
-    X/bin/python penstock/bench/peer_programs/sb3_throughput.py SECONDS
+    X/bin/python bench/peers/sb3_throughput.py SECONDS
 
 256 environments in its DummyVecEnv, 32 steps of each to a batch of 8192, one epoch, MLPs of 64x64, on the CPU. Prints
 `SETTINGS` and `STEPS_PER_SECOND n`, counted from one batch to another; start-up does not count.

@@ -1,6 +1,6 @@
 """Messages per second through a faster-fifo queue: some producers, one consumer, each a process.
 
-    python penstock/bench/peer_programs/faster_fifo_messages.py PRODUCERS TOGETHER SECONDS
+    python bench/peers/faster_fifo_messages.py PRODUCERS TOGETHER SECONDS
 
 It is run by the interpreter that has faster-fifo, which need not have Penstock, and prints a line of JSON. The same is
 done with Penstock's ring by penstock/bench/messages.py: numbers from 0 to 99, one to a call or TOGETHER in one, for at

@@ -1,6 +1,6 @@
 """CartPole-v1 in a bare loop without any framework: what Python itself allows on this machine.
 
-    python penstock/bench/peer_programs/bare_cartpole.py SECONDS [PROCESSES]
+    python bench/peers/bare_cartpole.py SECONDS [PROCESSES]
 
 One `gymnasium.make` per lane, an MLP of 64x64 with two heads, one epoch of PPO's loss over batches of 256 lanes x 32
 steps, all in one process; one such process for each core, each with a policy of its own and no word between them, and

@@ -1,39 +1,19 @@
-"""Work of `penstock bench throughput`: environments with settings of APPO, and the other libraries that do it."""
+"""Work of `penstock bench throughput`: environments with settings of APPO."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.bench.peers import SAMPLE_FACTORY, STABLE_BASELINES3, Peer
-
 if TYPE_CHECKING:
     from penstock.algorithms.appo import APPOConfig
 
 
 @dataclass(frozen=True)
-class Rival:
-    """Somebody who does the same work: a program of `penstock/bench/peer_programs`.
-
-    It takes seconds, and prints `SETTINGS what it runs with` and `STEPS_PER_SECOND n`.
-    """
-
-    name: str
-    program: str
-    arguments: tuple[str, ...] = ()
-    """Arguments of the program before the seconds."""
-    peer: Peer | None = None
-    """Library that it needs; None: nothing that Penstock does not need."""
-    mark: float | None = None
-    """Required ratio of Penstock's rate."""
-
-
-@dataclass(frozen=True)
 class Work:
-    """An environment, the settings of APPO, and who else does the same."""
+    """An environment and settings of APPO."""
 
     settings: dict[str, Any]
-    rivals: tuple[Rival, ...] = ()
     module: str | None = None
     """Requirements of the environment besides Penstock."""
     install: str = ""
@@ -60,27 +40,16 @@ _PONG = {
 }  # fmt: skip
 
 
-def _sample_factory(work: str, mark: float) -> Rival:
-    return Rival("sample-factory", "sample_factory_throughput.py", (work,), SAMPLE_FACTORY, mark)
-
-
 WORKS = {
-    "cartpole": Work(
-        _CARTPOLE,
-        (
-            _sample_factory("cartpole", mark=4.5),
-            Rival("bare loop", "bare_cartpole.py", mark=0.867),
-            Rival("stable-baselines3", "sb3_throughput.py", peer=STABLE_BASELINES3),
-        ),
-    ),
+    "cartpole": Work(_CARTPOLE),
     "cartpole-vector": Work(
         {**_CARTPOLE, "vectorize": "vector", "num_envs_per_worker": 512, "batch_size": 16384}
     ),
     "pong": Work(
-        _PONG, (_sample_factory("pong", mark=2.0),), "ale_py", "pip install 'penstock[atari]'", frame_skip=4
+        _PONG, "ale_py", "pip install 'penstock[atari]'", frame_skip=4
     ),
     "pong-bfloat16": Work(
-        {**_PONG, "precision": "bfloat16"}, (_sample_factory("pong", mark=2.8),), "ale_py",
+        {**_PONG, "precision": "bfloat16"}, "ale_py",
         "pip install 'penstock[atari]'", frame_skip=4,
     ),
     "lunarlander": Work(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from penstock.bench import BenchError
 
-_PROGRAMS = Path(__file__).with_name("peer_programs")
+_PROGRAMS = Path(__file__).parents[1] / "peers"
 _TORCH = "torch>=2.8,<2.14"
 
 
@@ -74,9 +74,9 @@ class Peer:
         installations = "; ".join(f"X/bin/pip install {requirements}" for requirements in quoted)
         return (
             f"no comparison: {self.title} is needed in an environment of its own, either\n"
-            f"  penstock bench {self.bench} --install-peers\n"
+            f"  python bench/{self.bench}.py --install-peers\n"
             f"or\n  python -m venv X; {installations}\n"
-            f"  penstock bench {self.bench} {self.flag} X/bin/python    (or {self.variable}=X/bin/python)"
+            f"  python bench/{self.bench}.py {self.flag} X/bin/python    (or {self.variable}=X/bin/python)"
         )
 
 

@@ -12,11 +12,11 @@ import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from penstock.bench import BenchError, BenchUsageError, peers, require_directory_of
+from comparing import peers
+from comparing.players import Player, started
+from comparing.report import Measured, header, line, verdict
+from penstock.bench import BenchError, BenchUsageError, require_directory_of
 from penstock.bench.machine import describe, machine_facts
-from penstock.bench.players import Player, started
-from penstock.bench.report import Measured, header, line, verdict
-from penstock.flags import parse_flags
 from penstock.ipc import require_memory
 
 _ROW_BYTES = {"transitions": 168, "frames": 84 * 84 * 4}
@@ -114,11 +114,6 @@ _FRAMES = Scene(
 )  # fmt: skip
 
 
-def command(args: list[str]) -> bool:
-    """`run` with the flags of a command line."""
-    return run(parse_flags(Flags, args, prog="penstock bench replay"))
-
-
 def run(flags: Flags, libraries: Libraries = Libraries()) -> bool:
     """Measure, print a table, and return whether all marks hold that could be judged.
 
@@ -185,7 +180,7 @@ def _play(scene: Scene, scale: Scale, players: dict[str, Player], measured: list
     """Open the scene's buffer in every library that takes part, measure, print and close."""
     cast = {name: players[name] for name in scene.cast if name in players}
     need = (_ROW_BYTES[scene.workload] + _EXTRA_BYTES) * scene.capacity * len(cast)
-    require_memory(need, f"penstock bench replay ({scene.title}, of {len(cast)} libraries at once)")
+    require_memory(need, f"bench/replay.py ({scene.title}, of {len(cast)} libraries at once)")
     print(f"{scene.title}: filling and checking", file=sys.stderr, flush=True)
     for player in cast.values():
         player.ask("open", kind=scene.kind, workload=scene.workload, capacity=scene.capacity)

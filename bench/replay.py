@@ -1,0 +1,37 @@
+"""The replay library beside cpprb 11.0.0 (and TorchRL): a table of operations.
+
+    python bench/replay.py --install-peers
+
+`comparing/replay.py` says how it is measured. cpprb is found by its flag, by $PENSTOCK_BENCH_CPPRB, or where
+--install-peers made an environment for it. --torchrl names a Python that has TorchRL, whose prioritized buffer is
+measured, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from comparing.commands import ended
+from comparing.replay import Flags, run
+
+
+def main() -> None:
+    """Read the flags, and measure."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cpprb", type=Path, help="Python that has cpprb 11.0.0")
+    parser.add_argument("--install-peers", action="store_true", help="install cpprb if it is missing")
+    parser.add_argument("--torchrl", type=Path, help="Python that has torchrl")
+    parser.add_argument("--rounds", type=int, default=Flags.rounds)
+    parser.add_argument("--capacities", type=float, nargs="*", default=[], help="further sizes, such as 1e4 1e5 1e7")
+    parser.add_argument("--quick", action="store_true", help="small buffers and two short rounds")
+    parser.add_argument("--json", type=Path, help="file for every round, with machine, versions and commit")
+    own = parser.parse_args()
+    flags = Flags(
+        own.cpprb, own.install_peers, own.torchrl, own.rounds, tuple(own.capacities), own.quick, own.json
+    )
+    ended(lambda: run(flags))
+
+
+if __name__ == "__main__":
+    main()
