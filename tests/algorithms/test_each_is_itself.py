@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import itertools
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,7 @@ ROOT = Path(penstock.__file__).parent
 CONFIGS = {"c", "config", "_config"}  # what a config is called where it is read
 
 
+@cache
 def settings_read():
     """Names of settings that penstock's code reads outside their check: of a config, or by a list of names."""
     found = set()

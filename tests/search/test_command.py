@@ -71,12 +71,31 @@ def test_help_names_the_algorithms_and_the_flags_of_its_own(capsys):
     assert all(word in out for word in ("appo", "sac", "--space", "--trials", "--jobs", "--seeds", "--show"))
 
 
+SLOW = """
+import os
+import time
+
+from gymnasium.envs.classic_control import CartPoleEnv
+
+
+class Slow(CartPoleEnv):
+    def step(self, action):
+        if not os.path.exists("be-fast"):
+            time.sleep(0.01)
+        return super().step(action)
+"""
+
+
 @pytest.mark.timeout(400)
 def test_a_search_is_interrupted_goes_on_and_is_shown(space, tmp_path, capsys, monkeypatch):
     pytest.importorskip("optuna")
     monkeypatch.chdir(tmp_path)
-    tiny = ["--total-steps", "40000", "--eval-episodes", "1", "--num-envs-per-worker", "2", "--hidden-sizes", "8"]
-    search = ["search", *APPO, *tiny, "--space", str(space), "--dir", "found", "--trials"]
+    (tmp_path / "slow.py").write_text(SLOW)  # the first trial is far from its end when it is interrupted
+    tiny = (
+        "--env slow.py:Slow --total-steps 6000 --eval-interval 500 --eval-episodes 1 --num-workers 1 "
+        "--num-envs-per-worker 4 --batch-size 128 --hidden-sizes 8"
+    )
+    search = ["search", "appo", *tiny.split(), "--space", str(space), "--dir", "found", "--trials"]
     with started(["-m", "penstock.cli", *search, "2"], tmp_path) as process:
         evaluations = tmp_path / "found" / "trial-0-seed-0" / "evaluations.jsonl"
         wait_until(evaluations.exists, "the first trial is evaluated")
@@ -86,6 +105,7 @@ def test_a_search_is_interrupted_goes_on_and_is_shown(space, tmp_path, capsys, m
         assert process.returncode == 130 and "interrupted: the same command goes on" in shown
         assert processes.left_after(PATIENCE) == []
     assert "1 under way" in shown
+    (tmp_path / "be-fast").touch()
 
     assert main([*search, "2", "--json", "found.json"]) == 0
     out = capsys.readouterr().out
@@ -95,7 +115,7 @@ def test_a_search_is_interrupted_goes_on_and_is_shown(space, tmp_path, capsys, m
     for trial in written["trials"]:
         run = RunDirectory.open(tmp_path / trial["runs"][0])
         assert run.config["learning_rate"] == trial["settings"]["learning_rate"]
-        assert run.checkpoints.latest_steps() >= 40_000
+        assert run.checkpoints.latest_steps() >= 6_000
     assert "resumed at step" in (tmp_path / "found" / "trial-0-seed-0" / "log.txt").read_text()
     assert written["trials"][0]["is_as_given"]
 
