@@ -355,6 +355,16 @@ def test_what_cannot_change_within_a_run_is_refused_with_the_reason(flags, messa
     assert engine.made == []
 
 
+def test_of_a_training_in_one_process_no_other_is_prepared():
+    for serial in (["--backend", "serial"], ["--backend=serial"]):
+        assert main(["train", "ppo", *ENV, *serial]) == 0
+    config = {"env": "CartPole-v1", "backend": "serial"}
+    RunDirectory.create("serial", env_name="CartPole-v1", algorithm="ppo", config=config)
+    engine.ending = ending(run_dir="serial")
+    assert main(["resume", "serial"]) == 0
+    assert len(engine.made) == 3 and engine.prepared == 0
+
+
 def test_without_flags_a_run_goes_on_as_it_was(run_dir):
     engine.ending = ending(run_dir="my-run")
     assert main(["resume", "my-run"]) == 0

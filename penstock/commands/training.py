@@ -61,7 +61,7 @@ def resume(args: list[str]) -> int:
 
     with explained():
         run = RunDirectory.open(path)
-    _prepare(flags)
+    _prepare([str(run.config.get("backend")), *flags])
     from penstock.algorithms import load_algorithm
     from penstock.flags import parse_changes
     from penstock.trust import code_of
@@ -76,8 +76,9 @@ def resume(args: list[str]) -> int:
 
 
 def _prepare(flags: list[str]) -> None:
-    """Let a process import torch while this one reads the flags, unless they ask for help alone."""
-    if not set(flags) & set(HELP):
+    """Let a process import torch while this one reads the flags, unless they ask for help, or for no processes."""
+    words = {word for flag in flags for word in flag.split("=")}
+    if not words & {*HELP, "serial"}:
         from penstock.engine.backends.launcher import prepare
 
         prepare()
