@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from penstock.algorithms.bases.segment import SegmentAlgorithm
 from penstock.experience.batch import Batch
@@ -32,10 +32,11 @@ class GivenPolicy:
         return self.entropies
 
 
-class GivenModel:
+class GivenModel(nn.Module):
     """A network that evaluates to what is given, whatever it sees; returns are not normalised."""
 
     def __init__(self, values: Tensor) -> None:
+        super().__init__()
         self.values = values.clone().requires_grad_()
         self.log_probs = torch.full_like(values, -1.0).requires_grad_()
         self.entropies = torch.full_like(values, 0.5).requires_grad_()
