@@ -6,6 +6,7 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,13 +49,25 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="session")
+def idle_launchers() -> Iterator[list[Any]]:
+    """The launcher of the modules that have `kept_launcher`, while none of them runs."""
+    idle: list[Any] = []
+    yield idle
+    for one in idle:
+        one.close()
+
+
 @pytest.fixture(scope="module")
-def kept_launcher():
-    """Trainings of a module start without importing torch anew, as those of a bench do."""
+def kept_launcher(idle_launchers) -> Iterator[None]:
+    """Trainings of such modules start from one launcher, without importing torch anew, as those of a bench do."""
     from penstock.engine.backends import launcher
 
     with launcher.kept():
+        for _ in range(len(idle_launchers)):
+            launcher.give_back(idle_launchers.pop(), is_idle=True)
         yield
+        idle_launchers.append(launcher.take())
 
 
 @pytest.fixture

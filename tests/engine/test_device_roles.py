@@ -25,10 +25,10 @@ from penstock.engine.roster import role_specs, shares_device
 from penstock.engine.trainer import Trainer
 from penstock.engine.watching import clock
 from tests.engine.collecting import FIRST_VERSION, Collecting, Learns
-from tests.engine.processes import TINY, Watched, pids_of, wait_until, without
+from tests.engine.processes import TINY, Watched, pids_of, roles_of, wait_until, without
 from tests.engine.stubborn import STAY, Stubborn, always
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("kept_launcher")]
 
 CENTRAL = {**TINY, "inference": "central", "run_dir": None}
 
@@ -123,7 +123,7 @@ def test_a_run_learns_goes_on_and_leaves_nothing_behind(one_process, algorithm):
         assert pids_of(trainer) == pids
         assert np.all(np.diff(versions) >= 0) and trainer.status.version > 10
         assert {role.name for role in trainer.status.roles} == {"rollout x2", "policy", "learner", "evaluator"}
-        family = Watched(list(pids.values()))
+        family = Watched(roles_of(trainer))
     assert family.left_after(0.0) == []
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import psutil
 import pytest
 import torch
 
@@ -35,12 +36,12 @@ from penstock.runs.checkpoint import load_checkpoint
 from penstock.runs.run_directory import RunDirectory
 from tests.engine.broken_environment import Counting
 from tests.engine.collecting import Collecting
-from tests.engine.processes import FOR_EVER, TINY, Watched, pids_of, wait_until
+from tests.engine.processes import FOR_EVER, TINY, Watched, pids_of, roles_of, wait_until
 from tests.envs.faulty import GOOD, FaultyEnv
 
 ONE_LANE = {**TINY, "num_workers": 1, "num_envs_per_worker": 1, "batch_size": 16, "num_epochs": 1, "run_dir": None}
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("kept_launcher")]
 
 
 @pytest.fixture
@@ -103,7 +104,7 @@ def test_killed_workers_are_replaced_and_no_slot_is_lost_until_the_sixth_kill_en
     assert sum(writing) + waiting == trainer._policies[0].arena.shape.num_slots
     assert max(writing) <= settings["num_envs_per_worker"]
 
-    family = Watched(list(pids_of(trainer).values()))
+    family = Watched(roles_of(trainer))
     with pytest.raises(TrainingFailed, match=r"rollout-1 .* was killed by SIGKILL, the 6th within 10 minutes"):
         trainer.train(quiet=True, on_update=InterruptsWhen(Killer(trainer, ["rollout-1"])))
     assert family.left_after(2.0) == []
@@ -128,8 +129,8 @@ def test_a_killed_evaluator_is_replaced_and_scores_the_final_weights(monkeypatch
 def test_without_learner_or_launcher_the_run_ends_and_says_how_to_resume(victim, story, tmp_path):
     trainer = Trainer(APPO, **TINY, run_dir=str(tmp_path / "run"))
     trainer.train(64, quiet=True)
-    family = Watched(list(pids_of(trainer).values()))
-    assert len(family.pids) == 5
+    family = Watched(roles_of(trainer))
+    assert len(family.pids) == 4
     os.kill(pids_of(trainer)[victim], signal.SIGKILL)
     with pytest.raises(TrainingFailed, match=rf"(?s){story}.*\n.*penstock resume {tmp_path}/run"):
         trainer.train(FOR_EVER, quiet=True)
@@ -299,10 +300,10 @@ class FailsInAnyOtherProcess(Counting):
 def test_environments_that_cannot_even_be_made_end_the_run(on_env_error, quick_restarts):
     settings = {**ONE_LANE, "env": FailsInAnyOtherProcess, "env_kwargs": {"home": os.getpid()}}
     trainer = Trainer(PPO, **settings, on_env_error=on_env_error)
-    family = Watched(list(pids_of(trainer).values()))
+    launcher_of_it = psutil.Process(pids_of(trainer)["launcher"])
     with pytest.raises(TrainingFailed, match=r"(?s)failed in make \(.*no game server here"):
         trainer.train(quiet=True)
-    assert family.left_after(2.0) == []
+    wait_until(lambda: not launcher_of_it.is_running() or not launcher_of_it.children(), "the roles have ended", 2.0)
 
 
 class Hangs(Counting):
@@ -325,7 +326,7 @@ def test_an_environment_that_hangs_is_named_once_and_does_not_hinder_the_end(tmp
     trainer = Trainer(APPO, **{**TINY, "env": Hangs, "num_workers": 1}, run_dir=str(tmp_path / "run"))
     with pytest.raises(TrainingInterrupted):
         trainer.train(quiet=True, on_update=InterruptsWhen(is_named))
-    family = Watched(list(pids_of(trainer).values()))
+    family = Watched(roles_of(trainer))
     trainer.close()
     assert family.left_after(2.0) == []
     assert log.read_text().count("environment Hangs hangs: rollout-0 has waited") == 1

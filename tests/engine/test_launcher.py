@@ -6,20 +6,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import psutil
 import pytest
 
 from penstock.algorithms.ppo import PPO
 from penstock.config import ConfigError
 from penstock.engine.backends import launcher
-from penstock.engine.backends.channel import Channel
 from penstock.engine.backends.launcher import Launcher, LauncherDied
 from penstock.engine.trainer import Trainer
 from penstock.envs.failures import UnknownEnvironmentError
-from penstock.ipc import Arena
 from tests.engine.broken_environment import Counting
-from tests.engine.processes import TINY, Watched, family, pids_of, started, wait_for_line, wait_until
+from tests.engine.launching import fork, launcher_of_a_run
+from tests.engine.processes import TINY, Watched, family, started, wait_for_line, wait_until
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -29,13 +27,6 @@ def running():
     it = Launcher()
     yield it
     it.close()
-
-
-def fork(running, name):
-    """A role that is never told what it is: it waits for ever, while the rest of what is returned is kept."""
-    ours, theirs = Channel.pair()
-    arena = Arena.create(4096)
-    return running.fork(name, arena.fd, theirs), ours, theirs, arena
 
 
 def test_a_death_is_told_with_its_status_and_a_killed_launcher_takes_the_roles_along(running):
@@ -76,12 +67,6 @@ def test_a_death_is_told_also_where_the_maker_has_blocked_the_signals_of_it():
 def test_a_pathlib_path_among_the_places_of_modules_harms_nobody(monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path, Path("/nowhere")])
     assert launcher_of_a_run() > 0
-
-
-def test_roles_lead_groups_of_their_own_out_of_reach_of_the_terminal(running):
-    pid, *_kept = fork(running, "rollout-0")
-    assert os.getpgid(pid) == pid
-    assert os.getsid(pid) == running.pid != os.getsid(0)
 
 
 def test_closing_ends_the_roles_also_where_a_child_of_this_process_holds_the_socket(running, monkeypatch):
@@ -128,13 +113,6 @@ def test_a_trainer_that_cannot_be_made_leaves_no_launcher_behind(settings, error
     assert launcher._prepared is None
 
 
-def launcher_of_a_run(**settings):
-    """Process id of the launcher of a short run."""
-    with Trainer(PPO, **{**TINY, **settings}, run_dir=None) as trainer:
-        trainer.train(32, quiet=True)
-        return pids_of(trainer)["launcher"]
-
-
 def test_a_launcher_is_kept_for_the_next_run_and_ends_with_the_block():
     with launcher.kept():
         first = launcher_of_a_run()
@@ -142,87 +120,8 @@ def test_a_launcher_is_kept_for_the_next_run_and_ends_with_the_block():
         assert launcher_of_a_run() == first
         assert [process.pid for process in psutil.Process(first).children()] == []
     assert processes.left_after(2.0) == [] and launcher._prepared is None
-    assert launcher_of_a_run() != first and launcher._prepared is None
-
-
-def test_a_backend_that_is_closed_again_leaves_the_next_runs_launcher_alone():
-    with launcher.kept():
-        with Trainer(PPO, **TINY, run_dir=None) as trainer:
-            trainer.train(32, quiet=True)
-            backend = trainer._supervisor.backend
-        kept = launcher._prepared
-        backend.close()
-        assert launcher._prepared is kept is not None
-        assert launcher_of_a_run() == kept.pid
-
-
-@pytest.mark.parametrize("patience", [0.0, 1e-5])
-def test_a_launcher_with_roles_left_is_not_kept(patience):
-    with launcher.kept():
-        with Trainer(PPO, **TINY, run_dir=None) as trainer:
-            trainer.train(32, quiet=True)
-            backend = trainer._supervisor.backend
-            processes = Watched(list(backend.pids.values()))
-            backend.close(patience)
-        assert launcher._prepared is None
-        assert processes.left_after(2.0) == []
-
-
-def test_a_block_within_a_block_leaves_the_launcher_to_the_outer_one():
-    with launcher.kept():
-        with launcher.kept():
-            first = launcher_of_a_run()
-        assert launcher_of_a_run() == first
-
-
-def test_a_kept_launcher_that_was_killed_is_replaced():
-    with launcher.kept():
-        first = launcher_of_a_run()
-        os.kill(first, signal.SIGKILL)
-        wait_until(lambda: not launcher._prepared.is_alive, "it is dead")
-        assert launcher_of_a_run() != first
-
-
-def test_two_runs_at_once_have_a_launcher_each_of_which_one_is_kept():
-    with launcher.kept(), Trainer(PPO, **TINY, run_dir=None) as one:
-        one.train(32, quiet=True)
-        pid = pids_of(one)["launcher"]
-        other = launcher_of_a_run()
-        assert other != pid and launcher._prepared is not None and launcher._prepared.pid == other
-        processes = Watched([pid])
-        one.close()
-        assert processes.left_after(2.0) == []
-
-
-class StartsAProcess(Counting):
-    """As a game with a server of its own does."""
-
-    def __init__(self, folder):
-        super().__init__()
-        self.folder = folder
-
-    def reset(self, *, seed=None, options=None):
-        server = subprocess.Popen(["sleep", "1000"])
-        with open(f"{self.folder}/{os.getpid()}-{server.pid}", "w"):
-            return np.zeros(2, np.float32), {}
-
-
-def test_what_an_environment_has_started_ends_with_its_role(tmp_path):
-    settings = {**TINY, "env": StartsAProcess, "env_kwargs": {"folder": str(tmp_path)}, "num_workers": 1}
-    with Trainer(PPO, **{**settings, "num_envs_per_worker": 2}, run_dir=None) as trainer:
-        trainer.train(32, quiet=True)
-        worker = pids_of(trainer)["rollout-0"]
-        servers = [int(path.name.partition("-")[2]) for path in tmp_path.glob(f"{worker}-*")]
-        assert len(servers) == 2
-        processes = Watched(servers)
-        os.kill(worker, signal.SIGKILL)
-        trainer.train(32, quiet=True)
-        assert processes.left_after(2.0) == []
-        started = {tuple(map(int, path.name.split("-"))) for path in tmp_path.iterdir()}
-        family_of_servers = Watched([server for by, server in started if by != os.getpid()])
-    assert family_of_servers.left_after(2.0) == []
-    for server in [server for by, server in started if by == os.getpid()]:  # of the one that was looked at, here
-        os.kill(server, signal.SIGKILL)
+    alone = launcher_of_a_run()
+    assert alone != first and launcher._prepared is None and not psutil.pid_exists(alone)
 
 
 def test_it_has_imported_what_roles_need_before_it_forks_them():

@@ -23,9 +23,9 @@ from penstock.engine.preparation import require_learners
 from penstock.engine.trainer import Trainer
 from penstock.experience.arena import Control
 from penstock.experience.layout import policy_worker_name
-from tests.engine.processes import FOR_EVER, TINY, Watched, pids_of, wait_until, without
+from tests.engine.processes import FOR_EVER, TINY, Watched, pids_of, roles_of, wait_until, without
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("kept_launcher")]
 
 RAY = {"backend": "ray"}
 REPLAY = {**without(TINY, "segment_length"), "learning_starts": 64, "buffer_size": 2_000, "updates_per_step": 0.1}
@@ -114,7 +114,7 @@ def test_whichever_learner_is_killed_the_run_goes_on_from_what_the_other_has_unt
     for name, tensor in trainer.get_parameters()[0].items():
         torch.testing.assert_close(tensor, before[name], rtol=0, atol=0)
     all_killed(trainer)
-    family = Watched(list(pids_of(trainer).values()))
+    family = Watched(roles_of(trainer))
     trainer.close()
     assert family.left_after(0.0) == []
 
@@ -125,7 +125,7 @@ def test_what_a_group_has_learned_from_replay_outlives_its_learners_and_is_resum
         killed(trainer, "rank-1", "learner")
         all_killed(trainer)
         updates, weights = trainer.status.updates, trainer.get_parameters()[0]
-        family = Watched(list(pids_of(trainer).values()))
+        family = Watched(roles_of(trainer))
     assert family.left_after(0.0) == []
 
     with Trainer.resume(tmp_path / "run", num_learners=1) as alone:
@@ -276,7 +276,7 @@ def test_each_learner_has_a_policy_worker_that_is_replaced_when_it_is_killed(alg
             os.kill(pids_of(trainer)[name], signal.SIGKILL)
             keeps_learning(trainer)
         assert trainer.status.restarts == 3 and trainer.status.experience["learners/together"] == 2
-        family = Watched(list(pids_of(trainer).values()))
+        family = Watched(roles_of(trainer))
     assert family.left_after(0.0) == []
 
 
@@ -291,7 +291,7 @@ def test_learners_with_policy_workers_in_their_processes_are_replaced_with_them(
         keeps_learning(trainer)
         os.kill(pids_of(trainer)["rollout-1"], signal.SIGKILL)
         keeps_learning(trainer)
-        family = Watched(list(pids_of(trainer).values()))
+        family = Watched(roles_of(trainer))
     assert family.left_after(0.0) == []
 
 

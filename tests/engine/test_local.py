@@ -20,10 +20,10 @@ from penstock.engine.trainer import Trainer
 from penstock.experience.arena import Control
 from penstock.ipc import available_cores
 from penstock.play.evaluation import Evaluation
-from tests.engine.processes import FOR_EVER, PATIENCE, TINY, Watched, pids_of
+from tests.engine.processes import FOR_EVER, PATIENCE, TINY, Watched, pids_of, roles_of
 from tests.engine.stubborn import STAY, Stubborn, always
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("kept_launcher")]
 
 
 @pytest.mark.parametrize("inference", ["central", "local"])
@@ -45,7 +45,7 @@ def test_processes_stay_warm_and_weights_that_are_set_fence_off_what_older_ones_
         worker = psutil.Process(pids["rollout-0"]).memory_full_info().uss
         if inference == "central":
             assert worker < 120e6
-        family = Watched(list(pids.values()))
+        family = Watched(roles_of(trainer))
     assert family.left_after(0.0) == []
     trainer.close()
     with pytest.raises(RuntimeError, match="this trainer is closed: make a new one"):

@@ -47,9 +47,11 @@ def to_the_terminal(process, signum):
 
 
 def to_every_process(process, signum):
-    """As `systemctl stop` and the time limit of a cluster do, here with the supervisor last."""
-    for pid in [*family(process.pid).values(), process.pid]:
+    """As `systemctl stop` and the time limit of a cluster do, here with the supervisor last and both to the roles."""
+    for pid in family(process.pid).values():
+        os.kill(pid, signal.SIGINT)
         os.kill(pid, signum)
+    os.kill(process.pid, signum)
 
 
 def twice(process, signum):
@@ -70,7 +72,6 @@ def pending(pid: int, signum: int) -> bool:
     [
         (to_the_terminal, signal.SIGINT),
         (to_every_process, signal.SIGTERM),
-        (to_every_process, signal.SIGINT),
         (twice, signal.SIGTERM),
     ],
     ids=lambda value: getattr(value, "__name__", None),

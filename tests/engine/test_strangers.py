@@ -19,7 +19,7 @@ from penstock.engine.groups.meeting import Board, GroupMember, store_of
 from penstock.engine.trainer import Trainer
 from tests.engine.processes import FOR_EVER, TINY
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("kept_launcher")]
 
 
 class Bomb:

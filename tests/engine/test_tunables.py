@@ -63,6 +63,7 @@ def test_workers_that_learn_themselves_hear_of_it():
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.usefixtures("kept_launcher")
 def test_in_processes_too_and_a_resume_restores_it_unless_it_says_otherwise(tmp_path):
     settings = {**PPO, "backend": "local", "run_dir": str(tmp_path / "run")}
     with penstock.PPO(**settings) as trainer:

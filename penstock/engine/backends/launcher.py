@@ -61,8 +61,10 @@ def take() -> Launcher:
 
 
 def discard() -> None:
-    """End the launcher that was prepared, if there is one: the next run will not come."""
+    """End the launcher that was prepared, if there is one and it is not kept: the next run needs none."""
     global _prepared
+    if _is_kept:
+        return
     launcher, _prepared = _prepared, None
     if launcher is not None:
         launcher.close()
@@ -92,8 +94,7 @@ def kept() -> Iterator[None]:
         yield
     finally:
         _is_kept = was_kept
-        if not was_kept:
-            discard()
+        discard()
 
 
 def give_back(launcher: Launcher, *, is_idle: bool) -> None:
