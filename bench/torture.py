@@ -3,12 +3,13 @@
     python bench/torture.py [--seed 1] [--faults 300] [--hours H] [--jobs 2] [--patience 180] [--short]
 
 A story is one run of three lives. In the midst of each, five faults befall it that it has to outlive; then one ends it,
-and then perhaps its files are damaged. After the last life it is resumed once more and left in peace. Every fourth
-story is of a serial run: its checkpoints must be, bit for bit, those of a twin that nothing happens to. What befalls
-whom is drawn from the seed; when exactly it happens is up to the machine.
+and then perhaps its files are damaged, or are newer, unreadable or hostile for a while. After the last life it is
+resumed once more and left in peace. Every fifth story is of a serial run: its checkpoints must be, bit for bit, those
+of a twin that nothing happens to. Every fifth one is of `penstock multirun`, `search`, `pbt` or `dashboard`. What
+befalls whom is drawn from the seed; when exactly it happens is up to the machine.
 
 Stories follow one another until so many faults are done (several minutes), or with --hours until the time is over.
---short is the form of the test suite: a few stories of one life with two faults. The end is a table, and exit code 1
+--short is the form of the test suite: a few stories of one life with one fault. The end is a table, and exit code 1
 if anything was not as it should be; what the runs in question have written is then kept, and named.
 """
 
@@ -25,8 +26,11 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from itertools import count
 from pathlib import Path
 
+from torturing.commands import CommandPlayer
+from torturing.dashboards import DashboardPlayer
 from torturing.plan import Story, draw
 from torturing.story import WRONG, Player, Report
 from torturing.twins import TwinPlayer
@@ -34,8 +38,8 @@ from torturing.twins import TwinPlayer
 from penstock.bench.machine import describe
 from penstock.ipc import set_parent_death_signal
 
-SHORT_STORIES = 4
-SHORT_PATHS = ("appo, central", "dqn", "a3c", "ppo")  # the last one is the serial run's
+SHORT_STORIES = (0, 1, 3, 4)
+SHORT_PATHS = ("appo, central", "dqn", "ppo")  # the last one is the serial run's
 
 
 def follow(parent: int) -> None:
@@ -46,15 +50,17 @@ def follow(parent: int) -> None:
 def play(story: Story, folder: Path, patience: float) -> Report:
     """Play one story in this process, which plays no other."""
     folder.mkdir()
-    return (TwinPlayer if story.is_serial else Player)(story, folder, patience).play()
+    if story.command:
+        player = DashboardPlayer if story.command == "dashboard" else CommandPlayer
+    else:
+        player = TwinPlayer if story.is_serial else Player
+    return player(story, folder, patience).play()
 
 
 def stories(seed: int, is_short: bool) -> Iterator[Story]:
     """Draw stories for ever; in the short form a few small ones."""
-    number = 0
-    while not is_short or number < SHORT_STORIES:
-        yield draw(seed, number, paths=SHORT_PATHS, num_lives=1, num_faults=2) if is_short else draw(seed, number)
-        number += 1
+    for number in SHORT_STORIES if is_short else count():
+        yield draw(seed, number, paths=SHORT_PATHS, num_lives=1, num_faults=1) if is_short else draw(seed, number)
 
 
 def play_all(arguments: argparse.Namespace, place: Path) -> list[Report]:
@@ -87,8 +93,7 @@ def play_all(arguments: argparse.Namespace, place: Path) -> list[Report]:
 def line(report: Report) -> str:
     """What came of a story."""
     story = report.story
-    kind = f"{story.path}, serial" if story.is_serial else story.path
-    text = f"story {story.number:>3}  {kind:<16} {report.lives} lives, {report.faults.total():>2} faults"
+    text = f"story {story.number:>3}  {story.name:<16} {report.lives} lives, {report.faults.total():>2} faults"
     return text + (f", {report.compared} checkpoints compared" if story.is_serial else "") + "".join(
         f"\n    {what}: {exactly}\n    see {where}" for what, exactly, where in report.wrong
     )

@@ -20,6 +20,51 @@ Wrong = list[tuple[str, str]]
 """What was not as it should be: which kind, and what exactly."""
 
 
+class UsersFiles:
+    """Files that no command has made: each must stay as it is."""
+
+    def __init__(self) -> None:
+        self._contents: dict[Path, bytes] = {}
+
+    def put(self, path: Path, *, makes_folder: bool = True) -> None:
+        """Write a file of the user's, unless it was written before."""
+        if path not in self._contents:
+            if makes_folder:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"my own {path.name}")
+            self.adopt(path)
+
+    def adopt(self, path: Path) -> None:
+        """Take a file, or all those below a folder, for the user's, as they are now."""
+        self._contents |= contents_below(path)
+
+    def forget(self, folder: Path) -> None:
+        """Expect the files below a folder no more: the story has removed them itself."""
+        self._contents = {path: data for path, data in self._contents.items() if not path.is_relative_to(folder)}
+
+    def lost(self) -> Wrong:
+        """Files that were deleted or changed."""
+        lost = [str(path) for path, data in self._contents.items() if not path.is_file() or path.read_bytes() != data]
+        return [(LOST, ", ".join(lost))] if lost else []
+
+
+def contents_below(path: Path) -> dict[Path, bytes]:
+    """Content of a file, or of each below a folder."""
+    files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
+    return {each: each.read_bytes() for each in files}
+
+
+def changed_by_a_refusal(before: dict[Path, bytes], after: dict[Path, bytes]) -> Wrong:
+    """Files that a refused command has deleted or changed; the log may have grown, and the lock been freed."""
+    wrong = []
+    for path, data in before.items():
+        found = after.get(path)
+        is_log = path.name == "log.txt" and found is not None and found.startswith(data)
+        if found != data and not is_log and path.name != "run.lock":
+            wrong.append((LOST, f"{path} was {'deleted' if found is None else 'changed'} by a refused command"))
+    return wrong
+
+
 class RunFiles:
     """The checkpoints and the replay files of a run, and which of them the story has damaged itself.
 
@@ -32,6 +77,8 @@ class RunFiles:
     ----------
     damaged
         Names of checkpoints, and "replay".
+    users
+        Files of the user's.
     """
 
     def __init__(self, run_dir: Path) -> None:
@@ -39,20 +86,15 @@ class RunFiles:
         self.store = CheckpointStore(run_dir / "checkpoints")
         self.replay = run_dir / "replay"
         self.damaged: set[str] = set()
+        self.users = UsersFiles()
 
     def write_notes(self) -> None:
-        """Put files of the user's into the run directory, where they are not there yet."""
+        """Put files of the user's into the run directory and into a checkpoint, where they are not there yet."""
         for name in NOTES:
-            path = self.run_dir / name
-            if not path.exists():
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(f"my own {name}")
-
-    def notes(self) -> Wrong:
-        """What is wrong with the files of the user's: those that were deleted or changed."""
-        there = {name: self.run_dir / name for name in NOTES}
-        lost = [name for name, path in there.items() if not path.is_file() or path.read_text() != f"my own {name}"]
-        return [(LOST, ", ".join(lost))] if lost else []
+            self.users.put(self.run_dir / name)
+        for steps in self.store.steps()[-2:-1]:  # it is not among those that are pruned soon
+            with suppress(FileNotFoundError):
+                self.users.put(self.store.path_of(steps) / "notes.txt", makes_folder=False)
 
     def is_intact(self, steps: int) -> bool:
         """Whether the checkpoint of this step can be loaded."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import json
 import os
 import resource
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+
+from penstock.runs.checkpoint import FORMAT_VERSION, _digest
 
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x00020000, 0x4000, 1 << 18
 NBYTES, SHARED_NBYTES = 32 << 20, 1 << 30
@@ -99,3 +102,18 @@ def damage(path: Path, kind: str, dice: float) -> str:
         file.seek(offset)
         file.write(bytes([byte[0] ^ 1 << bit]))
     return f"bit {bit} of byte {offset} of {path} ({size} bytes) turned over"
+
+
+def hostile(dice: float, fields: Iterable[str]) -> bytes:
+    """A text of JSON that is nested too deeply, none, or one whose fields have other types than they should."""
+    texts = ['{"a":' * 20_000 + "1" + "}" * 20_000, "[" * 100_000, "[]", "", '{"run": ']
+    texts += [json.dumps(dict.fromkeys(fields, value)) for value in (["a"], {"a": 1}, 10**400, None)]
+    return texts[int(dice * len(texts))].encode()
+
+
+def resealed(meta: bytes, kind: str) -> bytes:
+    """A checkpoint's description with the right digest, and of a newer format, or with a list of steps ("hostile")."""
+    found = json.loads(meta)
+    del found["sha256"]
+    found |= {"format_version": FORMAT_VERSION + 1} if kind == "newer" else {"steps": ["a"]}
+    return json.dumps({**found, "sha256": _digest(found)}).encode()

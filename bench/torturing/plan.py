@@ -13,6 +13,8 @@ FAULTS = 5  # in the midst of each life
 USER, LAUNCHER, LEARNER, EVALUATOR = "the user's process", "launcher", "learner", "evaluator"
 ROLLOUT, POLICY, TREE = "rollout worker", "policy worker", "all processes"
 DIRECTORY = "run directory"
+COMMAND, TRAINING, DASHBOARD, COPY = "command", "a training", "dashboard", "a copied run"
+CHECKPOINT, REPLAY_FILES, CONFIG, STATUS = "a checkpoint", "the replay files", "config.json", "status.json"
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ PATHS = {
 }
 SERIAL = ("ppo", "dqn", "a3c", "impala")
 """Paths that are also run in one process, and compared with an undisturbed run."""
+COMMANDS = ("multirun", "search", "pbt", "dashboard")
+"""Commands of several runs that have stories of their own, with serial runs of PPO."""
 
 
 @dataclass(frozen=True)
@@ -90,12 +94,18 @@ class Life:
 
 @dataclass(frozen=True)
 class Story:
-    """What one run goes through. After its last life it is resumed once more, and left in peace to its end."""
+    """What a run, or a command of several runs, goes through. Afterwards it goes on undisturbed to its end."""
 
     number: int
     path: str
     lives: tuple[Life, ...]
     is_serial: bool = False
+    command: str = ""
+
+    @property
+    def name(self) -> str:
+        """Subject of the story, in words."""
+        return self.command or (f"{self.path}, serial" if self.is_serial else self.path)
 
 
 KILLS = ("SIGKILL", "SIGKILL while stopped")
@@ -110,17 +120,36 @@ ENDINGS = [
 SERIAL_ENDINGS = [("SIGKILL", USER), ("SIGKILL", USER), ("SIGTERM", USER)]
 
 
+COMMAND_ENDINGS = [
+    *[("SIGKILL", target) for target in (COMMAND, COMMAND, TREE)],
+    *[(kind, COMMAND) for kind in ("SIGTERM", "SIGINT", "SIGHUP")],
+]
+REFUSED = [
+    *[("newer", CHECKPOINT), ("unreadable", CHECKPOINT), ("hostile", CHECKPOINT)],
+    *[("unreadable", CONFIG), ("hostile", CONFIG)],
+]
+"""Faults with which a run does not go on, until they are taken back."""
+
+
 def draw(
     seed: int, number: int, *, paths: Sequence[str] = tuple(PATHS), num_lives: int = LIVES, num_faults: int = FAULTS
 ) -> Story:
-    """Draw a story: the same for the same arguments, whatever the machine. Each fourth one is of a serial run."""
+    """Draw a story: the same for the same arguments, whatever the machine.
+
+    Of five stories one is of a serial run, and one of a command of several runs.
+    """
     dice = random.Random(f"{seed}/{number}")
-    if is_serial := number % 4 == 3:
+    number_of_kind, kind_of_story = divmod(number, 5)
+    is_serial, command = kind_of_story == 3, ""
+    if is_serial:
         paths = [path for path in SERIAL if path in paths] or list(SERIAL)
-        number_of_kind = number // 4
+    elif kind_of_story == 4:
+        paths, command = ["ppo"], COMMANDS[number_of_kind % len(COMMANDS)]
     else:
-        number_of_kind = number - number // 4
+        number_of_kind = 3 * number_of_kind + kind_of_story
     path = paths[number_of_kind % len(paths)]
+    endings = endings_of(command) if command else SERIAL_ENDINGS if is_serial else ENDINGS
+    between = [] if command == "dashboard" else [*_damage(path), *REFUSED]
 
     def fault(kind: str, target: str) -> Fault:
         return Fault(kind, target, dice.uniform(0.0, 0.6), dice.uniform(0.2, 2.0), dice.random())
@@ -128,23 +157,37 @@ def draw(
     def life() -> Life:
         faults: list[Fault] = []
         while len(faults) < num_faults:
-            kind, target = dice.choice(_in_the_midst(path, is_serial))
+            kind, target = dice.choice(in_the_midst(path, is_serial, command))
             if kind not in KILLS or sum(f.kind in KILLS for f in faults) < MOST_KILLS:
                 faults.append(fault(kind, target))
-        ending = fault(*dice.choice(SERIAL_ENDINGS if is_serial else ENDINGS))
-        return Life(tuple(faults), ending, tuple(fault(*dice.choice(_damage(path))) for _ in range(dice.randrange(3))))
+        ending = fault(*dice.choice(endings))
+        num_damages = dice.randrange(min(3, num_faults) + 1) if between else 0
+        damage = [fault(*dice.choice(between)) for _ in range(num_damages)]
+        return Life(tuple(faults), ending, tuple(damage))
 
-    return Story(number, path, tuple(life() for _ in range(num_lives)), is_serial)
-
-
-def _damage(path: str) -> list[tuple[str, str]]:
-    files = ["a checkpoint"] + (["the replay files"] if PATHS[path].learns == "replay" else [])
-    return [(kind, target) for kind in ("truncated", "bit flipped") for target in files]
+    return Story(number, path, tuple(life() for _ in range(num_lives)), is_serial, command)
 
 
-def _in_the_midst(path: str, is_serial: bool) -> list[tuple[str, str]]:
+def endings_of(command: str) -> list[tuple[str, str]]:
+    """Faults that end a command of several runs."""
+    if command == "dashboard":
+        return [(kind, DASHBOARD) for kind in ("SIGKILL", "SIGTERM", "SIGINT")]
+    return COMMAND_ENDINGS
+
+
+def in_the_midst(path: str, is_serial: bool, command: str = "") -> list[tuple[str, str]]:
+    """Faults that a run, or a command of several runs, outlives."""
+    if command == "dashboard":
+        return [
+            ("SIGSTOP", DASHBOARD), ("SIGSTOP", TRAINING), ("removed", COPY),
+            *[(kind, target) for kind in ("hostile", "unreadable") for target in (COPY, STATUS)],
+        ]  # fmt: skip
+    if command:
+        seconds = [] if command == "search" else [("second command", COMMAND)]  # several searches may share a directory
+        stops = [("SIGSTOP", target) for target in (COMMAND, TRAINING, TREE)]
+        return [*stops, ("hostile", STATUS), ("hostile", COPY), *seconds]
     if is_serial:
-        return [("SIGSTOP", USER)]
+        return [("SIGSTOP", USER), ("hostile", STATUS)]
     replaced = [ROLLOUT, EVALUATOR] + ([POLICY] if PATHS[path].is_central else [])
     roles = [*replaced, LEARNER, LAUNCHER]
     return [
@@ -155,4 +198,10 @@ def _in_the_midst(path: str, is_serial: bool) -> list[tuple[str, str]]:
         ("full disk", DIRECTORY),
         ("second training", DIRECTORY),
         ("removed", DIRECTORY),
+        ("hostile", STATUS),
     ]
+
+
+def _damage(path: str) -> list[tuple[str, str]]:
+    files = [CHECKPOINT] + ([REPLAY_FILES] if PATHS[path].learns == "replay" else [])
+    return [(kind, target) for kind in ("truncated", "bit flipped") for target in files]

@@ -1,4 +1,4 @@
-"""One run of ``penstock train`` or ``penstock resume``: its processes, its progress, its end."""
+"""One ``penstock`` command, such as ``train`` or ``resume``: its processes, its progress, its end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from torturing import ledger
 from torturing.plan import EVALUATOR, LAUNCHER, LEARNER, POLICY, ROLLOUT, TREE, USER
 
 BENCH = Path(__file__).parents[1]
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_CHILD_SUBREAPER, PR_CAPBSET_DROP = 36, 24
+CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 1, 2
 LOOK = 0.02  # seconds between two looks
 NAMES = {ROLLOUT: "penstock-rollout-", POLICY: "penstock-policy-", LEARNER: "penstock-learner",
          EVALUATOR: "penstock-evaluator", LAUNCHER: "penstock-launcher"}  # fmt: skip
@@ -51,9 +52,13 @@ class Run:
         Name of this life in the ledger.
     patience
         Seconds without any progress after which it hangs.
+    place
+        Where it is started; None: in `folder`.
     """
 
-    def __init__(self, arguments: list[str], folder: Path, life: str, patience: float) -> None:
+    def __init__(
+        self, arguments: list[str], folder: Path, life: str, patience: float, place: Path | None = None
+    ) -> None:
         self.life, self.folder, self._patience = life, folder, patience
         self.output = folder / f"life-{life}.txt"
         for name in ("ledger", "tmp"):
@@ -72,7 +77,7 @@ class Run:
             output.flush()
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "penstock.cli", *arguments],
-                cwd=folder, env=environment, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                cwd=place or folder, env=environment, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                 process_group=0, preexec_fn=lambda: _begin_afresh(me),
             )  # fmt: skip
 
@@ -95,6 +100,10 @@ class Run:
             with suppress(psutil.Error, IndexError):
                 found[process.cmdline()[0].strip()] = process.pid
         return found
+
+    def pids(self) -> set[int]:
+        """Process ids of the command and of all that it has started."""
+        return {self.process.pid, *(process.pid for process in _descendants(self.process.pid))}
 
     def processes(self, target: str, dice: float) -> list[tuple[str, int]]:
         """Names and process ids of whom a fault is for; where there are several rollout workers, the dice choose."""
@@ -138,10 +147,13 @@ class Run:
         self.wait_until(lambda: self.process.poll() is not None, "the end of the run", is_alive=False)
         return self.process.returncode
 
-    def left_after_the_end(self, grace: float) -> tuple[float, list[str]]:
-        """Wait until no process of the run is left, or `grace` seconds; return how long it took, and who is left."""
+    def left_after_the_end(self, grace: float, other: Run | None = None) -> tuple[float, list[str]]:
+        """Wait until no process of the run is left, or `grace` seconds; return how long it took, and who is left.
+
+        Processes of the `other` run may go on.
+        """
         began = time.monotonic()
-        while names := _living_children():
+        while names := _living_children(set() if other is None else other.pids()):
             if time.monotonic() - began > grace:
                 return time.monotonic() - began, names
             time.sleep(LOOK)
@@ -167,8 +179,13 @@ class Run:
 
 
 def _begin_afresh(parent: int) -> None:
-    """In the child: heed signals, also those that whoever started the torture ignores, and die with the parent."""
-    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
+    """In the child: heed signals, also those that the torture was started to ignore, and die with the parent.
+
+    The superuser obeys permissions from now on, so that a file can be unreadable.
+    """
+    for capability in CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH:
+        ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(signum, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     set_parent_death_signal(signal.SIGKILL, parent)
@@ -181,14 +198,14 @@ def _descendants(pid: int) -> list[psutil.Process]:
         return []
 
 
-def _living_children() -> list[str]:
-    """Names of this process's descendants, after those that have ended are buried."""
+def _living_children(other: set[int]) -> list[str]:
+    """Names of this process's descendants besides the others, after those that have ended are buried."""
     with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
+        while not other and os.waitpid(-1, os.WNOHANG)[0]:
             pass
     names = []
     for process in _descendants(os.getpid()):
         with suppress(psutil.Error):
-            if process.status() != psutil.STATUS_ZOMBIE:
+            if process.pid not in other and process.status() != psutil.STATUS_ZOMBIE:
                 names.append(f"{' '.join(process.cmdline()).strip()} ({process.pid})")
     return names

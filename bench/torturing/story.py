@@ -14,8 +14,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from torturing import audit, ledger
-from torturing.disk import SmallDisk, damage
-from torturing.plan import LANES, PATHS, ROLLOUT, TREE, USER, WORKERS, Fault, Life, Story
+from torturing.disk import SmallDisk, damage, hostile, resealed
+from torturing.plan import (
+    CONFIG,
+    LANES,
+    PATHS,
+    REFUSED,
+    REPLAY_FILES,
+    ROLLOUT,
+    STATUS,
+    TREE,
+    USER,
+    WORKERS,
+    Fault,
+    Life,
+    Story,
+)
 from torturing.run import EndedEarlyError, Hang, Run, adopt_orphans
 
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
@@ -95,7 +109,10 @@ class Player:
             if not self._live(str(number), life):
                 return self.report
             for fault in life.damage:
-                self._damage(fault)
+                if (fault.kind, fault.target) in REFUSED:
+                    self._refuse(str(number), fault)
+                else:
+                    self._damage(fault)
         self._live(LAST, None)
         return self.report
 
@@ -127,7 +144,7 @@ class Player:
                 for fault in life.faults:
                     self._suffer(run, fault)
                 self._end(run, life.ending)
-            self._note_all(run, self._files.notes())
+            self._note_all(run, self._files.users.lost())
             self._look_at_what_is_left(run)
             self._audit(run, base, self._files.new_since(before))
             return True
@@ -176,6 +193,8 @@ class Player:
             self._train_twice(run, fault)
         elif fault.kind == "removed":
             self._remove(run)
+        elif fault.kind == "hostile":
+            self._write_hostile_status(run, self._run_dir, fault)
         elif not self._damage(fault):
             return
         if fault.kind not in ("truncated", "bit flipped"):
@@ -197,10 +216,27 @@ class Player:
         self._run_dir.rename(lost)
         shutil.rmtree(lost)
         self._files.damaged.clear()
+        self._files.users.forget(self._run_dir)
         run.wait_until(self._files.store.steps, "a checkpoint in a directory that was removed")
         if not (self._run_dir / "config.json").is_file():
             self._note(run, "ended badly", "its checkpoints are there, and config.json is not")
         self._files.write_notes()
+
+    def _write_hostile_status(self, run: Run, run_dir: Path, fault: Fault) -> None:
+        """Replace the status of a run under way; see runs listed meanwhile, and its status written anew."""
+        hostile_text = hostile(fault.dice, ("state", "steps", "process"))
+        with suppress(FileNotFoundError):  # the run was removed a moment ago, and is not written anew yet
+            (run_dir / STATUS).write_bytes(hostile_text)
+            self._list_runs(run, run_dir.parent)
+            run.wait_until(lambda: not (run_dir / STATUS).is_file() or (run_dir / STATUS).read_bytes() != hostile_text,
+                           "a status written anew")  # fmt: skip
+
+    def _list_runs(self, run: Run, place: Path, said: str = "") -> None:
+        """Give ``penstock runs``, and see all runs listed."""
+        listing = Run(["runs", str(place)], self._folder, f"{run.life} listed", self._patience)
+        code = listing.wait_for_end()
+        if code != 0 or said not in listing.text or "Traceback" in listing.text:
+            self._note(listing, "ended badly", f"penstock runs: exit code {code}, or {said!r} not said")
 
     def _kill_replaced(self, run: Run, fault: Fault) -> None:
         ((name, pid),) = self._victims(run, fault)
@@ -282,19 +318,69 @@ class Player:
         if found not in (code, or_code) or text not in run.text:
             self._note(run, "ended badly", f"exit code {found} instead of {code}, or {text!r} not said")
 
+    # -- what cannot be gone on with -------------------------------------------------------------------------------
+
+    def _refuse(self, name: str, fault: Fault) -> None:
+        """Make a file newer, unreadable or hostile, see the run refused and untouched, and take it back."""
+        self._doing = f"refused for {fault}"
+        with self._out_of_order(self._files, fault) as said:
+            if not said:
+                return
+            before = audit.contents_below(self._run_dir)
+            run = Run(["resume", str(self._run_dir)], self._folder, f"{name} refused", self._patience)
+            with self._noting(run):
+                self._expect_refusal(run, said, before)
+                self._list_runs(run, self._run_dir.parent)
+        self._count(fault)
+
+    def _expect_refusal(self, run: Run, said: str, before: dict[Path, bytes]) -> None:
+        code = run.wait_for_end()
+        if code not in (FAILED, WRONG_USAGE) or said not in run.text or "Traceback" in run.text:
+            self._note(run, "ended badly", f"exit code {code}, or {said!r} not said")
+        self._note_all(run, audit.changed_by_a_refusal(before, audit.contents_below(self._run_dir)))
+
+    @contextmanager
+    def _out_of_order(self, files: audit.RunFiles, fault: Fault) -> Iterator[str]:
+        """Within the block a file is as the fault says; yield what a refusal says, "" where there is no such file."""
+        dice = random.Random(fault.dice)
+        if fault.target == CONFIG:
+            path = files.run_dir / CONFIG
+        elif steps := files.newest_intact():
+            path = files.store.path_of(steps) / "meta.json"
+        else:
+            yield ""
+            return
+        content = path.read_bytes()
+        try:
+            if fault.kind == "unreadable":
+                path.chmod(0)
+                yield "Permission denied"
+            elif fault.target == CONFIG:
+                path.write_bytes(hostile(dice.random(), ("algorithm", "run")))
+                yield CONFIG
+            else:
+                path.write_bytes(resealed(content, fault.kind))
+                yield "newer Penstock" if fault.kind == "newer" else "meta.json"
+        finally:
+            path.chmod(0o644)
+            path.write_bytes(content)
+
     # -- damage ----------------------------------------------------------------------------------------------------
 
     def _damage(self, fault: Fault) -> bool:
         """Damage a file, mostly of the newest checkpoint, where another is intact; say whether it was done."""
-        dice, files = random.Random(fault.dice), self._files
-        if fault.target == "the replay files":
+        return self._damage_one(self._files, fault)
+
+    def _damage_one(self, files: audit.RunFiles, fault: Fault) -> bool:
+        dice = random.Random(fault.dice)
+        if fault.target == REPLAY_FILES:
             name, candidates = "replay", [*files.replay.glob("*")]
         else:
             intact = [steps for steps in files.store.steps() if files.is_intact(steps)]
             victims = intact[-1:] if len(intact) > 1 and dice.random() < 0.7 else intact[:-1]
             name = str(dice.choice(victims)) if victims else "best"
             candidates = [*(files.store.directory / name).glob("*")]
-        candidates = sorted(path for path in candidates if not path.name.startswith("."))
+        candidates = sorted(path for path in candidates if path.suffix != ".txt" and not path.name.startswith("."))
         try:
             done = damage(dice.choice(candidates), fault.kind, dice.random())
         except (IndexError, FileNotFoundError, ValueError):  # replaced, or gone, just now; or cut off already
@@ -345,7 +431,7 @@ class Player:
             run.kill()
 
     def _note(self, run: Run, what: str, exactly: str) -> None:
-        where = f"story {self._story.number} ({self._story.path}), life {run.life}, {self._doing}"
+        where = f"story {self._story.number} ({self._story.name}), life {run.life}, {self._doing}"
         self.report.wrong.append((what, f"{where}: {exactly}", str(run.output)))
         kept = self._folder / f"run-{run.life}"  # the small disk goes with this process
         if self._run_dir.exists() and not kept.exists():
