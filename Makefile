@@ -1,5 +1,6 @@
 # make demo: solve CartPole and score the result.  make test: the whole suite.  make lint: ruff and mypy.
 # make sanitize: the native core under the address, undefined-behaviour and thread sanitizers.
+# make test-long: soaks of minutes, which `make test` leaves out: before a release.
 # make test-fast: what tests need no training and no processes, in less than a minute.
 # make browser: Chromium and axe-core, with which `make test` tests the dashboard; without them these tests are skipped.
 # make bench-pendulum: seconds until TD3, SAC and DDPG have learned Pendulum, table and plot.
@@ -9,17 +10,20 @@ VENV := .venv
 BIN := $(VENV)/bin
 BUILT_FROM := pyproject.toml CMakeLists.txt $(wildcard src/*)
 
-.PHONY: demo test test-fast lint sanitize browser bench-pendulum
+.PHONY: demo test test-fast test-long lint sanitize browser bench-pendulum
 
 demo: $(VENV)/.installed
 	$(BIN)/penstock train appo --env CartPole-v1 --target-return 475
 	$(BIN)/penstock eval "$$(ls -td runs/*/ | head -n 1)" --episodes 100
 
 test: $(VENV)/.installed-dev browser
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not long"
 
 test-fast: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not long"
+
+test-long: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -m long
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -247,6 +247,7 @@ def test_a_run_that_makes_no_progress_hangs_and_one_that_is_gone_has_ended_early
         run.wait_for_progress()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_the_short_form_finds_nothing_wrong(tmp_path):
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
