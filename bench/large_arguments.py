@@ -7,8 +7,8 @@ Printed is the anonymous and the shared memory of each process while it trains, 
 
 from __future__ import annotations
 
+import argparse
 import os
-import sys
 from pathlib import Path
 
 import gymnasium
@@ -72,10 +72,18 @@ def descends(pid: int) -> bool:
     return False
 
 
-if __name__ == "__main__":
-    size, workers = map(int, [*sys.argv[1:], "190", "3"][:2] if len(sys.argv) != 2 else [sys.argv[1], "3"])
-    without = measured(np.zeros(1), workers)
-    table = np.ones(size * 2**20 // 8)
-    for name, (anonymous, shared) in sorted(measured(table, workers).items()):
+def main() -> None:
+    """Parse the command, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("mebibytes", type=int, nargs="?", default=190)
+    parser.add_argument("workers", type=int, nargs="?", default=3)
+    arguments = parser.parse_args()
+    without = measured(np.zeros(1), arguments.workers)
+    table = np.ones(arguments.mebibytes * 2**20 // 8)
+    for name, (anonymous, shared) in sorted(measured(table, arguments.workers).items()):
         before = without.get(name, (0.0, 0.0))
         print(f"{name:<24} anonymous {anonymous - before[0]:8.1f} MiB   shared {shared - before[1]:8.1f} MiB")
+
+
+if __name__ == "__main__":
+    main()

@@ -37,7 +37,7 @@ class FakeTrainer:
             raise engine.refusal
 
     @classmethod
-    def resume(cls, run_dir, *, report=None, **changes):
+    def resume(cls, run_dir, *, report=None, trust_code=False, **changes):
         engine.made.append((run_dir, changes))
         report("30000 is damaged; using the one before")
         return cls.__new__(cls)
@@ -390,15 +390,16 @@ def test_help_of_resume_lists_what_can_change_with_what_it_is_now(run_dir, capsy
 def test_eval_scores_the_checkpoint_that_is_meant(run_dir, flags, path, which, capsys):
     assert main(["eval", "my-run", *flags]) == 0
     ((found, how),) = engine.evaluated
-    assert found == run_dir / path
-    assert how == {"episodes": 100, "deterministic": True, "video": None, "seed": 0, "max_steps": None}
+    assert found.resolve() == run_dir / path
+    played = {"episodes": 100, "deterministic": True, "video": None, "seed": 0, "max_steps": None}
+    assert how == {**played, "trust_code": False}
     assert capsys.readouterr().out == f"mean return 500.0 +/- 1.2 over 100 episodes (CartPole-v1, {which})\n"
 
 
 def test_eval_passes_on_how_to_play(run_dir, capsys):
     flags = ["--episodes", "4", "--no-deterministic", "--video", "a.mp4", "--seed", "7", "--max-steps", "90"]
     assert main(["eval", "my-run", *flags]) == 0
-    how = {"episodes": 4, "deterministic": False, "video": "a.mp4", "seed": 7, "max_steps": 90}
+    how = {"episodes": 4, "deterministic": False, "video": "a.mp4", "seed": 7, "max_steps": 90, "trust_code": False}
     assert engine.evaluated[0][1] == how
     assert capsys.readouterr().out.endswith("video: a.mp4\n")
 

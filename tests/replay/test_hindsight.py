@@ -231,7 +231,7 @@ def test_rows_end_where_they_reach_the_goal_written_with_them_if_the_task_ends_t
     if strategy != "final":
         early = rows["terminated"] & ~last
         assert early.any() and (rows["reward"][early] == 0.0).all(), "before the episode's end"
-        assert len(buffer.episodes()) > 2 * (1 + hindsight.goals_per_step), "they end there in the buffer, too"
+        assert len(list(buffer.episodes())) > 2 * (1 + hindsight.goals_per_step), "they end there in the buffer, too"
     if strategy in ("episode", "random"):
         assert (~rows["terminated"] & last & (rows["goal"] != 6.0)).any(), "at the end, where another goal is meant"
 

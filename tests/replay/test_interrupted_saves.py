@@ -183,11 +183,11 @@ def test_leftovers_of_a_killed_save_are_removed_before_the_next_one_needs_the_sp
         raise_disk_full()
 
     with pytest.MonkeyPatch.context() as patch:
-        # The directory is opened, the leftover removed, and then the first file made.
-        done = fail_at(patch, 2, leftover_is_gone)
+        # The directory and its manifest are opened, the leftover is removed, and then the first file is made.
+        done = fail_at(patch, 3, leftover_is_gone)
         with pytest.raises(OSError, match="No space left"):
             saved(core, tmp_path)
-    assert done[:3] == ["open", "unlink", "open"] and loaded(tmp_path) == old
+    assert done[:4] == ["open", "open", "unlink", "open"] and loaded(tmp_path) == old
 
 
 def test_a_file_that_the_system_takes_in_small_pieces_is_written_whole(tmp_path, monkeypatch):
