@@ -28,6 +28,7 @@ from penstock.config import (
     setting_hint,
 )
 from penstock.config.groups import MOST_USED
+from penstock.masking import is_secret, masked, masked_arguments
 
 C = TypeVar("C", bound=Config)
 F = TypeVar("F")
@@ -114,6 +115,27 @@ def parse_changes(
     return {name: value for name, value in values.items() if value != getattr(had, name)}
 
 
+def _read_settings(args: list[str]) -> dict[str, Any]:
+    settings = {}
+    for arg, shown in zip(args, masked_arguments(args), strict=True):
+        name, equals, text = arg.partition("=")
+        if not (name and equals) or name.startswith("{"):
+            raise ConfigError(f"{shown!r} is not KEY=VALUE, e.g. render_mode=rgb_array or sutton_barto_reward=true")
+        try:
+            settings[name] = json.loads(text)
+        except ValueError:
+            settings[name] = text
+    return settings
+
+
+_SETTINGS = PrimitiveConstructorSpec[dict[str, Any]](
+    nargs="*",
+    metavar="[KEY=VALUE ...]",
+    instance_from_str=_read_settings,
+    is_instance=lambda value: isinstance(value, dict),
+    str_from_instance=lambda value: [f"{key}={json.dumps(item, default=repr)}" for key, item in masked(value).items()],
+)
+
 _Run = Annotated[Path, tyro.conf.arg(metavar="RUN")]
 
 
@@ -150,6 +172,8 @@ class EvalFlags:
     """Seeds the environments and the sampling."""
     max_steps: int | None = None
     """Steps after which an episode is given up; None: the run's eval_max_steps."""
+    env_kwargs: Annotated[dict[str, Any], _SETTINGS] = dataclasses.field(default_factory=dict)
+    """Arguments of the environment that are not saved with the run, such as secrets; all others are known."""
     trust_code: bool = False
     """Run code that came with a run from elsewhere, such as its environment's file."""
 
@@ -272,6 +296,8 @@ def _require_own_names(config_class: type[Config], args: Sequence[str]) -> None:
         name = flag.removeprefix("--").replace("-", "_")
         if name not in known and (hint := setting_hint(name, known)):
             raise ConfigError(f"unknown setting {flag}{hint}")
+        if name not in known and is_secret(name):  # whose value no message repeats
+            raise ConfigError(f"unknown setting {flag}; arguments of the environment are --env-kwargs {name}=...")
 
 
 def _always(value: Any) -> Callable[[], Any]:
@@ -335,24 +361,4 @@ def _read_numbers(args: list[str]) -> tuple[int, ...]:
         raise ValueError(f"{text!r} is not legal: write whole numbers with spaces between, e.g. {example}") from None
 
 
-def _read_settings(args: list[str]) -> dict[str, Any]:
-    settings = {}
-    for arg in args:
-        name, equals, text = arg.partition("=")
-        if not (name and equals):
-            raise ConfigError(f"{arg!r} is not KEY=VALUE, e.g. render_mode=rgb_array or sutton_barto_reward=true")
-        try:
-            settings[name] = json.loads(text)
-        except ValueError:
-            settings[name] = text
-    return settings
-
-
 _CALLABLE = typing.get_origin(Callable[..., Any])
-_SETTINGS = PrimitiveConstructorSpec[dict[str, Any]](
-    nargs="*",
-    metavar="[KEY=VALUE ...]",
-    instance_from_str=_read_settings,
-    is_instance=lambda value: isinstance(value, dict),
-    str_from_instance=lambda value: [f"{name}={json.dumps(item)}" for name, item in value.items()],
-)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from penstock.bench.machine import describe, machine_facts
 from penstock.bench.search import Search, Trial, told_quick
 from penstock.config import AsynchronousConfig, Config
 from penstock.ipc import available_cores
+from penstock.masking import joined, masked_arguments
 
 if TYPE_CHECKING:
     from penstock.algorithms.bases.algorithm import Algorithm
@@ -73,7 +73,7 @@ def command(args: list[str]) -> bool:
             found, train = {}, None
             if search.has_found:
                 found = search.found()
-                train = shlex.join(["penstock", "train", asked.name, *flags, *_as_flags(found)])
+                train = joined(masked_arguments(["penstock", "train", asked.name, *flags, *_as_flags(found)]))
             print(_outcome(search, config, time.monotonic() - began, train), flush=True)
             if own.json is not None:
                 facts = {

@@ -106,6 +106,7 @@ def _play(flags: EvalFlags, paths: Mapping[str, Path], video: str | None) -> dic
     how: dict[str, Any] = {
         "episodes": flags.episodes, "deterministic": flags.deterministic, "video": video, "seed": flags.seed,
         "max_steps": flags.max_steps, "trust_code": flags.trust_code,
+        **({"env_kwargs": flags.env_kwargs} if flags.env_kwargs else {}),
     }  # fmt: skip
     if len(paths) > 1:
         return evaluate_together(paths, **how)

@@ -132,6 +132,7 @@ def _summary(result: TrainResult) -> str:
 
 def _saved(result: TrainResult, run_dir: str) -> list[str]:
     """Lines about the checkpoints of a training that has ended."""
+    from penstock.masking import flags_of_secrets
     from penstock.runs.checkpoint import CheckpointError
     from penstock.runs.run_directory import RunDirectory, RunDirectoryError
 
@@ -142,7 +143,7 @@ def _saved(result: TrainResult, run_dir: str) -> list[str]:
         if checkpoints.has_best():
             lines.append(f"best checkpoint: {checkpoints.best_path}")
         if checkpoints.has_best() or checkpoints.steps():
-            lines.append(f"evaluate: penstock eval {run_dir}")
+            lines.append(f"evaluate: penstock eval {run_dir}{flags_of_secrets(run.config.get('env_kwargs'))}")
         if (saved := checkpoints.latest_steps()) is not None:
             if saved < result.steps:
                 lines.append(f"last checkpoint: of step {saved:,}; what was learned since is not saved")

@@ -24,7 +24,7 @@ from penstock.config.opponents import (
 from penstock.config.policies import PolicyConfig, agents_by_policy, policy_configs
 from penstock.config.redistribution import RedistributionConfig, RedistributorConfig
 from penstock.config.replay import PrioritizedConfig, ReplayConfig
-from penstock.config.saved import saved, whole_arguments, with_arguments
+from penstock.config.saved import require_no_secrets, saved, whole_arguments, with_arguments
 from penstock.config.schedules import Schedule, Scheduled, value_at, with_schedules
 from penstock.config.segment import (
     AsynchronousConfig,
@@ -78,6 +78,7 @@ __all__ = [
     "name_of",
     "policy_configs",
     "require",
+    "require_no_secrets",
     "require_opponents_for",
     "require_tunable",
     "require_whole_minibatches",

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from penstock.config.elsewhere import value_hint
 from penstock.imports import NoSuchPlaceError, load_module
+from penstock.masking import masked
 
 T = TypeVar("T")
 
@@ -28,7 +29,8 @@ class ConfigError(ValueError):
 def require(condition: bool, name: str, value: object, legal: str) -> None:
     """Raise `ConfigError` naming the field, what was found and what is legal, unless `condition` holds."""
     if not condition:
-        raise ConfigError(f"{name}={value!r} is not legal{value_hint(name, value)}: {name} must be {legal}")
+        shown = repr(masked(value, name))
+        raise ConfigError(f"{name}={shown} is not legal{value_hint(name, value)}: {name} must be {legal}")
 
 
 def closest(name: str, candidates: list[str]) -> str:
@@ -64,7 +66,8 @@ def checked(name: str, value: Any, hint: Any) -> Any:
             return value
     words = [word for option in _options(hint) for word in typing.get_args(option) if isinstance(word, str)]
     near = value_hint(name, value) or (closest(value, words) if isinstance(value, str) else "")
-    raise ConfigError(f"{name}={value!r} is not legal{near}: {name} must be {_legal(hint)}, found {_type_of(value)}")
+    shown = repr(masked(value, name))
+    raise ConfigError(f"{name}={shown} is not legal{near}: {name} must be {_legal(hint)}, found {_type_of(value)}")
 
 
 def _whole(value: Any) -> Any:

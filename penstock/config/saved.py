@@ -9,6 +9,7 @@ mark                                               value
 ``{"$dict": [[key, value], ...]}``                 a dict whose keys are not all texts
 ``{"$array": [...], "shape": ..., "dtype": ...}``  a NumPy array of numbers, of at most `LARGEST` elements
 ``{"$not_saved": "numpy.ndarray float64 (9, 9)"}`` whatever else: it has to be given again
+``{"$not_saved": "secret"}``                       what may be a secret, by its name (`penstock.masking`): likewise
 =================================================  ==================================================================
 """
 
@@ -22,14 +23,19 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from penstock.config.checking import ConfigError
+from penstock.masking import NOT_SAVED_SECRET, flags_of_secrets, has_secret, is_secret
 
 LARGEST = 256
 NOT_SAVED = "$not_saved"
 _MARKS = ({"$tuple"}, {"$float"}, {"$path"}, {"$dict"}, {"$array", "shape", "dtype"}, {NOT_SAVED})
 
 
-def saved(value: Any) -> Any:
-    """Return a value as JSON values, from which `restored` makes it again."""
+def saved(value: Any, name: str = "") -> Any:
+    """Return a value as JSON values, from which `restored` makes it again, but for a secret by its name."""
+    if isinstance(value, dict) and value.keys() == {NOT_SAVED}:
+        return dict(value)
+    if is_secret(name, value) or (isinstance(value, str) and has_secret(value)):
+        return dict(NOT_SAVED_SECRET)
     if value is None or isinstance(value, bool | str):
         return value
     if _is_number_of_numpy(value):
@@ -48,8 +54,8 @@ def saved(value: Any) -> Any:
         if _is_mark(value):
             return dict(value)
         if all(isinstance(key, str) for key in value):
-            return {key: saved(item) for key, item in value.items()}
-        return {"$dict": [[saved(key), saved(item)] for key, item in value.items()]}
+            return {key: saved(item, key) for key, item in value.items()}
+        return {"$dict": [[saved(key), saved(item, str(key))] for key, item in value.items()]}
     if _is_array(value) and value.dtype.kind in "biuf" and value.size <= LARGEST:
         elements = [saved(item) for item in value.ravel().tolist()]
         return {"$array": elements, "shape": list(value.shape), "dtype": value.dtype.name}
@@ -105,15 +111,31 @@ def whole_arguments(env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     ConfigError
         Some were not saved with the run, and not given again; the message names them.
     """
-    missing = [(name, kind) for name, value in env_kwargs.items() for kind in _not_saved_in(value)]
-    if missing:
-        which = ", ".join(f"{name!r} ({kind})" for name, kind in missing)
-        given = ", ".join(f'"{name}": ...' for name in dict(missing))
+    if missing := _not_saved(env_kwargs):
+        given = ", ".join(f'"{name}": ...' for name in missing)
+        flags = flags_of_secrets(env_kwargs)
         raise ConfigError(
-            f"env_kwargs of this run hold what config.json cannot: {which}. Give it again in Python, as "
-            f"env_kwargs={{{given}}}, to resume() or load_policy(); all other arguments are known"
+            f"env_kwargs of this run hold what config.json cannot, or must not: {_listed(missing)}. Give it again in "
+            f"Python, as env_kwargs={{{given}}}, to resume() or load_policy(){f', or as{flags}' if flags else ''}; all "
+            "other arguments are known"
         )
     return {name: restored(value) if _has_mark(value) else value for name, value in env_kwargs.items()}
+
+
+def require_no_secrets(env_kwargs: Mapping[str, Any], command: str) -> None:
+    """Refuse secrets in a command whose runs are begun and resumed without the user.
+
+    Raises
+    ------
+    ConfigError
+        Arguments of the environment would not be saved; the message names them.
+    """
+    if missing := _not_saved(saved(env_kwargs)):
+        raise ConfigError(
+            f"env_kwargs hold {_listed(missing)}, which is not legal in {command}: it resumes its runs by itself, from "
+            "files in which no secret is written. Let the environment read it from an environment variable "
+            "(os.environ), which these processes inherit"
+        )
 
 
 def with_arguments(before: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,6 +157,16 @@ def _not_saved_in(value: Any) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for item in value:
             yield from _not_saved_in(item)
+
+
+def _not_saved(env_kwargs: Mapping[str, Any]) -> dict[str, str]:
+    """Arguments that are not saved with a run: description by name."""
+    found = ((name, next(_not_saved_in(value), None)) for name, value in env_kwargs.items())
+    return {name: kind for name, kind in found if kind is not None}
+
+
+def _listed(arguments: Mapping[str, str]) -> str:
+    return ", ".join(f"{name!r} ({kind})" for name, kind in arguments.items())
 
 
 def _is_mark(value: dict[Any, Any]) -> bool:

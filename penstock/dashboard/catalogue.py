@@ -13,8 +13,8 @@ from typing import Any
 
 from penstock.dashboard.feed import Feed
 from penstock.dashboard.files import films_of
+from penstock.masking import is_secret
 from penstock.runs.files import json_values
-from penstock.runs.masking import is_secret, masked, masked_command
 from penstock.runs.metrics import METRICS
 from penstock.runs.reading import RecordedRun, paths_in, recorded
 from penstock.runs.run_directory import CHECKPOINTS, CONFIG, RunDirectoryError
@@ -109,14 +109,11 @@ class Catalogue:
 
     def about(self, run: RecordedRun) -> dict[str, Any]:
         """Settings, environment and films of a run; possible secrets are masked."""
-        info = dict(run.directory.info)
-        if isinstance(info.get("command"), str):
-            info["command"] = masked_command(info["command"])
         return {
             "summary": json_values(run.summary),
             "status": json_values(run.status),
-            "config": masked(run.directory.config),
-            "made": masked(info),
+            "config": run.settings,
+            "made": run.made,
             "films": films_of(run),
         }
 
@@ -134,14 +131,14 @@ class Catalogue:
 def unlike(runs: Sequence[RecordedRun]) -> list[dict[str, Any]]:
     """Differences between runs: a row per setting, version, commit and machine, with a value per run."""
     found = differences(runs)
-    return [{"name": name, "values": [masked(value, name) for value in values]} for name, values in found.items()]
+    return [{"name": name, "values": list(values)} for name, values in found.items()]
 
 
 def settings_unlike(runs: Sequence[RecordedRun]) -> list[str]:
     """Keys to group runs by: the algorithm, and settings in which runs of one algorithm differ."""
     configs: dict[str, list[dict[str, Any]]] = {}
     for run in runs:
-        configs.setdefault(run.directory.algorithm, []).append(run.directory.config)
+        configs.setdefault(run.directory.algorithm, []).append(run.settings)
     names = dict.fromkeys(name for alike in configs.values() for config in alike for name in config)
     shown = [name for name in names if name not in _UNGROUPED and not is_secret(name)]
     return ["algorithm", *(name for name in shown if any(_differ(alike, name) for alike in configs.values()))]

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from penstock.masking import masked
 from penstock.runs.documents import DocumentError, read_document
 from penstock.runs.files import json_bytes
-from penstock.runs.masking import masked, masked_command
 from penstock.runs.reading import RecordedRun
-from penstock.runs.run_directory import CONFIG, VIDEOS
+from penstock.runs.run_directory import VIDEOS
 from penstock.runs.tails import open_ordinary
 
 SHOWN_NBYTES = 1 << 18
@@ -138,6 +138,4 @@ def _masked_json(file: RunFile) -> bytes | None:
         value = masked(read_document(file.path, Any, _MOST_JSON_NBYTES))
     except (OSError, DocumentError):
         return b""
-    if file.name == CONFIG and isinstance(value, dict) and isinstance(made := value.get("run"), dict):
-        made["command"] = masked_command(str(made.get("command")))
     return json_bytes(value)

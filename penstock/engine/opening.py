@@ -32,11 +32,11 @@ from penstock.envs.spaces import ObservationSpec
 from penstock.envs.spec import EnvSpec
 from penstock.envs.statistics import ADVICE, statistics_of
 from penstock.experience.statistics import RunStatistics
+from penstock.masking import masked
 from penstock.play.policy import specs_from_json
 from penstock.population.schedule import schedule_of
 from penstock.population.space import tables_of
 from penstock.runs.checkpoint import Checkpoint
-from penstock.runs.masking import masked
 from penstock.runs.run_directory import RunDirectory
 from penstock.surroundings import plain_torch
 from penstock.trust import code_of

@@ -14,6 +14,7 @@ from typing import Any
 from gymnasium.vector import VectorEnv
 
 from penstock.envs.failures import UnknownEnvironmentError
+from penstock.masking import masked
 
 NAMESPACE = "EnvPool/"
 _OLDEST = "1.2.5"  # earlier pools are no vector environments of Gymnasium
@@ -78,7 +79,7 @@ def pool_arguments(env: str, env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
         defaults = {name: settings[name] for name in env_kwargs if name in settings}
         why = str(error).partition("\n")[0]
         raise ValueError(
-            f"env_kwargs={dict(env_kwargs)} do not fit {env}, whose defaults are {defaults}: {why}"
+            f"env_kwargs={masked(dict(env_kwargs))} do not fit {env}, whose defaults are {defaults}: {why}"
         ) from error
     return {"task_id": task, **env_kwargs}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shlex
 import socket
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.ipc import available_cores, cpu_quota, memory_use
+from penstock.masking import joined, masked_arguments
 
 _GIT_SECONDS = 5.0
 
@@ -42,9 +42,9 @@ def cpu_name() -> str:
 
 
 def this_command() -> str:
-    """The command that this process was started with, as it can be given again."""
+    """The command that this process was started with, as it can be given again; possible secrets are masked."""
     program, *args = sys.argv or [""]
-    return shlex.join(["penstock", *args] if Path(program).name == "penstock" else sys.orig_argv)
+    return joined(masked_arguments(["penstock", *args] if Path(program).name == "penstock" else sys.orig_argv))
 
 
 def commit_of(folder: Path, file: str | None = None) -> str | None:

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.masking import masked
 from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.documents import numbers_in
 from penstock.runs.run_directory import CONFIG, RunDirectory, RunDirectoryError, UnreadableRunError
@@ -54,6 +55,18 @@ class RecordedRun:
     def status(self) -> dict[str, Any]:
         """Content of ``status.json``; empty for runs of earlier versions."""
         return read_state(self.directory.path)
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """The run's settings to be shown: possible secrets are masked."""
+        shown: dict[str, Any] = masked(self.directory.config)
+        return shown
+
+    @cached_property
+    def made(self) -> dict[str, Any]:
+        """`RunDirectory.info` to be shown: possible secrets are masked."""
+        shown: dict[str, Any] = masked(self.directory.info)
+        return shown
 
     @property
     def state(self) -> State:

@@ -31,6 +31,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypedDict
 
+from penstock.masking import flags_of_secrets
 from penstock.runs.checkpoint import (
     CheckpointError,
     DamagedCheckpointError,
@@ -325,6 +326,7 @@ class RunDirectory:
             more += f" --total-steps {steps + total}"
         if is_out_of_time and seconds:
             more += f" --max-seconds {max(1, round(seconds))}"
+        more += flags_of_secrets(self.config.get("env_kwargs"))
         return f"penstock resume {shlex.quote(os.fspath(self.path))}{more}"
 
     def film_path(self, steps: int) -> Path:

@@ -16,7 +16,7 @@ from typing import Any
 
 from penstock.bench import BenchError, BenchUsageError, require_directory_of
 from penstock.bench.asked import Asked, parse
-from penstock.config import Config, ConfigError
+from penstock.config import Config, ConfigError, require_no_secrets
 from penstock.search.asked import (
     cores_of_jobs,
     directory_of,
@@ -68,6 +68,7 @@ def command(args: list[str]) -> bool:
     if asked is None:
         return True
     own = asked.own
+    require_no_secrets(asked.config.env_kwargs, "penstock search")
     _require_optuna()
     _check(own, asked.config)
     cores = cores_of_jobs(own.jobs)

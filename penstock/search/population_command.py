@@ -13,7 +13,7 @@ from pathlib import Path
 
 from penstock.bench import BenchUsageError
 from penstock.bench.asked import parse
-from penstock.config import Config
+from penstock.config import Config, require_no_secrets
 from penstock.runs.lock import alone_in
 from penstock.search.asked import (
     cores_of_jobs,
@@ -101,6 +101,7 @@ def _with_space(args: list[str]) -> list[str]:
 
 
 def _check(own: argparse.Namespace, config: Config) -> None:
+    require_no_secrets(config.env_kwargs, "penstock pbt")
     if config.pbt is None:
         raise BenchUsageError("--space is missing: give a TOML file with a table for each setting that may change")
     require_counts(own, "jobs")

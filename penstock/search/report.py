@@ -11,6 +11,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from penstock.masking import joined, masked_arguments
 from penstock.runs.numbers import number
 from penstock.search.directory import SearchDirectory
 from penstock.search.space import as_flags
@@ -31,7 +32,7 @@ def command_of(directory: SearchDirectory, trial: Tried) -> str:
     """The command that trains as a trial did, with the first of its seeds."""
     facts = directory.facts
     shared = [*facts["flags"], *directory.shared_flags]
-    return shlex.join(["penstock", "train", facts["algorithm"], *shared, *as_flags(trial.settings)])
+    return joined(masked_arguments(["penstock", "train", facts["algorithm"], *shared, *as_flags(trial.settings)]))
 
 
 def table_of(tried: Sequence[Tried], names: Sequence[str], seeds: int) -> Table:

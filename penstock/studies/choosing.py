@@ -90,12 +90,12 @@ def chosen(runs: Sequence[RecordedRun], where: str) -> list[RecordedRun]:
 def value_of(run: RecordedRun, key: str) -> Any:
     """Return a run's column of the table, else its setting, else None."""
     summary = run.summary
-    return summary[key] if key in summary else run.directory.config.get(key)
+    return summary[key] if key in summary else run.settings.get(key)
 
 
 def require_known(key: str, runs: Sequence[RecordedRun], flag: str) -> None:
     """Raise `StudyError` where no run has such a column or setting."""
-    known = {name for run in runs for name in (*run.summary, *run.directory.config)}
+    known = {name for run in runs for name in (*run.summary, *run.settings)}
     if runs and key not in known:
         raise StudyError(f"{flag} {key!r} is neither a column nor a setting of these runs{closest(key, sorted(known))}")
 

@@ -326,7 +326,7 @@ def _thresholds(groups: Sequence[Group]) -> np.ndarray:
 
 def _settings(groups: Sequence[Group]) -> dict[str, dict[str, Any]]:
     """Settings that are the same within each group, and differ between groups."""
-    names = dict.fromkeys(name for group in groups for run in group.runs for name in run.directory.config)
+    names = dict.fromkeys(name for group in groups for run in group.runs for name in run.settings)
     found = {}
     for name in ("algorithm", *(name for name in names if name not in _UNCOMPARED)):
         values = [{words_of(value_of(run, name)) for run in group.runs} for group in groups]

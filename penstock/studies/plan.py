@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.algorithms import load_algorithm
-from penstock.config import Config, closest
+from penstock.config import Config, closest, require_no_secrets
 from penstock.flags import parse_config
 from penstock.runs.files import json_values
 from penstock.runs.run_directory import safe_name
@@ -175,6 +175,7 @@ def plan(asked: Asked) -> list[PlannedRun]:
         for settings in _combinations(values, zips=asked.zips):
             chosen = {**settings, **own}
             config = parse_config(config_class, _flags(chosen, config_class), f"penstock multirun {algorithm}")
+            require_no_secrets(config.env_kwargs, "penstock multirun")
             each.append((algorithm, chosen, config))
     runs: dict[str, PlannedRun] = {}
     for seed, (algorithm, chosen, config) in itertools.product(seeds, each):

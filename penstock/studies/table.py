@@ -80,7 +80,7 @@ def command(args: list[str]) -> int:
         require_known(name, runs, "--sort" if name == flags.sort else "--columns")
     rows = ordered(chosen(runs, flags.where), flags.sort, reverse=flags.reverse)
     if flags.json:
-        records = [{**run.summary, "config": run.directory.config, "made": run.directory.info} for run in rows]
+        records = [{**run.summary, "config": run.settings, "made": run.made} for run in rows]
         print(json_bytes(records).decode(), end="")
     elif flags.csv:
         print(as_csv(rows, more), end="")
@@ -144,8 +144,8 @@ def differences(runs: Sequence[RecordedRun]) -> dict[str, tuple[Any, ...]]:
 
 
 def _facts(run: RecordedRun) -> dict[str, Any]:
-    info = run.directory.info
-    settings = {name: value for name, value in run.directory.config.items() if name != "run_dir"}
+    info = run.made
+    settings = {name: value for name, value in run.settings.items() if name != "run_dir"}
     versions = {f"version of {name}": value for name, value in info.get("versions", {}).items()}
     machine = {f"machine's {name}": value for name, value in info.get("machine", {}).items()}
     commits = {name: info.get(name) for name in ("commit", "penstock_commit")}

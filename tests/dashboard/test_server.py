@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from penstock.dashboard.files import RunFile, pieces_of, text_of
+from penstock.masking import masked, masked_command
 from penstock.runs.lock import LOCK
-from penstock.runs.masking import masked, masked_command
 from tests.dashboard.serving import dashboard_of, event
 from tests.studies.recorded import record
 
@@ -148,7 +148,7 @@ def test_what_may_be_a_secret_is_masked(served, ids):
     assert b"SECRET" not in body and b"shown" in body
     assert "--gamma 0.9" in json.loads(body)["made"]["command"]
     assert masked({"token": None, "tokens": 3, "a": {"secret": ["x", 1]}}) == {
-        "token": None, "tokens": "***", "a": {"secret": "***"},
+        "token": None, "tokens": 3, "a": {"secret": "***"},
     }  # fmt: skip
 
 
