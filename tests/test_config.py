@@ -370,9 +370,10 @@ def test_an_unknown_preset_is_refused_with_the_closest():
 def test_a_preset_without_a_table_for_the_algorithm_is_refused_with_those_it_has(tmp_path):
     preset = tmp_path / "mine.toml"
     preset.write_text("ppo = 3\n[appo]\n[impala]\n")
-    assert f"preset {str(preset)!r} has no table [ppo]: its tables are appo, impala" in refusal(PPOConfig, preset=str(preset))
+    problem = f"preset {str(preset)!r} has no table [ppo]: its tables are "
+    assert f"{problem}appo, impala" in refusal(PPOConfig, preset=str(preset))
     preset.write_text("")
-    assert "has no table [ppo]: its tables are none; write [ppo] above the settings" in refusal(PPOConfig, preset=str(preset))
+    assert f"{problem}none; write [ppo] above the settings" in refusal(PPOConfig, preset=str(preset))
 
 
 def test_a_presets_unknown_ill_typed_or_foreign_settings_are_refused_as_ones_own_are(tmp_path):
