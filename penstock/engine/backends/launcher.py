@@ -45,8 +45,10 @@ _is_kept = False
 def prepare() -> None:
     """Start a launcher for the next run in the background, so that it imports while this process does."""
     global _prepared
-    if _prepared is None or not _prepared.is_alive:
-        discard()
+    if _prepared is not None and not _prepared.is_alive:
+        _prepared.close()
+        _prepared = None
+    if _prepared is None:
         _prepared = Launcher()
 
 
