@@ -8,7 +8,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-BUILT_FROM := pyproject.toml CMakeLists.txt $(wildcard src/*)
+BUILT_FROM := pyproject.toml CMakeLists.txt $(wildcard src/* src/*/*)
 
 .PHONY: demo test test-fast test-long lint sanitize browser bench-pendulum
 
