@@ -19,7 +19,7 @@ from penstock.engine.backends import restarts
 from penstock.engine.endings import TrainingFailed
 from penstock.engine.roles import rollout_worker
 from penstock.engine.trainer import Trainer
-from penstock.envs.failures import EnvironmentFailure
+from penstock.envs.failures import EnvironmentUsageError
 from penstock.play import explanation
 from penstock.play.policy import load_policy
 from penstock.play.scoring import evaluate_run
@@ -306,7 +306,7 @@ def test_hindsight_is_refused_with_the_reason():
 
 
 def test_vector_environments_and_explanations_are_of_one_agent(run):
-    with pytest.raises(EnvironmentFailure, match=r"expects a gymnasium.vector.VectorEnv, found a Together"):
+    with pytest.raises(EnvironmentUsageError, match=r"expects a gymnasium.vector.VectorEnv, found a Together"):
         penstock.APPO(env=lambda num_envs: Together(), vectorize="vector", run_dir=None)
     with pytest.raises(ConfigError, match="Turns has several agents: explained are episodes of environments of one"):
         explanation.play(load_policy(run[0]), deterministic=True, seed=0)
