@@ -24,7 +24,7 @@ from torturing.plan import CHECKPOINT, COMMAND, COPY, TRAINING, TREE, Fault, Lif
 from torturing.run import EndedEarlyError, Run
 from torturing.story import FAILED, FLAGS, INTERRUPTED, SECONDS, WRONG_USAGE, Player, Report
 
-RUNS, TOTAL_STEPS, SLICE = 2, 12_000, 4_000
+RUNS, TOTAL_STEPS, SLICE = 2, 24_000, 8_000
 SPACE = "[learning_rate]\nlow = 1e-4\nhigh = 1e-3\n"
 OWN_FLAGS = {
     "multirun": f"--seeds {RUNS} --name several",
@@ -47,7 +47,7 @@ class CommandPlayer(Player):
 
     @property
     def _command(self) -> list[str]:
-        total_steps = TOTAL_STEPS if len(self._story.lives) > 1 else TOTAL_STEPS // 8
+        total_steps = TOTAL_STEPS if len(self._story.lives) > 1 else TOTAL_STEPS // 16
         flags = f"{FLAGS} {self._path.flags} --backend serial --total-steps {total_steps} --checkpoint-interval 500"
         own = f"{OWN_FLAGS[self._story.command]} --jobs {min(2, whole_cores())} --eval-interval 2000"
         return [
