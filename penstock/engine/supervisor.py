@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -441,8 +440,8 @@ class Supervisor(Owned):
             with suppress(CheckpointError):
                 saved = self._run_directory.checkpoints.steps()
             if has_learned and not is_at_once and is_there and saved:
-                run = shlex.quote(os.fspath(self._run_directory.path))
-                how_to_go_on = f"\ngo on from the last checkpoint with: penstock resume {run}"
+                command = self._run_directory.resume_command(max(saved))
+                how_to_go_on = f"\ngo on from the last checkpoint with: {command}"
             self._chronicle.log(story)
         self._chronicle.ended("failed", story.partition("\n")[0])
         self.close()

@@ -39,7 +39,7 @@ from penstock.runs.checkpoint import (
     verify_checkpoint,
 )
 from penstock.runs.documents import DocumentError, read_document
-from penstock.runs.files import AppendFile, json_bytes, previous_of, set_aside, write_file_atomically
+from penstock.runs.files import AppendFile, json_bytes, previous_of, set_aside, shown_path, write_file_atomically
 from penstock.runs.gpus import Gpus
 from penstock.runs.lock import LOCK, HeldError, RunLock, is_lock
 from penstock.runs.machine import commit_of, this_command, this_machine
@@ -327,7 +327,7 @@ class RunDirectory:
         if is_out_of_time and seconds:
             more += f" --max-seconds {max(1, round(seconds))}"
         more += flags_of_secrets(self.config.get("env_kwargs"))
-        return f"penstock resume {shlex.quote(os.fspath(self.path))}{more}"
+        return f"penstock resume {shlex.quote(shown_path(self.path))}{more}"
 
     def film_path(self, steps: int) -> Path:
         """Path of a new film of the weights of a step; its folder is made, and no film that is there has this path."""

@@ -29,7 +29,8 @@ from penstock.config.groups import group_of
 from penstock.config.ranges import Range, range_of, tables_in
 
 _KEYS = ("low", "high", "log", "step", "values")
-_OF_THE_TASK = "environment", "budget and run"
+_TASK_GROUPS = "environment", "budget and run"
+_TASK_SETTINGS = "env", "total_steps", "target_return", "seed", "run_dir"  # of other groups
 _LEARNED_FROM = "reward_scale", "reward_clip"  # are settings of the environment, but change only what is learned from
 _COMBINATIONS = 1000  # of the other settings' ends with which one is tried before it counts as illegal
 
@@ -113,7 +114,7 @@ def space_of(tables: Mapping[str, Any], config: Config, given: Collection[str] =
             raise ConfigError(
                 f"{name} is searched, and given by a flag too: leave out --{name.replace('_', '-')} or [{name}]"
             )
-        if group_of(name) in _OF_THE_TASK and name not in _LEARNED_FROM:
+        if (group_of(name) in _TASK_GROUPS or name in _TASK_SETTINGS) and name not in _LEARNED_FROM:
             why = "--seeds averages over seeds" if name == "seed" else "only trials of one task and budget compare"
             raise ConfigError(f"{name} cannot be searched: {why}")
     space = Space(tuple(_dimension(name, table, hints[name]) for name, table in tables.items()))
