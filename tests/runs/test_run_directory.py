@@ -30,7 +30,7 @@ def in_an_empty_directory(tmp_path, monkeypatch):
 
 def test_an_automatic_name_tells_environment_algorithm_and_time():
     name = create(env_name="ALE/Pong-v5").path
-    assert name.parent == Path("runs")
+    assert name.parent == Path("runs").absolute()
     assert re.fullmatch(r"ALE-Pong-v5-appo-\d{8}-\d{6}", name.name)
 
 
@@ -74,7 +74,7 @@ def test_config_json_says_when_the_run_went_on_and_how_it_has_changed():
 
 def test_films_lie_by_the_steps_of_the_weights():
     path = create("my-run").film_path(20_000)
-    assert path == Path("my-run/videos/step-20000.mp4") and path.parent.is_dir()
+    assert path == Path("my-run/videos/step-20000.mp4").absolute() and path.parent.is_dir()
     path.touch()
     assert RunDirectory.open("my-run").film_path(20_000) == Path("my-run/videos/step-20000-2.mp4")
 
@@ -108,7 +108,7 @@ def test_a_directory_with_anything_in_it_is_not_used():
 
 def test_an_empty_directory_is_used():
     Path("deep/er").mkdir(parents=True)
-    assert create("deep/er").path == Path("deep/er")
+    assert create("deep/er").path == Path("deep/er").absolute()
 
 
 def test_a_place_that_cannot_be_written_is_named():
@@ -119,7 +119,7 @@ def test_a_place_that_cannot_be_written_is_named():
 
 def test_what_is_no_run_is_not_opened_and_the_runs_there_are_shown():
     run = create().path
-    with pytest.raises(RunDirectoryError, match=f"nowhere does not exist, not a run: .* in runs are {run}"):
+    with pytest.raises(RunDirectoryError, match=f"nowhere does not exist, not a run: .* in runs are {run.relative_to(Path.cwd())}"):
         RunDirectory.open("nowhere")
     with pytest.raises(RunDirectoryError, match=r"runs is a directory without config\.json"):
         RunDirectory.open("runs")
