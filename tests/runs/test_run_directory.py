@@ -119,7 +119,8 @@ def test_a_place_that_cannot_be_written_is_named():
 
 def test_what_is_no_run_is_not_opened_and_the_runs_there_are_shown():
     run = create().path
-    with pytest.raises(RunDirectoryError, match=f"nowhere does not exist, not a run: .* in runs are {run.relative_to(Path.cwd())}"):
+    shown = run.relative_to(Path.cwd())
+    with pytest.raises(RunDirectoryError, match=f"nowhere does not exist, not a run: .* in runs are {shown}"):
         RunDirectory.open("nowhere")
     with pytest.raises(RunDirectoryError, match=r"runs is a directory without config\.json"):
         RunDirectory.open("runs")
