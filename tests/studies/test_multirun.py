@@ -105,7 +105,9 @@ def test_a_run_without_an_intact_checkpoint_begins_anew_beside_what_it_was(tmp_p
     assert found.train(jobs=1) == 0
     aside = run.with_name(f"{run.name}.set-aside-1")
     assert f"it is in {aside} now" in capsys.readouterr().out
-    assert contents(aside) == before and found.command_of(found.runs[0]) is None
+    added = contents(aside) - before
+    assert not before - contents(aside) and {name for name, _ in added} <= {"run.lock"}
+    assert found.command_of(found.runs[0]) is None
 
 
 def test_what_is_no_run_is_not_touched(tmp_path):
