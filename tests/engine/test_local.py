@@ -118,7 +118,8 @@ def test_two_trainers_train_at_once_in_threads_of_one_process():
         thread.join()
     (steps_1, pids_1), (steps_2, pids_2) = results[1], results[2]
     assert min(steps_1, steps_2) >= 128
-    assert not set(pids_1.values()) & set(pids_2.values())
+    roles_1, roles_2 = ({pid for role, pid in pids.items() if role != "launcher"} for pids in (pids_1, pids_2))
+    assert roles_1 and not roles_1 & roles_2  # the launcher may have served one after the other
 
 
 def test_a_run_shows_its_events_and_numbers_to_its_user_and_its_directory(tmp_path):
