@@ -112,6 +112,8 @@ def find_object(name: str, what: str) -> Any:
         There is no such module, file or attribute; the message begins with `what`.
     """
     place, _, attribute = name.rpartition(":")
+    if "<" in attribute:  # a lambda, or of a function: nothing is imported for it
+        raise ConfigError(f"{what}={name!r}: {place} has no {attribute!r} that can be imported")
     try:
         module = load_module(place)
     except NoSuchPlaceError as error:
