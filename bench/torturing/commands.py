@@ -241,7 +241,9 @@ class CommandPlayer(Player):
             with self._noting(run):
                 code = WRONG_USAGE
                 if self._story.command == "multirun" and fault.target == CHECKPOINT:  # its other runs go on
-                    run.wait_until(lambda: said in run.text or run.process.poll() is not None, said, is_alive=False)
+                    run.wait_until(
+                        lambda: _begins_a_run(run.text) or run.process.poll() is not None, "another run", is_alive=False
+                    )
                     run.process.send_signal(signal.SIGTERM)
                     code = INTERRUPTED
                 self._expect_end(run, FAILED, said, or_code=code)
@@ -251,6 +253,11 @@ class CommandPlayer(Player):
                 self._note_all(run, audit.changed_by_a_refusal(before, after))
                 self._note_all(run, self._files.users.lost())
             self._count(fault)
+
+
+def _begins_a_run(text: str) -> bool:
+    """Whether ``penstock multirun`` has begun a training: it heeds signals from then on."""
+    return ": goes on" in text or ": trains" in text
 
 
 def _trainings(run: Run) -> list[int]:
