@@ -14,6 +14,8 @@ from tests.starting import Start, starter
 
 # Before torch is loaded: test processes share the cores, and threads of several would only wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Ray gives its processes a niceness of 15, with which a test beside other programs waits for minutes.
+os.environ.setdefault("RAY_worker_niceness", "0")
 # A shell starts what it runs in the background with SIGINT ignored, and whatever tests start would ignore it too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)

@@ -259,10 +259,9 @@ class NodesBackend(Owned):
             of_lanes = f"nothing comes from it to {self._home.address[0]}:{self._home.address[1]}"
             of_learner = f"its learner has not begun in {CONNECT_SECONDS:.0f} s"
             raise self._cluster.NodeLost(of_learner if node.rank else of_lanes)
-        if node.rank:
-            is_connected = node.host.is_late and self._connection.reaches(node.host.machine)
-        else:
-            is_connected = time.monotonic() - node.heard_at < FRESH_SECONDS
+        is_connected = time.monotonic() - node.heard_at < FRESH_SECONDS
+        if node.rank or node.tries:  # no bytes show yet that its machine is there
+            is_connected |= node.host.is_late and self._connection.reaches(node.host.machine)
         if (heard := node.host.heard(is_connected=is_connected)) is not None:
             self._hear(node, heard)
 

@@ -34,6 +34,7 @@ BEGIN_SECONDS = 120.0  # what a host has to begin: it is seconds on a machine wi
 LATE_SECONDS = 300.0  # what one has that is to stand for a lost one: its machine may be busy, and Ray tells of deaths
 HOST_SILENCE = 4.0  # seconds without an answer after which a host is lost
 HOST_STUPOR = 30.0  # the same while its senders are connected: then it is slow, or stuck
+NOT_NICED = {"worker_niceness": 0}  # Ray's own 15 would starve hosts beside other programs of the machine
 OF_EVERY_NODE = {"CPU", "memory", "object_store_memory"}
 LOOPBACK = "127.0.0.1"
 
@@ -116,7 +117,7 @@ class Cluster:
                 cores = max(whole_cores(), *(each.cores for each in nodes_wanted(config, config.num_workers or 1)))
                 ray.init(
                     address="local", num_cpus=cores, num_gpus=0, object_store_memory=STORE_NBYTES,
-                    include_dashboard=False, **quiet,
+                    include_dashboard=False, _system_config=NOT_NICED, **quiet,
                 )  # fmt: skip
             else:
                 _knock_at(config.address, KNOCK_SECONDS)
@@ -334,8 +335,9 @@ def simulated(num_nodes: int, cores: int) -> Iterator[str]:
     logging.getLogger("ray").setLevel(logging.ERROR)
     each = {"object_store_memory": STORE_NBYTES}
     cluster: Any = Simulated(
-        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **each}
-    )  # fmt: skip
+        initialize_head=True,
+        head_node_args={"num_cpus": 0, "include_dashboard": False, "_system_config": NOT_NICED, **each},
+    )
     try:
         for _ in range(num_nodes):
             cluster.add_node(num_cpus=cores, **each)
