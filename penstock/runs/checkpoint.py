@@ -19,6 +19,7 @@ import json
 import math
 import os
 import pickle
+import zipfile
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -189,7 +190,6 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
         It is not a checkpoint, or its state holds more than tensors and plain values.
     """
     import safetensors.torch
-    import torch
 
     path = Path(path)
     meta, files = _read(path)
@@ -215,12 +215,14 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     state = None
     if STATE in files:
         try:
-            state = torch.load(io.BytesIO(files[STATE]), map_location="cpu", weights_only=True)
+            state = from_bytes(files[STATE])
         except pickle.UnpicklingError as error:
             raise CheckpointError(
                 f"{path / STATE} is refused: it holds something other than tensors and plain values, which could "
                 "execute code when loaded. Use a checkpoint that Penstock wrote"
             ) from error
+        except DocumentError as error:
+            raise CheckpointError(f"{path / STATE} is refused: {error}") from None
         except Exception as error:  # torch raises whatever a malformed archive leads it to
             raise CheckpointError(f"{path / STATE} is refused: torch cannot read it ({error})") from error
     return Checkpoint(path, meta, weights, state)
@@ -434,10 +436,20 @@ def as_bytes(state: Mapping[str, Any]) -> bytes:
     return buffer.getvalue()
 
 
-def from_bytes(data: bytes, device: Any = "cpu") -> dict[str, Any]:
-    """Inverse of `as_bytes`, with every tensor on `device`."""
+def from_bytes(data: bytes) -> dict[str, Any]:
+    """Inverse of `as_bytes`, with every tensor on the CPU.
+
+    Raises
+    ------
+    DocumentError
+        The archive unpacks to more than its own size. `torch.save` compresses nothing.
+    """
     import torch
 
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        nbytes = sum(entry.file_size for entry in archive.infolist())
+    if nbytes > len(data):
+        raise DocumentError(f"it has {len(data):,} bytes and would unpack to {nbytes:,}")
     found: dict[str, Any] = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
     return found
 

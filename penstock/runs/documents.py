@@ -81,6 +81,13 @@ def document_in(data: bytes | str, name: str, shape: Any = dict[str, Any]) -> An
     return value
 
 
+def require_readable(data: bytes, name: str) -> None:
+    """Raise `DocumentError`, its message beginning with `name`, for JSON that `read_document` would refuse."""
+    if len(data) > MOST_NBYTES:
+        raise DocumentError(f"{name} would have {len(data):,} bytes, and at most {MOST_NBYTES:,} are read again")
+    document_in(data, name)
+
+
 def require_shape(value: Any, name: str, shape: Any) -> None:
     """Raise `DocumentError`, its message beginning with `name`, where values of JSON are not of a type."""
     if problem := next(_mismatches(value, shape, ""), None):

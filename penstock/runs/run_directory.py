@@ -38,7 +38,7 @@ from penstock.runs.checkpoint import (
     MissingCheckpointError,
     verify_checkpoint,
 )
-from penstock.runs.documents import DocumentError, read_document
+from penstock.runs.documents import DocumentError, read_document, require_readable
 from penstock.runs.files import AppendFile, json_bytes, previous_of, set_aside, shown_path, write_file_atomically
 from penstock.runs.gpus import Gpus
 from penstock.runs.lock import LOCK, HeldError, RunLock, is_lock
@@ -183,8 +183,7 @@ class RunDirectory:
             if policies:
                 info["policies"] = list(policies)
             info |= {SEALS: seals} if (seals := seals_of(algorithm, config)) else {}
-            record = {"algorithm": algorithm, "run": info, **config}
-            write_file_atomically(directory / CONFIG, json_bytes(record))
+            write_file_atomically(directory / CONFIG, _config_bytes(directory, algorithm, info, config))
         except BaseException as error:
             if lock is not None:
                 lock.release(remove=True)
@@ -345,8 +344,8 @@ class RunDirectory:
         self._write_config(self.path)
 
     def _write_config(self, directory: Path) -> None:
-        record = {"algorithm": self.algorithm, "run": self.info, **self.config}
-        write_file_atomically(directory / CONFIG, json_bytes(record))
+        data = _config_bytes(directory, self.algorithm, self.info, self.config)
+        write_file_atomically(directory / CONFIG, data)
 
     def log(self, text: str) -> None:
         """Append `text` with a time stamp to ``log.txt``. A log that cannot be written never stops a run."""
@@ -512,6 +511,19 @@ def _run_meant(path: Path, policy: int | str | None) -> tuple[Path, int | str | 
 def policies_of(path: str | os.PathLike[str]) -> list[str]:
     """Names of the policies of what may be a run; empty where it has one, or is a checkpoint, or nothing."""
     return RunDirectory.open(path).policies if (Path(path) / CONFIG).is_file() else []
+
+
+def _config_bytes(path: Path, algorithm: str, info: Mapping[str, Any], config: Mapping[str, Any]) -> bytes:
+    """Content of ``config.json``; raises `RunDirectoryError` where no reader would take it."""
+    data = json_bytes({"algorithm": algorithm, "run": info, **config})
+    try:
+        require_readable(data, os.fspath(path / CONFIG))
+    except DocumentError as error:
+        largest = max(config, key=lambda name: len(json_bytes(config[name])), default="env_kwargs")
+        raise RunDirectoryError(
+            f"{error}; the largest setting is {largest}: put its values into a file, and give the file's path instead"
+        ) from None
+    return data
 
 
 def _new_directory(name: str) -> Path:

@@ -1,9 +1,12 @@
 """One odd file costs a message about its own run, and nothing of the others."""
 
 import hashlib
+import io
 import json
+import zipfile
 
 import pytest
+import torch
 
 from penstock.algorithms.ppo import PPO, PPOConfig
 from penstock.config import ConfigError
@@ -11,7 +14,7 @@ from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.play.policy import load_policy, specs_to_json
 from penstock.population.lineage import Lineage
 from penstock.population.schedule import load_schedule
-from penstock.runs.checkpoint import META, CheckpointError, load_checkpoint, save_checkpoint
+from penstock.runs.checkpoint import META, CheckpointError, as_bytes, load_checkpoint, save_checkpoint
 from penstock.runs.documents import DocumentError, document_in, read_document
 from penstock.runs.reading import find_runs
 from penstock.runs.run_directory import RunDirectory, UnreadableRunError
@@ -130,6 +133,17 @@ def test_files_that_no_library_can_read_are_refused_with_their_name(checkpoint, 
     files = json.loads((checkpoint / META).read_bytes())["files"]
     with pytest.raises(CheckpointError, match=f"{name} is refused"):
         load_checkpoint(described(checkpoint, files={**files, name: sealed(garbage)}))
+
+
+def test_state_that_unpacks_to_more_than_its_bytes_is_refused(tmp_path, monkeypatch):
+    packed, small = as_bytes({"zeros": torch.zeros(1_000_000)}), io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(packed)) as stored, zipfile.ZipFile(small, "w", zipfile.ZIP_DEFLATED) as deflated:
+        for entry in stored.infolist():
+            deflated.writestr(entry.filename, stored.read(entry))
+    monkeypatch.setattr("penstock.runs.checkpoint.as_bytes", lambda state: small.getvalue())
+    save_checkpoint(tmp_path / "c", meta={}, weights={"w": torch.zeros(1)}, state={})
+    with pytest.raises(CheckpointError, match=r"state\.pt is refused: it has \S+ bytes and would unpack to 4,000,\d+"):
+        load_checkpoint(tmp_path / "c")
 
 
 @pytest.mark.parametrize("sizes", [[10**9, 10**9], [10**9], [64] * 10**5])

@@ -85,6 +85,23 @@ def test_settings_that_json_has_no_words_for_are_written_as_text():
     assert record["env_kwargs"] == {"size": 3, "scale": 0.5, "far": None, "grid": "{1}"}
 
 
+@pytest.mark.parametrize(
+    ("large", "problem"),
+    [("x" * (1 << 23), r"would have \S+ bytes, and at most 8,388,608 are read again"),
+     (json.loads("[" * 80 + "]" * 80), "nested deeper than 64 levels")],
+    ids=["size", "depth"],
+)  # fmt: skip
+def test_settings_that_no_reader_would_take_are_refused_before_a_run_begins(large, problem):
+    with pytest.raises(RunDirectoryError, match=rf"config\.json .*{problem}; the largest setting is env_kwargs: put"):
+        create("run", env_kwargs={"maze": large})
+    assert list(Path("run").iterdir()) == []
+    run = create("other", lr=1.0)
+    before = (run.path / "config.json").read_bytes()
+    with pytest.raises(RunDirectoryError):
+        run.go_on(100, {"env_kwargs": {"maze": large}})
+    assert (run.path / "config.json").read_bytes() == before
+
+
 def test_a_run_is_found_again_with_its_settings():
     made = create("my-run", keep_checkpoints=1)
     found = RunDirectory.open("my-run")

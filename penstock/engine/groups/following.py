@@ -135,7 +135,7 @@ class Follower:
             self._leave()
 
     def _take_state(self, data: torch.Tensor) -> None:
-        self._learner.take_state(state_in(data, self._learner.device))
+        self._learner.take_state(state_in(data))
         self._has_state = True
 
     def _leave(self) -> None:

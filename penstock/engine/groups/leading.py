@@ -103,7 +103,7 @@ class Leader:
             if source == 0:
                 self._post.send_state(self._learner.whole_state())
             else:
-                self._learner.take_state(state_in(self._post.receive(source)[1], self._learner.device))
+                self._learner.take_state(state_in(self._post.receive(source)[1]))
         except RuntimeError:  # one of them died on the way
             self._hold_meeting()
             return

@@ -126,9 +126,9 @@ class ParcelChannel:
         return self._memory[:nbytes]
 
 
-def state_in(data: Tensor, device: torch.device) -> dict[str, Any]:
-    """The state whose bytes were received."""
-    return from_bytes(data.numpy().tobytes(), device)
+def state_in(data: Tensor) -> dict[str, Any]:
+    """State whose bytes were received, on the CPU."""
+    return from_bytes(data.numpy().tobytes())
 
 
 def batch_in(data: Tensor, device: torch.device) -> tuple[Any, dict[str, Any]]:

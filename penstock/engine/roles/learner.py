@@ -194,7 +194,7 @@ class Learner:
             learned = {"weights": self._model.state_dict(), "learning": self.transferable_state()}
             self._report(Copied(as_bytes(learned), self._version, self._steps))
         elif isinstance(command, Inherit):
-            learned = from_bytes(command.learned, self._device)
+            learned = from_bytes(command.learned)
             self._model.load_state_dict(learned["weights"])
             self._version += 1
             self._skipped_in_a_row = 0
