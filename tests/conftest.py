@@ -8,9 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from tests.starting import Start, starter
+
+# No test depends on how fast the machine is.
+hypothesis.settings.register_profile("penstock")
+hypothesis.settings.load_profile("penstock")
 
 # Before torch is loaded: test processes share the cores, and threads of several would only wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -68,7 +68,7 @@ def test_the_loss_of_sorted_samples_has_the_golden_value():
     assert loss.shape == (1, 1) and loss.item() == pytest.approx(0.90625)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 10**6), st.integers(1, 3), st.integers(1, 4), st.integers(1, 6), st.integers(1, 7),
        st.sampled_from([0.1, 1.0, 5.0]), st.sampled_from([0.0, -1_000.0]))  # fmt: skip
 def test_loss_and_gradient_are_those_of_all_pairs(seed, networks, rows, count, samples, spread, center):

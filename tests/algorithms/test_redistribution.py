@@ -177,7 +177,7 @@ def in_chunks(lane, cuts, quality=0.9):
     return torch.cat(found), torch.cat(qualities), account
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     lengths=st.lists(st.integers(1, 9), min_size=1, max_size=5),
     cuts=st.sets(st.integers(1, 40)),
@@ -241,7 +241,7 @@ def test_an_episode_of_which_a_part_is_missing_keeps_its_rewards_from_there():
     assert torch.equal(redistributed[:2], rest["reward"][:2]) and not quality[:2].any() and quality[2:].all()
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(steps=st.integers(1, 12), lanes=st.integers(1, 4), quality=st.sampled_from([0.0, 0.6]), seed=st.integers(0, 999))
 def test_the_native_core_redistributes_as_torch_does_bit_for_bit(steps, lanes, quality, seed):
     generator = torch.Generator().manual_seed(seed)

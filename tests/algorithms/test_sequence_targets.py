@@ -101,7 +101,7 @@ def sequences(draw):
     return reward, discount, value, valid
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(rows=sequences(), n_step=st.integers(1, 9))
 def test_targets_are_those_of_a_plain_loop(rows, n_step):
     reward, discount, value, valid = rows
@@ -123,7 +123,7 @@ def test_a_priority_is_nine_tenths_of_the_largest_error_and_a_tenth_of_the_mean(
     assert sequence_priority(error, torch.zeros_like(mask), 0.9).tolist() == [0.0, 0.0]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(rows=sequences(), n_step=st.integers(1, 5), burn_in=st.integers(0, 3), rescaled=st.booleans())
 def test_first_priorities_are_those_that_a_learner_of_the_same_values_finds(rows, n_step, burn_in, rescaled):
     reward, discount, max_value, valid = rows

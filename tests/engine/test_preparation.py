@@ -125,7 +125,7 @@ runs = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(traffic=runs, moves=st.lists(st.integers(0, 9), max_size=120))
 def test_lanes_that_wait_always_leave_the_learner_a_full_batch(traffic, moves):
     num_groups, num_workers = len(traffic.lanes), traffic.arena.shape.num_workers
@@ -141,7 +141,7 @@ def test_lanes_that_wait_always_leave_the_learner_a_full_batch(traffic, moves):
         assert traffic.learn()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(traffic=runs, data=st.data(), num_batches=st.integers(1, 25))
 def test_where_the_learner_limits_the_run_who_always_comes_first_takes_no_more_than_twice_as_much(
     traffic, data, num_batches
@@ -154,7 +154,7 @@ def test_where_the_learner_limits_the_run_who_always_comes_first_takes_no_more_t
         assert traffic.learn()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(data=st.data(), num_groups=st.integers(2, 6), group_size=st.integers(1, 4), share=st.integers(1, 4))
 def test_where_a_batch_is_as_much_of_every_lane_all_have_just_that_much_on_its_way(data, num_groups, group_size, share):
     traffic = Traffic(num_groups, 1, group_size, share * num_groups * group_size)
@@ -172,7 +172,7 @@ def test_a_group_of_more_lanes_than_a_batch_writes_on_while_the_learner_is_the_f
         assert traffic.write(0) is goes_ahead
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(num_groups=st.integers(2, 6), group_size=st.integers(1, 4), data=st.data())
 def test_where_lanes_are_two_batches_or_more_and_the_learner_limits_the_run_each_has_one_segment_on_its_way(
     num_groups, group_size, data
@@ -186,7 +186,7 @@ def test_where_lanes_are_two_batches_or_more_and_the_learner_limits_the_run_each
         assert traffic.learn()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(traffic=runs, moves=st.lists(st.integers(0, 9), max_size=120))
 def test_beside_what_is_plenty_no_more_segments_wait_than_there_are_lanes(traffic, moves):
     for move in moves:
@@ -197,7 +197,7 @@ def test_beside_what_is_plenty_no_more_segments_wait_than_there_are_lanes(traffi
         assert len(traffic.arena.waiting()) < traffic.arena.shape.num_lanes + traffic.plenty
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     num_workers=st.integers(2, 4), num_groups=st.integers(1, 2), group_size=st.integers(1, 4), size=st.integers(1, 40),
     data=st.data(),

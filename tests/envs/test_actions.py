@@ -102,7 +102,7 @@ nested_spaces = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(space=nested_spaces, seed=st.integers(0, 2**31))
 def test_any_vector_a_policy_chooses_is_an_action_of_any_space(space: spaces.Space, seed: int) -> None:
     spec, random = action_spec(space), np.random.default_rng(seed)

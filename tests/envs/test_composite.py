@@ -70,7 +70,7 @@ def paths_are_distinct(space: spaces.Space) -> bool:
     return True
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(space=composite_spaces.filter(paths_are_distinct), seed=st.integers(0, 2**31))
 def test_every_leaf_of_any_space_is_found_again_in_its_row(space: spaces.Tuple, seed: int) -> None:
     space.seed(seed)

@@ -131,7 +131,7 @@ def rows_of(lanes: Lanes, num_steps: int) -> list[tuple[int, bool, list[int], li
     return rows
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(
     arrangement=st.sampled_from(ARRANGEMENTS),
     at=st.sampled_from(["info", "observation"]),

@@ -170,7 +170,7 @@ def test_returns_of_single_precision_rewards_are_summed_in_double_precision() ->
     assert lanes.take_episodes() == [EpisodeRecord(2, 2.0**24 + 1, 2)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     arrangement=st.sampled_from(ARRANGEMENTS),
     length=st.integers(1, 6),

@@ -80,7 +80,7 @@ def assert_true(playing: Relabelling, endings_of_lanes: Sequence[Sequence[Ending
 
 @pytest.mark.parametrize(("strategy", "rows_per_step"), [("future", 3), ("episode", 3), ("final", 1)])
 @given(st.lists(st.lists(episodes, min_size=1, max_size=4), min_size=1, max_size=3), st.integers(1, 30))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_each_step_is_written_as_it_was_and_for_goals_of_its_episode(strategy, rows_per_step, endings, num_rows):
     envs = [Places(lane, each) for lane, each in enumerate(endings)]
     playing = Relabelling(envs, strategy=strategy, goals_per_step=3).play(num_rows)

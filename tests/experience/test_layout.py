@@ -16,7 +16,7 @@ from tests.nn.plain import CHOICE
 TORQUE = ActionSpec((2, 2), "float32", low=(-1.0,) * 4, high=(1.0,) * 4)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     num_workers=st.integers(1, 5),
     num_groups=st.integers(1, 3),

@@ -46,7 +46,7 @@ def test_from_then_on_a_step_counts_when_the_updates_that_it_calls_for_are_made(
     assert replay.steps_taken == 18
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     updates_per_step=st.sampled_from([0.1, 0.25, 0.3, 0.7, 1.0, 1.5, 2.0]),
     steps=st.integers(1, 60),

@@ -23,7 +23,7 @@ def write(env, length):
     return writing
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(parts, min_size=1, max_size=3), st.integers(1, 5))
 def test_whatever_its_length_segments_hold_what_each_agent_went_through(parts, length):
     writing = write(AtOnce(parts), length)
@@ -32,7 +32,7 @@ def test_whatever_its_length_segments_hold_what_each_agent_went_through(parts, l
         assert written == [step for step, _ in zip(steps_at_once(seat, parts), written, strict=False)]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(1, 3), st.integers(1, 8), st.data(), st.integers(1, 5))
 def test_in_turn_whatever_its_length_segments_hold_the_same_transitions(num_agents, moves, data, length):
     ends = data.draw(st.lists(st.sampled_from(KINDS), min_size=num_agents, max_size=num_agents))

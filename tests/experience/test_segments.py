@@ -194,7 +194,7 @@ def end_of(segment: Segment, arrangement: str) -> int:
     return min(length, used + int(segment.truncated[used - 1]))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(
     arrangement=st.sampled_from(ARRANGEMENTS),
     length=st.integers(1, 6),
@@ -218,7 +218,7 @@ def test_segments_hold_every_step_once_in_order_with_what_it_led_to(
                 assert one.obs[end].tolist() == two.obs[0].tolist() and one.first[end] == two.first[0]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     arrangement=st.sampled_from(ARRANGEMENTS),
     length=st.integers(1, 5),

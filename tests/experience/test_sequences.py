@@ -134,7 +134,7 @@ def test_by_hand_an_episode_of_three_steps_and_the_beginning_of_the_next():
     assert last["discount"][:3].tolist() == pytest.approx([0.9, 0.9, 0.0])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     arrangement=st.sampled_from(ARRANGEMENTS),
     length=st.integers(1, 5),

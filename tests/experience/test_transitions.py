@@ -182,7 +182,7 @@ def test_three_step_rows_of_several_lanes_end_with_their_own_episode(arrangement
     assert lengths == {1, 2, 3}, "rows of one, two and three steps were to be among them"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     arrangement=st.sampled_from(ARRANGEMENTS),
     n_step=st.integers(1, 4),

@@ -253,4 +253,4 @@ class RingBehavesLikeADeque(RuleBasedStateMachine):
 
 
 TestRingBehavesLikeADeque = RingBehavesLikeADeque.TestCase
-TestRingBehavesLikeADeque.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestRingBehavesLikeADeque.settings = settings(max_examples=60, stateful_step_count=40)

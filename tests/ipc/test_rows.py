@@ -30,7 +30,7 @@ def columns_and_rows(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
     return column.view(dtype).reshape((num_rows, *row_shape)), rows
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(columns_and_rows())
 def test_gather_is_indexing(case: tuple[np.ndarray, np.ndarray]) -> None:
     column, rows = case
@@ -39,7 +39,7 @@ def test_gather_is_indexing(case: tuple[np.ndarray, np.ndarray]) -> None:
     assert out.tobytes() == np.take(column, rows, axis=0).tobytes()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(columns_and_rows())
 def test_scatter_is_indexed_assignment_in_order(case: tuple[np.ndarray, np.ndarray]) -> None:
     column, rows = case

@@ -136,7 +136,7 @@ class SlotTableBehavesLikeAList(RuleBasedStateMachine):
 
 
 TestSlotTableBehavesLikeAList = SlotTableBehavesLikeAList.TestCase
-TestSlotTableBehavesLikeAList.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestSlotTableBehavesLikeAList.settings = settings(max_examples=60, stateful_step_count=30)
 
 RACERS, ROUNDS, NUM_SLOTS = 3, 60_000, 2
 READY, GO = 1 << 14, (1 << 14) + 64

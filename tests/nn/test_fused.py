@@ -65,7 +65,7 @@ NETWORKS = {
 }  # fmt: skip
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(
     **NETWORKS, runs_all=st.booleans(), activation=st.sampled_from(fused.ACTIVATIONS), in_bf16=st.booleans(),
     seed=st.integers(0, 99),

@@ -58,7 +58,7 @@ def test_a_choice_of_which_a_mask_leaves_nothing_is_not_restricted_and_the_other
 
 @KINDS
 @given(seed=st.integers(0, 2**32 - 1), scale=st.sampled_from([0.1, 3.0, 100.0]), noise=EXTREMES | st.none())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_nothing_illegal_is_ever_drawn_or_the_mode_and_its_probability_is_zero(action, seed, scale, noise):
     legal = legal_values(masks(action, 64, seed), action.choices)
     outputs, log_std = parameters(action, 64, seed, scale)
@@ -76,7 +76,7 @@ def test_nothing_illegal_is_ever_drawn_or_the_mode_and_its_probability_is_zero(a
 
 @KINDS
 @given(seed=st.integers(0, 2**32 - 1), scale=st.sampled_from([0.1, 3.0, 100.0]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_with_any_masks_all_results_and_gradients_are_finite(action, seed, scale):
     legal, other_legal = (legal_values(masks(action, 32, seed + i), action.choices) for i in range(2))
     outputs, log_std = parameters(action, 32, seed, scale)
@@ -161,7 +161,7 @@ def test_exploration_is_uniform_over_the_legal_actions():
 
 
 @given(seed=st.integers(0, 2**32 - 1), epsilon=st.sampled_from([0.0, 0.1, 0.7, 1.0]), noise=EXTREMES | st.none())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_neither_greedy_nor_random_actions_are_ever_illegal(seed, epsilon, noise):
     generator = torch.Generator().manual_seed(seed)
     q, legal = q_values(100.0 * torch.randn(64, 6, generator=generator), torch.rand(64, 6, generator=generator) < 0.4)

@@ -49,7 +49,7 @@ actions = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(capacity=st.sampled_from([1, 2, 3, 5, 8, 13]), history=st.lists(actions, max_size=25), seed=st.integers(0, 9))
 def test_a_buffer_holds_what_a_plain_list_would(capacity: int, history: list[tuple[str, Any]], seed: int) -> None:
     fields = {"number": Field((), "int32"), "pair": Field((2,), "float64"), "terminated": Field((), "bool")}

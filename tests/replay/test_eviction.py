@@ -68,7 +68,7 @@ def test_the_exponent_is_of_the_priority_whatever_alpha_is() -> None:
     capacity=st.integers(1, 6),
     history=st.lists(st.tuples(st.sampled_from(["add", "update", "clear", "sample"]), st.integers(0, 14)), max_size=60),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_history_leaves_the_rows_of_a_plain_model(capacity: int, history: list[tuple[str, int]]) -> None:
     """The row of the least priority goes. Equal priorities are left out: of these any may go."""
     buffer, model, added = evicting(capacity, LEAST), dict[int, int](), 0

@@ -168,7 +168,7 @@ STEPS = st.one_of(
 
 
 @given(st.lists(STEPS, max_size=25))
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_a_directory_holds_what_was_saved_there_last_by_whichever_buffer(tmp_path_factory, steps):
     path = tmp_path_factory.mktemp("saves")
     cores = [FakeCore(0), FakeCore(1)]

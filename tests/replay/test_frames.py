@@ -265,7 +265,7 @@ def any_steps(draw: st.DrawFn) -> list[tuple[int, list[int], list[int], str]]:
     return draw(st.lists(st.tuples(st.integers(0, 1), numbers, numbers, endings), max_size=30))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(steps=any_steps(), axis=st.sampled_from(AXES), dtype=st.sampled_from(DTYPES))
 def test_stacks_that_no_environment_would_give_come_back_as_they_were(
     steps: list[tuple[int, list[int], list[int], str]], axis: int, dtype: str

@@ -208,7 +208,7 @@ def rounds(draw: st.DrawFn) -> Sequence[Round]:
     return draw(st.lists(st.lists(lane, min_size=lanes, max_size=lanes), max_size=25))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(events=rounds(), n=st.integers(1, 5))
 def test_lanes_with_any_episodes_give_the_rows_of_the_model(events: Sequence[Round], n: int) -> None:
     lanes = len(events[0]) if events else 2

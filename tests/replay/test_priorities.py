@@ -255,7 +255,7 @@ UPDATES = st.tuples(st.just("update"), st.lists(st.tuples(st.integers(0, 90), PR
 SAMPLES = st.tuples(st.just("sample"), st.just([]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.sampled_from([1, 2, 3, 7, 63, 64, 65]), st.lists(ADDS | UPDATES | SAMPLES, max_size=30))
 def test_any_history_leaves_the_priorities_of_a_plain_model(
     capacity: int, history: list[tuple[str, list[object]]]

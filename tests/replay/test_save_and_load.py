@@ -338,7 +338,7 @@ ODD = st.sampled_from(
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_manifest_of_odd_values_with_a_right_checksum_is_refused_or_usable(tmp_path_factory, data):
     kind = data.draw(st.sampled_from(["reverse", "frames", "evicting", "reservoir"]))
     folder = a_save(kind, tmp_path_factory.mktemp("save"))
@@ -359,7 +359,7 @@ def test_a_manifest_of_odd_values_with_a_right_checksum_is_refused_or_usable(tmp
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_files_of_odd_bytes_with_right_checksums_are_refused_or_usable(tmp_path_factory, data):
     kind = data.draw(st.sampled_from(sorted(KINDS)))
     folder = a_save(kind, tmp_path_factory.mktemp("save"))

@@ -188,7 +188,7 @@ def events(draw: st.DrawFn) -> list[tuple[int, str]]:
     return draw(st.lists(st.tuples(st.integers(0, 2), endings), max_size=60))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(events=events(), length=st.integers(1, 5), period=st.integers(1, 7))
 def test_lanes_with_any_episodes_give_the_sequences_of_the_model(
     events: list[tuple[int, str]], length: int, period: int

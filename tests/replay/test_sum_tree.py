@@ -62,7 +62,7 @@ def whole_leaves(draw: st.DrawFn) -> np.ndarray:
     return leaves.astype(np.float64)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(whole_leaves(), st.integers(0, 2**32))
 def test_draws_are_those_of_a_cumulative_sum(leaves: np.ndarray, seed: int) -> None:
     tree = tree_of(leaves)
@@ -72,7 +72,7 @@ def test_draws_are_those_of_a_cumulative_sum(leaves: np.ndarray, seed: int) -> N
     assert tree.least == leaves[leaves > 0].min()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.sampled_from(CAPACITIES), st.integers(0, 2**32), st.sampled_from([0.0, 1.0, 300.0]))
 def test_where_sums_are_rounded_draws_are_off_by_no_more_than_the_rounding(
     capacity: int, seed: int, decades: float

@@ -161,7 +161,7 @@ SPACES = {
 }
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.fixed_dictionaries({}, optional=SPACES))
 def test_the_flags_of_settings_give_these_settings(found):
     config = parse_config(DQNConfig, ["--env", "CartPole-v1", "--v-max", "1", *as_flags(found)], prog="penstock train")
