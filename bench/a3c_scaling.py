@@ -12,7 +12,7 @@ import statistics
 import time
 
 import penstock
-from penstock.bench.machine import describe
+from penstock.runs.machine import describe
 
 
 def rate(env: str, workers: int, lanes: int, steps: int) -> float:

@@ -21,7 +21,7 @@ import gymnasium
 from updates import WORKS, learning
 
 import penstock
-from penstock.bench.machine import describe
+from penstock.runs.machine import describe
 
 MARK = 1.7
 SETTINGS: dict[str, Any] = {

@@ -27,11 +27,11 @@ from pathlib import Path
 from typing import Any
 
 from penstock.algorithms import load_algorithm
-from penstock.bench.machine import describe, machine_facts
 from penstock.bench.nodes_run import run_on_nodes
 from penstock.config import make_config
 from penstock.engine.backends.launcher import kept
 from penstock.engine.nodes.cluster import simulated
+from penstock.runs.machine import describe, machine_facts
 
 PROGRAM = Path(__file__).with_name("peers") / "rllib_nodes.py"
 SEGMENT, BATCH = 32, 512

@@ -23,8 +23,8 @@ from runs_file import RunsFile
 
 import penstock
 from penstock.algorithms import load_algorithm
-from penstock.bench.machine import describe
 from penstock.config import load_preset, make_config
+from penstock.runs.machine import describe
 
 ENV, EPISODES = "HalfCheetah-v5", 10
 PEER = Path(__file__).parent / "peers" / "sbx_training.py"

@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for what collects a batch 
 
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.bases.segment import SegmentUpdater
-from penstock.bench.machine import describe
 from penstock.engine.paths.captured_gradient import CapturedGradient
+from penstock.runs.machine import describe
 from tests.engine.collecting import Collecting
 
 COMMON: dict[str, Any] = {"env": "ALE/Pong-v5", "encoder": "nature_cnn", "inference": "central", "device": "cuda"}

@@ -40,7 +40,7 @@ import psutil
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 
-from penstock.bench.machine import describe
+from penstock.runs.machine import describe
 from penstock.runs.run_directory import RunDirectory
 from penstock.runs.state import StateFile
 from penstock.runs.status import Status

@@ -28,7 +28,7 @@ import numpy as np
 from runs_file import RunsFile
 
 import penstock
-from penstock.bench.machine import describe
+from penstock.runs.machine import describe
 from penstock.runs.status import Status
 from penstock.studies.statistics import interval
 

@@ -18,7 +18,7 @@ from typing import Any
 from runs_file import RunsFile
 
 import penstock
-from penstock.bench.machine import describe
+from penstock.runs.machine import describe
 
 DM_CONTROL: dict[str, Any] = {
     "hidden_sizes": (256, 256), "batch_size": 256, "learning_rate": 5e-4, "learning_rate_schedule": "constant",

@@ -34,9 +34,9 @@ from runs_file import RunsFile
 
 from penstock import Trainer
 from penstock.algorithms import load_algorithm
-from penstock.bench.machine import describe, machine_facts
 from penstock.engine.backends import launcher
 from penstock.play.scoring import evaluate_run
+from penstock.runs.machine import describe, machine_facts
 from penstock.runs.run_directory import resolve_checkpoint
 
 EPISODES = 100

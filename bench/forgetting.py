@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import penstock
-from penstock.bench.machine import describe
 from penstock.engine.trainer import Trainer
 from penstock.envs.spec import EnvSpec
 from penstock.play.scoring import evaluate_model
+from penstock.runs.machine import describe
 
 PLACE = f"{Path(__file__).parent / 'environments' / 'catch_tasks.py'}:CatchTasks"
 PHASES, LOOKS, EPISODES = 4, 10, 200

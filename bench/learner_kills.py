@@ -17,7 +17,7 @@ import time
 from typing import Any
 
 import penstock
-from penstock.bench.machine import describe
+from penstock.runs.machine import describe
 
 MARK = 10.0  # seconds
 

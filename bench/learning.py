@@ -78,8 +78,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from penstock.bench.machine import describe
-from penstock.runs.numbers import number, spread
+from penstock.runs.formatting import number, spread
+from penstock.runs.machine import describe
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for what makes nodes
 
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.td3 import TD3
-from penstock.bench.machine import describe
 from penstock.config import make_config
 from penstock.engine.trainer import Trainer
+from penstock.runs.machine import describe
 from tests.engine.isolated_nodes import IsolatedCluster
 
 NAMES = ("left", "right")

@@ -32,8 +32,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for what makes nodes
 from torturing import ledger
 from torturing.counted import CountedAPPO
 
-from penstock.bench.machine import describe
 from penstock.engine.trainer import Trainer
+from penstock.runs.machine import describe
 from penstock.runs.status import NodeStatus
 from tests.engine.isolated_nodes import IsolatedCluster, IsolatedNode
 

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from penstock.algorithms.appo import APPO
-from penstock.bench.machine import describe
 from penstock.config import make_config
 from penstock.engine.trainer import Trainer
+from penstock.runs.machine import describe
 
 ALL = {"num_workers": 1, "total_steps": 10**9, "eval_interval": 0, "checkpoint_interval": 0, "run_dir": None}
 RATIO_OF_BYTES = 1.05

@@ -27,7 +27,7 @@ import numpy as np
 from runs_file import RunsFile
 
 import penstock
-from penstock.bench.machine import describe
+from penstock.runs.machine import describe
 from penstock.studies.statistics import interquartile_mean, interval
 
 

@@ -30,12 +30,12 @@ from torch import Tensor
 
 import penstock
 from penstock.algorithms.impala import IMPALA
-from penstock.bench.machine import describe
 from penstock.engine.acting.weights import SharedWeights
 from penstock.engine.roles import learner
 from penstock.experience.batch import Batch
 from penstock.ipc import WeightsBlock
 from penstock.play.scoring import evaluate_run
+from penstock.runs.machine import describe
 
 SETTINGS: dict[str, Any] = {
     "env": "CartPole-v1",

@@ -30,13 +30,13 @@ from typing import Any
 
 import penstock
 from penstock.algorithms.rudder import Rudder
-from penstock.bench.machine import describe
 from penstock.engine.paths.redistributed_learner import RedistributedLearner
 from penstock.engine.paths.redistribution import SegmentRedistribution
 from penstock.engine.paths.segment_learner import SegmentLearner
 from penstock.engine.roles.learner import Learner
 from penstock.engine.roles.rollout_worker import RolloutWorker
 from penstock.engine.watching.clock import CPU
+from penstock.runs.machine import describe
 from penstock.runs.status import Status
 
 ENVIRONMENT = f"{Path(__file__).parent / 'environments' / 'delayed.py'}:AllAtTheEnd"

@@ -22,8 +22,8 @@ import numpy as np
 
 from penstock.algorithms.appo import APPO, APPOConfig
 from penstock.bench.engine_run import run_engine
-from penstock.bench.machine import describe, machine_facts
 from penstock.engine.backends.launcher import kept
+from penstock.runs.machine import describe, machine_facts
 
 SETTINGS: dict[str, Any] = {
     "env": "CartPole-v1",

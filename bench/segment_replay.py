@@ -22,13 +22,13 @@ import numpy as np
 import torch
 
 import penstock
-from penstock.bench.machine import describe
 from penstock.config.sources import parse_source
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.batch import BatchReader
 from penstock.experience.layout import RunShape, row_name
 from penstock.experience.segment_store import SegmentStore, make_store, segments_in
+from penstock.runs.machine import describe
 
 LEARNER_BOUND: dict[str, Any] = {
     "env": "CartPole-v1", "num_workers": 2, "num_envs_per_worker": 64, "segment_length": 20, "batch_size": 1280,

@@ -26,9 +26,9 @@ import numpy as np
 import penstock
 from penstock.algorithms.appo import APPO, APPOConfig
 from penstock.bench.engine_run import run_engine
-from penstock.bench.machine import describe
 from penstock.engine.backends.launcher import kept
 from penstock.envs.making import lane_seed
+from penstock.runs.machine import describe
 
 MARK = 0.9
 LANES = 64

@@ -19,7 +19,7 @@ from pathlib import Path
 import psutil
 
 import penstock
-from penstock.bench.machine import describe
+from penstock.runs.machine import describe
 
 
 def first_step() -> float:

@@ -21,7 +21,7 @@ import torch
 
 import penstock
 from penstock.algorithms.r2d2 import R2D2
-from penstock.bench.machine import describe
+from penstock.runs.machine import describe
 
 
 class TMaze(gymnasium.Env[np.ndarray, int]):

@@ -35,8 +35,8 @@ from torturing.plan import Story, draw
 from torturing.story import WRONG, Player, Report
 from torturing.twins import TwinPlayer
 
-from penstock.bench.machine import describe
 from penstock.ipc import set_parent_death_signal
+from penstock.runs.machine import describe
 
 SHORT_STORIES = (0, 1, 3, 4)
 SHORT_PATHS = ("appo, central", "dqn", "ppo")  # the last one is the serial run's

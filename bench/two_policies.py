@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import penstock
-from penstock.bench.machine import describe
+from penstock.runs.machine import describe
 
 ENVIRONMENT = f"{Path(__file__).parent / 'environments' / 'two_cartpoles.py'}:TwoCartPoles"
 

@@ -41,7 +41,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for what collects a batch 
 
 from penstock.algorithms import load_algorithm
 from penstock.algorithms.bases.segment import SegmentUpdater
-from penstock.bench.machine import describe
 from penstock.config import make_config
 from penstock.engine.acting.weights import SharedWeights
 from penstock.engine.backends.launcher import KEEP_MEMORY
@@ -51,6 +50,7 @@ from penstock.engine.paths.replay_learner import ReplayLearner
 from penstock.engine.preparation import run_shape
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import Control, ExperienceArena
+from penstock.runs.machine import describe
 from tests.engine.collecting import Collecting
 
 

@@ -303,7 +303,7 @@ def test_a_config_cannot_be_changed():
 
 @pytest.mark.parametrize(("cores", "workers"), [(4.0, 4), (64.0, 16), (2.5, 2), (0.5, 1)])
 def test_without_a_number_of_workers_there_is_one_for_each_whole_core_up_to_16(monkeypatch, cores, workers):
-    monkeypatch.setattr("penstock.ipc.cores.available_cores", lambda: cores)
+    monkeypatch.setattr("penstock.ipc.limits.available_cores", lambda: cores)
     assert made().workers == workers and made(num_workers=3).workers == 3
     assert made(num_envs_per_worker=6).num_lanes == 6 * workers
 

@@ -101,7 +101,7 @@ def test_a_neighbour_that_cannot_reach_the_memory_is_a_blocker(monkeypatch):
 
 @pytest.mark.parametrize(("quota", "status"), [(1.5, "warn"), (2.5, "ok")])
 def test_a_quota_below_the_cores_is_told_and_warned_of_below_two(monkeypatch, quota, status):
-    monkeypatch.setattr("penstock.ipc.cores.cpu_quota", lambda: quota)
+    monkeypatch.setattr("penstock.ipc.limits.cpu_quota", lambda: quota)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3})
     check = CHECKS["cores"]()
     assert check.status == status

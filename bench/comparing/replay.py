@@ -16,8 +16,8 @@ from comparing import peers
 from comparing.players import Player, started
 from comparing.report import Measured, header, line, verdict
 from penstock.bench import BenchError, BenchUsageError, require_directory_of
-from penstock.bench.machine import describe, machine_facts
 from penstock.ipc import require_memory
+from penstock.runs.machine import describe, machine_facts
 
 _ROW_BYTES = {"transitions": 168, "frames": 84 * 84 * 4}
 _EXTRA_BYTES = 64

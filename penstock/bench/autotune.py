@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 from penstock.bench import BenchUsageError
 from penstock.bench.asked import parse
 from penstock.bench.data_paths import measured_path
-from penstock.bench.machine import describe, machine_facts
 from penstock.bench.search import Search, Trial, told_quick
 from penstock.config import AsynchronousConfig, Config
 from penstock.ipc import available_cores
 from penstock.masking import joined, masked_arguments
+from penstock.runs.machine import describe, machine_facts
 
 if TYPE_CHECKING:
     from penstock.algorithms.bases.algorithm import Algorithm

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.bench import BenchError, BenchUsageError
 from penstock.bench.asked import parse
-from penstock.bench.machine import describe, machine_facts
 from penstock.bench.scaling import ROLLOUT, Constants, Machines, Setting, StreamCosts, predict, versions_sent
+from penstock.runs.machine import describe, machine_facts
 
 if TYPE_CHECKING:
     from penstock.algorithms.bases.algorithm import Algorithm

@@ -1,7 +1,8 @@
-"""Costs of a step's real work on this machine: each kind measured alone, with all cores busy."""
+"""Costs of a step's real work on this machine, each kind measured alone with all cores busy; pure simulation."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 import statistics
@@ -129,7 +130,7 @@ def measure_costs(algorithm_class: type[Algorithm], config: Config, *, seconds: 
     fill(arena, algorithm, env, PROBED_LANE)
     is_on_device = torch.device(config.device).type != "cpu"
     chooses_on_device = is_on_device and crew.policy_threads > 0
-    with WorkPool(arena) as yard:
+    with WorkPool(arena) as pool:
         cores = math.ceil(available_cores())  # all of them are to be busy
         choosing = functools.partial(
             Choosing,
@@ -139,13 +140,13 @@ def measure_costs(algorithm_class: type[Algorithm], config: Config, *, seconds: 
         )
         learning = functools.partial(measured_path(algorithm).rehearsal, algorithm=algorithm)
         for number in range(cores):
-            yard.add("env", 1, functools.partial(Stepping, env=env, config=config, number=number))
+            pool.add("env", 1, functools.partial(Stepping, env=env, config=config, number=number))
         for _ in range(1 if chooses_on_device else max(1, cores // max(1, crew.policy_threads))):
-            yard.add("infer", max(1, crew.policy_threads), choosing)
+            pool.add("infer", max(1, crew.policy_threads), choosing)
         for _ in range(1 if is_on_device else max(1, cores // max(1, crew.learner_threads))):
-            yard.add("learn", max(1, crew.learner_threads), learning)
-        yard.start()
-        stepped, chosen, learned = (yard.measure(kind, seconds / 3) for kind in REAL_WORK)
+            pool.add("learn", max(1, crew.learner_threads), learning)
+        pool.start()
+        stepped, chosen, learned = (pool.measure(kind, seconds / 3) for kind in REAL_WORK)
     costs = Costs(
         env=sum(one.cpu for one in stepped) / sum(one.steps for one in stepped),  # resets are rare, and belong to it
         infer=_median(chosen, "cpu"),
@@ -301,3 +302,30 @@ class WorkPool:
     def __exit__(self, *_: object) -> None:
         if hasattr(self, "_backend"):
             self._backend.close()
+
+
+def simulation_rate(algorithm: type[Algorithm], config: Config, processes: int, *, seconds: float) -> float:
+    """Measure steps per second of a run's environments with random actions, in several processes and nothing else.
+
+    Parameters
+    ----------
+    algorithm, config
+        The run. Each process makes and steps a group of lanes as a rollout worker does.
+    processes
+        Number of processes.
+    seconds
+        Duration, start-up excluded.
+
+    Raises
+    ------
+    BenchError
+        An environment failed.
+    """
+    env, _, shape = laid_out(algorithm, config)
+    arena = ExperienceArena.create(dataclasses.replace(shape, slots_per_lane=1, segment_length=1))  # nothing is kept
+    with WorkPool(arena) as pool:
+        for number in range(processes):
+            pool.add("env", 1, functools.partial(Stepping, env=env, config=config, number=number))
+        pool.start()
+        rounds = pool.measure("env", seconds)
+    return processes * sum(one.steps for one in rounds) / sum(one.wall for one in rounds)

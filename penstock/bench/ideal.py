@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from penstock.bench import BenchUsageError
 from penstock.bench.asked import parse
 from penstock.bench.data_paths import measured_path
-from penstock.bench.machine import describe, machine_facts
 from penstock.bench.search import told_quick
+from penstock.runs.machine import describe, machine_facts
 
 if TYPE_CHECKING:
     from penstock.algorithms.bases.algorithm import Algorithm

@@ -16,9 +16,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from penstock.bench import BenchUsageError, require_directory_of
-from penstock.bench.machine import describe, machine_facts
 from penstock.bench.messages import CAPACITY, messages_per_second
 from penstock.flags import parse_flags
+from penstock.runs.machine import describe, machine_facts
 
 Player = Callable[[int, int, float], float]
 """Messages per second, by producers, messages together and seconds."""

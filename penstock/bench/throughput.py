@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.bench import BenchError, BenchUsageError, require_directory_of
-from penstock.bench.machine import describe, machine_facts
 from penstock.bench.works import WORKS
 from penstock.config import closest
 from penstock.flags import parse_flags
 from penstock.ipc import available_cores
+from penstock.runs.machine import describe, machine_facts
 
 if TYPE_CHECKING:
     from penstock.algorithms.appo import APPOConfig
@@ -233,7 +233,7 @@ def _penstock(config: APPOConfig, seconds: float, limits: list[str]) -> float:
 
 def _simulation(config: APPOConfig, processes: int, seconds: float) -> float:
     from penstock.algorithms.appo import APPO
-    from penstock.bench.simulation import simulation_rate
+    from penstock.bench.costs import simulation_rate
     from penstock.envs.failures import EnvironmentFailure
 
     try:

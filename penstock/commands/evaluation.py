@@ -115,7 +115,7 @@ def _play(flags: EvalFlags, paths: Mapping[str, Path], video: str | None) -> dic
 
 def _score(result: Evaluation, name: str, meta: Mapping[str, Any], which: str) -> str:
     """Lines about an evaluation."""
-    from penstock.runs.numbers import number, spread
+    from penstock.runs.formatting import number, spread
 
     ended = f", {result.finished} of which ended" if result.unfinished else ""
     lines = [

@@ -106,7 +106,7 @@ def _run(make: Callable[[], Trainer]) -> int:
 def _summary(result: TrainResult) -> str:
     """Lines about the end of a training: results, and how to go on."""
     from penstock.runs.files import shown_path
-    from penstock.runs.numbers import beside, clock, number
+    from penstock.runs.formatting import beside, clock, number
 
     spent = f"after {result.steps:,} steps and {clock(result.seconds)}"
     if result.eval_return is not None:

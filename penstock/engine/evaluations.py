@@ -14,7 +14,7 @@ from penstock.engine.watching.chronicle import Chronicle
 from penstock.engine.watching.progress import Progress
 from penstock.ipc import available_cores
 from penstock.play.evaluation import Evaluation
-from penstock.runs.numbers import number
+from penstock.runs.formatting import number
 from penstock.runs.store import CheckpointStore
 
 SHARE = 0.1  # of the machine's cores is the evaluator's, where no eval_interval is given but a target

@@ -14,7 +14,7 @@ from penstock.engine.policies import Policy
 from penstock.experience.layout import RunShape
 from penstock.experience.pool import NOBODY, Pool
 from penstock.play.ratings import hard_odds, rating, remembered, score
-from penstock.runs.lines import LinesLog
+from penstock.runs.files import LinesLog
 from penstock.runs.run_directory import RunDirectory
 from penstock.runs.status import OpponentStatus
 

@@ -13,10 +13,16 @@ from penstock._native import (
     scatter,
     set_parent_death_signal,
 )
-from penstock.ipc.cores import available_cores, busy_by_core, cpu_quota, whole_cores
-from penstock.ipc.memory import available_memory, memory_use, require_memory
-from penstock.ipc.slot_state import SlotState
-from penstock.ipc.turns import taking_turns
+from penstock.ipc.limits import (
+    available_cores,
+    available_memory,
+    busy_by_core,
+    cpu_quota,
+    memory_use,
+    require_memory,
+    whole_cores,
+)
+from penstock.ipc.ownership import SlotState, taking_turns
 
 __all__ = [
     "Arena",

@@ -1,4 +1,4 @@
-"""Ownership: what a process has made and closes is none of its forked children's.
+"""Ownership between processes: states of a slot, turns at shared memory, objects that only their maker may close.
 
 A child that user code forks has copies of a trainer, of its sockets and of the files that it writes. However the child
 goes on (it leaves ``with Trainer``, collects garbage, raises, exits), it closes, stops and deletes nothing of these.
@@ -7,11 +7,16 @@ goes on (it leaves ``with Trainer``, collects garbage, raises, exits), it closes
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import functools
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import IntEnum
 from typing import Concatenate, ParamSpec, TypeVar
+
+from penstock._native import Arena
 
 P = ParamSpec("P")
 O = TypeVar("O", bound="Owned")  # noqa: E741 - the owned
@@ -19,8 +24,39 @@ O = TypeVar("O", bound="Owned")  # noqa: E741 - the owned
 _owned: weakref.WeakSet[Owned] = weakref.WeakSet()
 
 
+class SlotState(IntEnum):
+    """State of a slot; the numbers are those of ``SlotTable``.
+
+    A segment passes through ``FREE -> WRITING -> FULL -> READING -> FREE``.
+    """
+
+    FREE = 0  # unowned
+    WRITING = 1  # a rollout worker writes experience
+    FULL = 2  # a whole segment waits for the learner
+    READING = 3  # the learner reads it
+
+
+@contextmanager
+def taking_turns(arena: Arena) -> Iterator[None]:
+    """Let one process at a time into the block; the others wait.
+
+    The kernel holds the lock, on the arena's memory: it ends with a process that dies in the block. Threads of one
+    process do not exclude each other, and blocks must not be nested.
+
+    Parameters
+    ----------
+    arena : Arena
+        Memory that the processes share.
+    """
+    fcntl.lockf(arena.fd, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        fcntl.lockf(arena.fd, fcntl.LOCK_UN)
+
+
 class Owned:
-    """Base of what only the process that made it may close.
+    """Base of objects that only the process that made them may close.
 
     Attributes
     ----------

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from penstock.nn import fused
-from penstock.nn.allowance import require_memory_of_layers
 from penstock.nn.encoders import MLP, SideBySide, takes_bytes
 from penstock.nn.exploration import Deterministic, TanhGaussian
-from penstock.nn.layers import ACTIVATIONS, in_float32, without_autocast
+from penstock.nn.layers import ACTIVATIONS, in_float32, require_memory_of_layers, without_autocast
 from penstock.nn.model import NetworkConfig
 from penstock.nn.observations import build_input, encoder_input_size
 from penstock.nn.policy_network import PolicyNetwork

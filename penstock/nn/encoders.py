@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from penstock.nn import fused
-from penstock.nn.allowance import require_memory_of_layers
-from penstock.nn.layers import ACTIVATIONS, HIDDEN_GAIN, in_float32, orthogonal
+from penstock.nn.layers import ACTIVATIONS, HIDDEN_GAIN, in_float32, orthogonal, require_memory_of_layers
 from penstock.nn.observations import Seen, encoder_input_shape, encoder_input_size, unmasked
 
 if TYPE_CHECKING:

@@ -1,15 +1,20 @@
-"""Parts of networks: activations by name, initialisation, layer normalisation, precision."""
+"""Parts of networks: activations by name, initialisation, layer normalisation, precision, limits of memory."""
 
 from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from penstock.ipc import require_memory
 
 
 class Tanh(nn.Module):
@@ -139,3 +144,45 @@ def _cpu_words(cpuinfo: Path = Path("/proc/cpuinfo")) -> set[str]:
         return set(cpuinfo.read_text().split())
     except OSError:
         return set()
+
+
+def require_memory_of_layers(sizes: Sequence[int], count: int = 1) -> None:
+    """Raise MemoryError unless fully connected layers of these widths fit into the memory that is available.
+
+    Parameters
+    ----------
+    sizes
+        Width of the input, then of each layer.
+    count
+        Networks of this kind.
+    """
+    numbers = count * sum((before + 1) * after for before, after in pairwise(sizes))
+    widths = " x ".join(map(str, sizes)) if len(sizes) <= 8 else f"{len(sizes) - 1} layers"
+    require_memory(4 * numbers, f"a network of fully connected layers ({widths}: {numbers:,} float32)")
+
+
+class Allowance(TorchDispatchMode):
+    """Raise MemoryError when the tensors made within the block exceed a number of bytes together.
+
+    Parameters
+    ----------
+    nbytes
+        Limit for all tensors together, dead ones included.
+    """
+
+    def __init__(self, nbytes: int) -> None:
+        super().__init__()
+        self._nbytes = nbytes
+        self._taken = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Count the bytes that an operation is asked for, then run it."""
+        kwargs = kwargs or {}
+        for argument, value in zip(func._schema.arguments, args, strict=False):
+            if argument.name == "size" and isinstance(value, Sequence):
+                dtype = kwargs.get("dtype") or torch.get_default_dtype()
+                self._taken += math.prod(value) * dtype.itemsize
+                if self._taken > self._nbytes:
+                    shape = " x ".join(map(str, value))
+                    raise MemoryError(f"a tensor of {shape} brings it to {self._taken:,} bytes, of {self._nbytes:,}")
+        return func(*args, **kwargs)

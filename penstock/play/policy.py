@@ -24,7 +24,7 @@ from penstock.envs.spaces import ActionSpec, ObservationPart, ObservationSpec
 from penstock.envs.spec import EnvSpec
 from penstock.envs.statistics import RunningStatistics, statistics_of
 from penstock.nn import PolicyNetwork
-from penstock.nn.allowance import Allowance
+from penstock.nn.layers import Allowance
 from penstock.runs.checkpoint import META, CheckpointError, load_checkpoint, require_matching
 from penstock.runs.documents import DocumentError, require_shape
 from penstock.runs.run_directory import resolve_checkpoint

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from penstock.replay.conversion import convert
 from penstock.replay.limiter import NotReady
+from penstock.replay.writer import convert
 
 if TYPE_CHECKING:
     from penstock.replay.buffer import ReplayBuffer

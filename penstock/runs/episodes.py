@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from penstock.runs.lines import LinesLog
+from penstock.runs.files import LinesLog
 
 EPISODES = "evaluations.jsonl"
 

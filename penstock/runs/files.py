@@ -11,7 +11,7 @@ import numbers
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,44 @@ class AppendFile:
     def close(self) -> None:
         """Close the file; it may be called again."""
         self._file.close()
+
+
+class LinesLog:
+    """A file of one JSON object per line; a full disk does not stop the run.
+
+    Parameters
+    ----------
+    path
+        The file, made with the first line; None: nothing is written.
+    warn
+        Called once with a warning when the disk is full, or fails; lines that cannot be written are dropped.
+    """
+
+    def __init__(self, path: Path | None, warn: Callable[[str], None]) -> None:
+        self._path = path
+        self._warn = warn
+        self._warned = False
+        self._file: AppendFile | None = None
+
+    def write(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Append records: all of them, or none where the disk is full."""
+        if self._path is None:
+            return
+        lines = "".join(f"{json.dumps(json_values(record))}\n" for record in records)
+        try:
+            if self._file is None:
+                self._file = AppendFile(self._path)
+            self._file.append(lines.encode())
+        except OSError as error:
+            if not self._warned:
+                self._warn(f"warning: {self._path} cannot be written ({error.strerror}); training goes on without it")
+            self._warned = True
+
+    def close(self) -> None:
+        """Close the file; it may be called again, and the next line opens the file anew."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
 
 def shown_path(path: str | os.PathLike[str]) -> str:

@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any, Generic, Protocol, TypeVar
 
 from penstock.ipc import whole_cores
-from penstock.runs.signals import Installed
+from penstock.runs.process import Installed
 
 PAUSE = 0.2
 """Seconds between two looks at the jobs."""

@@ -1,4 +1,4 @@
-"""Provenance of a run: machine, command, commit."""
+"""Provenance of a run or a measurement: machine and its GPUs, command, commit, versions."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import platform
 import socket
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from penstock.ipc import available_cores, cpu_quota, memory_use
 from penstock.masking import joined, masked_arguments
 
 _GIT_SECONDS = 5.0
+_PACKAGES = ("penstock", "torch", "numpy", "gymnasium")
 
 
 def this_machine() -> dict[str, Any]:
@@ -47,6 +49,49 @@ def this_command() -> str:
     return joined(masked_arguments(["penstock", *args] if Path(program).name == "penstock" else sys.orig_argv))
 
 
+def this_provenance() -> dict[str, str | None]:
+    """Return command, commit (of the working directory's repository) and penstock_commit of this process."""
+    return {"command": this_command(), "commit": commit_of(Path.cwd()), "penstock_commit": penstock_commit()}
+
+
+def penstock_commit() -> str | None:
+    """Commit of Penstock's own source, where it lies in a repository."""
+    own = Path(__file__)
+    return commit_of(own.parent, own.name)
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python, Penstock and the packages that it computes with; "unknown" where one is not installed."""
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "unknown"
+    return found
+
+
+def machine_facts() -> dict[str, Any]:
+    """Return provenance of a measurement: cpu, cores (usable), load (of the last minute), python, packages, commit."""
+    packages = {name: found for name, found in versions().items() if found != "unknown"}
+    return {
+        "cpu": cpu_name(),
+        "cores": available_cores(),
+        "load": os.getloadavg()[0],
+        "python": packages.pop("python"),
+        "packages": packages,
+        "commit": penstock_commit(),
+    }
+
+
+def describe(facts: dict[str, Any] | None = None) -> str:
+    """Format `machine_facts` (default: of now) as the line that is printed above every table of measurements."""
+    facts = facts or machine_facts()
+    packages = " ".join(f"{name} {found}" for name, found in facts["packages"].items())
+    machine = f"{facts['cpu']}, {facts['cores']:g} cores, load {facts['load']:.1f}"
+    return f"{machine} | Python {facts['python']} {packages} | commit {facts['commit'] or 'unknown'}"
+
+
 def commit_of(folder: Path, file: str | None = None) -> str | None:
     """Commit of the git repository that a folder is in, with "-dirty" behind it where files differ; None: not known.
 
@@ -70,3 +115,66 @@ def _git(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["git", *args], cwd=folder, env=quiet, capture_output=True, text=True, timeout=_GIT_SECONDS, check=False
     )
+
+
+class Gpus:
+    """The GPUs of this machine, read through NVML; none where the extra "gpu" is not installed, or NVML finds none.
+
+    Attributes
+    ----------
+    names : list of str
+        Name of each; a divided one (MIG) is marked.
+    """
+
+    def __init__(self) -> None:
+        self._handles: list[Any] = []
+        self._is_divided: list[bool] = []
+        self.names: list[str] = []
+        try:
+            import pynvml
+        except ImportError:
+            return
+        self._nvml = pynvml
+        try:
+            pynvml.nvmlInit()
+            for index in range(pynvml.nvmlDeviceGetCount()):
+                self._add(pynvml.nvmlDeviceGetHandleByIndex(index))
+        except pynvml.NVMLError:  # no driver, or none that talks to this container
+            self._handles.clear()
+
+    def _add(self, handle: Any) -> None:
+        name = self._nvml.nvmlDeviceGetName(handle)
+        try:
+            is_divided = self._nvml.nvmlDeviceGetMigMode(handle)[0] == self._nvml.NVML_DEVICE_MIG_ENABLE
+        except self._nvml.NVMLError:  # this kind cannot be divided
+            is_divided = False
+        self._handles.append(handle)
+        self._is_divided.append(is_divided)
+        self.names.append(f"{name} (MIG)" if is_divided else name)
+
+    def sample(self) -> dict[str, float | None]:
+        """Sample the load of each GPU, over all programs.
+
+        Returns
+        -------
+        dict
+            ``gpu/0/busy`` (share of the time; None where NVML does not say, as of a divided GPU),
+            ``gpu/0/memory_used`` and ``gpu/0/memory_limit`` (bytes), and so on.
+        """
+        found: dict[str, float | None] = {}
+        for index, handle in enumerate(self._handles):
+            try:
+                memory = self._nvml.nvmlDeviceGetMemoryInfo(handle)
+                found |= {f"gpu/{index}/memory_used": memory.used, f"gpu/{index}/memory_limit": memory.total}
+            except self._nvml.NVMLError:
+                found |= {f"gpu/{index}/memory_used": None, f"gpu/{index}/memory_limit": None}
+            found[f"gpu/{index}/busy"] = self._busy(index)
+        return found
+
+    def _busy(self, index: int) -> float | None:
+        if self._is_divided[index]:
+            return None
+        try:
+            return self._nvml.nvmlDeviceGetUtilizationRates(self._handles[index]).gpu / 100
+        except self._nvml.NVMLError:
+            return None

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.runs.files import shown_path
-from penstock.runs.numbers import clock, evaluated, number
+from penstock.runs.formatting import clock, evaluated, number
 from penstock.runs.status import REAL_WORK, MatchStatus, NodeStatus, PolicyStatus, RoleShare, Status
 
 _SIDE_BY_SIDE, _WIDE = 80, 100

@@ -1,4 +1,8 @@
-"""Which process trains a run, written down so that another one can tell whether it is still there."""
+"""Processes of trainings: identity, life and CPU time of a process, and the signals that end it.
+
+SIGHUP comes when the terminal is closed, SIGUSR1 from batch systems ahead of a time limit. SIGQUIT is left as it is: it
+ends the process at once, without a checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import signal
 import socket
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from penstock.ipc import set_parent_death_signal
@@ -15,6 +20,44 @@ _PROC = Path("/proc")
 # Places among the fields behind the name in /proc/PID/stat (proc(5), less 3): parent, CPU times, start.
 _PARENT, _USER, _SYSTEM, _STARTED = 1, 11, 12, 19
 _TICKS = os.sysconf("SC_CLK_TCK")
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+"""Signals that end a training in good order."""
+Handler = Callable[[int, FrameType | None], None]
+
+
+class Installed:
+    """A handler of all signals in `ENDING`, in place of the earlier handlers.
+
+    A signal that is ignored stays ignored, as SIGHUP is under ``nohup`` and SIGINT in what a shell runs in the
+    background. A SIGUSR1 that the program handles itself stays the program's.
+
+    Parameters
+    ----------
+    handler
+        Called with the signal's number and the frame.
+
+    Attributes
+    ----------
+    before : dict
+        Earlier handlers of the signals that are handled now.
+    """
+
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+        self.before: dict[signal.Signals, Any] = {}
+        for signum in ENDING:
+            found = signal.getsignal(signum)
+            if found is signal.SIG_IGN or (signum == signal.SIGUSR1 and found is not signal.SIG_DFL):
+                continue
+            self.before[signum] = signal.signal(signum, handler)
+
+    def remove(self) -> None:
+        """Restore the earlier handlers, unless another one has been installed meanwhile."""
+        for signum, before in self.before.items():
+            if signal.getsignal(signum) is self._handler:
+                # None: a handler that was not installed from Python, and cannot be put back from it.
+                signal.signal(signum, signal.SIG_DFL if before is None else before)
 
 
 def this_process() -> dict[str, Any]:

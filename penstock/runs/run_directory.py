@@ -20,13 +20,11 @@
 from __future__ import annotations
 
 import os
-import platform
 import re
 import secrets
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from importlib.metadata import PackageNotFoundError, version
 from itertools import count
 from pathlib import Path
 from typing import Any, TypedDict
@@ -40,9 +38,8 @@ from penstock.runs.checkpoint import (
 )
 from penstock.runs.documents import DocumentError, read_document, require_readable
 from penstock.runs.files import AppendFile, json_bytes, previous_of, set_aside, shown_path, write_file_atomically
-from penstock.runs.gpus import Gpus
 from penstock.runs.lock import LOCK, HeldError, RunLock, is_lock
-from penstock.runs.machine import commit_of, this_command, this_machine
+from penstock.runs.machine import Gpus, this_machine, this_provenance, versions
 from penstock.runs.metrics import METRICS
 from penstock.runs.store import BEST, CheckpointStore
 from penstock.trust import SEALS, seals_of
@@ -178,8 +175,8 @@ class RunDirectory:
             _require_vacant(directory, path)  # nobody else begins there from here on
             machine = this_machine() | _gpus(config)
             info: dict[str, Any] = {"id": secrets.token_hex(8), "env_name": env_name, "created": _now(created)}
-            info |= {**_command(), "machine": machine}
-            info["versions"] = _versions()
+            info |= {**this_provenance(), "machine": machine}
+            info["versions"] = versions()
             if policies:
                 info["policies"] = list(policies)
             info |= {SEALS: seals} if (seals := seals_of(algorithm, config)) else {}
@@ -338,7 +335,7 @@ class RunDirectory:
     def go_on(self, steps: int, changes: Mapping[str, Any]) -> None:
         """Write to ``config.json`` that the run goes on from here, and with which other settings (JSON values)."""
         self.config |= changes
-        again = {"time": _now(datetime.now().astimezone()), "steps": steps, **_command()}
+        again = {"time": _now(datetime.now().astimezone()), "steps": steps, **this_provenance()}
         self.info["resumed"] = [*self.info.get("resumed", ()), again]
         self.info |= {SEALS: seals} if (seals := seals_of(self.algorithm, self.config)) else {}
         self._write_config(self.path)
@@ -547,27 +544,9 @@ def _now(moment: datetime) -> str:
     return moment.isoformat(timespec="seconds")
 
 
-def _command() -> dict[str, str | None]:
-    """Provenance of the training command."""
-    own = Path(__file__)
-    commits = {"commit": commit_of(Path.cwd()), "penstock_commit": commit_of(own.parent, own.name)}
-    return {"command": this_command(), **commits}
-
-
 def _gpus(config: Mapping[str, Any]) -> dict[str, list[str]]:
     """The machine's GPUs, where the run computes on one."""
     return {"gpus": Gpus().names} if str(config.get("device", "cpu")).startswith("cuda") else {}
-
-
-def _versions() -> dict[str, str]:
-    def installed(package: str) -> str:
-        try:
-            return version(package)
-        except PackageNotFoundError:
-            return "unknown"
-
-    packages = {name: installed(name) for name in ("penstock", "torch", "numpy", "gymnasium")}
-    return {"python": platform.python_version(), **packages}
 
 
 def _has_files_of_a_run(path: Path) -> bool:

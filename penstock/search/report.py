@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.masking import joined, masked_arguments
-from penstock.runs.numbers import number
+from penstock.runs.formatting import number
 from penstock.search.directory import SearchDirectory
 from penstock.search.space import as_flags
 

@@ -14,7 +14,7 @@ import tyro
 
 from penstock.flags import parse_flags
 from penstock.runs.files import json_bytes
-from penstock.runs.numbers import number
+from penstock.runs.formatting import drawn, number, printable, words_of
 from penstock.runs.reading import RecordedRun, find_runs, readable
 from penstock.studies import StudyError
 from penstock.studies.choosing import chosen, require_known, value_of
@@ -30,7 +30,6 @@ from penstock.studies.statistics import (
     performance_profile,
     probability_of_improvement,
 )
-from penstock.studies.words import drawn, printable, words_of
 
 EVALUATION = "evaluation/mean_return"
 Bounds = dict[str, tuple[float, float]]

@@ -14,12 +14,11 @@ import numpy as np
 import tyro
 
 from penstock.flags import parse_flags
-from penstock.runs.numbers import number
+from penstock.runs.formatting import number, printable
 from penstock.runs.reading import RecordedRun, find_runs, readable
 from penstock.studies import StudyError
 from penstock.studies.choosing import chosen, require_known, value_of
 from penstock.studies.curves import FEW, Band, Curve, band_of, curves_of, panels_of
-from penstock.studies.words import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,11 +18,10 @@ from rich.text import Text
 
 from penstock.flags import parse_flags
 from penstock.runs.files import json_bytes
-from penstock.runs.numbers import clock, number
+from penstock.runs.formatting import clock, number, printable, words_of
 from penstock.runs.reading import RecordedRun, find_runs
 from penstock.studies import StudyError
 from penstock.studies.choosing import chosen, require_known, value_of
-from penstock.studies.words import printable, words_of
 
 _SHOWN = (
     "run", "state", "algorithm", "env", "seed", "steps", "seconds", "mean_return", "eval_return", "best_return",

@@ -21,7 +21,7 @@ def machine(monkeypatch):
     """A machine on which all settings are alike, until a test says otherwise."""
     modelled = Machine(lambda config: 10_000.0)
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1, 2, 3})
-    monkeypatch.setattr("penstock.ipc.cores.cpu_quota", lambda: None)
+    monkeypatch.setattr("penstock.ipc.limits.cpu_quota", lambda: None)
     monkeypatch.setattr("penstock.bench.engine_run.run_engine", modelled.run_engine)
     for module in ("search", "autotune"):  # the command says when the search is to be done
         monkeypatch.setattr(f"penstock.bench.{module}.time", SimpleNamespace(monotonic=lambda: modelled.now))

@@ -9,9 +9,8 @@ from comparing import peers
 from comparing.peers import CPPRB, FASTER_FIFO, SAMPLE_FACTORY, STABLE_BASELINES3
 
 from penstock.bench import BenchError
-from penstock.bench.machine import describe, machine_facts
 from penstock.cli import main
-from penstock.runs.machine import commit_of
+from penstock.runs.machine import commit_of, describe, machine_facts
 from tests.places import ROOT
 
 

@@ -15,7 +15,7 @@ import gymnasium
 import numpy as np
 import torch
 
-from penstock.runs.signals import ENDING
+from penstock.runs.process import ENDING
 
 
 class RudeEnv(gymnasium.Env):

@@ -79,7 +79,7 @@ def test_weights_of_one_policy_are_set_and_the_other_goes_on_as_it_was():
 
 @pytest.mark.parametrize(("inference", "cores"), [("local", 2), ("central", 4)])
 def test_in_processes_a_run_is_saved_resumed_and_played(tmp_path, inference, cores, monkeypatch):
-    monkeypatch.setattr("penstock.ipc.cores.available_cores", lambda: cores)
+    monkeypatch.setattr("penstock.ipc.limits.available_cores", lambda: cores)
     settings = {**SMALL, "inference": inference, "run_dir": str(tmp_path / "run")}
     with penstock.APPO(**settings, total_steps=3_000) as trainer:
         trainer.train(2_000, quiet=True)
@@ -250,7 +250,7 @@ class FailingForPrey(APPO):
 
 
 def test_of_learners_in_one_process_the_one_that_fails_is_named(monkeypatch):
-    monkeypatch.setattr("penstock.ipc.cores.available_cores", lambda: 2)
+    monkeypatch.setattr("penstock.ipc.limits.available_cores", lambda: 2)
     settings = {**SMALL, "run_dir": None, "total_steps": 10**9}
     lost = pytest.raises(TrainingFailed, match=r"^learner-1 of policy 'prey' failed:(.|\n)*the prey is lost")
     with penstock.Trainer(FailingForPrey, **settings) as trainer, lost:
@@ -265,7 +265,7 @@ def test_of_learners_in_one_process_the_one_that_fails_is_named(monkeypatch):
 def test_a_killed_learner_ends_the_run_which_says_whose_it_was_and_goes_on_from_its_last_checkpoint(
     cores, victim, whose, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("penstock.ipc.cores.available_cores", lambda: cores)
+    monkeypatch.setattr("penstock.ipc.limits.available_cores", lambda: cores)
     run = tmp_path / "run"
     trainer = penstock.APPO(**SMALL, run_dir=str(run), total_steps=10**9)
     trainer.train(1_000, quiet=True)

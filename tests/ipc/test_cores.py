@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.ipc import available_cores, whole_cores
-from penstock.ipc.cores import cpu_quota
+from penstock.ipc.limits import cpu_quota
 from tests.ipc.machines import kernel
 
 
@@ -36,6 +36,6 @@ def test_without_proc_there_is_no_quota(tmp_path):
 @pytest.mark.parametrize(("quota", "available"), [(None, 4.0), (1.5, 1.5), (8.0, 4.0), (0.5, 0.5)])
 def test_the_lesser_of_affinity_and_quota_is_what_a_run_has(monkeypatch, quota, available):
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1, 2, 3})
-    monkeypatch.setattr("penstock.ipc.cores.cpu_quota", lambda: quota)
+    monkeypatch.setattr("penstock.ipc.limits.cpu_quota", lambda: quota)
     assert available_cores() == available
     assert whole_cores() == max(1, available // 1)

@@ -57,7 +57,7 @@ def test_this_machine_has_memory() -> None:
 
 
 def test_too_much_is_refused_with_the_arithmetic_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.ipc.memory.available_memory", lambda: 100 * 2**20)
+    monkeypatch.setattr("penstock.ipc.limits.available_memory", lambda: 100 * 2**20)
     require_memory(100 * 2**20, "the arena")
     with pytest.raises(MemoryError) as caught:
         require_memory(150 * 2**20, "the arena (300 slots of 512.0 KiB)")

@@ -7,8 +7,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from penstock.runs.gpus import Gpus
-from penstock.runs.machine import commit_of, this_command, this_machine
+from penstock.runs.machine import Gpus, commit_of, this_command, this_machine
 
 
 def test_the_machine_has_a_name_cores_and_memory():

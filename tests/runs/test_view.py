@@ -7,7 +7,7 @@ import sys
 import pytest
 from rich.console import Console
 
-from penstock.runs.numbers import beside, clock, number, spread
+from penstock.runs.formatting import beside, clock, number, spread
 from penstock.runs.panels import panels, plain_line
 from penstock.runs.status import MatchStatus, NodeStatus, OpponentStatus, PolicyStatus, RoleShare, Status
 from penstock.runs.view import LiveView, PlainView, ViewConsole, open_view

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-from penstock.runs.signals import ENDING, Installed
+from penstock.runs.process import ENDING, Installed
 
 ECHO_SECONDS = 0.5  # within which a signal that comes again is the same one: `timeout` sends it to process and group
 

@@ -29,7 +29,7 @@ from penstock.engine.backends.channel import Channel
 from penstock.engine.backends.process import answer, module_path, run_role
 from penstock.ipc.ownership import Owned, owner_only
 from penstock.output import lossy_output
-from penstock.runs.signals import ENDING
+from penstock.runs.process import ENDING
 
 MESSAGE_NBYTES = 4096
 # What malloc gives back to the kernel after a large batch is faulted in again, page by page, at the next: convolutions

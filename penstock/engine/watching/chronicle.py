@@ -18,7 +18,7 @@ from penstock.ipc.ownership import Owned, owner_only
 from penstock.play.evaluation import Evaluation
 from penstock.play.match import Match, by_opponent
 from penstock.runs.episodes import EpisodesLog
-from penstock.runs.lines import LinesLog
+from penstock.runs.files import LinesLog
 from penstock.runs.metrics import MetricsLog
 from penstock.runs.run_directory import HARDWARE, RunDirectory, RunDirectoryError
 from penstock.runs.state import StateFile, Written

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from penstock.ipc import busy_by_core, memory_use
-from penstock.runs.gpus import Gpus
+from penstock.runs.machine import Gpus
 from penstock.runs.process import cpu_seconds
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")

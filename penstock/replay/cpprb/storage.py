@@ -12,9 +12,9 @@ import numpy as np
 from penstock._native import ReplayWriter
 from penstock.replay import Field, NStep, ReplayBuffer
 from penstock.replay.buffer import Batch
-from penstock.replay.conversion import convert
 from penstock.replay.plan import FieldPlan, describe, make_plan
 from penstock.replay.settings import Sampler
+from penstock.replay.writer import convert
 
 DONE = "done"  # the field that ends an episode of n-step rows
 _FIRST, _LAST = 0, 2  # Taken in schema.h

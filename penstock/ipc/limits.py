@@ -1,0 +1,150 @@
+"""Cores and memory available to a run, within the limits of the cgroups of this process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+PROC, CGROUP = Path("/proc"), Path("/sys/fs/cgroup")
+_MEMORY_FILES = {  # of a cgroup, by its version: limit, use, and the entry of memory.stat for droppable file cache
+    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    2: ("memory.max", "memory.current", "inactive_file"),
+}
+
+# Functions take `proc` and `cgroup`, the mounts of the kernel's files, so that tests can replace them.
+
+
+class Cgroup(NamedTuple):
+    """A cgroup's folder, and the version of the interface of its files."""
+
+    folder: Path
+    version: int
+
+    def read(self, name: str) -> str:
+        """Return the text of a file; "" where it is missing: the group cannot be seen from here, or has no limit."""
+        try:
+            return (self.folder / name).read_text().strip()
+        except OSError:
+            return ""
+
+
+class MemoryUse(NamedTuple):
+    """Bytes in use, and the limit."""
+
+    used: int
+    limit: int
+
+
+def cgroups(controller: str, *, proc: Path = PROC, cgroup: Path = CGROUP) -> Iterator[Cgroup]:
+    """Find every cgroup that limits this process, from its own to the root.
+
+    Parameters
+    ----------
+    controller
+        Limited resource: "memory" or "cpu".
+    """
+    try:
+        lines = (proc / "self" / "cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            mount, version = cgroup, 2
+        elif controller in controllers.split(","):
+            mount, version = cgroup / controller, 1
+        else:
+            continue
+        # A container often sees only its own cgroup, mounted as the root: the path is then missing, the root is not.
+        group = Path(path.lstrip("/"))
+        for part in (group, *group.parents):
+            yield Cgroup(mount / part, version)
+
+
+def available_cores() -> float:
+    """Cores' worth of time that this process and its children may use at once."""
+    allowed, quota = float(len(os.sched_getaffinity(0))), cpu_quota()
+    return allowed if quota is None else min(allowed, quota)
+
+
+def whole_cores() -> int:
+    """Whole cores that this process and its children may use, at least 1."""
+    return max(1, int(available_cores()))
+
+
+def cpu_quota(*, proc: Path = PROC, cgroup: Path = CGROUP) -> float | None:
+    """Tightest limit of this process's cgroups, in cores' worth of time; None: no limit."""
+    quotas = [_quota(group) for group in cgroups("cpu", proc=proc, cgroup=cgroup)]
+    return min((quota for quota in quotas if quota is not None), default=None)
+
+
+def busy_by_core(*, proc: Path = PROC) -> dict[int, float]:
+    """Seconds that each core of this process's affinity has been busy so far, with any program, by core number."""
+    cores = {f"cpu{number}": number for number in sorted(os.sched_getaffinity(0))}
+    busy = dict.fromkeys(cores.values(), 0.0)
+    for line in (proc / "stat").read_text().splitlines():
+        name, *counts = line.split(" ")
+        if name in cores:
+            user, nice, system, _, _, *others = map(int, counts[:8])  # idle, and idle but for a disk
+            busy[cores[name]] = (user + nice + system + sum(others)) / os.sysconf("SC_CLK_TCK")
+    return busy
+
+
+def memory_use(*, proc: Path = PROC, cgroup: Path = CGROUP) -> MemoryUse:
+    """Memory of the machine, or of the cgroup of this process that leaves less, over all programs."""
+    return min([_machine_use(proc), *_cgroup_uses(proc, cgroup)], key=lambda use: use.limit - use.used)
+
+
+def available_memory(*, proc: Path = PROC, cgroup: Path = CGROUP) -> int:
+    """Bytes this process may still use: the machine's MemAvailable or what its cgroups leave, whichever is less."""
+    use = memory_use(proc=proc, cgroup=cgroup)
+    return max(0, use.limit - use.used)
+
+
+def require_memory(nbytes: int, what: str) -> None:
+    """Raise MemoryError, with the arithmetic shown, unless ``nbytes`` more bytes are available.
+
+    Shared memory has no limit of its own: taking too much is not refused but ends in the kernel's OOM killer.
+    """
+    available = available_memory()
+    if nbytes > available:
+        raise MemoryError(
+            f"{what} needs {_readable(nbytes)}, but only {_readable(available)} are available "
+            f"({_readable(nbytes - available)} too little; available is the least of the machine's MemAvailable and "
+            f"limit - used of each cgroup of this process): ask for less, or give the machine or container more memory"
+        )
+
+
+def _quota(group: Cgroup) -> float | None:
+    files = ("cpu.max",) if group.version == 2 else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+    try:
+        quota, period = map(int, " ".join(map(group.read, files)).split())
+    except ValueError:  # "max", or no such files
+        return None
+    return quota / period if quota > 0 else None
+
+
+def _machine_use(proc: Path) -> MemoryUse:
+    lines = (line.split() for line in (proc / "meminfo").read_text().splitlines())
+    nbytes = {name: int(count) * 1024 for name, count, *_ in lines}
+    if "MemAvailable:" not in nbytes:
+        raise RuntimeError(f"{proc / 'meminfo'} has no MemAvailable line: Penstock needs Linux 3.14 or newer")
+    return MemoryUse(nbytes["MemTotal:"] - nbytes["MemAvailable:"], nbytes["MemTotal:"])
+
+
+def _cgroup_uses(proc: Path, cgroup: Path) -> list[MemoryUse]:
+    """Use and limit of every cgroup of this process that has a limit; file cache that the kernel drops is no use."""
+    uses = []
+    for group in cgroups("memory", proc=proc, cgroup=cgroup):
+        limit, usage, cache = _MEMORY_FILES[group.version]
+        allowed = group.read(limit)
+        if allowed.isdigit():
+            droppable = dict(line.split() for line in group.read("memory.stat").splitlines()).get(cache, 0)
+            uses.append(MemoryUse(int(group.read(usage)) - int(droppable), int(allowed)))
+    return uses
+
+
+def _readable(nbytes: int) -> str:
+    return f"{nbytes / 2**20:,.1f} MiB"

@@ -1,0 +1,76 @@
+"""Numbers, values and tables as text for a terminal, which prints it and obeys nothing in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.runs.files import json_values
+
+
+def number(value: float) -> str:
+    """Format a number with the few digits that matter."""
+    size = abs(value)
+    if size >= 10_000:
+        return f"{value:,.0f}"
+    if size >= 10 or value == 0:
+        return f"{value:,.1f}"
+    return f"{value:.3f}" if size >= 0.01 else f"{value:.1e}"
+
+
+def beside(value: float, limit: float) -> str:
+    """Format a number with enough digits to show on which side of a limit it lies."""
+    shown, digits = number(value), 2
+    while value != limit and _is_number(shown) and float(shown.replace(",", "")) == limit and digits < 17:
+        shown, digits = f"{value:,.{digits}f}", digits + 1
+    return shown
+
+
+def spread(mean: float, std: float) -> str:
+    """Format a mean and its standard deviation, "500.0 +/- 1.2", with the same digits where these suffice for both."""
+    shown = number(mean)
+    digits = len(shown.partition(".")[2]) if "e" not in shown else 0
+    deviation = f"{std:,.{digits}f}"
+    is_lost = std > 1e-9 * abs(mean) and not float(deviation.replace(",", ""))  # less is rounding
+    return f"{shown} +/- {number(std) if is_lost or 'e' in shown else deviation}"
+
+
+def evaluated(mean: float, unfinished: int, target: float | None = None) -> str:
+    """Format the mean return of an evaluation, distinct from the target, and marked where episodes were given up."""
+    shown = number(mean) if target is None else beside(mean, target)
+    return f"{shown} (partial)" if unfinished else shown
+
+
+def clock(seconds: float) -> str:
+    """Format a time span: "5.8 s", "3:05", "1:02:03"."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def words_of(value: Any) -> str:
+    """Return a text as it is and any other value as JSON, with control characters replaced."""
+    return printable(value if isinstance(value, str) else json.dumps(json_values(value)))
+
+
+def printable(text: str) -> str:
+    """Replace every character that is not printed, such as those that move the cursor."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in text)
+
+
+def drawn(table: Sequence[Sequence[str]], *, markdown: bool = False) -> str:
+    """Draw a table, its headings first: in aligned columns, or in Markdown."""
+    cells = [[printable(cell) for cell in row] for row in table]
+    if markdown:
+        lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in cells]
+        return "\n".join([lines[0], "|---" * len(table[0]) + "|", *lines[1:]])
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    rows = [[f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)] for row in cells]
+    return "\n".join("  ".join(row).rstrip() for row in rows)
+
+
+def _is_number(text: str) -> bool:
+    return text not in ("nan", "inf", "-inf")
