@@ -39,8 +39,6 @@ MAY_USE = {
     "engine": {"config", "output", "runs", "ipc", "replay", "nn", "envs", "experience", "algorithms", "play"}
     | {"masking", "population", "surroundings", "travelling", "trust"},
     "flags": {"config", "masking"},
-    "signatures": {"config", "engine", "flags"},
-    "pages": {"config", "algorithms", "flags"},
     "doctor": {"extras", "ipc"},
     "bench": {"config", "flags", "masking", "runs", "ipc", "nn", "envs", "experience", "algorithms", "play", "engine"},
     "search": {"config", "masking", "runs", "ipc", "algorithms", "bench", "population", "trust"},

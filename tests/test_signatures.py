@@ -1,12 +1,15 @@
 """The settings that editors complete and type checkers check are those that there are."""
 
+import ast
+import dataclasses
 import os
 import subprocess
 import sys
 
 import pytest
 
-from penstock.signatures import STUB, signatures
+from penstock.algorithms import ALGORITHMS, load_algorithm
+from tools.signatures import STUB, signatures
 
 PROGRAM = """
 import penstock
@@ -18,6 +21,7 @@ penstock.PPO(env="CartPole-v1", learning_rat=1e-3)
 penstock.PPO("CartPole-v1", memory="rnn")
 penstock.DQN("CartPole-v1", num_epochs=3)
 penstock.PPO("MlpPolicy", "CartPole-v1")
+penstock.A3C("CartPole-v1", device="cuda")
 """
 
 CONFIG = """
@@ -30,7 +34,24 @@ follow_imports = skip
 
 
 def test_the_stub_is_in_step_with_the_configs():
-    assert STUB.read_text() == signatures(), "write it anew: python -m penstock.signatures"
+    assert STUB.read_text() == signatures(), "write it anew: python tools/signatures.py"
+
+
+def test_an_editor_shows_every_keyword_with_its_meaning_and_default():
+    tree = ast.parse(STUB.read_text())
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+
+    def documents(name: str) -> dict[str, str]:
+        body = classes[name].body if name in classes else []
+        own = {field.target.id: text.value.value for field, text in zip(body[::2], body[1::2], strict=False)}
+        inherited = [documents(base.id) for base in classes[name].bases] if name in classes else []
+        return {setting: text for each in [*inherited, own] for setting, text in each.items()}
+
+    for name in ALGORITHMS:
+        config = load_algorithm(name).Config
+        shown = documents(config.__name__.replace("Config", "Settings"))
+        assert shown.keys() == {field.name for field in dataclasses.fields(config)} - {"env"}
+        assert all("Default:" in text for text in shown.values())
 
 
 @pytest.mark.timeout(240)
@@ -42,8 +63,9 @@ def test_a_type_checker_sees_every_setting_and_complains_of_others(tmp_path):
     environment = os.environ | {"MYPYPATH": str(STUB.parents[2])}
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False, env=environment)
     *found, _ = [line for line in done.stdout.splitlines() if "note:" not in line]
-    assert [line.partition(" error: ")[0] for line in found] == [f"program.py:{n}:" for n in (7, 8, 9, 10)], done.stdout
+    assert [line.partition(" error: ")[0] for line in found] == [f"program.py:{n}:" for n in range(7, 12)], done.stdout
     assert 'Unexpected keyword argument "learning_rat" for "PPO"; did you mean "learning_rate"?' in found[0]
     assert "expected \"Literal['none', 'gru', 'lstm']\"" in found[1]
     assert 'Unexpected keyword argument "num_epochs" for "DQN"' in found[2]
     assert 'Too many positional arguments for "PPO"' in found[3]
+    assert "expected \"Literal['cpu']\"" in found[4]

@@ -1,6 +1,6 @@
 """The algorithms as users make them: ``penstock.APPO("CartPole-v1")`` is a trainer of that algorithm.
 
-What their settings are is written to ``faces.pyi`` for editors and type checkers: ``python -m penstock.signatures``.
+What their settings are is written to ``faces.pyi`` for editors and type checkers: ``python tools/signatures.py``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The page that is made from the configs: every setting of every algorithm, and what the presets set.
 
-``python -m penstock.pages`` writes it anew, to ``docs/settings.md``.
+``python tools/pages.py`` writes it anew, to ``docs/settings.md``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SHARED: dict[str, tuple[ConfigClass, ConfigClass]] = {
 }
 """Settings that several algorithms share: by what they are of, the class that has them and the one that it adds to."""
 
-_HEAD = """<!-- Written by `python -m penstock.pages` from the configs; edit those. -->
+_HEAD = """<!-- Written by `python tools/pages.py` from the configs; edit those. -->
 
 # Settings
 
