@@ -1,4 +1,4 @@
-"""Curves of many growing runs: each is read once, kept small, and read on from there."""
+"""Curves of many growing runs: each is read once, kept small, and read on as it grows."""
 
 from __future__ import annotations
 
@@ -8,95 +8,15 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-import numpy as np
-
-from penstock.runs.columns import picked, points_in
 from penstock.runs.reading import RecordedRun
-from penstock.runs.tails import Cursor, stretches
+from penstock.runs.series import GrowingCurve
 from penstock.studies.curves import FEW, Band, Curve, band_of, panels_of, thinned
 
 MOST_POINTS = 4096
-"""Of a run that is kept; beyond them two neighbours become their mean."""
+"""Most points of a run that are kept."""
 _MOST_RUNS = 2000
 _MOST_BANDS = 256
 _NAMES_AGAIN = 1.5  # times as long a file may have become before it is asked for its names again
-
-
-class GrowingCurve:
-    """A number of a run over another, as small as a chart needs it, however long the file is.
-
-    Parameters
-    ----------
-    path
-        The file of metrics.
-    x, y
-        Names of the numbers.
-
-    Attributes
-    ----------
-    version
-        Of the curve: another one says that it has changed.
-    """
-
-    def __init__(self, path: Path, x: str, y: str) -> None:
-        self._path = path
-        self._names = (x, y)
-        self.version = 0
-        self._cursor = Cursor()
-        self._seconds = 0.0  # of the last line
-        self._width = 1  # lines that one mean stands for
-        self._means = np.empty((2, 0))
-        self._rest = np.empty((2, 0))  # lines that are too few for another mean
-
-    def catch_up(self) -> None:
-        """Read what is new in the file; all of it where lines were undone, or the file is another one."""
-        begun, rows = self._cursor.offset > 0, list[np.ndarray]()
-        for stretch in stretches(self._path, self._cursor):
-            if not stretch.is_same:
-                self._forget()
-                begun, rows = False, []
-            self._cursor = stretch.cursor
-            rows.append(picked(stretch.text, *self._names))
-        table = np.concatenate(rows)
-        if not table.size:
-            return
-        if begun and (table[:, 2].any() or (np.diff(table[:, 1], prepend=self._seconds) < 0.0).any()):
-            self._forget()
-            self.catch_up()
-            return
-        self._seconds = float(table[-1, 1])
-        self._add(*points_in(table))
-
-    def points(self) -> tuple[np.ndarray, np.ndarray]:
-        """x and y, float64 ``[n]``, in ascending order of x."""
-        ends = [np.stack([self._rest.mean(1)], 1)] if self._rest.size else []
-        x, y = np.concatenate([self._means, *ends], 1)
-        order = np.argsort(x, kind="stable")
-        return x[order], y[order]
-
-    def _forget(self) -> None:
-        self.version += 1
-        self._cursor, self._seconds, self._width = Cursor(), 0.0, 1
-        self._means, self._rest = np.empty((2, 0)), np.empty((2, 0))
-
-    def _add(self, x: np.ndarray, y: np.ndarray) -> None:
-        self.version += 1
-        self._rest = np.concatenate([self._rest, [x, y]], 1)
-        self._settle()
-        while self._means.shape[1] > MOST_POINTS:
-            whole = self._means.shape[1] // 2 * 2
-            left = np.repeat(self._means[:, whole:], self._width, 1)
-            self._means = self._means[:, :whole].reshape(2, -1, 2).mean(2)
-            self._width *= 2
-            self._rest = np.concatenate([left, self._rest], 1)
-            self._settle()
-
-    def _settle(self) -> None:
-        """Make means of what waits for them."""
-        whole = self._rest.shape[1] // self._width * self._width
-        made = self._rest[:, :whole].reshape(2, -1, self._width).mean(2)
-        self._means = np.concatenate([self._means, made], 1)
-        self._rest = self._rest[:, whole:]
 
 
 class Curves:
@@ -173,7 +93,7 @@ class Curves:
     def _curve(self, run: RecordedRun, x: str, y: str) -> GrowingCurve:
         key = (run.directory.metrics, x, y)
         if (curve := self._known.pop(key, None)) is None:
-            curve = GrowingCurve(*key)
+            curve = GrowingCurve(*key, most=MOST_POINTS)
         self._known[key] = curve
         while len(self._known) > _MOST_RUNS:
             self._known.pop(next(iter(self._known)))

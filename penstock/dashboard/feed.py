@@ -8,11 +8,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from penstock.runs.columns import MOST_NAMES, Columns
-from penstock.runs.documents import numbers_in
 from penstock.runs.metrics import METRICS
 from penstock.runs.run_directory import HARDWARE, LOG
-from penstock.runs.tails import Cursor, decoded, read_on, stretches
+from penstock.runs.series import MOST_NAMES, Columns, Cursor, numbers_in, read_on, stretches
 
 POINTS = 1000
 """Rows of a chart's first drawing; lines that come later are added."""
@@ -70,7 +68,7 @@ class Feed:
     def _catch_up_log(self) -> None:
         for stretch in stretches(self.path / LOG, self.cursors.get(LOG, Cursor())):
             before = self.log if stretch.is_same else []
-            self.log = (before + decoded(stretch.lines))[-_MOST_LOG_LINES:]
+            self.log = (before + _decoded(stretch.lines))[-_MOST_LOG_LINES:]
             self.cursors[LOG] = stretch.cursor
 
 
@@ -95,7 +93,7 @@ def news(run_path: Path, text: str) -> tuple[dict[str, Any], str]:
         if not stretch.is_same:
             return {"reload": True}, text
         if key == "log":
-            added: list[Any] = decoded(stretch.lines)
+            added: list[Any] = _decoded(stretch.lines)
         else:
             added = [numbers for numbers in map(numbers_in, stretch.lines) if numbers is not None]
             if any("resumed" in numbers for numbers in added):
@@ -103,3 +101,7 @@ def news(run_path: Path, text: str) -> tuple[dict[str, Any], str]:
         if added:
             found[key] = added
     return found, ",".join(map(str, behind))
+
+
+def _decoded(lines: list[bytes]) -> list[str]:
+    return [line.decode(errors="replace") for line in lines]

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from penstock.masking import masked
-from penstock.runs.documents import DocumentError, read_document
+from penstock.runs.documents import DocumentError, open_ordinary, read_document
 from penstock.runs.files import json_bytes
 from penstock.runs.reading import RecordedRun
 from penstock.runs.run_directory import VIDEOS
-from penstock.runs.tails import open_ordinary
 
 SHOWN_NBYTES = 1 << 18
 """Of a longer file the end is shown."""

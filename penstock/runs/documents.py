@@ -1,4 +1,4 @@
-"""JSON files as runs have them, read with limits: a copied, old or hostile file costs no more than a message."""
+"""JSON files of runs, read with limits: a copied, old or hostile file costs no more than a message."""
 
 from __future__ import annotations
 
@@ -51,20 +51,36 @@ def read_document(path: Path, shape: Any = dict[str, Any], most_nbytes: int = MO
 
 
 def read_ordinary(path: Path, most_nbytes: int) -> bytes:
-    """Read an ordinary file of at most so many bytes; errors are those of `read_document`."""
+    """Read an ordinary file of at most `most_nbytes` bytes; errors are those of `read_document`."""
+    with open(_opened(path), "rb") as file:
+        data = file.read(most_nbytes + 1)
+    if len(data) > most_nbytes:
+        raise DocumentError(f"{path} cannot be read: it has more than {most_nbytes:,} bytes, the most that is read")
+    return data
+
+
+def open_ordinary(path: Path) -> int | None:
+    """Open an ordinary file for reading; None: it is missing, or a link, a folder or a pipe, as a copied run may have.
+
+    The caller closes the descriptor.
+    """
+    try:
+        return _opened(path)
+    except (OSError, DocumentError):
+        return None
+
+
+def _opened(path: Path) -> int:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):  # a link, a socket
             raise DocumentError(f"{path} is no ordinary file") from None
         raise
-    with open(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise DocumentError(f"{path} is no ordinary file")
-        data = file.read(most_nbytes + 1)
-    if len(data) > most_nbytes:
-        raise DocumentError(f"{path} cannot be read: it has more than {most_nbytes:,} bytes, the most that is read")
-    return data
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise DocumentError(f"{path} is no ordinary file")
 
 
 def document_in(data: bytes | str, name: str, shape: Any = dict[str, Any]) -> Any:
@@ -92,15 +108,6 @@ def require_shape(value: Any, name: str, shape: Any) -> None:
     """Raise `DocumentError`, its message beginning with `name`, where values of JSON are not of a type."""
     if problem := next(_mismatches(value, shape, ""), None):
         raise DocumentError(f"{name} cannot be read: {problem}")
-
-
-def numbers_in(line: bytes) -> dict[str, Any] | None:
-    """Numbers of a line by name, and "resumed" where it says so; None: it is no line of numbers with steps."""
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return _numbers_of(record) if isinstance(record, dict) else None
 
 
 def is_finite(value: float) -> bool:
@@ -131,14 +138,6 @@ def _excess(value: Any) -> str | None:
             return None
         level = below
     return f"it is nested deeper than {MOST_DEPTH} levels"
-
-
-def _numbers_of(record: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Finite numbers of a line; None: without steps or seconds."""
-    numbers = {name: value for name, value in record.items() if type(value) in (int, float) and is_finite(value)}
-    if "steps" not in numbers or "seconds" not in numbers:
-        return None
-    return numbers | ({"resumed": True} if record.get("resumed") is True else {})
 
 
 def _mismatches(value: Any, shape: Any, where: str) -> Iterator[str]:

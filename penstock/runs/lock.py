@@ -22,8 +22,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from penstock.runs.documents import open_ordinary
 from penstock.runs.process import is_alive, this_process
-from penstock.runs.tails import open_ordinary
 
 LOCK = "run.lock"
 
@@ -201,10 +201,7 @@ class Holding(NamedTuple):
 
 def holding_of(run_dir: Path) -> Holding:
     """Ask whether a run directory has an owner; nothing is taken, so that no training is refused meanwhile."""
-    try:
-        descriptor = open_ordinary(run_dir / LOCK)
-    except OSError:
-        descriptor = None
+    descriptor = open_ordinary(run_dir / LOCK)
     if descriptor is None:
         return Holding(None, Owner({}, ""))
     try:

@@ -1,4 +1,4 @@
-"""Runs as their files tell of them, also while they train, or on another machine than theirs."""
+"""Runs as recorded in their files, also while they train, or on another machine."""
 
 from __future__ import annotations
 
@@ -13,15 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.masking import masked
 from penstock.runs.checkpoint import CheckpointError
-from penstock.runs.documents import numbers_in
 from penstock.runs.run_directory import CONFIG, RunDirectory, RunDirectoryError, UnreadableRunError
 from penstock.runs.state import State, read_state, state_of
-from penstock.runs.tails import Cursor, open_ordinary, stretches
 
 if TYPE_CHECKING:
     import numpy as np
 
-_PIECE_NBYTES = 1 << 16
 _FROM_STATUS = (
     "total_steps", "seconds", "steps_per_second", "mean_return", "eval_return", "best_return", "target_return",
     "success_rate", "eval_success_rate", "updates", "restarts", "skipped_updates", "limiting_role", "limiting_reason",
@@ -30,16 +27,16 @@ _FROM_STATUS = (
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """A run's files, read when they are asked for, once.
+    """Files of a run, each read once, when it is needed.
 
     Attributes
     ----------
     directory
         The run directory.
     name
-        What it is called among others: its path below the place where it was found.
+        Path below the place where it was found.
     problem
-        Why its ``config.json`` cannot be read; then algorithm and settings are empty.
+        Reason why its ``config.json`` cannot be read; algorithm and settings are then empty.
     """
 
     directory: RunDirectory
@@ -81,17 +78,18 @@ class RecordedRun:
         tuple
             x and y of the lines that have both, float64 ``[n]``, in ascending order of x.
         """
-        import numpy as np
+        from penstock.runs.series import GrowingCurve
 
-        from penstock.runs.columns import picked, points_in
-
-        rows = [picked(stretch.text, x, y) for stretch in stretches(self.directory.metrics, Cursor())]
-        return points_in(np.concatenate(rows))
+        curve = GrowingCurve(self.directory.metrics, x, y)
+        curve.catch_up()
+        return curve.points()
 
     @cached_property
     def metric_names(self) -> list[str]:
         """Names of the numbers at the beginning and at the end of ``metrics.jsonl``."""
-        lines = [line for at_end in (False, True) for line in _some_lines(self.directory.metrics, at_end=at_end)]
+        from penstock.runs.series import numbers_at
+
+        lines = [line for end in (False, True) for line in numbers_at(self.directory.metrics, end=end)]
         found = {name for line in lines for name, value in line.items() if type(value) in (int, float)}
         return sorted(found)
 
@@ -190,8 +188,10 @@ def paths_in(place: Path) -> Iterator[tuple[Path, str]]:
 
 def _last_known(run: RunDirectory) -> dict[str, Any]:
     """Last known state of a run without a status, from its metrics or else its newest checkpoint."""
+    from penstock.runs.series import numbers_at
+
     known: dict[str, Any] = {}
-    for line in _some_lines(run.metrics, at_end=True):
+    for line in numbers_at(run.metrics, end=True):
         if "evaluation/mean_return" in line:
             known["eval_return"] = line["evaluation/mean_return"]
         elif "steps_per_second" in line:
@@ -201,18 +201,6 @@ def _last_known(run: RunDirectory) -> dict[str, Any]:
         with suppress(CheckpointError):  # their folder cannot be read
             known["steps"] = next(reversed(run.checkpoints.steps()), None)
     return known
-
-
-def _some_lines(path: Path, *, at_end: bool) -> list[dict[str, Any]]:
-    """Numbers in the first or the last lines of an ordinary file."""
-    descriptor = open_ordinary(path)
-    if descriptor is None:
-        return []
-    with open(descriptor, "rb") as file:
-        if at_end:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _PIECE_NBYTES))
-        found = map(numbers_in, file.read(_PIECE_NBYTES).splitlines())
-        return [numbers for numbers in found if numbers is not None]
 
 
 def _seconds_of(created: Any) -> float | None:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.dashboard import curves as room
 from penstock.dashboard.catalogue import Catalogue
-from penstock.dashboard.curves import Curves, GrowingCurve
+from penstock.dashboard.curves import Curves
+from penstock.runs.series import GrowingCurve
 from tests.studies.recorded import record
 
 Y = "evaluation/mean_return"
@@ -65,17 +65,13 @@ def test_a_file_that_was_replaced_is_read_anew(tmp_path):
 
 @given(st.lists(st.integers(0, 40), max_size=12))
 def test_neighbours_become_their_mean_whatever_the_pieces_they_come_in(pieces):
-    curve = GrowingCurve(None, "steps", Y)
+    curve = GrowingCurve(None, "steps", Y, most=16)
     values = np.arange(sum(pieces), dtype=float)
-    before, room.MOST_POINTS = room.MOST_POINTS, 16
-    try:
-        at = 0
-        for count in pieces:
-            curve._add(values[at : at + count], 3.0 * values[at : at + count])
-            at += count
-        x, y = curve.points()
-    finally:
-        room.MOST_POINTS = before
+    at = 0
+    for count in pieces:
+        curve._add(values[at : at + count], 3.0 * values[at : at + count])
+        at += count
+    x, y = curve.points()
     width = curve._width
     whole = values.size // width * width
     ends = [values[whole:].mean()] if values.size > whole else []

@@ -1,26 +1,117 @@
-"""Numbers of a run's lines, as columns: all of them, or the two that a curve needs."""
+"""Metrics of runs over time, read from growing files of JSON lines: as columns, as a curve, or at the ends of a file.
+
+Files of a copied run may be anything: only ordinary files are read, in whole lines, by stretches of a limited size.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+import os
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from penstock.runs.documents import is_finite, numbers_in
+from penstock.runs.documents import is_finite, open_ordinary
 
 # Of lines as `MetricsLog` writes them: what they begin with, what those of before it wrote markers lack, and a marker.
 _BEGIN, _TIME, _MARKER = b'{"steps": ', b', "time": ', b', "resumed": '
 MOST_NAMES = 4096
 """Names of numbers that are kept of a file."""
 _NUMBERS = frozenset((int, float, type(None)))
+_MOST_NBYTES = 1 << 22  # of a stretch
+_PIECE_NBYTES = 1 << 16  # at an end of a file
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """Position in a file: bytes read of the file with this inode number. A new cursor is at the start of any file."""
+
+    inode: int = 0
+    offset: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.inode}:{self.offset}"
+
+    @classmethod
+    def read(cls, text: str) -> Cursor:
+        """Inverse of `str`; raises `ValueError`."""
+        inode, _, offset = text.partition(":")
+        return cls(int(inode), max(0, int(offset)))
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Whole lines of a file.
+
+    Attributes
+    ----------
+    text
+        The lines, with the newlines between them.
+    cursor
+        Position behind them.
+    is_same
+        Whether the file is still that of the first cursor: False where it was replaced, cut or removed.
+    """
+
+    text: bytes
+    cursor: Cursor
+    is_same: bool
+
+    @property
+    def lines(self) -> list[bytes]:
+        """The lines one by one."""
+        return self.text.split(b"\n") if self.text else []
+
+
+def read_on(path: Path, cursor: Cursor) -> Stretch:
+    """Read the whole lines behind a cursor, at most a stretch of them; links, folders and pipes have no lines."""
+    descriptor = open_ordinary(path)
+    if descriptor is None:
+        return Stretch(b"", Cursor(), not cursor.inode)
+    found = os.fstat(descriptor)
+    with open(descriptor, "rb") as file:
+        is_same = cursor.inode in (0, found.st_ino) and cursor.offset <= found.st_size
+        offset = cursor.offset if is_same else 0
+        file.seek(offset)
+        text, newline, _ = file.read(_MOST_NBYTES).rpartition(b"\n")
+    return Stretch(text, Cursor(found.st_ino, offset + len(text) + len(newline)), is_same)
+
+
+def stretches(path: Path, cursor: Cursor) -> Iterator[Stretch]:
+    """Read to the end of a file, a stretch at a time; the last stretch is empty, with the cursor at the end."""
+    while True:
+        stretch = read_on(path, cursor)
+        before, cursor = cursor, stretch.cursor
+        yield stretch
+        if stretch.is_same and cursor in (before, Cursor()):
+            return
+
+
+def numbers_in(line: bytes) -> dict[str, Any] | None:
+    """Finite numbers of a line by name, and "resumed" for a marker; None: no line of numbers with steps and seconds."""
+    return _numbers_of(_record_in(line))
+
+
+def numbers_at(path: Path, *, end: bool) -> list[dict[str, Any]]:
+    """Numbers in the first or the last lines of an ordinary file."""
+    descriptor = open_ordinary(path)
+    if descriptor is None:
+        return []
+    with open(descriptor, "rb") as file:
+        if end:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _PIECE_NBYTES))
+        found = map(numbers_in, file.read(_PIECE_NBYTES).splitlines())
+        return [numbers for numbers in found if numbers is not None]
 
 
 def standing_rows(steps: np.ndarray, seconds: np.ndarray, is_marker: np.ndarray) -> np.ndarray:
-    """Which lines stand, of those that a run has logged over several resumes.
+    """Mark the lines that stand, of those that a run has logged over several resumes.
 
     A line with ``"resumed": true``, a marker, undoes earlier lines of more steps than its own, and is none of them
     itself. Of a Penstock that wrote no markers, a line whose seconds are fewer than those of the line before it undoes
@@ -42,7 +133,6 @@ def standing_rows(steps: np.ndarray, seconds: np.ndarray, is_marker: np.ndarray)
     limit = np.where(undoes, steps, np.inf)
     of_later = np.append(np.minimum.accumulate(limit[::-1])[::-1][1:], np.inf)[: steps.size]
     return ~is_marker & (steps <= of_later)
-
 
 
 class Columns:
@@ -71,7 +161,8 @@ class Columns:
         alike: dict[tuple[str, ...], tuple[list[int], list[Iterable[float | None]]]] = {}
         is_marker = bytearray()
         for line in lines:
-            record = _plain_record(line) or numbers_in(line)
+            if not _is_plain(record := _record_in(line)):
+                record = _numbers_of(record)
             if record is None:
                 continue
             rows, values = alike.setdefault(tuple(record), ([], []))
@@ -135,6 +226,86 @@ class Columns:
         lines, values = self._known(name)
         whole[lines] = values
         return whole
+
+
+class GrowingCurve:
+    """One metric over another, read on as the file grows.
+
+    Parameters
+    ----------
+    path
+        File of metrics.
+    x, y
+        Names of the numbers.
+    most
+        Most points that are kept; beyond them two neighbours become their mean. None: all are kept.
+
+    Attributes
+    ----------
+    version
+        Version of the curve: a new one means that it has changed.
+    """
+
+    def __init__(self, path: Path, x: str, y: str, most: int | None = None) -> None:
+        self._path = path
+        self._names = (x, y)
+        self._most = most
+        self.version = 0
+        self._cursor = Cursor()
+        self._seconds = 0.0  # of the last line
+        self._width = 1  # lines that one mean stands for
+        self._means = np.empty((2, 0))
+        self._rest = np.empty((2, 0))  # lines that are too few for another mean
+
+    def catch_up(self) -> None:
+        """Read the new lines; the whole file where lines were undone, or the file was replaced."""
+        begun, rows = self._cursor.offset > 0, list[np.ndarray]()
+        for stretch in stretches(self._path, self._cursor):
+            if not stretch.is_same:
+                self._forget()
+                begun, rows = False, []
+            self._cursor = stretch.cursor
+            rows.append(picked(stretch.text, *self._names))
+        table = np.concatenate(rows)
+        if not table.size:
+            return
+        if begun and (table[:, 2].any() or (np.diff(table[:, 1], prepend=self._seconds) < 0.0).any()):
+            self._forget()
+            self.catch_up()
+            return
+        self._seconds = float(table[-1, 1])
+        self._add(*points_in(table))
+
+    def points(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return x and y, float64 ``[n]``, in ascending order of x."""
+        ends = [np.stack([self._rest.mean(1)], 1)] if self._rest.size else []
+        x, y = np.concatenate([self._means, *ends], 1)
+        order = np.argsort(x, kind="stable")
+        return x[order], y[order]
+
+    def _forget(self) -> None:
+        self.version += 1
+        self._cursor, self._seconds, self._width = Cursor(), 0.0, 1
+        self._means, self._rest = np.empty((2, 0)), np.empty((2, 0))
+
+    def _add(self, x: np.ndarray, y: np.ndarray) -> None:
+        self.version += 1
+        self._rest = np.concatenate([self._rest, [x, y]], 1)
+        self._settle()
+        while self._most is not None and self._means.shape[1] > self._most:
+            whole = self._means.shape[1] // 2 * 2
+            left = np.repeat(self._means[:, whole:], self._width, 1)
+            self._means = self._means[:, :whole].reshape(2, -1, 2).mean(2)
+            self._width *= 2
+            self._rest = np.concatenate([left, self._rest], 1)
+            self._settle()
+
+    def _settle(self) -> None:
+        """Take means of the lines that are enough for them."""
+        whole = self._rest.shape[1] // self._width * self._width
+        made = self._rest[:, :whole].reshape(2, -1, self._width).mean(2)
+        self._means = np.concatenate([self._means, made], 1)
+        self._rest = self._rest[:, whole:]
 
 
 def picked(text: bytes, x: str, y: str) -> np.ndarray:
@@ -207,16 +378,28 @@ def _number_behind(line: bytes, at: int) -> float:
     return value if math.isfinite(value) else math.nan
 
 
-
-def _plain_record(line: bytes) -> dict[str, float | None] | None:
-    """A line that holds numbers and nothing else, steps and seconds among them; None: it is another one."""
+def _record_in(line: bytes) -> dict[str, Any] | None:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(record, dict) or not _NUMBERS.issuperset(map(type, record.values())):
+    return record if isinstance(record, dict) else None
+
+
+def _numbers_of(record: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if record is None:
         return None
-    return None if record.get("steps") is None or record.get("seconds") is None else record
+    numbers = {name: value for name, value in record.items() if type(value) in (int, float) and is_finite(value)}
+    if "steps" not in numbers or "seconds" not in numbers:
+        return None
+    return numbers | ({"resumed": True} if record.get("resumed") is True else {})
+
+
+def _is_plain(record: Mapping[str, Any] | None) -> bool:
+    """Whether a record holds numbers and nulls alone, steps and seconds among its numbers: most lines do."""
+    if record is None or not _NUMBERS.issuperset(map(type, record.values())):
+        return False
+    return record.get("steps") is not None and record.get("seconds") is not None
 
 
 def _table(values: Sequence[Iterable[float | None]], width: int) -> np.ndarray:
@@ -227,7 +410,6 @@ def _table(values: Sequence[Iterable[float | None]], width: int) -> np.ndarray:
     except OverflowError:
         finite = [cell if cell is not None and is_finite(cell) else None for cell in cells]
         return np.array(finite, float).reshape(-1, width)
-
 
 
 def _lowest_and_highest(stretch: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -8,8 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.runs.columns import MOST_NAMES, Columns, picked, points_in, standing_rows
-from penstock.runs.documents import numbers_in
+from penstock.runs.series import MOST_NAMES, Columns, numbers_in, picked, points_in, standing_rows
 
 
 def line(steps, seconds=None, **values):
