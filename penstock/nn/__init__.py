@@ -31,7 +31,7 @@ from penstock.nn.policy_network import Choice, PolicyNetwork
 from penstock.nn.q_network import QNetwork
 from penstock.nn.return_distributions import CategoricalReturns, ImplicitQuantileReturns, QuantileReturns
 from penstock.nn.return_predictor import ReturnPredictor
-from penstock.nn.sharing import Group, GroupBroken, alone_if_broken, average_gradients_, sharing
+from penstock.nn.sharing import Group, GroupBroken, average_gradients_, leave_group, sharing
 from penstock.nn.weights import WeightsLayout, flatten_, joined, place_, places_in, stretch_of
 
 __all__ = [
@@ -65,7 +65,6 @@ __all__ = [
     "TanhGaussian",
     "TrainingMode",
     "WeightsLayout",
-    "alone_if_broken",
     "average_gradients_",
     "buffer_in",
     "build_encoder",
@@ -75,6 +74,7 @@ __all__ = [
     "follow",
     "foreign_buffers",
     "joined",
+    "leave_group",
     "legal_values",
     "num_parameters",
     "place_",

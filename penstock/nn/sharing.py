@@ -22,7 +22,6 @@ from torch import Tensor
 from penstock.nn.modes import has_statistics, modules_with_modes
 
 Method = TypeVar("Method", bound=Callable[..., Any])
-T = TypeVar("T")
 
 
 class GroupBroken(RuntimeError):
@@ -110,13 +109,9 @@ def sharing(group: Group) -> Iterator[None]:
         _here.group = before
 
 
-def alone_if_broken(compute: Callable[[], T]) -> T:
-    """Return what a computation does; where another learner goes meanwhile, do it anew and from then on alone."""
-    try:
-        return compute()
-    except GroupBroken:
-        _here.group = None
-        return compute()
+def leave_group() -> None:
+    """Compute alone from now on: after `GroupBroken`, and before the computation at hand is done anew."""
+    _here.group = None
 
 
 def in_shares(out: int, **rows: int) -> Callable[[Method], Method]:

@@ -41,9 +41,6 @@ class Noting:
     def updates(self, batch, generator):
         return batch
 
-    def zero_grad(self, set_to_none):
-        pass
-
     def gradient(self, model, minibatch, autocast):
         loss = torch.tensor(math.nan if self._fails and minibatch.number == 2 else float(minibatch.number))
         if loss.isfinite():

@@ -50,15 +50,8 @@ class DistributionalQLearning(QLearning):
         if c.distributional == "c51":
             self._support = SupportWatch(c.v_min, c.v_max, self.remarks.append, rescaled=c.rescale_values)
 
-    def update(self, model: QNetwork, batch: Any) -> tuple[Tensor, Metrics]:
-        """See `QLearning.update`; of c51 the share of targets outside the support is reported, too."""
-        priority, metrics = super().update(model, batch)
-        if self._support is not None:
-            metrics["outside_support"] = self._support.last
-        return priority, metrics
-
-    def evaluate(self, model: QNetwork, batch: Any) -> tuple[Tensor, Tensor, Tensor]:
-        """Return priorities ``[B]``, loss and means ``[B, 1]`` of a `TransitionBatch`.
+    def evaluate(self, model: QNetwork, batch: Any) -> tuple[Tensor, Tensor, Metrics]:
+        """Return priorities ``[B]``, loss and metrics of a `TransitionBatch`, among these its means "q".
 
         The target is the distribution of ``r + discount * Z(o', a*; theta^-)``, where ``a*`` has the largest mean by
         the target network, or by the online network with ``double``.
@@ -93,8 +86,10 @@ class DistributionalQLearning(QLearning):
                 fractions = midpoints(c.num_quantiles, outputs.device)
             distance = quantile_huber(of_taken, fractions, self.td_target(reward, discount, of_next))
             priority = distance / c.num_quantiles
-        q = q.gather(1, batch.action.unsqueeze(1))
-        return priority, (batch.weights * distance).mean(), q
+        metrics = {"q": q.gather(1, batch.action.unsqueeze(1))}
+        if self._support is not None:
+            metrics["outside_support"] = self._support.last
+        return priority, (batch.weights * distance).mean(), metrics
 
     def _fractions(self, batch: TransitionBatch) -> Tensor | None:
         """Fractions at which a pass of "iqn" takes quantiles, uniform in [0, 1), float32 ``[B, N]``; else None."""

@@ -157,14 +157,14 @@ class QLearning(ReplayAlgorithm):
     def update(self, model: QNetwork, batch: Any) -> tuple[Tensor, Metrics]:
         """Take one step down the loss of `evaluate`; every ``target_period`` updates, copy the target network."""
         c = self.config
-        priority, loss, q = self.evaluate(model, batch)
+        priority, loss, metrics = self.evaluate(model, batch)
         grad_norm = self.minimize("q", loss, max_grad_norm=c.max_grad_norm or torch.inf)
         if batch.number % c.target_period == 0:
             self.move_target(1.0)
-        return priority.detach(), {"loss": loss, "q": q, "grad_norm": grad_norm}
+        return priority.detach(), {"loss": loss, **metrics, "grad_norm": grad_norm}
 
-    def evaluate(self, model: QNetwork, batch: Any) -> tuple[Tensor, Tensor, Tensor]:
-        """Return TD errors ``[B]``, loss and values ``[B]`` of a `TransitionBatch`.
+    def evaluate(self, model: QNetwork, batch: Any) -> tuple[Tensor, Tensor, Metrics]:
+        """Return TD errors ``[B]``, loss and metrics of a `TransitionBatch`, among these its values "q".
 
             L = mean w Huber(Q(o, a; theta) - y)    with y = r + discount * max_a Q(o', a; theta^-)
         """
@@ -178,7 +178,7 @@ class QLearning(ReplayAlgorithm):
 
         q = model.q(batch.obs, self.draw_noise()).gather(1, batch.action.unsqueeze(1)).squeeze(1)
         td_error = q - y
-        return td_error, (batch.weights * huber(td_error)).mean(), q
+        return td_error, (batch.weights * huber(td_error)).mean(), {"q": q}
 
     def td_target(self, reward: Tensor, discount: Tensor, next_value: Tensor) -> Tensor:
         """``y = r + discount * next_value``, rescaled if values are."""

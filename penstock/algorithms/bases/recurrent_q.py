@@ -9,7 +9,7 @@ from torch import Tensor
 
 from penstock.algorithms.arithmetic.rescaling import inverse_rescale, rescale
 from penstock.algorithms.arithmetic.td import double_q_value, huber, max_q_value, n_step_targets, sequence_priority
-from penstock.algorithms.bases.algorithm import Request
+from penstock.algorithms.bases.algorithm import Metrics, Request
 from penstock.algorithms.bases.distributional_q import DistributionalQLearning
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.layout import Column
@@ -50,8 +50,8 @@ class RecurrentQLearning(DistributionalQLearning):
         """Memory state recorded before a step: zeros where an episode begins."""
         return {"memory": request.memory.masked_fill(request.first.unsqueeze(1), 0.0)} if self.state_size else {}
 
-    def evaluate(self, model: QNetwork, batch: Any) -> tuple[Tensor, Tensor, Tensor]:
-        """Return priorities ``[B]``, loss and mean value of a `SequenceBatch` (R2D2, section 2.3).
+    def evaluate(self, model: QNetwork, batch: Any) -> tuple[Tensor, Tensor, Metrics]:
+        """Return priorities ``[B]``, loss and mean value "q" of a `SequenceBatch` (R2D2, section 2.3).
 
             L   = mean_b w_b sum_t Huber(Q(o_t, a_t; theta) - y_t)
             y_t = sum_{k<m} gamma^k r_{t+k} + gamma^m max_a Q(o_{t+m}, a; theta^-)    with m = min(n, steps that follow)
@@ -78,4 +78,4 @@ class RecurrentQLearning(DistributionalQLearning):
         td_error = torch.where(valid, q - y, 0.0)
         loss = (batch.weights * huber(td_error).sum(0)).mean()
         priority = sequence_priority(td_error.detach(), valid, c.priority_eta)
-        return priority, loss, torch.where(valid, q, 0.0).sum() / valid.sum()
+        return priority, loss, {"q": torch.where(valid, q, 0.0).sum() / valid.sum()}

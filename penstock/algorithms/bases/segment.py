@@ -16,12 +16,20 @@ from penstock.algorithms.arithmetic.losses import normalize_advantage
 from penstock.algorithms.arithmetic.optimizers import as_if_made, fused_adam, go_on
 from penstock.algorithms.arithmetic.redistribution import mixed_advantage
 from penstock.algorithms.arithmetic.returns import gae
-from penstock.algorithms.bases.algorithm import Algorithm, Metrics, NonFiniteUpdate, Request
+from penstock.algorithms.bases.algorithm import Algorithm, Metrics, Request
 from penstock.config import Config, FreshConfig, SegmentConfig, Source, value_at
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.batch import Batch
 from penstock.experience.layout import Column
-from penstock.nn import ActorCritic, Distribution, alone_if_broken, average_gradients_, evaluating, num_parameters
+from penstock.nn import (
+    ActorCritic,
+    Distribution,
+    GroupBroken,
+    average_gradients_,
+    evaluating,
+    leave_group,
+    num_parameters,
+)
 
 
 class SegmentAlgorithm(Algorithm):
@@ -226,6 +234,7 @@ class SegmentAlgorithm(Algorithm):
         self, model: Any, batch: Batch, autocast: AbstractContextManager[object]
     ) -> tuple[Tensor, Metrics]:
         """Leave the loss's gradient, clipped to ``max_grad_norm``, with the parameters; return loss and metrics."""
+        model.zero_grad(set_to_none=False)
         with autocast:
             loss, metrics = self.evaluate(model, batch)
         loss.backward()
@@ -306,7 +315,7 @@ class SegmentUpdater:
         self.generator = torch.Generator().manual_seed(algorithm.config.seed)
         self.autocast = algorithm.autocast(next(model.parameters()).device)
         self._training = algorithm.training_mode(model)
-        self.gradient: Gradient = lambda minibatch: algorithm.gradient(model, minibatch, self.autocast)
+        self.gradient: Gradient = partial(algorithm.gradient, model, autocast=self.autocast)
         self.go_on(learning)
 
     def learn(
@@ -331,16 +340,24 @@ class SegmentUpdater:
         algorithm, model = self._algorithm, self._model
         sums, count, is_finite = Metrics(), 0, True
         with torch.no_grad(), self.autocast:
-            alone_if_broken(lambda: algorithm.prepare(model, batch))
+            try:
+                algorithm.prepare(model, batch)
+            except GroupBroken:
+                leave_group()
+                algorithm.prepare(model, batch)
         for minibatch in algorithm.updates(batch, self.generator):
             if not minibatch.learn.any():
                 continue  # the optimiser's momentum would still move the weights
             begin()
-            try:
-                metrics = alone_if_broken(partial(self._finite_gradient, minibatch))
-            except NonFiniteUpdate as problem:
+            with self._training:
+                try:
+                    loss, metrics = self.gradient(minibatch)
+                except GroupBroken:
+                    leave_group()
+                    loss, metrics = self.gradient(minibatch)
+            if (problem := not_finite(loss, metrics["grad_norm"])) is not None:
                 is_finite = False
-                skipped(str(problem))
+                skipped(problem)
                 continue
             self.optimizer.step()
             updated()
@@ -354,13 +371,6 @@ class SegmentUpdater:
                 algorithm.follow_statistics(model, batch)
                 algorithm.update_statistics(model, batch)
         return {name: value / count for name, value in sums.items()}
-
-    def _finite_gradient(self, minibatch: Batch) -> Metrics:
-        self.optimizer.zero_grad(set_to_none=False)
-        with self._training:
-            loss, metrics = self.gradient(minibatch)
-        require_finite(loss, metrics["grad_norm"])
-        return metrics
 
     def schedule_learning_rate(self, progress: float) -> None:
         """Set the optimiser's step size for this point of the run."""
@@ -394,7 +404,8 @@ Gradient = Callable[[Batch], tuple[Tensor, Metrics]]
 """Leaves the gradient of a minibatch with the parameters; returns loss and metrics."""
 
 
-def require_finite(loss: Tensor, grad_norm: Tensor) -> None:
-    """Raise `NonFiniteUpdate` if one of them is not finite; the device is asked once."""
-    if not math.isfinite((loss + grad_norm).item()):
-        raise NonFiniteUpdate(f"loss {loss.item()}, gradient norm {grad_norm.item()}")
+def not_finite(loss: Tensor, grad_norm: Tensor) -> str | None:
+    """Both numbers in words if one of them is not finite, else None; the device is asked once."""
+    if math.isfinite((loss + grad_norm).item()):
+        return None
+    return f"loss {loss.item()}, gradient norm {grad_norm.item()}"

@@ -15,7 +15,7 @@ from penstock.engine.paths.gradients import GradientPath
 from penstock.engine.paths.replay import ReplayPath
 from penstock.engine.paths.segments import SegmentPath
 from penstock.experience.batch import Batch
-from penstock.nn import alone_if_broken, flatten_
+from penstock.nn import GroupBroken, flatten_, leave_group
 
 
 class RankLearner:
@@ -132,7 +132,11 @@ class ReplayRankLearner(RankLearner):
         self._algorithm.schedule_learning_rates(batch.progress)
         try:
             with self._training, self._autocast:
-                alone_if_broken(lambda: self._algorithm.update(self._model, batch))
+                try:
+                    self._algorithm.update(self._model, batch)
+                except GroupBroken:
+                    leave_group()
+                    self._algorithm.update(self._model, batch)
         except NonFiniteUpdate:
             return
         self._updated()

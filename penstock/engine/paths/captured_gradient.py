@@ -83,7 +83,7 @@ class CapturedGradient:
         self._seen: dict[tuple[Any, ...], int] = {}
 
     def __call__(self, batch: Batch) -> tuple[Tensor, Metrics]:
-        """Leave the gradient with the parameters, whose gradients are zeros; return loss and metrics."""
+        """Leave the gradient with the parameters; return loss and metrics."""
         if not self._captures:
             return self._algorithm.gradient(self._model, batch, self._autocast)
         shape = tuple((tensor.shape, tensor.dtype) for tensor in tensors_of(batch))

@@ -16,8 +16,7 @@ from torch import Tensor
 
 from penstock.algorithms.arithmetic.optimizers import as_if_made
 from penstock.algorithms.arithmetic.rmsprop import RMSProp
-from penstock.algorithms.bases.algorithm import NonFiniteUpdate
-from penstock.algorithms.bases.segment import SegmentAlgorithm, require_finite
+from penstock.algorithms.bases.segment import SegmentAlgorithm, not_finite
 from penstock.config import tunable_settings, tuned
 from penstock.engine.acting.inference import Inference
 from penstock.engine.contracts import LearnerState
@@ -226,15 +225,13 @@ class ActorLearner(Inference):
         with torch.no_grad(), self._autocast:
             algorithm.prepare(self._model, batch)
         self._model.zero_grad(set_to_none=True)
-        try:
-            minibatch = batch if algorithm.needs_segments else batch.flatten()
-            with self._training:
-                loss, metrics = algorithm.gradient(self._model, minibatch, self._autocast)
-            require_finite(loss, metrics["grad_norm"])
-        except NonFiniteUpdate as problem:
+        minibatch = batch if algorithm.needs_segments else batch.flatten()
+        with self._training:
+            loss, metrics = algorithm.gradient(self._model, minibatch, self._autocast)
+        if (problem := not_finite(loss, metrics["grad_norm"])) is not None:
             self._brought[Contribution.SKIPPED] += 1
             self._skipped_in_a_row = skipped_again(
-                self._skipped_in_a_row + 1, str(problem), copy.updates, copy.steps, self._config,
+                self._skipped_in_a_row + 1, problem, copy.updates, copy.steps, self._config,
                 lambda story: self._report(Diverged(arena.policy, story)),
             )  # fmt: skip
             return True

@@ -19,7 +19,7 @@ from penstock.engine.roles.learner import Learner
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.run_replay import Replay
 from penstock.experience.transition_batch import TransitionReader
-from penstock.nn import alone_if_broken
+from penstock.nn import GroupBroken, leave_group
 from penstock.replay import Prioritized
 from penstock.runs.store import CheckpointStore
 
@@ -121,7 +121,11 @@ class ReplayLearner(Learner):
         self._algorithm.schedule_learning_rates(batch.progress)
         try:
             with self.together(batch), self._training, self._autocast:
-                td_error, metrics = alone_if_broken(lambda: self._algorithm.update(self._model, batch))
+                try:
+                    td_error, metrics = self._algorithm.update(self._model, batch)
+                except GroupBroken:
+                    leave_group()
+                    td_error, metrics = self._algorithm.update(self._model, batch)
         except NonFiniteUpdate as problem:
             self._skip(str(problem))
             return {}
