@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import requires
 from pathlib import Path
@@ -50,11 +51,21 @@ MAY_USE = {
     "__init__": {"config", "envs", "algorithms", "play", "engine"},
 }
 
+# A feature has a room of its own, and each of its modules the height of the room that it extends: it may use what that
+# room may, and is used as that room is.
+FEATURES = {
+    "self_play": {
+        "__init__": "imports", "settings": "config", "games": "envs", "pool": "experience", "ratings": "play",
+        "fixed_opponents": "play", "matches": "play", "path": "engine", "inference": "engine", "versions": "engine",
+    },
+}  # fmt: skip
+
 # The engine's rooms, from the ground up. Each may use those before it.
 ENGINE = (
-    "messages", "contracts", "watching", "acting", "paths", "groups", "roles", "backends", "roster", "preparation",
-    "policies", "nodes", "evaluations", "saves", "transfers", "exploits", "following", "opponents", "turns", "reports",
-    "endings", "supervisor", "opening", "steering", "trainer", "slices", "faces", "__init__",
+    "messages", "contracts", "watching", "acting", "self_play.inference", "paths", "self_play.path", "groups", "roles",
+    "backends", "roster", "preparation", "policies", "nodes", "evaluations", "saves", "transfers", "exploits",
+    "following", "self_play.versions", "turns", "reports", "endings", "supervisor", "opening", "steering", "trainer",
+    "slices", "faces", "__init__",
 )  # fmt: skip
 
 # Uses against that order, imports for type checkers and in functions counted: they may become fewer, never more.
@@ -71,7 +82,13 @@ MODULES = sorted(HOUSE.rglob("*.py"))
 
 
 def room_of(module: Path) -> str:
-    return module.relative_to(HOUSE).parts[0].removesuffix(".py")
+    return room_named(module.relative_to(HOUSE.parent).with_suffix("").parts)
+
+
+def room_named(parts: Sequence[str]) -> str:
+    """Room, of a feature's module the one that it extends, from the parts of a dotted name below the package."""
+    heights = FEATURES.get(parts[1])
+    return parts[1] if heights is None else heights[parts[2] if parts[2:] else "__init__"]
 
 
 def tree_of(module: Path) -> ast.Module:
@@ -111,7 +128,7 @@ def imported_modules(node: ast.AST) -> set[str]:
 
 def rooms_used_by(module: Path) -> set[str]:
     names = imported_modules(tree_of(module))
-    return {name.split(".")[1] for name in names if name.startswith("penstock.")} - {room_of(module)}
+    return {room_named(name.split(".")) for name in names if name.startswith("penstock.")} - {room_of(module)}
 
 
 def test_every_room_has_its_place_in_the_order():
@@ -143,7 +160,10 @@ def test_nothing_uses_relative_imports_which_this_test_could_not_follow():
 def engine_room(module: str) -> str | None:
     """Room of the engine that a module is in; None: it is not in the engine."""
     parts = module.split(".")
-    return None if parts[1:2] != ["engine"] else ".".join(parts[2:3]) or "__init__"
+    if parts[1:2] != ["engine"]:
+        is_in_engine = len(parts) == 3 and FEATURES.get(parts[1], {}).get(parts[2]) == "engine"
+        return ".".join(parts[1:]) if is_in_engine else None
+    return ".".join(parts[2:3]) or "__init__"
 
 
 def uses_within_the_engine() -> set[tuple[str, str]]:

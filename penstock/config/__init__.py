@@ -10,17 +10,6 @@ from penstock.config.elsewhere import method_hint, setting_hint
 from penstock.config.groups import grouped
 from penstock.config.making import PRESETS, cannot_change, change_config, load_preset, make_config
 from penstock.config.mixture import MixtureConfig
-from penstock.config.opponents import (
-    BEST,
-    OTHERS,
-    RANDOM,
-    entry_interval,
-    games_with_guests,
-    is_guest,
-    learner_of,
-    name_of,
-    require_opponents_for,
-)
 from penstock.config.policies import PolicyConfig, agents_by_policy, policy_configs
 from penstock.config.redistribution import RedistributionConfig, RedistributorConfig
 from penstock.config.replay import PrioritizedConfig, ReplayConfig
@@ -38,11 +27,8 @@ from penstock.config.sources import Source
 from penstock.config.tunable import require_tunable, tunable_settings, tunable_values, tuned
 
 __all__ = [
-    "BEST",
     "NETWORK",
-    "OTHERS",
     "PRESETS",
-    "RANDOM",
     "STATE",
     "STORED",
     "AsynchronousConfig",
@@ -66,20 +52,14 @@ __all__ = [
     "change_config",
     "checked",
     "closest",
-    "entry_interval",
     "find_object",
-    "games_with_guests",
     "grouped",
-    "is_guest",
-    "learner_of",
     "load_preset",
     "make_config",
     "method_hint",
-    "name_of",
     "policy_configs",
     "require",
     "require_no_secrets",
-    "require_opponents_for",
     "require_tunable",
     "require_whole_minibatches",
     "require_whole_segments",

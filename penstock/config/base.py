@@ -14,11 +14,11 @@ from typing import Any, ClassVar, Literal
 from penstock.config.checking import ConfigError, Tunable, checked, require
 from penstock.config.elsewhere import value_hint
 from penstock.config.learners import require_legal_learners
-from penstock.config.opponents import guest_lanes, require_legal_opponents
 from penstock.config.population import PopulationConfig
 from penstock.config.saved import saved
 from penstock.config.schedules import Scheduled
 from penstock.imports import place_of
+from penstock.self_play import settings as self_play
 
 NETWORK = "the weights of the run are of this network"
 STATE = "the state of its optimisers, which the run goes on from, is of this kind"
@@ -189,7 +189,7 @@ class Config(PopulationConfig):
 
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""
-        require_legal_opponents(self)
+        self_play.require_legal(self)
         positive = (
             "num_envs_per_worker", "num_policies", "total_steps", "eval_episodes", "eval_max_steps", "keep_checkpoints",
             "reward_scale",
@@ -229,10 +229,6 @@ class Config(PopulationConfig):
         is_legal = bool(counts) and all(n == "all" or (type(n) is int and n > 0) for n in counts)
         legal = 'a number of nodes, "all", or such as {"sampler": 2}: how many have a resource, by its name'
         require(is_legal, "nodes", self.nodes, legal)
-        if self.backend == "ray" and self.opponents != "none":
-            raise ConfigError(
-                f'backend="ray" has no place for guests on nodes, and opponents={self.opponents!r}: use backend="local"'
-            )
         if self.backend != "ray" and (self.nodes != 1 or self.address is not None):
             given = f"nodes={self.nodes!r}" if self.nodes != 1 else f"address={self.address!r}"
             raise ConfigError(
@@ -281,8 +277,8 @@ class Config(PopulationConfig):
 
     @property
     def lanes_per_worker(self) -> int:
-        """Lanes of each rollout worker: its environments, times the agents of each, less the guests."""
-        return self.num_envs_per_worker * (self.num_agents or 1) - guest_lanes(self)
+        """Lanes of each rollout worker: its environments, times the agents of each that are learned from."""
+        return self.num_envs_per_worker * (self.num_agents or 1) - self_play.lanes_without(self)
 
     @property
     def num_lanes(self) -> int:
@@ -298,8 +294,7 @@ class Config(PopulationConfig):
     def lanes_in_words(self) -> str:
         """Which settings the number of lanes follows from, for messages."""
         agents = "" if self.num_agents is None else f" x num_agents={self.num_agents}"
-        guests = guest_lanes(self)
-        agents += f", less {guests} guests in each" if guests else ""
+        agents += self_play.lanes_without_in_words(self)
         nodes = "" if self.num_nodes == 1 else f"nodes={self.num_nodes} x "
         each = f"num_envs_per_worker={self.num_envs_per_worker}{agents}"
         return f"{self.num_lanes} lanes ({nodes}num_workers={self.workers_per_node} x {each})"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from penstock.config.base import Config
 from penstock.config.checking import ConfigError, closest, find_object
 from penstock.config.making import make_config
-from penstock.config.opponents import games_as_guest, splits_in_two
+from penstock.self_play import settings as self_play
 
 AGENTS = "agents"
 """Key of a policy's settings: patterns of the agents that it plays."""
@@ -59,7 +59,7 @@ def policy_configs(config: Config, agents: Sequence[str]) -> list[PolicyConfig]:
         raise ConfigError(
             "seats='shuffled' lets policies change agents from game to game, and "
             + ("the environment has one agent" if len(found) < 2 else "one policy plays all agents")
-            + ": leave it out; opponents='past' draws the seats of its guests in any case"
+            + ": leave it out; opponents='past' draws seats in any case"
         )
     if not config.policies and config.num_policies == 1:
         if config.policy_of is not None:
@@ -73,7 +73,7 @@ def policy_configs(config: Config, agents: Sequence[str]) -> list[PolicyConfig]:
     if not found:
         return _population(config)
     played = agents_by_policy(config, found)
-    envs = {name: config.num_envs_per_worker - games_as_guest(config, name) for name in played}
+    envs = {name: self_play.envs_of(config, name) for name in played}
     lanes = {name: envs[name] * len(its) for name, its in played.items()}
     shares = {
         name: {
@@ -116,8 +116,8 @@ def agents_by_policy(config: Config, agents: Sequence[str]) -> dict[str, tuple[s
 
 
 def _num_groups(config: Config) -> int | None:
-    """The groups of all policies; None: one or two, each of which has as many games with guests of each kind."""
-    return config.num_groups or (None if splits_in_two(config) else 1)
+    """The groups of all policies; None: one or two, each with as many games of each kind."""
+    return config.num_groups or (None if self_play.splits_in_two(config) else 1)
 
 
 def _population(config: Config) -> list[PolicyConfig]:

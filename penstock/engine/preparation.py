@@ -13,10 +13,7 @@ from penstock.config import (
     Config,
     ConfigError,
     PolicyConfig,
-    games_with_guests,
-    is_guest,
     policy_configs,
-    require_opponents_for,
 )
 from penstock.engine.acting.weights import weights_nbytes
 from penstock.engine.backends.apart import apart
@@ -31,6 +28,7 @@ from penstock.ipc import whole_cores
 from penstock.nn import PolicyNetwork
 from penstock.nn.layers import is_bfloat16, is_faster_in_bfloat16
 from penstock.play.policy import environment_named_by
+from penstock.self_play.settings import games_with_guests, is_guest, require_agents_for
 
 _CROWD = 4  # rollout workers per core beyond which they are warned of
 
@@ -163,7 +161,7 @@ def look_at(config: Config) -> ResolvedEnvironment:
             f"num_agents={config.num_agents} is not the number of agents of {env.name}: it has {count}{which}; "
             "leave it out to have all of them"
         )
-    require_opponents_for(config, agents)
+    require_agents_for(config, agents)
     config = replace(config, num_agents=len(agents)) if agents else config
     policies = policy_configs(config, agents)
     teams = tuple(policy.agents for policy in policies) if agents else ()

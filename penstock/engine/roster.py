@@ -15,7 +15,6 @@ from penstock.engine.contracts import RoleSpec, Start
 from penstock.engine.groups.following import Follower, RankRole
 from penstock.engine.groups.meeting import GroupSpec
 from penstock.engine.paths import DataPath, data_path
-from penstock.engine.paths.guests import GuestPath
 from penstock.engine.roles.device import DeviceRole
 from penstock.engine.roles.evaluator import Evaluator
 from penstock.engine.roles.learner import Learner
@@ -27,6 +26,7 @@ from penstock.engine.roles.together import LearnersRole
 from penstock.envs.spec import EnvSpec
 from penstock.experience.layout import RoleKind, RunShape
 from penstock.ipc import whole_cores
+from penstock.self_play.path import GuestPath
 
 ACTIVITIES = {
     RoleKind.ROLLOUT: RolloutWorker.ACTIVITIES,

@@ -25,7 +25,6 @@ from penstock.engine.following import ScheduleFollower
 from penstock.engine.groups.meeting import board_for
 from penstock.engine.messages import Evaluate, Report, Save
 from penstock.engine.nodes.joining import address_of_home, cores_of_nodes_here
-from penstock.engine.opponents import opponents_of
 from penstock.engine.policies import Policy
 from penstock.engine.reports import Reports
 from penstock.engine.roles.specs import name_of
@@ -52,6 +51,7 @@ from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.run_directory import RunDirectory
 from penstock.runs.state import Written
 from penstock.runs.store import CheckpointStore
+from penstock.self_play.versions import opponents_of
 from penstock.surroundings import Surroundings
 
 FAREWELL_SECONDS = 3.0  # what the learner has to write a checkpoint when the run is failing

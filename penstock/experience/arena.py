@@ -10,10 +10,10 @@ import numpy as np
 
 from penstock.envs.statistics import moments_nbytes
 from penstock.experience.layout import MOST_TUNABLES, RETURN_NBYTES, RunShape
-from penstock.experience.pool import Pool
 from penstock.experience.requests import Requests
 from penstock.experience.statistics import SharedStatistics
 from penstock.ipc import Arena, Doorbell, Ring, SlotState, SlotTable, WeightsBlock, fence, require_memory
+from penstock.self_play.pool import Pool
 
 
 class Control(IntEnum):

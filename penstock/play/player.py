@@ -22,7 +22,7 @@ from penstock.nn import PolicyNetwork
 from penstock.play.evaluation import Evaluation
 from penstock.play.match import Match
 from penstock.play.noise import NoiseStreams
-from penstock.play.opponents import Opponent
+from penstock.self_play.fixed_opponents import Opponent
 
 MAX_LANES = 25
 

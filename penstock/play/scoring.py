@@ -14,11 +14,11 @@ from penstock.envs.factories import OUTSIDE
 from penstock.envs.making import agents_of, lane_seed
 from penstock.envs.spec import EnvSpec
 from penstock.nn import PolicyNetwork
-from penstock.play.against import player_of
 from penstock.play.evaluation import Evaluation
 from penstock.play.film import film
-from penstock.play.opponents import Load
 from penstock.play.policy import environment_of, load_policy
+from penstock.self_play.fixed_opponents import Load
+from penstock.self_play.matches import player_of
 from penstock.surroundings import Surroundings, seed_generators
 
 Opponents = Sequence[str | Callable[..., Any]]
@@ -41,7 +41,7 @@ def evaluate_model(
 ) -> Evaluation:
     """Play `episodes`, none of which the run's evaluator has played, of an environment made for the purpose.
 
-    With `opponents`, so many games against each of them, from each seat (see `penstock.play.against.MatchPlayer`).
+    With `opponents`, so many games against each of them, from each seat (see `penstock.self_play.matches.MatchPlayer`).
     """
     (evaluation,) = evaluate_models(
         [model], env, episodes=episodes, deterministic=deterministic, seed=seed, max_steps=max_steps,

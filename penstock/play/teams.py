@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from penstock.config import BEST, OTHERS, name_of
 from penstock.envs.episodes import outcome
 from penstock.envs.failures import UnsupportedSpaceError
 from penstock.envs.game_group import Games
@@ -15,8 +14,9 @@ from penstock.envs.spec import EnvSpec
 from penstock.nn import PolicyNetwork
 from penstock.play.evaluation import Evaluation, evaluation_of
 from penstock.play.match import Match
-from penstock.play.opponents import Load, Opponent, opponent_of
 from penstock.play.player import Part, Player, PlaySession, lanes_for
+from penstock.self_play.fixed_opponents import Load, Opponent, opponent_of
+from penstock.self_play.settings import BEST, OTHERS, name_of
 
 
 class TeamPlayer(Player):

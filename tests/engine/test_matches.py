@@ -13,14 +13,14 @@ from bench.environments.tic_tac_toe import TicTacToe
 from penstock.cli import main
 from penstock.config import ConfigError
 from penstock.envs.factories import OUTSIDE
-from penstock.envs.guests import GuestGames
 from penstock.envs.making import make_group
 from penstock.envs.spec import EnvSpec
-from penstock.play.against import MatchPlayer, OneSeat
 from penstock.play.evaluation import evaluation_of
 from penstock.play.match import Match
-from penstock.play.opponents import OwnOpponent, RandomOpponent
 from penstock.search.objective import read_evaluations
+from penstock.self_play.fixed_opponents import OwnOpponent, RandomOpponent
+from penstock.self_play.games import GuestGames
+from penstock.self_play.matches import MatchPlayer, OneSeat
 from tests.envs.counting import CountingEnv
 from tests.envs.playing import InTurn
 

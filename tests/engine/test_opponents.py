@@ -13,12 +13,12 @@ import torch
 
 import penstock
 from penstock.config import ConfigError
-from penstock.engine.acting.guest_inference import GuestInference
 from penstock.engine.acting.weights import STEPS_NBYTES, versions_in
 from penstock.engine.paths.segment_learner import SegmentLearner
 from penstock.nn import place_
 from penstock.runs.checkpoint import load_checkpoint
 from penstock.runs.run_directory import RunDirectory
+from penstock.self_play.inference import GuestInference
 from tests.comparing import identical
 from tests.engine.guests import REPLAY, Three, Turns
 from tests.engine.known import known_to

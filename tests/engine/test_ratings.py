@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.play.ratings import expected_score, hard_odds, rating, remembered, score
+from penstock.self_play.ratings import expected_score, hard_odds, rating, remembered, score
 
 results = st.tuples(st.integers(0, 50), st.integers(0, 50), st.integers(0, 50))
 

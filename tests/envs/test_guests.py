@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from penstock.envs.failures import EnvironmentFailure, UnsupportedSpaceError
 from penstock.envs.game_group import Games
 from penstock.envs.games import game_of
-from penstock.envs.guests import GuestGames
+from penstock.self_play.games import GuestGames
 from tests.envs.counting import CountingEnv
 from tests.envs.playing import AtOnce, InTurn, Part, parts
 from tests.envs.two_sides import TwoSides

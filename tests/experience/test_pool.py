@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from penstock.experience import pool as pool_module
 from penstock.experience.arena import ExperienceArena
-from penstock.experience.pool import NOBODY, Matchmaking
+from penstock.self_play import pool as pool_module
+from penstock.self_play.pool import NOBODY, Matchmaking
 from tests.experience.writing import run_shape
 
 

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RETURN_NBYTES
-from penstock.experience.pool import Pool
 from penstock.ipc import WeightsBlock
 from penstock.nn import WeightsLayout, buffer_in, flatten_, foreign_buffers, place_, places_in, put_buffer
+from penstock.self_play.pool import Pool
 
 STEPS_NBYTES = 8
 

@@ -18,10 +18,10 @@ from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RoleKind
 from penstock.ipc import Doorbell
 from penstock.nn import PolicyNetwork
-from penstock.play.against import player_of
 from penstock.play.evaluation import Evaluation
 from penstock.play.scoring import EVALUATION_LANES
 from penstock.runs.checkpoint import CheckpointError
+from penstock.self_play.matches import player_of
 from penstock.surroundings import seed_generators
 
 

@@ -14,16 +14,16 @@ from penstock.engine.messages import Command, EnvironmentMetrics, EnvironmentSte
 from penstock.engine.watching.clock import Clock
 from penstock.envs.episodes import EpisodeRecord
 from penstock.envs.game_group import Games
-from penstock.envs.guests import GuestGames
 from penstock.envs.lanes import Lanes
 from penstock.envs.making import lane_seed, make_group
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import Control, ExperienceArena
-from penstock.experience.pool import Matchmaking
 from penstock.experience.requests import NOT_ASKED
 from penstock.experience.statistics import WorkerStatistics
 from penstock.ipc import gather
 from penstock.play.noise import NoiseStreams
+from penstock.self_play.games import GuestGames
+from penstock.self_play.pool import Matchmaking
 from penstock.surroundings import seed_generators
 
 if TYPE_CHECKING:

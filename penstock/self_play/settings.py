@@ -1,21 +1,61 @@
-"""Opponents: what is legal for the settings of self-play, and what follows from them."""
+"""Settings of self-play: which are legal, and the games and lanes that follow from them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from penstock.config.checking import ConfigError, closest, find_object, require
-
-if TYPE_CHECKING:
-    from penstock.config.base import Config
 
 RANDOM, BEST, OTHERS = "random", "best", "others"
 """Opponents of evaluations that need no code: uniform legal actions, the best weights evaluated before, and the run's
 other policies as they are now."""
 
 
-def require_legal_opponents(config: Config) -> None:
+class SelfPlaySettings(Protocol):
+    """Settings of a run that self-play follows from, as `penstock.config.Config` has them."""
+
+    @property
+    def backend(self) -> str: ...
+
+    @property
+    def opponents(self) -> str: ...
+
+    @property
+    def opponent_pool(self) -> int: ...
+
+    @property
+    def opponent_interval(self) -> int | None: ...
+
+    @property
+    def opponent_share(self) -> float: ...
+
+    @property
+    def eval_against(self) -> tuple[str | Callable[..., Any], ...]: ...
+
+    @property
+    def policy_names(self) -> list[str]: ...
+
+    @property
+    def team_reward(self) -> str: ...
+
+    @property
+    def pbt(self) -> str | None: ...
+
+    @property
+    def num_envs_per_worker(self) -> int: ...
+
+    @property
+    def num_groups(self) -> int | None: ...
+
+    @property
+    def num_agents(self) -> int | None: ...
+
+    @property
+    def total_steps(self) -> int: ...
+
+
+def require_legal(config: SelfPlaySettings) -> None:
     """Raise `ConfigError` where a setting of self-play is outside what is legal, whatever the environment is."""
     names = config.policy_names
     if config.opponents not in ("none", "past", *names):
@@ -26,6 +66,10 @@ def require_legal_opponents(config: Config) -> None:
     interval, share = config.opponent_interval, config.opponent_share
     require(interval is None or interval > 0, "opponent_interval", interval, "more than 0, or None")
     require(0.0 < share <= 1.0, "opponent_share", share, "more than 0, and at most 1 (opponents='none': no guests)")
+    if config.backend == "ray" and config.opponents != "none":
+        raise ConfigError(
+            f'backend="ray" has no place for guests on nodes, and opponents={config.opponents!r}: use backend="local"'
+        )
     for opponent in config.eval_against:
         is_known = not isinstance(opponent, str) or opponent in (RANDOM, BEST, OTHERS) or ":" in opponent
         legal = 'opponents such as "random", "best", "others", "module:name" and "file.py:name"'
@@ -40,7 +84,7 @@ def require_legal_opponents(config: Config) -> None:
         )
 
 
-def require_opponents_for(config: Config, agents: Sequence[str]) -> None:
+def require_agents_for(config: SelfPlaySettings, agents: Sequence[str]) -> None:
     """Raise `ConfigError` where settings of self-play do not fit the environment's agents, or an opponent is not found.
 
     Parameters
@@ -81,7 +125,7 @@ def name_of(opponent: str | Callable[..., Any]) -> str:
     return str(getattr(opponent, "__qualname__", type(opponent).__name__))
 
 
-def games_with_guests(config: Config) -> int:
+def games_with_guests(config: SelfPlaySettings) -> int:
     """Environments of each rollout worker of a run in which guests play: as many in each group."""
     if config.opponents == "none":
         return 0
@@ -89,41 +133,48 @@ def games_with_guests(config: Config) -> int:
     return groups * max(_cycle(config), round(config.opponent_share * config.num_envs_per_worker / groups))
 
 
-def learner_of(config: Config, game: int) -> int:
+def learner_of(config: SelfPlaySettings, game: int) -> int:
     """Number of the policy that learns in this one of a group's games with past versions: policies take turns."""
     return game % _cycle(config)
 
 
-def is_guest(config: Config, policy: str, game: int) -> bool:
+def is_guest(config: SelfPlaySettings, policy: str, game: int) -> bool:
     """Whether guests play the agents of a policy, one of several, in this one of a group's games with guests."""
     if config.opponents == "past":
         return config.policy_names.index(policy) != learner_of(config, game)
     return policy == config.opponents
 
 
-def games_as_guest(config: Config, policy: str) -> int:
-    """Environments of each rollout worker in which guests play the agents of a policy, one of several."""
+def envs_of(config: SelfPlaySettings, policy: str) -> int:
+    """Environments of each rollout worker in which a policy, one of several, learns: guests play it in all others."""
     groups = config.num_groups or 1
-    return groups * sum(is_guest(config, policy, game) for game in range(games_with_guests(config) // groups))
+    taken = groups * sum(is_guest(config, policy, game) for game in range(games_with_guests(config) // groups))
+    return config.num_envs_per_worker - taken
 
 
-def splits_in_two(config: Config) -> bool:
+def splits_in_two(config: SelfPlaySettings) -> bool:
     """Whether two groups of a worker, of a run that does not say how many it has, would have the same games."""
     return config.num_envs_per_worker % 2 == games_with_guests(config) % (2 * _cycle(config)) == 0
 
 
-def guest_lanes(config: Config) -> int:
-    """Lanes of each rollout worker that past versions have of a run's only policy: all seats but one of their games."""
+def lanes_without(config: SelfPlaySettings) -> int:
+    """Lanes of each rollout worker that a run's only policy does not learn from: all seats but one of some games."""
     is_alone = config.opponents == "past" and len(config.policy_names) < 2
     return games_with_guests(config) * ((config.num_agents or 1) - 1) if is_alone else 0
 
 
-def _cycle(config: Config) -> int:
+def lanes_without_in_words(config: SelfPlaySettings) -> str:
+    """Return the number of these lanes behind the product that they are taken from; "" where there are none."""
+    count = lanes_without(config)
+    return f", less {count} guests in each" if count else ""
+
+
+def _cycle(config: SelfPlaySettings) -> int:
     """After how many games of a group the same policy learns again alone."""
     return max(1, len(config.policy_names)) if config.opponents == "past" else 1
 
 
-def _require_games_for_all(config: Config, name: str) -> None:
+def _require_games_for_all(config: SelfPlaySettings, name: str) -> None:
     """Raise `ConfigError` where a policy would learn in no game, or not in games against all others' past versions."""
     groups, envs, least = config.num_groups or 1, config.num_envs_per_worker, _cycle(config)
     if games_with_guests(config) > envs:
@@ -139,6 +190,6 @@ def _require_games_for_all(config: Config, name: str) -> None:
         )
 
 
-def entry_interval(config: Config) -> int:
+def entry_interval(config: SelfPlaySettings) -> int:
     """Steps between two versions that enter the pool."""
     return config.opponent_interval or max(1, config.total_steps // 20)

@@ -6,17 +6,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from penstock.config import BEST, OTHERS, name_of
 from penstock.envs.episodes import outcome
-from penstock.envs.guests import GuestGames
 from penstock.envs.making import make_group
 from penstock.envs.spec import EnvSpec
 from penstock.nn import PolicyNetwork
 from penstock.play.evaluation import Evaluation, evaluation_of
 from penstock.play.match import Match
-from penstock.play.opponents import Load, Opponent, opponent_of
 from penstock.play.player import EpisodePlayer, Part, Player, PlaySession, lanes_for
 from penstock.play.teams import TeamPlayer
+from penstock.self_play.fixed_opponents import Load, Opponent, opponent_of
+from penstock.self_play.games import GuestGames
+from penstock.self_play.settings import BEST, OTHERS, name_of
 
 
 def player_of(

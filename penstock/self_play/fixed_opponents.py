@@ -8,11 +8,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from penstock.config import RANDOM, find_object
+from penstock.config import find_object
 from penstock.envs.factories import told
 from penstock.envs.masks import MASK
 from penstock.envs.seats import SeatLanes
 from penstock.nn import PolicyNetwork
+from penstock.self_play.settings import RANDOM
 
 Load = Callable[[], PolicyNetwork | None]
 """Returns the network of the best weights so far, None before there are any."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from penstock.envs.episodes import outcome
-from penstock.experience.layout import RunShape
 from penstock.ipc import WeightsBlock, fence
+
+if TYPE_CHECKING:
+    from penstock.experience.layout import RunShape
 
 NOBODY = -1
 """The place of a game that has not begun."""

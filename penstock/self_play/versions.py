@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from penstock.config import Config, entry_interval, learner_of
+from penstock.config import Config
 from penstock.engine.policies import Policy
 from penstock.experience.layout import RunShape
-from penstock.experience.pool import NOBODY, Pool
-from penstock.play.ratings import hard_odds, rating, remembered, score
 from penstock.runs.files import LinesLog
 from penstock.runs.run_directory import RunDirectory
 from penstock.runs.status import OpponentStatus
+from penstock.self_play.pool import NOBODY, Pool
+from penstock.self_play.ratings import hard_odds, rating, remembered, score
+from penstock.self_play.settings import entry_interval, learner_of
 
 MATCHES = "matches.jsonl"
 
