@@ -6,7 +6,7 @@ import json
 import os
 import secrets
 import signal
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -36,10 +36,20 @@ FILES = {
     "chart.js": "text/javascript", "dom.js": "text/javascript", "uPlot.esm.js": "text/javascript",
     "icon.svg": "image/svg+xml", "style.css": "text/css", "uPlot.min.css": "text/css", "uPlot.LICENSE": "text/plain",
 }  # fmt: skip
-"""All files of the page: another name is not there."""
+"""All files of the page; other names are missing."""
 CONTROL_HEADER = "x-penstock-control"
 _MOST_COMPARED = 20
 _BANDS = ("ci", "minmax", "none")
+
+
+def of_run(answer: Callable[[Pages, Request, RecordedRun], Awaitable[Response]]) -> Callable[..., Awaitable[Response]]:
+    """Call a method with the run whose id is in the path; answer 404 where there is none."""
+
+    async def answer_of_run(pages: Pages, request: Request) -> Response:
+        run = await run_in_threadpool(pages.catalogue.run, request.path_params["id"])
+        return _missing() if run is None else await answer(pages, request, run)
+
+    return answer_of_run
 
 
 class Pages:
@@ -48,15 +58,15 @@ class Pages:
     Parameters
     ----------
     catalogue
-        Knows the runs.
+        The runs.
     control
         Whether runs may be stopped.
     is_ending
-        Whether the server is about to end: streams end then.
+        Whether the server, and with it every stream, is about to end.
     """
 
     def __init__(self, catalogue: Catalogue, control: bool, is_ending: Callable[[], bool]) -> None:
-        self._catalogue = catalogue
+        self.catalogue = catalogue
         self._control_token = secrets.token_urlsafe(16) if control else None
         self._is_ending = is_ending
         self._curves = Curves()
@@ -64,11 +74,8 @@ class Pages:
     def _events(self, found: AsyncIterator[str]) -> Response:
         return StreamingResponse(until(self._is_ending, found), media_type="text/event-stream")
 
-    def _found(self, request: Request) -> RecordedRun | None:
-        return self._catalogue.run(request.path_params["id"])
-
     async def page(self, request: Request) -> Response:
-        """The one page, whose script shows all views."""
+        """The only page; its script shows all views."""
         return FileResponse(STATIC / "index.html", media_type="text/html")
 
     async def static(self, request: Request) -> Response:
@@ -78,35 +85,33 @@ class Pages:
 
     async def runs(self, request: Request) -> Response:
         """Rows of the overview."""
-        return _Json({"runs": await run_in_threadpool(self._catalogue.rows), "control": self._control_token})
+        return _Json({"runs": await run_in_threadpool(self.catalogue.rows), "control": self._control_token})
 
-    async def run(self, request: Request) -> Response:
+    @of_run
+    async def run(self, request: Request, run: RecordedRun) -> Response:
         """Description of a run."""
-        one = await run_in_threadpool(self._found, request)
-        return _missing() if one is None else _Json(await run_in_threadpool(self._catalogue.about, one))
+        return _Json(await run_in_threadpool(self.catalogue.about, run))
 
-    async def history(self, request: Request) -> Response:
+    @of_run
+    async def history(self, request: Request, run: RecordedRun) -> Response:
         """Logged data of a run so far."""
-        one = await run_in_threadpool(self._found, request)
-        return _missing() if one is None else _Json(await run_in_threadpool(self._catalogue.feed(one).whole))
+        return _Json(await run_in_threadpool(self.catalogue.feed(run).whole))
 
-    async def progress(self, request: Request) -> Response:
+    @of_run
+    async def progress(self, request: Request, run: RecordedRun) -> Response:
         """Share of the metrics read so far."""
-        one = await run_in_threadpool(self._found, request)
-        return _missing() if one is None else _Json({"share": self._catalogue.feed(one).share_read()})
+        return _Json({"share": self.catalogue.feed(run).share_read()})
 
-    async def files(self, request: Request) -> Response:
+    @of_run
+    async def files(self, request: Request, run: RecordedRun) -> Response:
         """Files of a run."""
-        one = await run_in_threadpool(self._found, request)
-        if one is None:
-            return _missing()
-        return _Json({"run": one.name, "files": [file.row() for file in await run_in_threadpool(files_of, one)]})
+        return _Json({"run": run.name, "files": [file.row() for file in await run_in_threadpool(files_of, run)]})
 
-    async def file(self, request: Request) -> Response:
+    @of_run
+    async def file(self, request: Request, run: RecordedRun) -> Response:
         """Text of a file, or its download."""
-        one = await run_in_threadpool(self._found, request)
-        there = [] if one is None else await run_in_threadpool(files_of, one)
-        wanted = next((each for each in there if each.id == request.path_params["file"]), None)
+        files = await run_in_threadpool(files_of, run)
+        wanted = next((file for file in files if file.id == request.path_params["file"]), None)
         if wanted is None or not wanted.is_text:
             return _missing()
         if "download" not in request.query_params:
@@ -118,7 +123,7 @@ class Pages:
     async def differences(self, request: Request) -> Response:
         """Differences between runs."""
         ids = _ids_in(request)[:_MOST_COMPARED]
-        runs = [one for id_ in ids if (one := await run_in_threadpool(self._catalogue.run, id_)) is not None]
+        runs = [one for id_ in ids if (one := await run_in_threadpool(self.catalogue.run, id_)) is not None]
         return _Json({"runs": [run.name for run in runs], "rows": await run_in_threadpool(unlike, runs)})
 
     async def curves(self, request: Request) -> Response:
@@ -130,35 +135,32 @@ class Pages:
         keys = [key for key in asked.get("by", "").split(",") if key]
         return self._events(
             curve_events(
-                self._catalogue, self._curves, asked.get("words", ""), _ids_in(request), asked.get("x", "steps"),
+                self.catalogue, self._curves, asked.get("words", ""), _ids_in(request), asked.get("x", "steps"),
                 asked.get("y", "evaluation/mean_return"), keys, band,
             )
         )  # fmt: skip
 
-    async def film(self, request: Request) -> Response:
+    @of_run
+    async def film(self, request: Request, run: RecordedRun) -> Response:
         """A film of a run."""
-        one = await run_in_threadpool(self._found, request)
-        films = [] if one is None else films_of(one)
-        number = request.path_params["number"]
-        if one is None or number >= len(films):
+        films, number = films_of(run), request.path_params["number"]
+        if number >= len(films):
             return _missing()
-        return FileResponse(one.directory.path / VIDEOS / films[number], media_type="video/mp4")
+        return FileResponse(run.directory.path / VIDEOS / films[number], media_type="video/mp4")
 
     async def overview_stream(self, request: Request) -> Response:
         """Stream of changes in the overview."""
-        return self._events(overview_events(self._catalogue))
+        return self._events(overview_events(self.catalogue))
 
-    async def run_stream(self, request: Request) -> Response:
+    @of_run
+    async def run_stream(self, request: Request, run: RecordedRun) -> Response:
         """Stream of a run's new lines."""
-        one = await run_in_threadpool(self._found, request)
-        if one is None:
-            return _missing()
         cursor = request.headers.get("last-event-id") or request.query_params.get("cursor", "")
         try:
             cursors_in(cursor)
         except ValueError:
             return PlainTextResponse("This is no cursor.\n", 400)
-        return self._events(run_events(one.directory.path, cursor))
+        return self._events(run_events(run.directory.path, cursor))
 
     async def stop(self, request: Request) -> Response:
         """Ask a run to save and end."""
@@ -167,10 +169,11 @@ class Pages:
             return PlainTextResponse("Runs are stopped with --control only.\n", 405, {"allow": "GET, HEAD"})
         if not is_same(given, self._control_token):
             return PlainTextResponse("The page's own token is missing.\n", 403)
-        one = await run_in_threadpool(self._found, request)
-        if one is None:
-            return _missing()
-        told = await run_in_threadpool(stop_run, one)
+        return await self._stop(request)
+
+    @of_run
+    async def _stop(self, request: Request, run: RecordedRun) -> Response:
+        told = await run_in_threadpool(stop_run, run)
         return _Json({"told": told}, 200 if told else 409)
 
 
@@ -187,14 +190,10 @@ def make_app(
 
     Parameters
     ----------
-    catalogue
-        Knows the runs.
     token, cookie, hosts
-        As `Guard` wants them.
-    control
-        Whether runs may be stopped.
-    is_ending
-        Whether the server is about to end: streams end then.
+        Those of `Guard`.
+    catalogue, control, is_ending
+        Those of `Pages`.
     """
     pages = Pages(catalogue, control, is_ending)
     routes = [
