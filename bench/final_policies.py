@@ -36,8 +36,8 @@ from penstock import Trainer
 from penstock.algorithms import load_algorithm
 from penstock.engine.backends import launcher
 from penstock.play.scoring import evaluate_run
+from penstock.runs.lookup import resolve_checkpoint
 from penstock.runs.machine import describe, machine_facts
-from penstock.runs.run_directory import resolve_checkpoint
 
 EPISODES = 100
 PEER = Path(__file__).parent / "peers" / "sb3_final.py"

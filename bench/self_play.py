@@ -28,7 +28,8 @@ import tic_tac_toe
 from players import one_ply_move, random_move
 
 from penstock.play.policy import Policy, load_policy
-from penstock.runs.run_directory import RunDirectory, resolve_checkpoint
+from penstock.runs.lookup import resolve_checkpoint
+from penstock.runs.run_directory import RunDirectory
 
 Board = Any
 Move = Callable[[Board], int]

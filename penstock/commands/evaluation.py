@@ -25,7 +25,7 @@ def evaluate(args: list[str]) -> int:
     if flags.max_steps is not None and flags.max_steps < 1:
         raise CommandError(f"--max-steps {flags.max_steps} is not legal: play 1 or more")
     from penstock.runs.checkpoint import verify_checkpoint
-    from penstock.runs.run_directory import policies_of, resolve_checkpoint
+    from penstock.runs.lookup import policies_of, resolve_checkpoint
 
     with explained():
         paths = {
@@ -59,7 +59,7 @@ def info(args: list[str]) -> int:
 
     flags = parse_flags(InfoFlags, args, prog="penstock info")
     from penstock.play.policy import load_policy
-    from penstock.runs.run_directory import policies_of, resolve_checkpoint
+    from penstock.runs.lookup import policies_of, resolve_checkpoint
 
     with explained():
         for name in policies_of(flags.run) or [""]:

@@ -16,7 +16,7 @@ from penstock.algorithms import load_algorithm
 from penstock.config import make_config
 from penstock.engine.endings import TrainingFailed, TrainingInterrupted
 from penstock.engine.trainer import Trainer
-from penstock.runs.run_directory import checkpoint_to_go_on_from
+from penstock.runs.lookup import checkpoint_to_go_on_from
 
 DONE, FAILED, DIVERGED, INTERRUPTED = 0, 1, 4, 130
 

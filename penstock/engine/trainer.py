@@ -27,7 +27,7 @@ from penstock.engine.watching.chronicle import OnUpdate
 from penstock.play.evaluation import Evaluation
 from penstock.play.scoring import evaluate_models
 from penstock.runs.checkpoint import load_checkpoint, require_matching, save_checkpoint
-from penstock.runs.run_directory import resolve_checkpoint
+from penstock.runs.lookup import resolve_checkpoint
 from penstock.runs.status import Status
 from penstock.runs.view import open_view
 

@@ -16,7 +16,7 @@ from penstock.engine.saves import TurnUntil
 from penstock.experience.arena import Control
 from penstock.experience.layout import RoleKind
 from penstock.runs.checkpoint import CheckpointError, as_bytes, load_checkpoint, require_matching
-from penstock.runs.run_directory import resolve_checkpoint
+from penstock.runs.lookup import resolve_checkpoint
 
 TRANSFER_SECONDS = 60.0
 """Seconds for a learner to finish a batch and hand over or adopt a state."""

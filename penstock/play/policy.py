@@ -27,7 +27,7 @@ from penstock.nn import PolicyNetwork
 from penstock.nn.layers import Allowance
 from penstock.runs.checkpoint import META, CheckpointError, load_checkpoint, require_matching
 from penstock.runs.documents import DocumentError, require_shape
-from penstock.runs.run_directory import resolve_checkpoint
+from penstock.runs.lookup import resolve_checkpoint
 from penstock.surroundings import plain_torch
 from penstock.trust import code_of
 

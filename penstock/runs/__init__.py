@@ -13,8 +13,9 @@ from penstock.runs.checkpoint import (
     load_checkpoint,
     save_checkpoint,
 )
+from penstock.runs.lookup import resolve_checkpoint
 from penstock.runs.metrics import MetricsLog
-from penstock.runs.run_directory import RunDirectory, RunDirectoryError, resolve_checkpoint
+from penstock.runs.run_directory import RunDirectory, RunDirectoryError
 from penstock.runs.status import RoleShare, Status
 from penstock.runs.store import CheckpointStore
 

@@ -23,25 +23,19 @@ import os
 import re
 import secrets
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import count
 from pathlib import Path
 from typing import Any, TypedDict
 
 from penstock.masking import flags_of_secrets
-from penstock.runs.checkpoint import (
-    CheckpointError,
-    DamagedCheckpointError,
-    MissingCheckpointError,
-    verify_checkpoint,
-)
 from penstock.runs.documents import DocumentError, read_document, require_readable
-from penstock.runs.files import AppendFile, json_bytes, previous_of, set_aside, shown_path, write_file_atomically
+from penstock.runs.files import AppendFile, json_bytes, set_aside, shown_path, write_file_atomically
 from penstock.runs.lock import LOCK, HeldError, RunLock, is_lock
 from penstock.runs.machine import Gpus, this_machine, this_provenance, versions
 from penstock.runs.metrics import METRICS
-from penstock.runs.store import BEST, CheckpointStore
+from penstock.runs.store import CheckpointStore
 from penstock.trust import SEALS, seals_of
 
 CONFIG, LOG, CHECKPOINTS, REPLAY, VIDEOS = "config.json", "log.txt", "checkpoints", "replay", "videos"
@@ -99,7 +93,7 @@ class _ConfigFile(_Run, total=False):
 
 
 class RunDirectory:
-    """One run's directory. Make it with `create`, or find it again with `open`.
+    """Directory of one run, made with `create` and found again with `open`.
 
     Attributes
     ----------
@@ -108,7 +102,7 @@ class RunDirectory:
     algorithm : str
         Name of the algorithm on the command line.
     config : dict
-        Its settings as JSON values, by field name.
+        Settings as JSON values, by field name.
     info : dict
         id (which the run's checkpoints have, too), env_name, created, command, commit (of the folder that the command
         was given in), penstock_commit (of Penstock's own source, where it lies in a repository), machine, versions of
@@ -139,12 +133,12 @@ class RunDirectory:
     ) -> RunDirectory:
         """Make a run directory, own it, and write its ``config.json``.
 
-        Of several processes that do so at once, one has the directory.
+        Of several processes that do so at once, one succeeds.
 
         Parameters
         ----------
         path
-            Where; "auto" is ``runs/<env>-<algorithm>-<time>``, with a number behind it where that exists.
+            The directory; "auto" is ``runs/<env>-<algorithm>-<time>``, with a number appended where that exists.
         env_name
             Name of the environment.
         algorithm
@@ -173,14 +167,14 @@ class RunDirectory:
             _require_vacant(directory, path)
             lock = _own(directory)
             _require_vacant(directory, path)  # nobody else begins there from here on
-            machine = this_machine() | _gpus(config)
-            info: dict[str, Any] = {"id": secrets.token_hex(8), "env_name": env_name, "created": _now(created)}
-            info |= {**this_provenance(), "machine": machine}
-            info["versions"] = versions()
-            if policies:
-                info["policies"] = list(policies)
-            info |= {SEALS: seals} if (seals := seals_of(algorithm, config)) else {}
-            write_file_atomically(directory / CONFIG, _config_bytes(directory, algorithm, info, config))
+            gpus = {"gpus": Gpus().names} if str(config.get("device", "cpu")).startswith("cuda") else {}
+            info: dict[str, Any] = {
+                "id": secrets.token_hex(8), "env_name": env_name, "created": created.isoformat(timespec="seconds"),
+                **this_provenance(), "machine": this_machine() | gpus, "versions": versions(),
+                **({"policies": list(policies)} if policies else {}),
+            }  # fmt: skip
+            run = cls(directory, algorithm, dict(config), info, lock)
+            run._write_config(directory)
         except BaseException as error:
             if lock is not None:
                 lock.release(remove=True)
@@ -190,11 +184,11 @@ class RunDirectory:
                 f"run_dir={os.fspath(path)!r} cannot be written: {error.strerror} ({error.filename}). "
                 "Give another place, or run_dir=None to write nothing"
             ) from error
-        return cls(directory, algorithm, dict(config), info, lock)
+        return run
 
     @classmethod
     def own(cls, path: str | os.PathLike[str]) -> RunDirectory:
-        """Find a run again, and own its directory, to train in it.
+        """Find an existing run and own its directory, to train in it.
 
         Raises
         ------
@@ -211,7 +205,7 @@ class RunDirectory:
                 f"{path} cannot be written: {error.strerror} ({error.filename}). A run goes on where its files are"
             ) from error
         try:
-            run = cls.open(path)  # as whoever has had it last has left it
+            run = cls.open(path)  # as the last owner has left it
             run.path = run.path.absolute()
         except BaseException:
             lock.release()
@@ -221,7 +215,7 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> RunDirectory:
-        """Find a run again.
+        """Find an existing run.
 
         Raises
         ------
@@ -232,7 +226,7 @@ class RunDirectory:
         """
         directory = Path(path)
         if not (directory / CONFIG).is_file():
-            raise RunDirectoryError(f"{directory} {_what_is(directory)}, not a run: {_runs_there_are(directory)}")
+            raise RunDirectoryError(f"{directory} {_what_is(directory)}, not a run: {runs_there_are(directory)}")
         try:
             config: dict[str, Any] = read_document(directory / CONFIG, _ConfigFile)
         except (OSError, DocumentError) as error:
@@ -269,7 +263,7 @@ class RunDirectory:
         self._write_config(directory)
 
     def release(self) -> None:
-        """Let others own the directory; it may be called again."""
+        """Give up ownership of the directory; it may be called again."""
         if self.lock is not None:
             self.lock.release()
 
@@ -326,22 +320,31 @@ class RunDirectory:
         return f"penstock resume {shlex.quote(shown_path(self.path))}{more}"
 
     def film_path(self, steps: int) -> Path:
-        """Path of a new film of the weights of a step; its folder is made, and no film that is there has this path."""
+        """Path of a new film of the weights of a step; the folder is made, and no existing film has this path."""
         folder = self.path / VIDEOS
         folder.mkdir(exist_ok=True)
         names = (f"step-{steps}{'' if number == 1 else f'-{number}'}.mp4" for number in count(1))
         return next(folder / name for name in names if not os.path.lexists(folder / name))
 
     def go_on(self, steps: int, changes: Mapping[str, Any]) -> None:
-        """Write to ``config.json`` that the run goes on from here, and with which other settings (JSON values)."""
+        """Record in ``config.json`` that the run resumes after `steps`, with changed settings (JSON values)."""
         self.config |= changes
-        again = {"time": _now(datetime.now().astimezone()), "steps": steps, **this_provenance()}
+        again = {"time": datetime.now().astimezone().isoformat(timespec="seconds"), "steps": steps, **this_provenance()}
         self.info["resumed"] = [*self.info.get("resumed", ()), again]
-        self.info |= {SEALS: seals} if (seals := seals_of(self.algorithm, self.config)) else {}
         self._write_config(self.path)
 
     def _write_config(self, directory: Path) -> None:
-        data = _config_bytes(directory, self.algorithm, self.info, self.config)
+        """Write ``config.json``; raise `RunDirectoryError` where no reader would take it."""
+        self.info |= {SEALS: seals} if (seals := seals_of(self.algorithm, self.config)) else {}
+        data = json_bytes({"algorithm": self.algorithm, "run": self.info, **self.config})
+        try:
+            require_readable(data, os.fspath(directory / CONFIG))
+        except DocumentError as error:
+            largest = max(self.config, key=lambda name: len(json_bytes(self.config[name])), default="env_kwargs")
+            raise RunDirectoryError(
+                f"{error}; the largest setting is {largest}: put its values into a file, and give the file's path "
+                "instead"
+            ) from None
         write_file_atomically(directory / CONFIG, data)
 
     def log(self, text: str) -> None:
@@ -356,85 +359,6 @@ class RunDirectory:
                 file.close()
         except OSError:
             pass
-
-
-def resolve_checkpoint(
-    path: str | os.PathLike[str],
-    prefer: str = BEST,
-    report: Callable[[str], None] | None = None,
-    policy: int | str | None = None,
-) -> Path:
-    """Find the checkpoint that is meant by a run directory, a checkpoint, or what ``algo.save`` wrote.
-
-    Parameters
-    ----------
-    path
-        A run directory, that of a policy within it or its ``checkpoints``, or a checkpoint's own directory, which is
-        the answer whatever `prefer` says.
-    prefer
-        Of a run: "best" (where no evaluation has chosen one yet, or it is damaged: the latest), "latest", or the
-        steps of one, e.g. "50000".
-    report
-        Is told of each damaged checkpoint that was passed over.
-    policy
-        Of a run of several policies: which; of what ``algo.save`` wrote of several the same.
-
-    Raises
-    ------
-    MissingCheckpointError
-        There is no such checkpoint. The message shows which there are.
-    DamagedCheckpointError
-        None is intact.
-    NewerCheckpointError, UnreadableCheckpointError
-        The one that is meant is of a newer format, or cannot be read: no other is taken instead.
-    CheckpointError
-        It is no checkpoint, or `policy` is not said and there are several.
-    """
-    path, policy = _run_meant(Path(path), policy)
-    if not (path / CONFIG).is_file():
-        if not path.exists() and not previous_of(path).exists():
-            raise MissingCheckpointError(f"{path} does not exist: {_runs_there_are(path)}")
-        verify_checkpoint(path)
-        return path
-    run = RunDirectory.open(path)
-    if run.policies and str(policy) not in run.policies:
-        asked = "say which policy is meant" if policy is None else f"there is no policy {policy!r}"
-        raise CheckpointError(f"{path} is a run of the policies {', '.join(run.policies)}: {asked}")
-    store = run.of_policy(str(policy) if run.policies else "").checkpoints
-    if prefer == BEST and store.has_best():
-        try:
-            verify_checkpoint(store.best_path)
-            return store.best_path
-        except DamagedCheckpointError as error:
-            if report:
-                report(f"{error}; using the latest")
-    if prefer in (BEST, "latest"):
-        return store.latest_path(report)
-    if not prefer.isdigit() or int(prefer) not in store.steps():
-        there_are = ", ".join([*([BEST] if store.has_best() else []), *map(str, store.steps())]) or "none yet"
-        raise MissingCheckpointError(
-            f"{path} has no checkpoint {prefer!r}: give best, latest, or steps. It has {there_are}"
-        )
-    verify_checkpoint(store.path_of(int(prefer)))
-    return store.path_of(int(prefer))
-
-
-def checkpoint_to_go_on_from(path: Path) -> dict[str, Any] | None:
-    """Description of the checkpoint from which a run goes on; None: there is no run, or it has no intact checkpoint.
-
-    Raises
-    ------
-    NewerCheckpointError, UnreadableCheckpointError
-        The run has one, which cannot be used now: the run is left as it is.
-    RunDirectoryError
-        Something else is at `path`.
-    """
-    if is_vacant(path):
-        return None
-    try:
-        return verify_checkpoint(RunDirectory.open(path).checkpoints.latest_path())
-    except (MissingCheckpointError, DamagedCheckpointError):
-        return None
 
 
 def make_way(path: Path) -> str:
@@ -491,38 +415,6 @@ def _own(path: Path) -> RunLock:
         ) from None
 
 
-def _run_meant(path: Path, policy: int | str | None) -> tuple[Path, int | str | None]:
-    """The run, and the policy, that a directory within a run is of; else the path as it is."""
-    is_inner = path.name == CHECKPOINTS and not (path / CONFIG).is_file()
-    within = path.parent if is_inner else path
-    if (within / CONFIG).is_file():
-        return within, policy
-    run = within.parent.parent
-    if within.parent.name == POLICIES and (run / CONFIG).is_file():
-        names = {safe_name(name): name for name in RunDirectory.open(run).policies}
-        return (run, names[within.name]) if within.name in names else (path, policy)
-    saved = path / str(policy)
-    return (saved if policy is not None and saved.is_dir() else path), policy
-
-
-def policies_of(path: str | os.PathLike[str]) -> list[str]:
-    """Names of the policies of what may be a run; empty where it has one, or is a checkpoint, or nothing."""
-    return RunDirectory.open(path).policies if (Path(path) / CONFIG).is_file() else []
-
-
-def _config_bytes(path: Path, algorithm: str, info: Mapping[str, Any], config: Mapping[str, Any]) -> bytes:
-    """Content of ``config.json``; raises `RunDirectoryError` where no reader would take it."""
-    data = json_bytes({"algorithm": algorithm, "run": info, **config})
-    try:
-        require_readable(data, os.fspath(path / CONFIG))
-    except DocumentError as error:
-        largest = max(config, key=lambda name: len(json_bytes(config[name])), default="env_kwargs")
-        raise RunDirectoryError(
-            f"{error}; the largest setting is {largest}: put its values into a file, and give the file's path instead"
-        ) from None
-    return data
-
-
 def _new_directory(name: str) -> Path:
     _RUNS.mkdir(exist_ok=True)
     number = 1
@@ -540,15 +432,6 @@ def safe_name(name: str) -> str:
     return re.sub(r"[^\w.+-]+", "-", name).strip("-.") or "env"
 
 
-def _now(moment: datetime) -> str:
-    return moment.isoformat(timespec="seconds")
-
-
-def _gpus(config: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The machine's GPUs, where the run computes on one."""
-    return {"gpus": Gpus().names} if str(config.get("device", "cpu")).startswith("cuda") else {}
-
-
 def _has_files_of_a_run(path: Path) -> bool:
     return any((path / name).exists() for name in (METRICS, LOG, CHECKPOINTS))
 
@@ -559,7 +442,8 @@ def _what_is(path: Path) -> str:
     return f"is a directory without {CONFIG}" if path.is_dir() else "is a file"
 
 
-def _runs_there_are(path: Path) -> str:
+def runs_there_are(path: Path) -> str:
+    """Hint about the newest runs beside a path that is none, for an error message."""
     parent = path.parent if path.parent.is_dir() and path.parent != Path() else _RUNS
     runs = sorted((p.parent for p in parent.glob(f"*/{CONFIG}")), key=lambda p: p.stat().st_mtime, reverse=True)
     if not runs:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Literal
 from penstock.config import Config
 from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.episodes import EPISODES
+from penstock.runs.lookup import checkpoint_to_go_on_from
 from penstock.runs.process import child_setup
-from penstock.runs.run_directory import RunDirectoryError, checkpoint_to_go_on_from, make_way
+from penstock.runs.run_directory import RunDirectoryError, make_way
 from penstock.search.directory import Hold, SearchDirectory
 from penstock.search.objective import RUNGS, Evaluated, read_evaluations, rung, score
 from penstock.search.space import as_flags

@@ -35,8 +35,9 @@ from penstock.runs.checkpoint import holds_only_a_checkpoint, verify_checkpoint
 from penstock.runs.documents import DocumentError, read_document
 from penstock.runs.files import directory_replacing, json_bytes, remove_directory, write_file_atomically
 from penstock.runs.jobs import Jobs
+from penstock.runs.lookup import checkpoint_to_go_on_from, resolve_checkpoint
 from penstock.runs.process import child_setup
-from penstock.runs.run_directory import checkpoint_to_go_on_from, make_way, resolve_checkpoint
+from penstock.runs.run_directory import make_way
 from penstock.runs.state import read_state
 
 POPULATION, HANDED = "population.json", "handed"

@@ -20,10 +20,11 @@ from penstock.runs.files import json_bytes, write_file_atomically
 from penstock.runs.formatting import clock, number
 from penstock.runs.jobs import Jobs, split_cores
 from penstock.runs.lock import alone_in, holding_of
+from penstock.runs.lookup import checkpoint_to_go_on_from
 from penstock.runs.machine import this_command
 from penstock.runs.process import child_setup, is_alive
 from penstock.runs.reading import RecordedRun
-from penstock.runs.run_directory import CONFIG, checkpoint_to_go_on_from, is_vacant, make_way
+from penstock.runs.run_directory import CONFIG, is_vacant, make_way
 from penstock.studies import StudyError
 from penstock.studies.plan import PlannedRun, changes_of, differing, folder_of, own_flags, plan, read
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from penstock.runs.checkpoint import CheckpointError, save_checkpoint
-from penstock.runs.run_directory import RunDirectory, RunDirectoryError, resolve_checkpoint
+from penstock.runs.lookup import resolve_checkpoint
+from penstock.runs.run_directory import RunDirectory, RunDirectoryError
 
 
 def create(path="auto", env_name="CartPole-v1", **config) -> RunDirectory:

@@ -12,7 +12,7 @@ from penstock.engine import slices
 from penstock.population.decisions import Decision
 from penstock.population.schedule import load_schedule
 from penstock.runs.checkpoint import NewerCheckpointError, load_checkpoint
-from penstock.runs.run_directory import resolve_checkpoint
+from penstock.runs.lookup import resolve_checkpoint
 from penstock.search import population, population_command
 from penstock.search.population import PopulationRuns
 from tests.comparing import identical

@@ -279,10 +279,11 @@ def test_two_searches_in_one_directory_share_the_trials(tmp_path):
 
 def with_a_run(search, monkeypatch) -> Path:
     """A search whose first trial was interrupted, with a checkpoint as training writes it, and notes beside it."""
-    from penstock.runs import run_directory
+    from penstock.runs.lookup import checkpoint_to_go_on_from
+    from penstock.runs.run_directory import RunDirectory
 
-    monkeypatch.setattr("penstock.search.job.checkpoint_to_go_on_from", run_directory.checkpoint_to_go_on_from)
-    run = run_directory.RunDirectory.create(search.directory.run(0, 0), env_name="e", algorithm="appo", config={})
+    monkeypatch.setattr("penstock.search.job.checkpoint_to_go_on_from", checkpoint_to_go_on_from)
+    run = RunDirectory.create(search.directory.run(0, 0), env_name="e", algorithm="appo", config={})
     run.checkpoints.save(100, meta={"seconds": 1.0}, weights={})
     return with_notes(run.path)
 

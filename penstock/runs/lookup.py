@@ -1,0 +1,124 @@
+"""Lookup of runs and checkpoints by the paths that users give."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from penstock.runs.checkpoint import (
+    CheckpointError,
+    DamagedCheckpointError,
+    MissingCheckpointError,
+    verify_checkpoint,
+)
+from penstock.runs.files import previous_of
+from penstock.runs.run_directory import (
+    CHECKPOINTS,
+    CONFIG,
+    POLICIES,
+    RunDirectory,
+    is_vacant,
+    runs_there_are,
+    safe_name,
+)
+from penstock.runs.store import BEST
+
+
+def resolve_checkpoint(
+    path: str | os.PathLike[str],
+    prefer: str = BEST,
+    report: Callable[[str], None] | None = None,
+    policy: int | str | None = None,
+) -> Path:
+    """Find the checkpoint that a path means: a run directory, a checkpoint, or a directory that ``algo.save`` wrote.
+
+    Parameters
+    ----------
+    path
+        A run directory, that of a policy within it or its ``checkpoints``, or a checkpoint's own directory, which is
+        returned whatever `prefer` says.
+    prefer
+        Checkpoint of a run: "best" (the latest where no evaluation has chosen one yet, or it is damaged), "latest", or
+        the steps of one, e.g. "50000".
+    report
+        Called with a line about each damaged checkpoint that is passed over.
+    policy
+        Name of the policy, where the run, or what ``algo.save`` wrote, has several.
+
+    Raises
+    ------
+    MissingCheckpointError
+        There is no such checkpoint. The message lists those that exist.
+    DamagedCheckpointError
+        None is intact.
+    NewerCheckpointError, UnreadableCheckpointError
+        The checkpoint has a newer format, or cannot be read: no other one is taken instead.
+    CheckpointError
+        It is no checkpoint, or `policy` is missing and there are several.
+    """
+    path, policy = _run_meant(Path(path), policy)
+    if not (path / CONFIG).is_file():
+        if not path.exists() and not previous_of(path).exists():
+            raise MissingCheckpointError(f"{path} does not exist: {runs_there_are(path)}")
+        verify_checkpoint(path)
+        return path
+    run = RunDirectory.open(path)
+    if run.policies and str(policy) not in run.policies:
+        problem = "say which policy is meant" if policy is None else f"there is no policy {policy!r}"
+        raise CheckpointError(f"{path} is a run of the policies {', '.join(run.policies)}: {problem}")
+    store = run.of_policy(str(policy) if run.policies else "").checkpoints
+    if prefer == BEST and store.has_best():
+        try:
+            verify_checkpoint(store.best_path)
+            return store.best_path
+        except DamagedCheckpointError as error:
+            if report:
+                report(f"{error}; using the latest")
+    if prefer in (BEST, "latest"):
+        return store.latest_path(report)
+    if not prefer.isdigit() or int(prefer) not in store.steps():
+        there_are = ", ".join([*([BEST] if store.has_best() else []), *map(str, store.steps())]) or "none yet"
+        raise MissingCheckpointError(
+            f"{path} has no checkpoint {prefer!r}: give best, latest, or steps. It has {there_are}"
+        )
+    verify_checkpoint(store.path_of(int(prefer)))
+    return store.path_of(int(prefer))
+
+
+def checkpoint_to_go_on_from(path: Path) -> dict[str, Any] | None:
+    """Description of the checkpoint from which a run goes on; None: there is no run, or it has no intact checkpoint.
+
+    Raises
+    ------
+    NewerCheckpointError, UnreadableCheckpointError
+        The run has one, which cannot be used now: the run is left as it is.
+    RunDirectoryError
+        Something else is at `path`.
+    """
+    if is_vacant(path):
+        return None
+    try:
+        return verify_checkpoint(RunDirectory.open(path).checkpoints.latest_path())
+    except (MissingCheckpointError, DamagedCheckpointError):
+        return None
+
+
+def policies_of(path: str | os.PathLike[str]) -> list[str]:
+    """Names of the policies of a run that has several; empty for other runs, checkpoints and missing paths."""
+    return RunDirectory.open(path).policies if (Path(path) / CONFIG).is_file() else []
+
+
+def _run_meant(path: Path, policy: int | str | None) -> tuple[Path, int | str | None]:
+    """Return run and policy of a directory within a run; path and policy unchanged for other directories."""
+    is_inner = path.name == CHECKPOINTS and not (path / CONFIG).is_file()
+    within = path.parent if is_inner else path
+    if (within / CONFIG).is_file():
+        return within, policy
+    run = within.parent.parent
+    if within.parent.name == POLICIES and (run / CONFIG).is_file():
+        names = {safe_name(name): name for name in RunDirectory.open(run).policies}
+        return (run, names[within.name]) if within.name in names else (path, policy)
+    saved = path / str(policy)
+    return (saved if policy is not None and saved.is_dir() else path), policy
