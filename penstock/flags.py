@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import inspect
 import json
 import os
@@ -197,6 +198,7 @@ def field_documents(config_class: type[Config]) -> dict[str, str]:
     return {name: text for name, text in documents.items() if name in fields}
 
 
+@functools.cache
 def own_documents(owner: type) -> dict[str, str]:
     """Docstrings under the fields that a dataclass itself defines; empty for a class without a source file."""
     if not dataclasses.is_dataclass(owner):

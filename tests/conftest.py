@@ -14,7 +14,9 @@ import pytest
 from tests.starting import Start, starter
 
 # No test depends on how fast the machine is.
-hypothesis.settings.register_profile("penstock")
+hypothesis.settings.register_profile(
+    "penstock", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("penstock")
 
 # Before torch is loaded: test processes share the cores, and threads of several would only wait for each other.

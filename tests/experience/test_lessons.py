@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.experience.lessons import Assembly, Episode, Lessons
@@ -42,7 +42,6 @@ def assembled(segments, max_steps=1_000, without=()):
     return found, assembly
 
 
-@settings()
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(1, 11), st.booleans())
 def test_however_segments_are_cut_episodes_come_out_whole(lengths, size, final_rows):
     found, assembly = assembled(cut(lane_of(lengths, final_rows), size))

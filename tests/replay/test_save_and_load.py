@@ -101,7 +101,7 @@ def same_from_now_on(a, b, random, *, adding=True):
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(capacity=st.integers(2, 40), episodes=st.integers(0, 12), before=st.integers(0, 6), seed=st.integers(0, 999))
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_loaded_buffer_goes_on_as_the_saved_one(tmp_path_factory, kind, capacity, episodes, before, seed):
     path = tmp_path_factory.mktemp("saves")
     random = np.random.default_rng(seed)
