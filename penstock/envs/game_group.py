@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock.envs.failures import EnvironmentFailure, UnsupportedSpaceError
 from penstock.envs.games import Game, GameError, Turn
-from penstock.envs.group import Group
+from penstock.envs.lanes import Group
 from penstock.envs.seats import SeatLanes, TeamReward
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.envs.translation import environment_specs

@@ -1,8 +1,12 @@
-"""The lane contract: environment instances that step together, each showing one observation after every step."""
+"""The lane contract: environment instances that step together, each showing one observation after every step.
+
+A group is what a rollout worker steps at once: the lanes of each policy that acts in its environments.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +16,7 @@ from penstock.envs.failures import EnvironmentFailure
 from penstock.envs.goals import GoalRules
 from penstock.envs.masks import flat_mask, offers_nothing
 from penstock.envs.spaces import ActionSpec, ObservationSpec
+from penstock.envs.statistics import RunningStatistics
 
 
 class Lanes(ABC):
@@ -271,3 +276,39 @@ class Lanes(ABC):
     def _observation_failure(self, lane: int | None, problem: str) -> EnvironmentFailure:
         shown_by_reset = bool(self.first.all() if lane is None else self.first[lane])
         return self._failure("reset" if shown_by_reset else "step", lane, problem)
+
+
+class Group:
+    """Environments that step together: here of one agent, so that lanes of several policies do not meet.
+
+    Parameters
+    ----------
+    lanes
+        Of each policy.
+
+    Attributes
+    ----------
+    lanes
+        The same, as a tuple.
+    statistics
+        Running statistics of the environments' wrappers.
+    """
+
+    def __init__(self, lanes: Sequence[Lanes]) -> None:
+        self.lanes = tuple(lanes)
+        self.statistics = RunningStatistics([])
+
+    def reset(self) -> None:
+        """Start a new episode everywhere."""
+        for lanes in self.lanes:
+            lanes.reset()
+
+    def step(self, actions: Sequence[np.ndarray]) -> None:
+        """Step everything; actions are those of each policy's lanes, as `Lanes.step` takes them."""
+        for lanes, taken in zip(self.lanes, actions, strict=True):
+            lanes.step(taken)
+
+    def close(self) -> None:
+        """Close every environment; a second call does nothing."""
+        for lanes in self.lanes:
+            lanes.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,8 +18,7 @@ from penstock.envs.factories import OUTSIDE, told
 from penstock.envs.failures import PROBED_LANE, EnvironmentFailure, EnvironmentUsageError
 from penstock.envs.game_group import Games
 from penstock.envs.games import Game, game_of
-from penstock.envs.group import Group, LanesAlone, SideBySide
-from penstock.envs.lanes import Lanes
+from penstock.envs.lanes import Group, Lanes
 from penstock.envs.refusals import explained, require_single, require_vector
 from penstock.envs.single import SingleLanes
 from penstock.envs.spaces import ActionSpec, ObservationSpec
@@ -94,9 +93,11 @@ def make_group(
                     )
                 )  # fmt: skip
         except BaseException:
-            SideBySide(made).close()
+            _of_all(made).close()
             raise
-        return SideBySide(made)
+        group = _of_all(made)
+        group.statistics = made[0].statistics.join([each.statistics for each in made[1:]])
+        return group
     seeds = [lane_seed(seed, first_lane + number * spec.seats, incarnation) for number in range(num_envs)]
     order = _Order(spec, worker_index, first_lane, seeds, num_threads, games)
     try:
@@ -247,7 +248,7 @@ def _vector_lanes(order: _Order) -> Group:
         env, _vector_seed(env, order.seeds), name=order.spec.name, first_lane=order.first_lane,
         mask_is_in_info=order.spec.mask_is_in_info,
     )  # fmt: skip
-    return LanesAlone(lanes)
+    return Group([lanes])
 
 
 def _single_lanes(order: _Order) -> Group:
@@ -273,11 +274,16 @@ _MAKERS: dict[str, Callable[[_Order], Group]] = {
 }  # fmt: skip
 
 
+def _of_all(groups: Sequence[Group]) -> Group:
+    """Join groups of one agent's environments: their policies do not meet."""
+    return Group([lanes for group in groups for lanes in group.lanes])
+
+
 def _stacked(lanes: Lanes, is_stacked: bool) -> Group:
     # Rows of bytes are no stacks, whatever lies in them.
     is_stacked = is_stacked and not lanes.observation.parts
     lanes.observation = dataclasses.replace(lanes.observation, is_stacked=is_stacked)
-    return LanesAlone(lanes)
+    return Group([lanes])
 
 
 def _single_env(source: Any, kwargs: dict[str, Any], values: dict[str, int]) -> gymnasium.Env | Game:

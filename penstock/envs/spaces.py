@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -202,7 +203,7 @@ class ActionSpec:
     starts: tuple[int, ...] = ()
     parts: tuple[tuple[str | None, ActionSpec], ...] = ()
 
-    @property
+    @cached_property
     def is_discrete(self) -> bool:
         """Whether the policy chooses among ``num_actions`` actions, and nothing else."""
         return self.num_actions is not None
@@ -221,14 +222,14 @@ class ActionSpec:
         """Leaves of the tree of Dicts and Tuples, in order; the spec itself if it is no tree."""
         return tuple(self._leaves())
 
-    @property
+    @cached_property
     def choices(self) -> tuple[int, ...]:
         """Number of values of each choice, over all leaves."""
         if self.parts:
             return tuple(n for leaf in self._leaves() for n in leaf.choices)
         return self.nvec if self.num_actions is None else (self.num_actions,)
 
-    @property
+    @cached_property
     def num_numbers(self) -> int:
         """Number of numbers over all leaves."""
         if self.parts:
@@ -240,7 +241,7 @@ class ActionSpec:
         """Distribution of the random numbers that a lane draws for each action: uniform if it is all choices."""
         return "normal" if self.num_numbers else "uniform"
 
-    @property
+    @cached_property
     def noise_size(self) -> int:
         """Random numbers per action: one for each choice and each number."""
         return len(self.choices) + self.num_numbers

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 import numpy as np
 
@@ -134,32 +135,32 @@ class RunShape:
     num_policy_workers: int = 1
     statistics: tuple[int, ...] = ()
 
-    @property
+    @cached_property
     def is_of_guests(self) -> bool:
         """Whether nobody learns from its lanes."""
         return self.plays is not None
 
-    @property
+    @cached_property
     def num_lanes(self) -> int:
         """Lanes of the arena: those of the run, or on one of several nodes the node's."""
         return self.num_workers * self.lanes_per_worker
 
-    @property
+    @cached_property
     def first_lane(self) -> int:
         """Number of its first lane among those of the run."""
         return self.first_worker * self.lanes_per_worker
 
-    @property
+    @cached_property
     def lanes_per_worker(self) -> int:
         """Lanes of each rollout worker."""
         return self.num_groups * self.group_size
 
-    @property
+    @cached_property
     def envs_per_group(self) -> int:
         """Environments per group."""
         return self.num_envs_per_worker // self.num_groups
 
-    @property
+    @cached_property
     def group_size(self) -> int:
         """Lanes per group."""
         guests = sum(self.guest_seats)
@@ -175,12 +176,12 @@ class RunShape:
         """The most groups that any policy worker answers."""
         return -(-self.num_workers // self.num_policy_workers) * self.num_groups
 
-    @property
+    @cached_property
     def num_slots(self) -> int:
         """Segments that fit in the arena."""
         return self.num_lanes * self.slots_per_lane
 
-    @property
+    @cached_property
     def rows_per_slot(self) -> int:
         """T + 1."""
         return self.segment_length + 1

@@ -16,8 +16,7 @@ import numpy as np
 import torch
 
 from penstock.envs.episodes import EpisodeRecord
-from penstock.envs.group import Group
-from penstock.envs.lanes import Lanes
+from penstock.envs.lanes import Group, Lanes
 from penstock.nn import PolicyNetwork
 from penstock.play.evaluation import Evaluation
 from penstock.play.match import Match

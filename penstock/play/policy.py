@@ -270,7 +270,7 @@ def specs_from_json(specs: Mapping[str, Any]) -> tuple[ObservationSpec, ActionSp
 
 def _action_to_json(action: ActionSpec) -> dict[str, Any]:
     bounds = {name: bound and [repr(x) for x in bound] for name, bound in (("low", action.low), ("high", action.high))}
-    return {**vars(action), **bounds, "parts": [(key, _action_to_json(part)) for key, part in action.parts]}
+    return {**_fields_of(action), **bounds, "parts": [(key, _action_to_json(part)) for key, part in action.parts]}
 
 
 def _action_from_json(fields: Mapping[str, Any]) -> ActionSpec:
@@ -283,11 +283,16 @@ def _observation_to_json(observation: ObservationSpec) -> dict[str, Any]:
     named = {"low": observation.low, "high": observation.high}
     bounds = {name: bound and [repr(x) if math.isinf(x) else x for x in bound] for name, bound in named.items()}
     parts, mask = [_part_to_json(part) for part in observation.parts], observation.mask
-    return {**vars(observation), **bounds, "parts": parts, "mask": mask and _part_to_json(mask)}
+    return {**_fields_of(observation), **bounds, "parts": parts, "mask": mask and _part_to_json(mask)}
 
 
 def _part_to_json(part: ObservationPart) -> dict[str, Any]:
-    return {**vars(part), "spec": _observation_to_json(part.spec)}
+    return {**_fields_of(part), "spec": _observation_to_json(part.spec)}
+
+
+def _fields_of(spec: ActionSpec | ObservationSpec | ObservationPart) -> dict[str, Any]:
+    """Fields of a spec by name, without what it has computed from them."""
+    return {field.name: getattr(spec, field.name) for field in dataclasses.fields(spec)}
 
 
 def _observation_from_json(fields: Mapping[str, Any]) -> ObservationSpec:

@@ -284,6 +284,7 @@ SPECS = [
 
 @pytest.mark.parametrize("specs", SPECS)
 def test_specs_survive_json_with_infinite_and_exact_bounds(specs):
+    assert specs[1].noise_size == len(specs[1].choices) + specs[1].num_numbers  # computed once, and no field
     found = specs_from_json(json.loads(json.dumps(specs_to_json(*specs), allow_nan=False)))
     assert found == specs
     assert [(x.low, x.high) for x in found[0].leaves] == [(x.low, x.high) for x in specs[0].leaves]
