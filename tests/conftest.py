@@ -79,6 +79,12 @@ def kept_launcher(idle_launchers) -> Iterator[None]:
         idle_launchers.append(launcher.take())
 
 
+@pytest.fixture(params=["short", pytest.param("long", marks=pytest.mark.long)])
+def soak(request: pytest.FixtureRequest) -> float:
+    """Share of a soak's length: a fifth in `make test`, all of it in `make test-long`."""
+    return 1.0 if request.param == "long" else 0.2
+
+
 @pytest.fixture
 def spawn() -> Iterator[Start]:
     """Start a process that shares nothing but what it is sent: ``spawn(function, *arguments)``."""

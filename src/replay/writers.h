@@ -84,7 +84,7 @@ class Writers {
       for (uint32_t place = 0; place < kPlaces; ++place) {
         Place& found = header_->places[place];
         uint64_t process = found.process.load();
-        if (process != 0 && (!among_the_dead || ProcessIdentity::alive(process))) continue;
+        if (process != 0 && (!among_the_dead || process == me || ProcessIdentity::alive(process))) continue;
         if (!found.process.compare_exchange_strong(process, me)) continue;
         // Until here rows that the one before left half-written seem to be written by us: others pass them by.
         const uint32_t turn = found.turn.load() % kTurns + 1;

@@ -180,7 +180,9 @@ def _consume_until_closed(arena: Arena, place: int) -> None:
 
 
 @pytest.mark.timeout(100)
-def test_killing_producers_and_consumers_neither_blocks_nor_doubles_nor_loses_more_than_they_held(fork: Start) -> None:
+def test_killing_producers_and_consumers_neither_blocks_nor_doubles_nor_loses_more_than_they_held(
+    fork: Start, soak: float
+) -> None:
     arena = Arena.create(TABLES + PLACES * (16 + NUMBERS))
     ring = Ring.create(arena, RING, capacity=16)
     acknowledged, consumed = _acknowledged(arena), _consumed(arena)
@@ -189,7 +191,7 @@ def test_killing_producers_and_consumers_neither_blocks_nor_doubles_nor_loses_mo
     producers = {place: fork(_produce_until_killed, arena, place) for place in range(2)}
     consumers = {place: fork(_consume_until_closed, arena, place) for place in range(2)}
     kills = {"producers": 0, "consumers": 0}
-    for _ in range(KILLS):
+    for _ in range(round(KILLS * soak)):
         # Let the survivors get on by a random number of items: were one of them blocked by the last death, this hangs.
         goal = consumed.sum() + chance.randrange(1, 600)
         while consumed.sum() < goal and acknowledged[list(producers)].min() < NUMBERS:

@@ -328,11 +328,11 @@ def assert_priorities_are_in_order(buffer: ReplayBuffer) -> None:
 
 
 @pytest.mark.timeout(90)
-def test_writers_that_are_killed_hide_no_row_and_hold_up_nobody(fork: Start) -> None:
+def test_writers_that_are_killed_hide_no_row_and_hold_up_nobody(fork: Start, soak: float) -> None:
     buffer = prioritized(capacity=300)
     rng = np.random.default_rng(0)
-    for round in range(40):
-        writers = [fork(write_for_ever, buffer, 3 * round + k) for k in range(3)]
+    for number in range(round(40 * soak)):
+        writers = [fork(write_for_ever, buffer, 3 * number + k) for k in range(3)]
         for _ in range(100):
             learn(buffer, rng)
         for writer in writers:
@@ -343,14 +343,14 @@ def test_writers_that_are_killed_hide_no_row_and_hold_up_nobody(fork: Start) -> 
 
 
 @pytest.mark.timeout(90)
-def test_readers_that_are_killed_leave_priorities_in_order_and_hold_up_nobody(fork: Start) -> None:
+def test_readers_that_are_killed_leave_priorities_in_order_and_hold_up_nobody(fork: Start, soak: float) -> None:
     buffer = prioritized(capacity=300)
     rng = np.random.default_rng(0)
-    for round in range(60):
-        processes = [fork(learn_for_ever, buffer, 100 * round + k) for k in range(4)]
-        processes.append(fork(write_for_ever, buffer, round))
+    for number in range(round(60 * soak)):
+        processes = [fork(learn_for_ever, buffer, 100 * number + k) for k in range(4)]
+        processes.append(fork(write_for_ever, buffer, number))
         for process in processes:
-            if process is processes[0] or round % 2:  # else all at once: nobody puts in order what they leave
+            if process is processes[0] or number % 2:  # else all at once: nobody puts in order what they leave
                 for _ in range(100):
                     learn(buffer, rng)
             process.kill()

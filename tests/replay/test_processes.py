@@ -267,22 +267,22 @@ def survive(fork: Start, buffer: ReplayBuffer, kills: int, readers: int) -> None
     assert_in_order(buffer)
 
 
-def test_writers_killed_at_any_instant_hold_up_nobody_and_leave_no_half_row(fork: Start) -> None:
-    survive(fork, ReplayBuffer(100, FIELDS), kills=100, readers=0)
+def test_writers_killed_at_any_instant_hold_up_nobody_and_leave_no_half_row(fork: Start, soak: float) -> None:
+    survive(fork, ReplayBuffer(100, FIELDS), kills=round(100 * soak), readers=0)
 
 
-def test_writers_of_frames_killed_at_any_instant_leave_no_half_frame(fork: Start) -> None:
-    survive(fork, ReplayBuffer(100, PICTURES, sampler=Prioritized(eps=0.0)), kills=100, readers=0)
+def test_writers_of_frames_killed_at_any_instant_leave_no_half_frame(fork: Start, soak: float) -> None:
+    survive(fork, ReplayBuffer(100, PICTURES, sampler=Prioritized(eps=0.0)), kills=round(100 * soak), readers=0)
 
 
-def test_samplers_killed_with_the_priorities_in_their_hands_hold_up_nobody(fork: Start) -> None:
-    survive(fork, ReplayBuffer(1000, FIELDS, sampler=Prioritized(eps=0.0)), kills=200, readers=2)
+def test_samplers_killed_with_the_priorities_in_their_hands_hold_up_nobody(fork: Start, soak: float) -> None:
+    survive(fork, ReplayBuffer(1000, FIELDS, sampler=Prioritized(eps=0.0)), kills=round(200 * soak), readers=2)
 
 
-def test_writers_and_samplers_killed_among_evictions_hold_up_nobody(fork: Start) -> None:
+def test_writers_and_samplers_killed_among_evictions_hold_up_nobody(fork: Start, soak: float) -> None:
     # With so small an eps a row of priority 0 is never drawn, but the first to go.
     sampler = Prioritized(eps=1e-300, normalize="batch", eviction_alpha=-0.4)
-    survive(fork, ReplayBuffer(100, FIELDS, sampler=sampler), kills=200, readers=2)
+    survive(fork, ReplayBuffer(100, FIELDS, sampler=sampler), kills=round(200 * soak), readers=2)
 
 
 HUGE = {"value": Field((1 << 20,), "uint8")}  # most of a writer's time is spent inside a row
