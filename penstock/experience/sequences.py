@@ -10,7 +10,7 @@ from penstock.envs.lanes import Lanes
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.run_replay import Replay, observation_field
-from penstock.experience.step_writer import StepWriter
+from penstock.experience.transitions import StepWriter
 from penstock.ipc import gather
 from penstock.replay import Field
 
