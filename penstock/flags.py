@@ -31,6 +31,9 @@ from penstock.config import (
 from penstock.config.groups import MOST_USED
 from penstock.masking import is_secret, masked, masked_arguments
 
+Places = tyro.conf.Positional[tuple[Annotated[Path, tyro.conf.arg(metavar="DIR")], ...]]
+"""Flag type of folders that are runs, or hold runs."""
+
 C = TypeVar("C", bound=Config)
 F = TypeVar("F")
 Flag = tuple[str, Any, Any]  # name, type and dataclass field

@@ -38,14 +38,14 @@ def read(command: list[str]) -> None:
             config = load_algorithm("appo").Config
             parse_changes(config, config(env="CartPole-v1").to_json(), flags, prog="penstock resume")
         case ["autotune", *flags]:
-            parse(flags, autotune._own_flags(), "")
+            parse(flags, autotune._own_flags())
         case ["search", "--show", *flags]:
             search._shown_flags().parse_args(["--show", *flags])
         case ["search", *flags]:
-            parse(flags, search._own_flags(), "")
+            parse(flags, search._own_flags())
         case ["pbt", *flags]:
             space = flags.index("--space")
-            parse([*flags[:space], *flags[space + 2 :]], pbt.own_flags(), "")
+            parse([*flags[:space], *flags[space + 2 :]], pbt.own_flags())
         case ["runs", "diff", _, _]:
             pass
         case ["runs", *flags]:
@@ -61,9 +61,9 @@ def read(command: list[str]) -> None:
             asked = plan.read([flag for flag in flags if flag != "--file" and not flag.endswith(".toml")])
             plan.plan(asked)
         case ["bench", "ideal", *flags]:
-            parse(flags, ideal._own_flags(), "")
+            parse(flags, ideal._own_flags())
         case ["bench", "cluster", *flags]:
-            parse(flags, cluster._own_flags(), "")
+            parse(flags, cluster._own_flags())
         case ["bench", name, *flags]:
             parse_flags(BENCHES[name], flags, prog=f"penstock bench {name}")
         case rest:

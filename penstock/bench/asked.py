@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.bench import BenchUsageError, require_directory_of
 
@@ -17,18 +18,16 @@ _HELP = ("-h", "--help")
 
 @dataclass(frozen=True)
 class Asked:
-    """Request.
+    """Parsed arguments of a bench.
 
     Attributes
     ----------
     name
-        The algorithm's, as it was given.
-    algorithm, config
-        What is trained, and how.
+        Name of the algorithm, as given.
     flags
-        The flags that the config was made of.
+        Flags that the config was made of.
     own
-        The bench's own.
+        Flags of the bench itself.
     """
 
     name: str
@@ -38,27 +37,32 @@ class Asked:
     own: argparse.Namespace
 
 
-def parse(args: list[str], own: argparse.ArgumentParser, own_help: str) -> Asked | None:
-    """Read the arguments of a bench; None: they asked for help, which was printed.
+def own_parser(prog: str, title: str, about: str | None = None) -> tuple[argparse.ArgumentParser, Callable[..., Any]]:
+    """Make the parser of a bench's own flags, listed under a title with an optional text; its second value adds one."""
+    parser = argparse.ArgumentParser(prog=prog, usage=argparse.SUPPRESS, add_help=False, allow_abbrev=False)
+    return parser, parser.add_argument_group(title, about).add_argument
+
+
+def parse(args: list[str], own: argparse.ArgumentParser) -> Asked | None:
+    """Read the arguments of a bench; None: help was requested, and printed.
 
     Parameters
     ----------
     args
         The algorithm first.
     own
-        Knows the bench's own flags, ``--json`` among them, and its name: ``prog``.
-    own_help
-        What is said of these.
+        Parser of the bench's own flags, `own_parser`; its ``prog`` is the command.
 
     Raises
     ------
     BenchUsageError, ConfigError
-        They are wrong.
+        An argument is not legal.
     SystemExit
-        They asked for help with an algorithm (0), or a flag is wrong (2).
+        Help with an algorithm was requested (0), or a flag is wrong (2).
     """
     from penstock.algorithms import ALGORITHMS, load_algorithm
 
+    own_help = f"{own.format_help()}\n"
     if args and args[0] in _HELP:
         print(
             f"usage: {own.prog} ALGORITHM --env ENV [flags]\n\nalgorithms: {', '.join(ALGORITHMS)}\n\n{own_help}",

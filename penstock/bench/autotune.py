@@ -16,7 +16,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from penstock.bench import BenchUsageError
-from penstock.bench.asked import parse
+from penstock.bench.asked import own_parser, parse
 from penstock.bench.data_paths import measured_path
 from penstock.bench.search import Search, Trial, told_quick
 from penstock.config import AsynchronousConfig, Config
@@ -27,14 +27,6 @@ from penstock.runs.machine import describe, machine_facts
 if TYPE_CHECKING:
     from penstock.algorithms.bases.algorithm import Algorithm
 
-_OWN_FLAGS = """flags of autotune itself:
-  --seconds S    time for all measurements together (100)
-  --tune-batch   tune the batch, too, which changes what is learned, not only how fast
-  --json FILE    write everything that was measured to this file
-
-Settings that are given as flags stay as they are.
-
-"""
 _QUIET = 0.05  # share of the cores' time that other programs may take unmentioned
 _WIDTHS = {"workers": 7, "lanes": 5, "inference": 9, "groups": 6, "batch": 7, "steps/s": 9, "real work": 9}
 
@@ -52,7 +44,7 @@ def command(args: list[str]) -> bool:
         Ctrl-C or SIGTERM came; the best so far was printed.
     """
     began = time.monotonic()
-    asked = parse(args, _own_flags(), _OWN_FLAGS)
+    asked = parse(args, _own_flags())
     if asked is None:
         return True
     algorithm, config, flags, own = asked.algorithm, asked.config, asked.flags, asked.own
@@ -86,10 +78,11 @@ def command(args: list[str]) -> bool:
 
 
 def _own_flags() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="penstock autotune", add_help=False, allow_abbrev=False)
-    parser.add_argument("--seconds", type=float, default=100.0)
-    parser.add_argument("--tune-batch", action="store_true")
-    parser.add_argument("--json", type=Path)
+    about = "Settings that are given as flags stay as they are."
+    parser, add = own_parser("penstock autotune", "flags of autotune itself", about)
+    add("--seconds", type=float, default=100.0, metavar="S", help="time for all measurements together (100)")
+    add("--tune-batch", action="store_true", help="tune the batch, too, which changes learning and not only its speed")
+    add("--json", type=Path, metavar="FILE", help="write all measurements to this file")
     return parser
 
 

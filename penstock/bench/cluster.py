@@ -19,7 +19,7 @@ from statistics import linear_regression, median
 from typing import TYPE_CHECKING, Any
 
 from penstock.bench import BenchError, BenchUsageError
-from penstock.bench.asked import parse
+from penstock.bench.asked import own_parser, parse
 from penstock.bench.scaling import ROLLOUT, Constants, Machines, Setting, StreamCosts, predict, versions_sent
 from penstock.runs.machine import describe, machine_facts
 
@@ -28,17 +28,6 @@ if TYPE_CHECKING:
     from penstock.bench.nodes_run import NodesRun
     from penstock.config import Config
 
-_OWN_FLAGS = """flags of the bench itself:
-  --up-to N          train on 1, 2, ... N nodes (4)
-  --rounds N         train on each number of nodes N times, in turns (3)
-  --bench-seconds S  measure each training for S seconds (6)
-  --node-cores N     predict for nodes of so many cores (16)
-  --home-cores N     and for a home node of so many (16)
-  --gigabits G       and for a network that carries so much at home (10)
-  --learners N       and for so many learners (1)
-  --json FILE        write everything that was measured to this file
-
-"""
 FEWER_LANES = 4  # times fewer: what a call of all lanes costs is the difference
 NODES = (10, 100, 1000)
 SLOWER = (0.0, 1e-3, 1e-2)  # core-seconds that a step of the environment takes beyond the measured one
@@ -64,7 +53,7 @@ def command(args: list[str]) -> bool:
     BenchError, TrainingFailed, EnvironmentFailure
         What is measured failed.
     """
-    asked = parse(args, _own_flags(), _OWN_FLAGS)
+    asked = parse(args, _own_flags())
     if asked is None:
         return True
     _check(asked.own)
@@ -298,15 +287,15 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _own_flags() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="penstock bench cluster", add_help=False, allow_abbrev=False)
-    parser.add_argument("--up-to", type=int, default=4)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--bench-seconds", type=float, default=6.0)
-    parser.add_argument("--node-cores", type=int, default=16)
-    parser.add_argument("--home-cores", type=int, default=16)
-    parser.add_argument("--gigabits", type=float, default=10.0)
-    parser.add_argument("--learners", type=int, default=1)
-    parser.add_argument("--json", type=Path)
+    parser, add = own_parser("penstock bench cluster", "flags of the bench itself")
+    add("--up-to", type=int, default=4, metavar="N", help="train on 1, 2, ... N nodes (4)")
+    add("--rounds", type=int, default=3, metavar="N", help="train on each number of nodes N times, in turns (3)")
+    add("--bench-seconds", type=float, default=6.0, metavar="S", help="measure each training for S seconds (6)")
+    add("--node-cores", type=int, default=16, metavar="N", help="predict for nodes of N cores (16)")
+    add("--home-cores", type=int, default=16, metavar="N", help="predict for a home node of N cores (16)")
+    add("--gigabits", type=float, default=10.0, metavar="G", help="predict for a network of G Gbit/s at home (10)")
+    add("--learners", type=int, default=1, metavar="N", help="predict for N learners (1)")
+    add("--json", type=Path, metavar="FILE", help="write all measurements to this file")
     return parser
 
 

@@ -16,7 +16,7 @@ from statistics import median_low
 from typing import TYPE_CHECKING
 
 from penstock.bench import BenchUsageError
-from penstock.bench.asked import parse
+from penstock.bench.asked import own_parser, parse
 from penstock.bench.data_paths import measured_path
 from penstock.bench.search import told_quick
 from penstock.runs.machine import describe, machine_facts
@@ -25,13 +25,6 @@ if TYPE_CHECKING:
     from penstock.algorithms.bases.algorithm import Algorithm
     from penstock.config import Config
 
-_OWN_FLAGS = """flags of the bench itself:
-  --rounds N         measure costs and training N times, in turns (3)
-  --bench-seconds S  in each round measure the training for S seconds, and the costs for as long (8)
-  --mark M           exit with 3 if the median efficiency is below M, such as 0.85
-  --json FILE        write everything that was measured to this file
-
-"""
 
 
 def command(args: list[str]) -> bool:
@@ -44,7 +37,7 @@ def command(args: list[str]) -> bool:
     BenchError, TrainingFailed, EnvironmentFailure
         What is measured failed.
     """
-    asked = parse(args, _own_flags(), _OWN_FLAGS)
+    asked = parse(args, _own_flags())
     if asked is None:
         return True
     _check(asked.own)
@@ -95,11 +88,11 @@ def run(algorithm: type[Algorithm], config: Config, own: argparse.Namespace) -> 
 
 
 def _own_flags() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="penstock bench ideal", add_help=False, allow_abbrev=False)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--bench-seconds", type=float, default=8.0)
-    parser.add_argument("--mark", type=float)
-    parser.add_argument("--json", type=Path)
+    parser, add = own_parser("penstock bench ideal", "flags of the bench itself")
+    add("--rounds", type=int, default=3, metavar="N", help="measure costs and training N times, in turns (3)")
+    add("--bench-seconds", type=float, default=8.0, metavar="S", help="time of each measurement in a round (8)")
+    add("--mark", type=float, metavar="M", help="exit with 3 if the median efficiency is below M, such as 0.85")
+    add("--json", type=Path, metavar="FILE", help="write all measurements to this file")
     return parser
 
 

@@ -8,12 +8,9 @@ import socket
 import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 from penstock.dashboard import DashboardError
-from penstock.flags import parse_flags
+from penstock.flags import Places, parse_flags
 
 NICENESS = 10  # behind rollout workers, whose is 5
 _RUNS = Path("runs")
@@ -24,7 +21,7 @@ _CLOSE_SECONDS = 3  # streams look twice a second, or once, whether it ends
 class Flags:
     """Show runs in the browser while they train: learning, speed and what limits it, hardware, log."""
 
-    dirs: tyro.conf.Positional[tuple[Annotated[Path, tyro.conf.arg(metavar="DIR")], ...]] = (_RUNS,)
+    dirs: Places = (_RUNS,)
     """Runs, or folders that hold runs."""
     port: int = 0
     """Port on 127.0.0.1; 0: any that is free."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.bench import BenchError, BenchUsageError, require_directory_of
-from penstock.bench.asked import Asked, parse
+from penstock.bench.asked import Asked, own_parser, parse
 from penstock.config import Config, ConfigError, require_no_secrets
 from penstock.search.asked import (
     cores_of_jobs,
@@ -32,17 +32,6 @@ from penstock.search.searching import Searching
 from penstock.search.space import Space, names_of, read_space, space_of
 from penstock.trust import SEALS, code_of, seals_of
 
-_OWN_FLAGS = """flags of search itself:
-  --space FILE   which settings are searched: TOML, a table for each with low and high, or with values
-  --trials N     trials in the directory, all together (20); the same command again goes on up to them
-  --jobs K       trials at once, each on cores of its own (1)
-  --seeds S      trainings of each trial, --seed and the seeds behind it; their mean counts (1)
-  --dir DIR      where the search and its runs are written (runs/search-ENV-ALGORITHM)
-  --no-prune     train every trial to its end
-  --json FILE    write all trials to this file
-  --show DIR     show what a search has found so far, and begin nothing: penstock search --show DIR
-
-"""
 _WIDE = 160  # columns of the table where no terminal says otherwise
 _TOLD_OTHERWISE = {
     "target_return": "a training that ends at a target ends at a good moment, and scores would not compare",
@@ -64,7 +53,7 @@ def command(args: list[str]) -> bool:
     """
     if "--show" in args:
         return _show(args)
-    asked = parse(args, _own_flags(), _OWN_FLAGS)
+    asked = parse(args, _own_flags())
     if asked is None:
         return True
     own = asked.own
@@ -117,14 +106,15 @@ def _show(args: list[str]) -> bool:
 
 
 def _own_flags() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="penstock search", add_help=False, allow_abbrev=False)
-    parser.add_argument("--space", type=Path)
-    parser.add_argument("--trials", type=int, default=20)
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--dir", type=Path)
-    parser.add_argument("--no-prune", action="store_true")
-    parser.add_argument("--json", type=Path)
+    about = "penstock search --show DIR shows the results of a search so far, and begins nothing."
+    parser, add = own_parser("penstock search", "flags of search itself", about)
+    add("--space", type=Path, metavar="FILE", help="TOML file: a table per setting, with low and high or values")
+    add("--trials", type=int, default=20, metavar="N", help="trials in all; the same command goes on up to them (20)")
+    add("--jobs", type=int, default=1, metavar="K", help="trials at once, each on cores of its own (1)")
+    add("--seeds", type=int, default=1, metavar="S", help="trainings of each trial, from --seed on, averaged (1)")
+    add("--dir", type=Path, help="directory of the search and its runs (runs/search-ENV-ALGORITHM)")
+    add("--no-prune", action="store_true", help="train every trial to its end")
+    add("--json", type=Path, metavar="FILE", help="write all trials to this file")
     return parser
 
 

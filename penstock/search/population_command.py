@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from penstock.bench import BenchUsageError
-from penstock.bench.asked import parse
+from penstock.bench.asked import own_parser, parse
 from penstock.config import Config, require_no_secrets
 from penstock.runs.lock import alone_in
 from penstock.search.asked import (
@@ -26,14 +26,6 @@ from penstock.search.asked import (
 )
 from penstock.search.population import PopulationRuns
 
-_OWN_FLAGS = """flags of the population itself:
-  --space FILE    which settings may change within which bounds: TOML, a table for each (as --pbt-space)
-  --population N  members, each a run (4)
-  --jobs K        members that train at once, each on cores of its own (1)
-  --dir DIR       where the population and its runs are written (runs/pbt-ENV-ALGORITHM); the same command goes on
-  --pbt, --pbt-interval and the other flags of populations are those of training; --total-steps are of each member
-
-"""
 _TOLD_OTHERWISE = {
     "num_policies": "its members are runs of one policy: use --population, or penstock train for policies of one run",
     "run_dir": "each member has a directory of its own, in --dir",
@@ -53,7 +45,7 @@ def command(args: list[str]) -> bool:
     KeyboardInterrupt
         Ctrl-C or SIGTERM came; no process is left, and the same command goes on.
     """
-    asked = parse(_with_space(args), own_flags(), _OWN_FLAGS)
+    asked = parse(_with_space(args), own_flags())
     if asked is None:
         return True
     own, config = asked.own, asked.config
@@ -84,11 +76,15 @@ def command(args: list[str]) -> bool:
 
 
 def own_flags() -> argparse.ArgumentParser:
-    """The flags that `penstock pbt` has beside those of training."""
-    parser = argparse.ArgumentParser(prog="penstock pbt", add_help=False, allow_abbrev=False)
-    parser.add_argument("--population", type=int, default=4)
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--dir", type=Path)
+    """Parser of the flags of `penstock pbt` besides those of training."""
+    about = (
+        "--space FILE (a TOML file with a table for each setting that may change: low and high) is short for "
+        "--pbt-space. This and the other flags of populations are those of training; --total-steps are of each member."
+    )
+    parser, add = own_parser("penstock pbt", "flags of the population itself", about)
+    add("--population", type=int, default=4, metavar="N", help="number of members, each a run (4)")
+    add("--jobs", type=int, default=1, metavar="K", help="members that train at once, each on cores of its own (1)")
+    add("--dir", type=Path, help="directory of the runs; the same command goes on (runs/pbt-ENV-ALGORITHM)")
     return parser
 
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
-import tyro
 
-from penstock.flags import parse_flags
+from penstock.flags import Places, parse_flags
 from penstock.runs.files import json_bytes
-from penstock.runs.formatting import drawn, number, printable, words_of
+from penstock.runs.formatting import drawn, number, words_of
 from penstock.runs.reading import RecordedRun, find_runs, readable
-from penstock.studies import StudyError
+from penstock.studies import EVALUATION, StudyError, warn
 from penstock.studies.choosing import chosen, require_known, value_of
 from penstock.studies.curves import FEW, grouped
 from penstock.studies.statistics import (
@@ -31,7 +29,6 @@ from penstock.studies.statistics import (
     probability_of_improvement,
 )
 
-EVALUATION = "evaluation/mean_return"
 Bounds = dict[str, tuple[float, float]]
 """Returns that become 0 and 1, by environment."""
 
@@ -47,7 +44,7 @@ class Flags:
     penstock compare A -- B compares the runs in A with those in B; with --by, groups are made of what runs have there.
     """
 
-    dirs: tyro.conf.Positional[tuple[Annotated[Path, tyro.conf.arg(metavar="DIR")], ...]] = (Path("runs"),)
+    dirs: Places = (Path("runs"),)
     """Runs, or folders that hold runs; "--" stands between groups."""
     by: str = ""
     """Columns or settings, separated by commas, whose values make the groups."""
@@ -90,10 +87,6 @@ class Group:
     raw: dict[str, np.ndarray]
 
 
-def _warn(line: str) -> None:
-    print(f"warning: {printable(line)}", file=sys.stderr)
-
-
 def command(args: list[str]) -> int:
     """Run the command; return its exit code.
 
@@ -107,7 +100,7 @@ def command(args: list[str]) -> int:
     if any(word.startswith("-") for side in before for word in side):
         raise StudyError("flags come behind the runs: penstock compare A -- B --target 475")
     places = [*before, [str(place) for place in flags.dirs]]
-    found_runs = [chosen(readable(find_runs(place), _warn), flags.where) for place in places]
+    found_runs = [chosen(readable(find_runs(place), warn), flags.where) for place in places]
     if before:
         if flags.by:
             raise StudyError('groups are given twice, by "--" and by --by: use one of them')
@@ -126,7 +119,7 @@ def command(args: list[str]) -> int:
     groups = [group_of(name, runs, flags.score, bounds) for name, runs in sides]
     found = comparison(groups, flags.target, is_normalized=bool(bounds))
     for line in warnings_about(groups, flags, is_normalized=bool(bounds)):
-        _warn(line)
+        warn(line)
     if flags.json:
         print(json_bytes(found).decode(), end="")
     else:

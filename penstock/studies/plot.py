@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import csv
 import io
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import tyro
 
-from penstock.flags import parse_flags
+from penstock.flags import Places, parse_flags
 from penstock.runs.formatting import number, printable
 from penstock.runs.reading import RecordedRun, find_runs, readable
-from penstock.studies import StudyError
+from penstock.studies import EVALUATION, StudyError, warn
 from penstock.studies.choosing import chosen, require_known, value_of
 from penstock.studies.curves import FEW, Band, Curve, band_of, curves_of, panels_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-EVALUATION = "evaluation/mean_return"
 
 # Okabe and Ito's colours, which look different to everybody, without the yellow that is too light for a line.
 _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
@@ -46,7 +42,7 @@ Bands = Mapping[str, Mapping[str, Band]]
 class Flags:
     """Draw a metric of many runs: those that differ in nothing but the seed as one curve, with a band."""
 
-    dirs: tyro.conf.Positional[tuple[Annotated[Path, tyro.conf.arg(metavar="DIR")], ...]] = (Path("runs"),)
+    dirs: Places = (Path("runs"),)
     """Runs, or folders that hold runs."""
     y: str = EVALUATION
     """Metric to draw."""
@@ -66,10 +62,6 @@ class Flags:
     """CSV file to write the curves to."""
 
 
-def _warn(line: str) -> None:
-    print(f"warning: {printable(line)}", file=sys.stderr)
-
-
 def command(args: list[str]) -> int:
     """Run the command; return its exit code.
 
@@ -79,7 +71,7 @@ def command(args: list[str]) -> int:
         It was asked wrongly.
     """
     flags = parse_flags(Flags, args, prog="penstock plot")
-    runs = chosen(readable(find_runs(flags.dirs), _warn), flags.where)
+    runs = chosen(readable(find_runs(flags.dirs), warn), flags.where)
     keys = [key for key in flags.group_by.split(",") if key]
     for key in keys:
         require_known(key, runs, "--group-by")
@@ -93,7 +85,7 @@ def command(args: list[str]) -> int:
     kind = "minmax" if flags.band == "none" else flags.band
     bands = {env: {name: band_of(curves, kind) for name, curves in groups.items()} for env, groups in panels.items()}
     for line in warnings_about(runs, panels, bands):
-        _warn(line)
+        warn(line)
     print(in_words(panels, bands, flags))
     if flags.csv is not None:
         flags.csv.write_text(as_csv(panels, bands, flags))

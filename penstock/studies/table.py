@@ -8,15 +8,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import tyro
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from penstock.flags import parse_flags
+from penstock.flags import Places, parse_flags
 from penstock.runs.files import json_bytes
 from penstock.runs.formatting import clock, number, printable, words_of
 from penstock.runs.reading import RecordedRun, find_runs
@@ -46,7 +45,7 @@ class Flags:
     `penstock runs diff A B` shows what differs between two runs.
     """
 
-    dirs: tyro.conf.Positional[tuple[Annotated[Path, tyro.conf.arg(metavar="DIR")], ...]] = (Path("runs"),)
+    dirs: Places = (Path("runs"),)
     """Runs, or folders that hold runs."""
     where: str = ""
     """Which of them: conditions such as "env=CartPole* state=done learning_rate<1e-3", over columns and settings."""
