@@ -9,20 +9,19 @@ from penstock.config.checking import ConfigError, Tunable, checked, closest, fin
 from penstock.config.elsewhere import method_hint, setting_hint
 from penstock.config.groups import grouped
 from penstock.config.making import PRESETS, cannot_change, change_config, load_preset, make_config
-from penstock.config.mixture import MixtureConfig
 from penstock.config.policies import PolicyConfig, agents_by_policy, policy_configs
 from penstock.config.redistribution import RedistributionConfig, RedistributorConfig
-from penstock.config.replay import PrioritizedConfig, ReplayConfig
+from penstock.config.replay import ReplayConfig
 from penstock.config.saved import require_no_secrets, saved, whole_arguments, with_arguments
 from penstock.config.schedules import Schedule, Scheduled, value_at, with_schedules
 from penstock.config.segment import (
     AsynchronousConfig,
     FreshConfig,
+    MixtureConfig,
     SegmentConfig,
     require_whole_minibatches,
     require_whole_segments,
 )
-from penstock.config.sequences import SequenceConfig
 from penstock.config.sources import Source
 from penstock.config.tunable import require_tunable, tunable_settings, tunable_values, tuned
 
@@ -37,14 +36,12 @@ __all__ = [
     "FreshConfig",
     "MixtureConfig",
     "PolicyConfig",
-    "PrioritizedConfig",
     "RedistributionConfig",
     "RedistributorConfig",
     "ReplayConfig",
     "Schedule",
     "Scheduled",
     "SegmentConfig",
-    "SequenceConfig",
     "Source",
     "Tunable",
     "agents_by_policy",

@@ -13,10 +13,8 @@ from typing import Any, ClassVar, Literal
 
 from penstock.config.checking import ConfigError, Tunable, checked, require
 from penstock.config.elsewhere import value_hint
-from penstock.config.learners import require_legal_learners
-from penstock.config.population import PopulationConfig
 from penstock.config.saved import saved
-from penstock.config.schedules import Scheduled
+from penstock.config.schedules import Scheduled, is_json
 from penstock.imports import place_of
 from penstock.self_play import settings as self_play
 
@@ -26,7 +24,7 @@ STORED = "what lies in the replay buffer was stored with it"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(PopulationConfig):
+class Config:
     """Settings shared by every algorithm."""
 
     fixed: ClassVar[Mapping[str, str]] = {
@@ -84,6 +82,29 @@ class Config(PopulationConfig):
     """With several agents, opponents in evaluations: "random", "best", or a class or function as "module:name" or
     "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one policy
     plays all seats, or the policies play each other."""
+    pbt: Literal["truncation", "tournament", "sample-factory"] | None = None
+    """Population-based training of the run's policies (arXiv:1711.09846): at intervals a weak policy becomes a copy of
+    a stronger one, with perturbed settings. "truncation": the worst are replaced by the best; "tournament": a policy
+    that loses against a random other is replaced by it; "sample-factory": as "truncation", and settings of the policies
+    in between are perturbed in place."""
+    pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None
+    """Settings that may change: a TOML file with a table per setting, as for `penstock search`; in Python also the
+    tables."""
+    pbt_interval: int | None = None
+    """Steps of each policy between two decisions about it; None: a twentieth of its share of total_steps."""
+    pbt_start: int | None = None
+    """Steps of each policy before the first decision about it; None: pbt_interval."""
+    pbt_fraction: float | None = None
+    """Share of the policies that counts as the worst, and as the best; None: 0.2, for "sample-factory" 0.3."""
+    pbt_metric: str = "return"
+    """Metric that ranks policies: "return", the mean return of training episodes, or a name in info["metrics"]."""
+    pbt_episodes: int = 10
+    """Episodes since its last replacement that a policy needs to be ranked."""
+    schedule: str | os.PathLike[str] | dict[Any, Any] | None = None
+    """Tunable settings over the steps of the policy, which override the settings themselves: a population's
+    lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON."""
+    schedule_policy: str | None = None
+    """Policy of the lineage whose schedule is followed; None: the one with the best final score."""
     on_env_error: Literal["stop", "restart"] = "stop"
     """On an exception or NaN in an environment: "stop" the run, or "restart" the rollout worker and count the error."""
     reward_scale: float = 1.0
@@ -179,7 +200,7 @@ class Config(PopulationConfig):
             require(not (isinstance(value, float) and math.isnan(value)), name, value, "a number")
             object.__setattr__(self, name, value)
         self.validate()
-        require_legal_learners(self)
+        self._validate_learners()
 
     @classmethod
     def _hints(cls) -> dict[str, Any]:
@@ -239,6 +260,81 @@ class Config(PopulationConfig):
             raise ConfigError(
                 f'evaluator="node" is for backend="ray", found backend="{self.backend}", which has no nodes: use '
                 'backend="ray", or leave it out'
+            )
+
+    def _validate_population(self) -> None:
+        """Raise `ConfigError` where a value is outside what is legal."""
+        for name in ("pbt_interval", "pbt_start"):
+            value = getattr(self, name)
+            require(value is None or value > 0, name, value, "1 or more, or None")
+        share = self.pbt_fraction
+        require(share is None or 0.0 < share <= 0.5, "pbt_fraction", share, "more than 0 and at most 0.5, or None")
+        require(self.pbt_episodes > 0, "pbt_episodes", self.pbt_episodes, "1 or more")
+        require(bool(self.pbt_metric), "pbt_metric", self.pbt_metric, '"return", or a name in info["metrics"]')
+        if self.pbt is not None and not self.pbt_space:
+            raise ConfigError(
+                f"pbt={self.pbt!r} needs a pbt_space: a TOML file that says which settings may change within which "
+                'bounds, such as [learning_rate] with low = 1e-5, high = 1e-2 and log = true'
+            )
+        if self.pbt is None and self.pbt_space:
+            raise ConfigError('pbt_space is given, and pbt is None: use pbt="truncation", or leave pbt_space out')
+        if self.pbt is not None and self.schedule is not None:
+            raise ConfigError(f"schedule and pbt={self.pbt!r} both say which settings policies have: give one")
+        if self.schedule_policy is not None and (is_json(self.schedule) or isinstance(self.schedule, Mapping)):
+            raise ConfigError(
+                f"schedule_policy={self.schedule_policy!r} says whose schedule of a lineage is meant, and schedule is "
+                "one policy's already: leave schedule_policy out, or give the path of a lineage as schedule"
+            )
+        if self.schedule_policy is not None and not isinstance(self.schedule, str):
+            raise ConfigError(
+                f"schedule_policy={self.schedule_policy!r} says whose schedule of a lineage is meant: give schedule, "
+                "the path of the lineage, too"
+            )
+
+    def _validate_learners(self) -> None:
+        """Raise `ConfigError` where the learners cannot share the run's updates; the message says how many can."""
+        size = self.num_learners
+        require(size > 0, "num_learners", size, "1 or more")
+        self._validate_learner_nodes()
+        if size == 1:
+            return
+        if self.backend == "serial":
+            raise ConfigError(
+                f'num_learners={size} needs as many processes, and backend="serial" has one: use backend="local", or '
+                "num_learners=1"
+            )
+        if (count := len(self.policies) or self.num_policies) > 1:
+            raise ConfigError(
+                f"num_learners={size} is for one policy, found {count}: each of several has a learner of its own "
+                "already; use num_learners=1"
+            )
+        shared = self.shared_by_learners
+        most = math.gcd(*shared.values()) or size  # nothing is shared by a config of one's own: any number will do
+        legal = [number for number in range(1, most + 1) if most % number == 0]
+        near = [*[number for number in legal if number < size][-1:], *[number for number in legal if number > size][:1]]
+        for what, count in shared.items():
+            if count % size:
+                raise ConfigError(
+                    f"num_learners={size} is {'more than' if size > count else 'no divisor of'} the {count} {what}, of "
+                    f"which each learner has the same share: use {' or '.join(map(str, near))}"
+                )
+
+    def _validate_learner_nodes(self) -> None:
+        nodes = self.learner_nodes
+        counts = nodes.values() if isinstance(nodes, dict) else [nodes]
+        is_legal = bool(counts) and all(type(n) is int and n >= isinstance(nodes, dict) for n in counts)
+        legal = 'a number of nodes, or such as {"learner": 2}: how many have a resource, by its name'
+        require(is_legal, "learner_nodes", nodes, legal)
+        if self.num_learner_nodes and self.backend != "ray":
+            raise ConfigError(
+                f'learner_nodes={nodes!r} is for backend="ray", found backend="{self.backend}", which has no nodes: '
+                'use backend="ray", or leave it out'
+            )
+        if self.num_learner_nodes >= self.num_learners:
+            raise ConfigError(
+                f"learner_nodes={nodes!r} puts {self.num_learner_nodes} of num_learners={self.num_learners} learners "
+                f"on nodes, and the first is at home: use num_learners={self.num_learner_nodes + 1} or more, or fewer "
+                "learner_nodes"
             )
 
     @property

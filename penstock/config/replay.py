@@ -19,7 +19,7 @@ class ReplayConfig(RedistributorConfig):
     """Settings of algorithms that learn from replay."""
 
     fixed: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("gamma", "n_step", "reward_scale", "reward_clip", "buffer_size"), STORED
+        ("gamma", "n_step", "reward_scale", "reward_clip", "buffer_size", "prioritized", "priority_alpha"), STORED
     )
 
     num_envs_per_worker: int = 1
@@ -44,6 +44,14 @@ class ReplayConfig(RedistributorConfig):
     """Length n of n-step returns, shorter at the end of an episode."""
     publish_interval: int = 1
     """Updates between two publications of the weights to the acting roles."""
+    prioritized: bool = False
+    """Prioritized replay (arXiv:1511.05952): transitions with large errors are drawn more often."""
+    priority_alpha: float = 0.6
+    """Exponent of the priorities: 0, uniform; 1, proportional (arXiv:1511.05952)."""
+    priority_beta: float = 0.4
+    """Exponent of the importance weights at the start (arXiv:1511.05952)."""
+    priority_beta_final: float = 1.0
+    """Exponent of the importance weights at total_steps (arXiv:1511.05952)."""
     hindsight: Literal["future", "episode", "final"] | None = None
     """Hindsight experience replay (arXiv:1707.01495): ended episodes are stored again with achieved goals as desired
     goals: goals of the same or later steps ("future"), of any step ("episode"), or of the last step ("final"). None:
@@ -89,7 +97,9 @@ class ReplayConfig(RedistributorConfig):
                 f"{self.num_envs_per_worker} lanes of a worker step together, which calls for {self._least_slack} "
                 f"updates at once; use ratio_slack={self._least_slack} or more, fewer updates_per_step or lanes"
             )
-
+        for name in ("priority_beta", "priority_beta_final"):
+            require(0.0 <= getattr(self, name) <= 1.0, name, getattr(self, name), "from 0 to 1")
+        require(0.0 <= self.priority_alpha < math.inf, "priority_alpha", self.priority_alpha, "0 or more, and finite")
         require(self.goals_per_step > 0, "goals_per_step", self.goals_per_step, "1 or more")
         if self.hindsight is not None:
             self._require_hindsight()
@@ -137,26 +147,3 @@ class ReplayConfig(RedistributorConfig):
         if self.backend == "serial":  # a step of every lane at once, so that all are let in alike
             return max(1, math.ceil(self.num_lanes * self.updates_per_step))
         return max(LEAST_SLACK, math.ceil(2 * self.num_lanes * self.updates_per_step))
-
-
-@dataclass(frozen=True, kw_only=True)
-class PrioritizedConfig(ReplayConfig):
-    """Settings of algorithms that learn from replay, by priority if they are asked to."""
-
-    fixed: ClassVar[Mapping[str, str]] = dict.fromkeys(("prioritized", "priority_alpha"), STORED)
-
-    prioritized: bool = False
-    """Prioritized replay (arXiv:1511.05952): transitions with large errors are drawn more often."""
-    priority_alpha: float = 0.6
-    """Exponent of the priorities: 0, uniform; 1, proportional (arXiv:1511.05952)."""
-    priority_beta: float = 0.4
-    """Exponent of the importance weights at the start (arXiv:1511.05952)."""
-    priority_beta_final: float = 1.0
-    """Exponent of the importance weights at total_steps (arXiv:1511.05952)."""
-
-    def validate(self) -> None:
-        """Raise `ConfigError` where a value is outside what is legal."""
-        super().validate()
-        for name in ("priority_beta", "priority_beta_final"):
-            require(0.0 <= getattr(self, name) <= 1.0, name, getattr(self, name), "from 0 to 1")
-        require(0.0 <= self.priority_alpha < math.inf, "priority_alpha", self.priority_alpha, "0 or more, and finite")

@@ -93,3 +93,8 @@ def _function(name: str, setting: str | Schedule) -> Schedule:
         raise ConfigError(f"{name}={setting!r} is a {type(function).__name__}, and no function of progress")
     found: Schedule = function
     return found
+
+
+def is_json(schedule: object) -> bool:
+    """Whether a schedule is given as the text of an object, as on a command line, and is no path."""
+    return isinstance(schedule, str) and schedule.lstrip().startswith("{")

@@ -15,34 +15,6 @@ class Face(Trainer):
 
     algorithm: ClassVar[type[Algorithm]]
 
-class _Population(TypedDict, total=False):
-    pbt: Literal["truncation", "tournament", "sample-factory"] | None
-    """Population-based training of the run's policies: at intervals a weak policy becomes a copy of a stronger one,
-    with perturbed settings. "truncation": the worst are replaced by the best; "tournament": a policy that loses against
-    a random other is replaced by it; "sample-factory": as "truncation", and settings of the policies in between are
-    perturbed in place. Default: None."""
-    pbt_space: str | os.PathLike[str] | dict[str, Any] | None
-    """Settings that may change: a TOML file with a table per setting, as for `penstock search`; in Python also the
-    tables. Default: None."""
-    pbt_interval: int | None
-    """Steps of each policy between two decisions about it; None: a twentieth of its share of total_steps. Default:
-    None."""
-    pbt_start: int | None
-    """Steps of each policy before the first decision about it; None: pbt_interval. Default: None."""
-    pbt_fraction: float | None
-    """Share of the policies that counts as the worst, and as the best; None: 0.2, for "sample-factory" 0.3. Default:
-    None."""
-    pbt_metric: str
-    """Metric that ranks policies: "return", the mean return of training episodes, or a name in info["metrics"].
-    Default: "return"."""
-    pbt_episodes: int
-    """Episodes since its last replacement that a policy needs to be ranked. Default: 10."""
-    schedule: str | os.PathLike[str] | dict[Any, Any] | None
-    """Tunable settings over the steps of the policy, which override the settings themselves: a population's
-    lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON. Default: None."""
-    schedule_policy: str | None
-    """Policy of the lineage whose schedule is followed; None: the one with the best final score. Default: None."""
-
 class _Shared(TypedDict, total=False):
     env_kwargs: dict[str, Any]
     """Keyword arguments of the environment's constructor. Default: {}."""
@@ -84,6 +56,32 @@ class _Shared(TypedDict, total=False):
     """With several agents, opponents in evaluations: "random", "best", or a class or function as "module:name" or
     "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one policy
     plays all seats, or the policies play each other. Default: ()."""
+    pbt: Literal["truncation", "tournament", "sample-factory"] | None
+    """Population-based training of the run's policies (arXiv:1711.09846): at intervals a weak policy becomes a copy of
+    a stronger one, with perturbed settings. "truncation": the worst are replaced by the best; "tournament": a policy
+    that loses against a random other is replaced by it; "sample-factory": as "truncation", and settings of the policies
+    in between are perturbed in place. Default: None."""
+    pbt_space: str | os.PathLike[str] | dict[str, Any] | None
+    """Settings that may change: a TOML file with a table per setting, as for `penstock search`; in Python also the
+    tables. Default: None."""
+    pbt_interval: int | None
+    """Steps of each policy between two decisions about it; None: a twentieth of its share of total_steps. Default:
+    None."""
+    pbt_start: int | None
+    """Steps of each policy before the first decision about it; None: pbt_interval. Default: None."""
+    pbt_fraction: float | None
+    """Share of the policies that counts as the worst, and as the best; None: 0.2, for "sample-factory" 0.3. Default:
+    None."""
+    pbt_metric: str
+    """Metric that ranks policies: "return", the mean return of training episodes, or a name in info["metrics"].
+    Default: "return"."""
+    pbt_episodes: int
+    """Episodes since its last replacement that a policy needs to be ranked. Default: 10."""
+    schedule: str | os.PathLike[str] | dict[Any, Any] | None
+    """Tunable settings over the steps of the policy, which override the settings themselves: a population's
+    lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON. Default: None."""
+    schedule_policy: str | None
+    """Policy of the lineage whose schedule is followed; None: the one with the best final score. Default: None."""
     on_env_error: Literal["stop", "restart"]
     """On an exception or NaN in an environment: "stop" the run, or "restart" the rollout worker and count the error.
     Default: "stop"."""
@@ -312,6 +310,14 @@ class _Replay(TypedDict, total=False):
     """Length n of n-step returns, shorter at the end of an episode. Default: 1."""
     publish_interval: int
     """Updates between two publications of the weights to the acting roles. Default: 1."""
+    prioritized: bool
+    """Prioritized replay (arXiv:1511.05952): transitions with large errors are drawn more often. Default: False."""
+    priority_alpha: float
+    """Exponent of the priorities: 0, uniform; 1, proportional (arXiv:1511.05952). Default: 0.6."""
+    priority_beta: float
+    """Exponent of the importance weights at the start (arXiv:1511.05952). Default: 0.4."""
+    priority_beta_final: float
+    """Exponent of the importance weights at total_steps (arXiv:1511.05952). Default: 1.0."""
     hindsight: Literal["future", "episode", "final"] | None
     """Hindsight experience replay (arXiv:1707.01495): ended episodes are stored again with achieved goals as desired
     goals: goals of the same or later steps ("future"), of any step ("episode"), or of the last step ("final"). None:
@@ -322,17 +328,7 @@ class _Replay(TypedDict, total=False):
     """Store the replay buffer in checkpoints, incrementally; learning pauses meanwhile. A run resumed without it
     refills the buffer before it learns. Default: False."""
 
-class _Prioritized(TypedDict, total=False):
-    prioritized: bool
-    """Prioritized replay (arXiv:1511.05952): transitions with large errors are drawn more often. Default: False."""
-    priority_alpha: float
-    """Exponent of the priorities: 0, uniform; 1, proportional (arXiv:1511.05952). Default: 0.6."""
-    priority_beta: float
-    """Exponent of the importance weights at the start (arXiv:1511.05952). Default: 0.4."""
-    priority_beta_final: float
-    """Exponent of the importance weights at total_steps (arXiv:1511.05952). Default: 1.0."""
-
-class _Sequence(TypedDict, total=False):
+class _QLearning(TypedDict, total=False):
     memory: Literal["none", "gru", "lstm"]
     """Memory core after the encoder; with one, sequences are replayed instead of transitions, as in R2D2. Default:
     "none"."""
@@ -349,8 +345,6 @@ class _Sequence(TypedDict, total=False):
     """Learned steps shared by successive sequences of an episode. Default: 10."""
     priority_eta: float
     """Weight of the largest error in a sequence's priority; the mean error has the rest. Default: 0.9."""
-
-class _QLearning(TypedDict, total=False):
     optimizer: Literal["adam", "rmsprop"]
     """"rmsprop": centred, decay 0.95, as published; "adam": as in most current implementations. Default: "adam"."""
     optimizer_eps: float
@@ -423,8 +417,8 @@ class _SAC(TypedDict, total=False):
     Default: None."""
 
 class APPOSettings(
-    _Population, _Shared, _SharedExceptA3C, _Fresh, _Redistributor, _Redistribution, _Segment, _Asynchronous, _Adam,
-    _Proximal, total=False
+    _Shared, _SharedExceptA3C, _Fresh, _Redistributor, _Redistribution, _Segment, _Asynchronous, _Adam, _Proximal,
+    total=False
 ):
     num_minibatches: int
     """Updates per pass; a batch has num_minibatches * batch_size steps. Default: 2."""
@@ -446,8 +440,7 @@ class APPO(Face):
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[APPOSettings]) -> None: ...
 
 class PPOSettings(
-    _Population, _Shared, _SharedExceptA3C, _Fresh, _Redistributor, _Redistribution, _Segment, _Adam, _Proximal,
-    total=False
+    _Shared, _SharedExceptA3C, _Fresh, _Redistributor, _Redistribution, _Segment, _Adam, _Proximal, total=False
 ):
     batch_size: int
     """Steps per update (one minibatch); the segments of all lanes together are a multiple of it. Default: 256."""
@@ -463,9 +456,7 @@ class PPO(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[PPOSettings]) -> None: ...
 
-class A2CSettings(
-    _Population, _Shared, _SharedExceptA3C, _Fresh, _Redistributor, _Redistribution, _Segment, _RMSProp, total=False
-):
+class A2CSettings(_Shared, _SharedExceptA3C, _Fresh, _Redistributor, _Redistribution, _Segment, _RMSProp, total=False):
     gae_lambda: float
     """Lambda of generalised advantage estimation; 1: n-step returns, as published. Default: 1.0."""
 
@@ -478,7 +469,7 @@ class A2C(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[A2CSettings]) -> None: ...
 
-class A3CSettings(_Population, _Shared, _Fresh, _Segment, _RMSProp, total=False):
+class A3CSettings(_Shared, _Fresh, _Segment, _RMSProp, total=False):
     num_groups: Literal[1] | None
     """No effect: all lanes of a worker step together. Default: None."""
     inference: Literal["auto", "local"]
@@ -504,8 +495,8 @@ class A3C(Face):
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[A3CSettings]) -> None: ...
 
 class IMPALASettings(
-    _Population, _Shared, _SharedExceptA3C, _Fresh, _Redistributor, _Redistribution, _Segment, _Asynchronous, _RMSProp,
-    _Mixture, _IMPALA, total=False
+    _Shared, _SharedExceptA3C, _Fresh, _Redistributor, _Redistribution, _Segment, _Asynchronous, _RMSProp, _Mixture,
+    _IMPALA, total=False
 ): ...
 
 class IMPALA(Face):
@@ -517,7 +508,7 @@ class IMPALA(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[IMPALASettings]) -> None: ...
 
-class IMPACTSettings(_Population, _Shared, _SharedExceptA3C, _Fresh, _Segment, _Asynchronous, _Adam, total=False):
+class IMPACTSettings(_Shared, _SharedExceptA3C, _Fresh, _Segment, _Asynchronous, _Adam, total=False):
     num_batches: int
     """Capacity of the circular buffer in batches (N); a new batch replaces the oldest. Default: 4."""
     batch_uses: int
@@ -548,8 +539,8 @@ class IMPACT(Face):
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[IMPACTSettings]) -> None: ...
 
 class CLEARSettings(
-    _Population, _Shared, _SharedExceptA3C, _Fresh, _Redistributor, _Redistribution, _Segment, _Asynchronous, _RMSProp,
-    _Mixture, _IMPALA, total=False
+    _Shared, _SharedExceptA3C, _Fresh, _Redistributor, _Redistribution, _Segment, _Asynchronous, _RMSProp, _Mixture,
+    _IMPALA, total=False
 ):
     policy_cloning_coef: float
     """Weight of KL(mu || pi) on replayed steps, with mu the policy that acted. Default: 0.01."""
@@ -566,8 +557,8 @@ class CLEAR(Face):
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[CLEARSettings]) -> None: ...
 
 class LASERSettings(
-    _Population, _Shared, _SharedExceptA3C, _Fresh, _Redistributor, _Redistribution, _Segment, _Asynchronous, _RMSProp,
-    _Mixture, _IMPALA, total=False
+    _Shared, _SharedExceptA3C, _Fresh, _Redistributor, _Redistribution, _Segment, _Asynchronous, _RMSProp, _Mixture,
+    _IMPALA, total=False
 ):
     trust_region: float
     """States with a larger KL(pi || implied policy), in nats, are masked out of the loss, and traces end there.
@@ -582,7 +573,7 @@ class LASER(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[LASERSettings]) -> None: ...
 
-class PQNSettings(_Population, _Shared, _SharedExceptA3C, _Fresh, _Redistributor, _Redistribution, total=False):
+class PQNSettings(_Shared, _SharedExceptA3C, _Fresh, _Redistributor, _Redistribution, total=False):
     layer_norm: bool
     """Layer normalisation before each activation of the encoder (section 3.3); custom encoders are left unchanged.
     Default: True."""
@@ -608,10 +599,7 @@ class PQN(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[PQNSettings]) -> None: ...
 
-class DQNSettings(
-    _Population, _Shared, _SharedExceptA3C, _Redistributor, _Replay, _Prioritized, _Sequence, _QLearning, _DQN,
-    total=False
-): ...
+class DQNSettings(_Shared, _SharedExceptA3C, _Redistributor, _Replay, _QLearning, _DQN, total=False): ...
 
 class DQN(Face):
     """Trains with DQN and its extensions; settings are the fields of `penstock.algorithms.dqn.DQNConfig`.
@@ -622,10 +610,7 @@ class DQN(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[DQNSettings]) -> None: ...
 
-class RainbowSettings(
-    _Population, _Shared, _SharedExceptA3C, _Redistributor, _Replay, _Prioritized, _Sequence, _QLearning, _DQN,
-    total=False
-): ...
+class RainbowSettings(_Shared, _SharedExceptA3C, _Redistributor, _Replay, _QLearning, _DQN, total=False): ...
 
 class Rainbow(Face):
     """Trains with Rainbow, six extensions of DQN; settings are those of `penstock.algorithms.rainbow.RainbowConfig`.
@@ -637,10 +622,7 @@ class Rainbow(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[RainbowSettings]) -> None: ...
 
-class ApeXSettings(
-    _Population, _Shared, _SharedExceptA3C, _Redistributor, _Replay, _Prioritized, _Sequence, _QLearning, _ApeX,
-    total=False
-): ...
+class ApeXSettings(_Shared, _SharedExceptA3C, _Redistributor, _Replay, _QLearning, _ApeX, total=False): ...
 
 class ApeX(Face):
     """Trains with Ape-X DQN; settings are the fields of `penstock.algorithms.apex.ApeXConfig`.
@@ -652,10 +634,7 @@ class ApeX(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[ApeXSettings]) -> None: ...
 
-class R2D2Settings(
-    _Population, _Shared, _SharedExceptA3C, _Redistributor, _Replay, _Prioritized, _Sequence, _QLearning, _ApeX,
-    total=False
-): ...
+class R2D2Settings(_Shared, _SharedExceptA3C, _Redistributor, _Replay, _QLearning, _ApeX, total=False): ...
 
 class R2D2(Face):
     """Trains with R2D2, recurrent Ape-X; settings are the fields of `penstock.algorithms.r2d2.R2D2Config`.
@@ -668,9 +647,7 @@ class R2D2(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[R2D2Settings]) -> None: ...
 
-class DDPGSettings(
-    _Population, _Shared, _SharedExceptA3C, _Redistributor, _Replay, _Prioritized, _Control, _DDPG, total=False
-): ...
+class DDPGSettings(_Shared, _SharedExceptA3C, _Redistributor, _Replay, _Control, _DDPG, total=False): ...
 
 class DDPG(Face):
     """Trains with DDPG, for continuous actions; settings are the fields of `penstock.algorithms.ddpg.DDPGConfig`.
@@ -680,7 +657,7 @@ class DDPG(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[DDPGSettings]) -> None: ...
 
-class TD3Settings(_Population, _Shared, _SharedExceptA3C, _Redistributor, _Replay, _Prioritized, _Control, total=False):
+class TD3Settings(_Shared, _SharedExceptA3C, _Redistributor, _Replay, _Control, total=False):
     exploration_noise: float
     """Standard deviation of the noise on actions in [-1, 1] (section 6.1). Default: 0.1."""
     target_noise: float
@@ -698,9 +675,7 @@ class TD3(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[TD3Settings]) -> None: ...
 
-class SACSettings(
-    _Population, _Shared, _SharedExceptA3C, _Redistributor, _Replay, _Prioritized, _Control, _SAC, total=False
-): ...
+class SACSettings(_Shared, _SharedExceptA3C, _Redistributor, _Replay, _Control, _SAC, total=False): ...
 
 class SAC(Face):
     """Trains with SAC, for continuous actions; settings are the fields of `penstock.algorithms.sac.SACConfig`.
@@ -710,9 +685,7 @@ class SAC(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[SACSettings]) -> None: ...
 
-class TQCSettings(
-    _Population, _Shared, _SharedExceptA3C, _Redistributor, _Replay, _Prioritized, _Control, _SAC, total=False
-):
+class TQCSettings(_Shared, _SharedExceptA3C, _Redistributor, _Replay, _Control, _SAC, total=False):
     num_critics: int
     """Number of critics (N). Default: 5."""
     num_quantiles: int
@@ -729,9 +702,7 @@ class TQC(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[TQCSettings]) -> None: ...
 
-class CrossQSettings(
-    _Population, _Shared, _SharedExceptA3C, _Redistributor, _Replay, _Prioritized, _Control, _SAC, total=False
-):
+class CrossQSettings(_Shared, _SharedExceptA3C, _Redistributor, _Replay, _Control, _SAC, total=False):
     critic_hidden_sizes: Sequence[int]
     """Widths of the critics' hidden layers (published: two of 2048). Default: (256, 256)."""
     adam_beta1: float
@@ -748,9 +719,7 @@ class CrossQ(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[CrossQSettings]) -> None: ...
 
-class ApeXDPGSettings(
-    _Population, _Shared, _SharedExceptA3C, _Redistributor, _Replay, _Prioritized, _Control, _DDPG, total=False
-):
+class ApeXDPGSettings(_Shared, _SharedExceptA3C, _Redistributor, _Replay, _Control, _DDPG, total=False):
     target_period: int
     """Updates between two moves of the target networks (appendix D). Default: 100."""
     max_actor_grad: float | None

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.config import ConfigError, checked, closest
-from penstock.config.population import is_json
+from penstock.config.schedules import is_json
 from penstock.population.lineage import LINEAGE, event_in
 
 _LEGAL = "give lineage.jsonl of a population, or the directory in which it lies"

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 import torch
 
+from penstock.algorithms.bases.replay import ReplayAlgorithm
 from penstock.algorithms.crossq import CrossQ
 from penstock.algorithms.ddpg import DDPG
 from penstock.algorithms.sac import SAC
@@ -47,6 +48,13 @@ def test_prioritized_replay_has_weights_by_the_largest_in_the_batch_of_an_expone
     made, _ = begun(algorithm, prioritized=True, priority_alpha=0.7, priority_beta=0.5, priority_beta_final=0.9)
     assert made.sampler() == Prioritized(0.7, 0.5, normalize="batch")
     assert [made.beta(progress) for progress in (0.0, 0.5, 1.0)] == pytest.approx([0.5, 0.7, 0.9])
+
+
+def test_an_algorithm_of_ones_own_from_replay_may_be_prioritized_too():
+    made = make(ReplayAlgorithm, VECTOR, TORQUE, prioritized=True, priority_alpha=0.7, priority_beta=0.5)
+    assert made.sampler() == Prioritized(0.7, 0.5, normalize="batch")
+    assert made.beta(1.0) == 1.0
+    assert make(ReplayAlgorithm, VECTOR, TORQUE).sampler() == Uniform()
 
 
 @pytest.mark.parametrize("algorithm", [DDPG, TD3, SAC, TQC])

@@ -11,13 +11,13 @@ from torch import Tensor, nn
 
 from penstock.algorithms.bases.algorithm import Request
 from penstock.algorithms.bases.replay import ReplayAlgorithm
-from penstock.config import Config, ConfigError, PrioritizedConfig, Scheduled, Tunable, require
+from penstock.config import Config, ConfigError, ReplayConfig, Scheduled, Tunable, require
 from penstock.envs.spaces import ActionKind, ActionSpec
 from penstock.nn import uniform_action
 
 
 @dataclass(frozen=True, kw_only=True)
-class ControlConfig(PrioritizedConfig):
+class ControlConfig(ReplayConfig):
     """Settings of algorithms for continuous control from replay."""
 
     actor_learning_rate: Tunable[Scheduled | None] = None
