@@ -55,8 +55,9 @@ MAY_USE = {
 # room may, and is used as that room is.
 FEATURES = {
     "self_play": {
-        "__init__": "imports", "settings": "config", "games": "envs", "pool": "experience", "ratings": "play",
-        "fixed_opponents": "play", "matches": "play", "path": "engine", "inference": "engine", "versions": "engine",
+        "__init__": "imports", "settings": "config", "games": "envs", "arenas": "experience",
+        "matchmaking": "experience", "ratings": "play", "fixed_opponents": "play", "matches": "play",
+        "path": "engine", "inference": "engine", "versions": "engine",
     },
 }  # fmt: skip
 

@@ -163,7 +163,7 @@ def laid_out(algorithm_class: type[Algorithm], config: Config) -> tuple[EnvSpec,
     if len(found.policies) > 1:
         raise ConfigError(f"{len(found.policies)} policies learn in this run: measure one policy of all agents")
     if found.config.opponents != "none":
-        raise ConfigError("guests play in this run, who are not learned from: measure it with opponents='none'")
+        raise ConfigError("lanes of opponents are not learned from: measure this run with opponents='none'")
     if found.config.num_learners > 1:
         raise ConfigError(
             f"num_learners={found.config.num_learners} share the updates of this run: measure one, with num_learners=1"

@@ -15,7 +15,7 @@ from penstock.config import Config, tunable_settings, tuned
 from penstock.engine.acting.weights import Best, BestWeights, SharedWeights
 from penstock.engine.contracts import LearnerState, Start
 from penstock.engine.paths import DataPath, data_path
-from penstock.engine.preparation import run_shape, with_guests
+from penstock.engine.preparation import run_shape
 from penstock.envs.statistics import Moments
 from penstock.experience.arena import ExperienceArena, Tunables
 from penstock.experience.layout import RunShape
@@ -30,6 +30,7 @@ from penstock.runs.checkpoint import (
 )
 from penstock.runs.run_directory import RunDirectory
 from penstock.runs.store import CheckpointStore
+from penstock.self_play.arenas import arena_shapes
 from penstock.surroundings import plain_torch
 from penstock.trust import SEALS, seals_of
 
@@ -194,7 +195,7 @@ def open_policies(
     starts = [_start_from(checkpoint, model) for checkpoint, model in zip(checkpoints, models, strict=False)]
     starts = starts or [Start() for _ in models]
     alone = [run_shape(algorithm, model) for algorithm, model in zip(algorithms.values(), models, strict=True)]
-    shapes = with_guests(config, [*algorithms], alone)
+    shapes = arena_shapes(config, [*algorithms], alone)
     first = ExperienceArena.create(_side_by_side(shapes, statistics))
     policies, notes, of_paths = [], [], []
     for number, (name, algorithm) in enumerate(algorithms.items()):
@@ -259,13 +260,13 @@ def _start_from(checkpoint: Checkpoint, model: PolicyNetwork) -> Start:
 
 
 def _note_of_memory(names: Sequence[str], shapes: Sequence[RunShape]) -> list[str]:
-    """Memory taken by the policies of a run and their guests, in words."""
-    count = sum(not shape.is_of_guests for shape in shapes)
+    """Memory taken by all arenas of a run, in words."""
+    count = len(names)
     if count == 1:
         return []
     sizes = [shape.nbytes() / 2**20 for shape in shapes]
-    guests = [f"guests of {names[shape.plays]}" for shape in shapes if shape.plays is not None]
-    each = ", ".join(f"{name} {size:,.1f} MiB" for name, size in zip([*names, *guests], sizes, strict=True))
+    unlearned = [s.split.label(names[s.plays]) for s in shapes if s.split is not None and s.plays is not None]
+    each = ", ".join(f"{name} {size:,.1f} MiB" for name, size in zip([*names, *unlearned], sizes, strict=True))
     return [f"{count} policies: {len(sizes)} arenas, {sum(sizes):,.1f} MiB of shared memory ({each})"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,13 +27,13 @@ from penstock.ipc import whole_cores
 from penstock.nn import PolicyNetwork
 from penstock.nn.layers import is_bfloat16, is_faster_in_bfloat16
 from penstock.play.policy import environment_named_by
-from penstock.self_play.settings import games_with_guests, is_guest, require_agents_for
+from penstock.self_play.settings import require_agents_for
 
 _CROWD = 4  # rollout workers per core beyond which they are warned of
 
 
 def run_shape(algorithm: Algorithm, model: PolicyNetwork) -> RunShape:
-    """The numbers of a policy's arena, from its algorithm, its config and its network, where no guests play.
+    """The numbers of a policy's arena, from its algorithm, its config and its network, with all seats its own.
 
     Raises
     ------
@@ -64,44 +63,6 @@ def run_shape(algorithm: Algorithm, model: PolicyNetwork) -> RunShape:
 def policy_workers(config: Config) -> int:
     """Policy workers of a policy where inference is central: one for each learner, and none without rollout workers."""
     return min(config.num_learners, config.workers) if config.backend == "local" else 1
-
-
-def with_guests(config: Config, policies: Sequence[str], shapes: Sequence[RunShape]) -> list[RunShape]:
-    """Return the numbers of the policies' arenas, and behind them those of their guests' arenas.
-
-    An arena of guests has a row for each of them. Where they play past versions, it has a place for each in the pool,
-    and one to spare.
-
-    Parameters
-    ----------
-    config
-        Settings of the run.
-    policies, shapes
-        Names of the policies, and the numbers of their arenas without guests.
-    """
-    games = games_with_guests(config) // shapes[0].num_groups
-    if not games:
-        return [*shapes]
-    own, guests = [], []
-    for number, (name, shape) in enumerate(zip(policies, shapes, strict=True)):
-        agents = shape.num_agents or 1
-        if config.opponents == "past" and len(shapes) == 1:
-            seats = (agents - 1,) * games
-        else:
-            seats = tuple(agents * is_guest(config, name, game) for game in range(games))
-        shape = replace(shape, num_envs_per_worker=config.num_envs_per_worker, guest_seats=seats)
-        own.append(shape)
-        if any(seats):
-            guests.append(_of_guests(shape, number, config.opponent_pool + 1 if config.opponents == "past" else 0))
-    return own + guests
-
-
-def _of_guests(shape: RunShape, number: int, num_places: int) -> RunShape:
-    """The numbers of the arena of a policy's guests."""
-    return replace(
-        shape, segment_length=0, slots_per_lane=1, segments_per_batch=1, records=(), shared_nbytes=0,
-        redistribution_nbytes=0, keeps_original=False, num_policy_workers=1, num_places=num_places, plays=number,
-    )  # fmt: skip
 
 
 def resolve_env(config: Config) -> EnvSpec:

@@ -26,7 +26,7 @@ from penstock.engine.roles.together import LearnersRole
 from penstock.envs.spec import EnvSpec
 from penstock.experience.layout import RoleKind, RunShape
 from penstock.ipc import whole_cores
-from penstock.self_play.path import GuestPath
+from penstock.self_play.path import ActingPath
 
 ACTIVITIES = {
     RoleKind.ROLLOUT: RolloutWorker.ACTIVITIES,
@@ -85,7 +85,7 @@ def role_specs(
     acting = algorithms
     for other in shape.others:
         if other.plays is not None:
-            paths, acting = (*paths, GuestPath()), (*acting, algorithms[other.plays])
+            paths, acting = (*paths, ActingPath()), (*acting, algorithms[other.plays])
     # A resumed run does not play its first episodes again: the incarnation is that of the weights it starts from.
     incarnation = policies[0].start.state.version
     lanes_per_worker = tuple(each.lanes_per_worker for each in (shape, *shape.others))
@@ -119,7 +119,7 @@ def role_specs(
         specs += policy.path.roles(policy.algorithm, number)
     specs += [LearnersRole(tuple(learners))] if is_shared else learners
     for number in range(len(policies), len(acting)) if is_central else ():
-        specs.append(PolicyRole(acting[number], GuestPath(), policy_threads, number))
+        specs.append(PolicyRole(acting[number], ActingPath(), policy_threads, number))
     return [*specs, EvaluatorRole(algorithms, env)]
 
 

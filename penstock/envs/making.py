@@ -71,7 +71,7 @@ def make_group(
     num_threads
         Native threads that a vector environment may use, where it can be told.
     games
-        Makes the group where environments have several agents: such as `GuestGames`, where guests play.
+        Makes the group where environments have several agents.
 
     Raises
     ------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,6 @@ from penstock.experience.layout import MOST_TUNABLES, RETURN_NBYTES, RunShape
 from penstock.experience.requests import Requests
 from penstock.experience.statistics import SharedStatistics
 from penstock.ipc import Arena, Doorbell, Ring, SlotState, SlotTable, WeightsBlock, fence, require_memory
-from penstock.self_play.pool import Pool
 
 
 class Control(IntEnum):
@@ -109,12 +109,12 @@ class ExperienceArena:
         what was before, by the supervisor before there are any.
     requests : Requests
         What the groups of lanes ask of whoever infers for them.
-    pool : Pool or None
-        Past versions of a policy, and who plays them; of an arena of guests alone.
+    pool : StateOfSplit or None
+        What the split of seats shares between roles, such as past versions of the policy.
     statistics : SharedStatistics or None
         Running statistics of the environment's wrappers: of the first policy's arena, where there are any.
-    guests : ExperienceArena or None
-        Of a policy's arena: that of the guests that play the policy; None where there are none.
+    unlearned : ExperienceArena or None
+        Of a policy's arena: that of the lanes in which the policy acts and does not learn; None where there are none.
     """
 
     def __init__(
@@ -179,18 +179,18 @@ class ExperienceArena:
         else:
             self.learner_bell, self.rollout_bells = first.learner_bell, first.rollout_bells
         self.requests = Requests(shape, array, self.policy_bells, self.rollout_bells)
-        self.pool = Pool(shape, array, block) if shape.num_places else None
+        self.pool = None if shape.split is None else shape.split.pool(array, block)
         nbytes = sum(map(moments_nbytes, shape.statistics))
         blocks = [block(f"statistics_{i}", nbytes) for i in range(shape.num_workers + 1 if nbytes else 0)]
         self.statistics = SharedStatistics(blocks, shape.statistics) if blocks else None
-        self.guests: ExperienceArena | None = None
+        self.unlearned: ExperienceArena | None = None
         self.policies: tuple[ExperienceArena, ...] = (self,)
         for other in shape.others:
             begin += self.policies[-1].shape.nbytes()
             self.policies += (ExperienceArena(other, arena, fresh=fresh, begin=begin, first=self),)
         if first is not None and shape.plays is not None:
             played = first.policies[shape.plays]
-            self.weights, played.guests = played.weights, self
+            self.weights, played.unlearned = played.weights, self
 
     @classmethod
     def create(cls, shape: RunShape) -> ExperienceArena:
@@ -225,6 +225,11 @@ class ExperienceArena:
         """
         row: np.ndarray = self.gauges[self.shape.gauge_row(role, self.policy)]
         return row
+
+    def state(self) -> dict[str, Any]:
+        """State of lanes that the policy does not learn from, for its checkpoints."""
+        pool = None if self.unlearned is None else self.unlearned.pool
+        return {} if pool is None else pool.state()
 
     def ring_all(self) -> None:
         """Wake every role that sleeps on a doorbell; of the first policy's arena, those of all policies."""

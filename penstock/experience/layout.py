@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -61,6 +62,34 @@ class Region:
     dtype: str
 
 
+class StateOfSplit(Protocol):
+    """Memory that roles share about lanes that are not learned from."""
+
+    def state(self) -> dict[str, Any]:
+        """State for a checkpoint of the policy that acts in these lanes."""
+        ...
+
+
+class SeatSplit(Protocol):
+    """Split of a policy's seats between lanes of its own and lanes that it does not learn from. Plain data."""
+
+    def lanes(self, shape: RunShape) -> int:
+        """Return the lanes of an arena in a group."""
+        ...
+
+    def columns(self, shape: RunShape) -> Iterable[Column]:
+        """Return further arrays of the arena, which roles share."""
+        ...
+
+    def pool(self, array: Callable[[str], np.ndarray], block: Callable[[str], WeightsBlock]) -> StateOfSplit | None:
+        """Return what holds these arrays, taken by name; None where there are none."""
+        ...
+
+    def label(self, policy: str) -> str:
+        """Name of the arena of lanes that a policy does not learn from, for messages."""
+        ...
+
+
 @dataclass(frozen=True)
 class RunShape:
     """The numbers from which the layout of a run's arena follows. Plain data: it travels to every process.
@@ -94,12 +123,10 @@ class RunShape:
         Size of the payload of the block with the predictor of returns, where rewards are redistributed; else 0.
     keeps_original
         Whether redistributed rewards of segments lie beside the original ones, in columns of their own.
-    guest_seats
-        Of each game of a group in which guests play, which are the last ones: how many of the policy's seats they have.
     plays
-        Number of the policy that guests play, where this is the arena of guests: its lanes are theirs. Else None.
-    num_places
-        Past versions that these guests may play; 0: they act by the policy's newest weights.
+        Number of the policy that acts in these lanes and does not learn from them; None: lanes of a policy's own.
+    split
+        How such lanes and those of the policy's own share its seats; None: all seats are its own.
     first_worker
         Number of its first rollout worker among those of the run: more than 0 on some of several nodes.
     num_learners
@@ -127,18 +154,12 @@ class RunShape:
     keeps_original: bool = False
     num_agents: int | None = None
     others: tuple[RunShape, ...] = ()
-    guest_seats: tuple[int, ...] = ()
     plays: int | None = None
-    num_places: int = 0
+    split: SeatSplit | None = None
     first_worker: int = 0
     num_learners: int = 1
     num_policy_workers: int = 1
     statistics: tuple[int, ...] = ()
-
-    @cached_property
-    def is_of_guests(self) -> bool:
-        """Whether nobody learns from its lanes."""
-        return self.plays is not None
 
     @cached_property
     def num_lanes(self) -> int:
@@ -163,8 +184,7 @@ class RunShape:
     @cached_property
     def group_size(self) -> int:
         """Lanes per group."""
-        guests = sum(self.guest_seats)
-        return guests if self.is_of_guests else self.envs_per_group * (self.num_agents or 1) - guests
+        return self.envs_per_group * (self.num_agents or 1) if self.split is None else self.split.lanes(self)
 
     @property
     def all_groups(self) -> int:
@@ -279,12 +299,8 @@ class RunShape:
         yield array("deaths_passed", (self.num_policy_workers, ALIGNMENT // 8), "int64")
         for i in range(self.num_workers + 1 if self.statistics else 0):
             yield opaque(f"statistics_{i}", WeightsBlock.nbytes(sum(map(moments_nbytes, self.statistics))))
-        if self.num_places:
-            yield from (opaque(f"place_{i}", WeightsBlock.nbytes(self.weights_nbytes)) for i in range(self.num_places))
-            yield array("odds", (self.num_places,), "float64")
-            games = self.all_groups * len(self.guest_seats)
-            yield array("playing", (games,), "int64")
-            yield array("results", (games, self.num_places, 3), "int64")
+        for column in () if self.split is None else self.split.columns(self):
+            yield array(column.name, column.shape, column.dtype)
         for column in self.step_columns():
             yield array(column.name, (rows, *column.shape), column.dtype)
 

@@ -1,5 +1,6 @@
 """Self-play: opponents that act and are not learned from, in training and in evaluations.
 
-Other rooms use one module each: `settings` checks a config, `games` are environments with lanes of opponents, `pool` is
-shared memory, `path` and `inference` act, `versions` serve the supervisor, and `matches` are evaluations.
+Each module extends another room: `settings` the config, `games` the environments, `arenas` what roles share,
+`matchmaking` the rollout worker, `path` and `inference` the choice of actions, `versions` the supervisor, and `matches`
+the evaluations.
 """

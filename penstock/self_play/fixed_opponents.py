@@ -20,7 +20,7 @@ Load = Callable[[], PolicyNetwork | None]
 
 
 class Opponent(Protocol):
-    """Plays the seats of guests."""
+    """Plays seats of games that nobody learns from."""
 
     def begin(self) -> None:
         """Begin with lanes that were reset; by default there is nothing to do."""
@@ -37,7 +37,7 @@ class RandomOpponent(Opponent):
     Parameters
     ----------
     lanes
-        The guests' lanes.
+        Lanes of its seats.
     seed
         Seeds it.
     """
@@ -75,7 +75,7 @@ class OwnOpponent(Opponent):
     Parameters
     ----------
     lanes
-        The guests' lanes.
+        Lanes of its seats.
     source
         The class or function.
     seed

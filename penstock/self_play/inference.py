@@ -10,6 +10,7 @@ import torch
 from penstock.engine.acting.weights import SharedWeights
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.requests import NOT_ASKED, Pending
+from penstock.self_play.arenas import pool_in, seats_in
 
 
 class GuestInference:
@@ -29,14 +30,14 @@ class GuestInference:
 
     def __init__(self, arena: ExperienceArena, algorithm: Any, device: str) -> None:
         self._arena = arena
-        self._pool = arena.pool
+        self._pool = pool_in(arena)
         self._algorithm = algorithm
         self._device = torch.device(device)
         self._autocast = algorithm.autocast(self._device)
         self._versions: dict[int, tuple[Any, SharedWeights]] = {}
         shape = arena.shape
         self._lanes = np.arange(shape.num_lanes, dtype=np.int64).reshape(-1, shape.group_size)
-        seats = np.tile(shape.guest_seats, shape.all_groups)
+        seats = np.tile(seats_in(shape), shape.all_groups)
         self._games = np.repeat(np.arange(len(seats)), seats)  # of each lane, among all games with guests
 
     @torch.inference_mode()

@@ -1,4 +1,4 @@
-"""The way of what guests go through: it ends in their rows, and nobody learns from it."""
+"""Data path of lanes that act and are not learned from: it ends in the rows that guests are shown."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class GuestPath(DataPath):
+class ActingPath(DataPath):
     """Rows of guests, and the past versions, or the newest weights, that choose their actions."""
 
     def actor(

@@ -15,7 +15,7 @@ from penstock.experience.layout import RunShape
 from penstock.runs.files import LinesLog
 from penstock.runs.run_directory import RunDirectory
 from penstock.runs.status import OpponentStatus
-from penstock.self_play.pool import NOBODY, Pool
+from penstock.self_play.arenas import NOBODY, Pool, pool_in, seats_in
 from penstock.self_play.ratings import hard_odds, rating, remembered, score
 from penstock.self_play.settings import entry_interval, learner_of
 
@@ -193,9 +193,9 @@ class Opponents:
         self._games = np.array([(policy.start.matches or {}).get("games", 0) for policy in policies])
         self._steps = sum(policy.start.state.steps for policy in policies)
         self.pools = [
-            Versions(policy, guests.pool, _learners(config, guests.shape), config, len(policies))
+            Versions(policy, pool, _learners(config, guests.shape), config, len(policies))
             for policy in policies
-            if (guests := policy.arena.guests) is not None and guests.pool is not None
+            if (guests := policy.arena.unlearned) is not None and (pool := pool_in(guests)) is not None
         ]
         self._enter([versions for versions in self.pools if not versions.entries])
         for versions in self.pools:
@@ -277,5 +277,5 @@ class Opponents:
 
 def _learners(config: Config, shape: RunShape) -> np.ndarray:
     """Number of the policy that learns in each game with guests of the run, int64 ``[games]``."""
-    of_group = [learner_of(config, game) for game in range(len(shape.guest_seats))]
+    of_group = [learner_of(config, game) for game in range(len(seats_in(shape)))]
     return np.tile(np.array(of_group, np.int64), shape.all_groups)

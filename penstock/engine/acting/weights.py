@@ -17,7 +17,6 @@ from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RETURN_NBYTES
 from penstock.ipc import WeightsBlock
 from penstock.nn import WeightsLayout, buffer_in, flatten_, foreign_buffers, place_, places_in, put_buffer
-from penstock.self_play.pool import Pool
 
 STEPS_NBYTES = 8
 
@@ -156,16 +155,6 @@ class BestWeights:
         weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
         steps = self._payload[-RETURN_NBYTES - STEPS_NBYTES : -RETURN_NBYTES].view(np.int64)
         return Best({policy: weights}, float(self._mean_return[0]), int(steps[0]), version)
-
-
-def versions_in(pool: Pool) -> dict[str, Tensor]:
-    """Copy the past versions in a pool as checkpoints hold them: uint8 ``[weights_nbytes]`` by the entry's number."""
-    found = {}
-    for block in pool.places:
-        payload = np.zeros(block.size, np.uint8)
-        if (entry := block.read_into(payload)) >= 0:
-            found[str(entry)] = torch.from_numpy(payload)
-    return found
 
 
 MakeWeights = Callable[[Any, ExperienceArena], Any]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import Config, tunable_settings, tuned
-from penstock.engine.acting.weights import MakeWeights, through_block, versions_in
+from penstock.engine.acting.weights import MakeWeights, through_block
 from penstock.engine.contracts import LearnerState
 from penstock.engine.messages import (
     Command,
@@ -293,9 +293,7 @@ class Learner:
         self._send_queued_report()  # the status is to know the steps of the checkpoint
         counters = {"steps": self._steps, "version": self._version, "updates": self._updates}
         meta, destination = {**command.meta, **counters}, command.destination
-        state = {**self.learning_state(), **counters}
-        if self._arena.guests is not None and self._arena.guests.pool is not None:
-            state["opponents"] = versions_in(self._arena.guests.pool)
+        state = {**self.learning_state(), **counters, **self._arena.state()}
         weights = self._model.state_dict()
         error: Exception | None = None
         try:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +12,6 @@ import numpy as np
 from penstock.engine.messages import Command, EnvironmentMetrics, EnvironmentSteps, Episodes, Tell, unknown
 from penstock.engine.watching.clock import Clock
 from penstock.envs.episodes import EpisodeRecord
-from penstock.envs.game_group import Games
 from penstock.envs.lanes import Lanes
 from penstock.envs.making import lane_seed, make_group
 from penstock.envs.spec import EnvSpec
@@ -22,8 +20,7 @@ from penstock.experience.requests import NOT_ASKED
 from penstock.experience.statistics import WorkerStatistics
 from penstock.ipc import gather
 from penstock.play.noise import NoiseStreams
-from penstock.self_play.games import GuestGames
-from penstock.self_play.pool import Matchmaking
+from penstock.self_play.matchmaking import games_of
 from penstock.surroundings import seed_generators
 
 if TYPE_CHECKING:
@@ -161,7 +158,8 @@ class LaneGroup:
         self.envs = make_group(
             spec.env.of_one, shape.envs_per_group, seed=spec.seed, first_lane=_first_lane(spec, arenas[0], number),
             worker_index=shape.first_worker + spec.worker, incarnation=spec.incarnation,
-            num_threads=spec.num_threads, games=_games(spec, arenas, number),
+            num_threads=spec.num_threads,
+            games=games_of(arenas, spec.env.seats, group=number, seed=spec.seed, incarnation=spec.incarnation),
         )  # fmt: skip
         self._clock = clock
         self._infers = bool(actors)
@@ -208,19 +206,6 @@ class LaneGroup:
         self._clock.switch("write")
         for team in self.teams:
             team.writer.record()
-
-
-def _games(spec: RolloutSpec, arenas: Sequence[ExperienceArena], group: int) -> Callable[..., Games]:
-    """Constructor of a group of several agents, whose last arenas hold guests, if any."""
-    guests = {arena.shape.plays: arena for arena in arenas if arena.shape.plays is not None}
-    if not guests:
-        return Games
-    pools = {policy: arena.pool for policy, arena in guests.items() if arena.pool is not None}
-    seating = Matchmaking(
-        pools, spec.env.seats, group=group, seed=spec.seed, incarnation=spec.incarnation
-    ) if pools else None  # fmt: skip
-    played = {policy: [count > 0 for count in arena.shape.guest_seats] for policy, arena in guests.items()}
-    return partial(GuestGames, guests=played, seating=seating)
 
 
 class PolicyLanes:

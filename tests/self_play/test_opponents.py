@@ -13,17 +13,17 @@ import torch
 
 import penstock
 from penstock.config import ConfigError
-from penstock.engine.acting.weights import STEPS_NBYTES, versions_in
+from penstock.engine.acting.weights import STEPS_NBYTES
 from penstock.engine.paths.segment_learner import SegmentLearner
 from penstock.nn import place_
 from penstock.runs.checkpoint import load_checkpoint
 from penstock.runs.run_directory import RunDirectory
 from penstock.self_play.inference import GuestInference
 from tests.comparing import identical
-from tests.engine.guests import REPLAY, Three, Turns
 from tests.engine.known import known_to
 from tests.engine.processes import FOR_EVER, pids_of
 from tests.envs.counting import CountingEnv
+from tests.self_play.guests import REPLAY, Three, Turns
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("kept_launcher")]
 
@@ -160,10 +160,10 @@ def test_nobody_enters_while_the_free_place_is_played(opponents):
     (versions,) = opponents.pools
     left = next(place for place in range(4) if place not in {entry.place for entry in versions.entries})
     versions.pool.playing[0] = left
-    weights = versions_in(versions.pool)["1"]
+    weights = versions.pool.state()["opponents"]["1"]
     opponents.schedule(96)
     assert numbers_in(opponents) == [0, 2, 3] and versions.pool.odds[left] == 0.0
-    assert (versions_in(versions.pool)["1"] == weights).all()
+    assert (versions.pool.state()["opponents"]["1"] == weights).all()
     versions.pool.playing[0] = versions.entries[0].place
     opponents.schedule(97)
     assert numbers_in(opponents) == [0, 3, 4]
@@ -216,13 +216,13 @@ def test_a_run_goes_on_with_its_pool_its_ratings_and_its_matrix(tmp_path):
         trainer.train(240, quiet=True)
         opponents = trainer._supervisor._opponents
         (before,) = opponents.pools
-        known, weights, status = opponents.to_json(0), versions_in(before.pool), trainer.status
+        known, weights, status = opponents.to_json(0), before.pool.state()["opponents"], trainer.status
         odds = before.pool.odds.copy()
     checkpoint = load_checkpoint(RunDirectory.open(tmp_path / "run").checkpoints.latest().path)
     assert checkpoint.meta["matches"] == known and checkpoint.state["opponents"].keys() == weights.keys()
     with penstock.PPO.resume(tmp_path / "run") as trainer:
         (after,) = trainer._supervisor._opponents.pools
-        again = versions_in(after.pool)
+        again = after.pool.state()["opponents"]
         places = {entry.number: entry.place for entry in after.entries}
         assert [entry.number for entry in after.entries] == [entry.number for entry in before.entries]
         assert all((again[str(number)] == weights[str(number)]).all() for number in places)

@@ -13,12 +13,12 @@ from penstock.cli import main
 from penstock.config import ConfigError
 from penstock.engine.paths.segment_learner import SegmentLearner
 from tests.comparing import identical
-from tests.engine.guests import REPLAY, always
 from tests.engine.known import known_to
 from tests.engine.processes import Watched, pids_of, roles_of, wait_until
 from tests.envs.counting import CountingLists
 from tests.envs.playing import AtOnce, Part
 from tests.envs.two_sides import Gifts
+from tests.self_play.guests import REPLAY, always
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("kept_launcher")]
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from penstock.experience.arena import ExperienceArena
-from penstock.self_play import pool as pool_module
-from penstock.self_play.pool import NOBODY, Matchmaking
+from penstock.self_play import arenas
+from penstock.self_play.arenas import NOBODY, GuestSeats
+from penstock.self_play.matchmaking import Matchmaking
 from tests.experience.writing import run_shape
 
 
@@ -13,8 +14,8 @@ def arena(places=4, games=2, workers=1, agents=2):
     numbers = {"segment_length": 0, "slots_per_lane": 1, "segments_per_batch": 1, "num_workers": workers}
     return ExperienceArena.create(
         run_shape(
-            **numbers, num_envs_per_worker=games, num_agents=agents, guest_seats=(agents - 1,) * games, plays=0,
-            num_places=places,
+            **numbers, num_envs_per_worker=games, num_agents=agents, plays=0,
+            split=GuestSeats((agents - 1,) * games, places),
         )
     )
 
@@ -52,7 +53,7 @@ def test_who_is_withdrawn_in_the_midst_of_a_draw_is_not_played(monkeypatch):
         fences.append(True)
         pool.odds[1] = 0.0
 
-    monkeypatch.setattr(pool_module, "fence", withdraw)
+    monkeypatch.setattr(arenas, "fence", withdraw)
     assert pool.draw(0, 0.9) == 0 and pool.playing[0] == 0 and len(fences) == 2
 
 
@@ -60,7 +61,7 @@ def test_somebody_can_be_drawn_at_every_moment_of_a_change(monkeypatch):
     pool = arena().pool
     pool.set_odds(np.array([1.0, 0.0, 0.0, 0.0]))
     seen = []
-    monkeypatch.setattr(pool_module, "fence", lambda: seen.append(pool.odds.tolist()))
+    monkeypatch.setattr(arenas, "fence", lambda: seen.append(pool.odds.tolist()))
     pool.set_odds(np.array([0.0, 2.0, 0.0, 0.0]))
     assert seen == [[1.0, 2.0, 0.0, 0.0]] and pool.odds.tolist() == [0.0, 2.0, 0.0, 0.0]
 
@@ -110,7 +111,7 @@ def test_policies_learn_by_turns_and_all_others_are_drawn_by_and_counted_in_pool
     pools = {}
     for policy in range(3):
         seats = tuple(2 * (game % 3 != policy) for game in range(4))
-        shape = run_shape(**numbers, num_agents=2, guest_seats=seats, plays=policy, num_places=3)
+        shape = run_shape(**numbers, num_agents=2, plays=policy, split=GuestSeats(seats, 3))
         pools[policy] = ExperienceArena.create(shape).pool
         pools[policy].set_odds(np.array([0.0, float(policy == 0), float(policy > 0)]))
     games = Matchmaking(pools, 6, group=0, seed=1, incarnation=0)

@@ -10,17 +10,16 @@ import pytest
 
 import penstock
 from penstock.config import ConfigError
-from penstock.engine.acting.weights import versions_in
 from penstock.engine.endings import TrainingFailed
 from penstock.runs.checkpoint import load_checkpoint
 from penstock.runs.run_directory import RunDirectory
 from tests.comparing import identical
-from tests.engine.guests import REPLAY, Three, Turns, always
 from tests.engine.known import known_to
 from tests.engine.processes import FOR_EVER, pids_of, wait_until
 from tests.envs.cast import Cast
 from tests.envs.counting import CountingLists
 from tests.envs.two_sides import Gifts
+from tests.self_play.guests import REPLAY, Three, Turns, always
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("kept_launcher")]
 
@@ -137,9 +136,9 @@ def test_versions_enter_and_leave_each_pool_as_in_self_play():
             opponents.schedule(steps)
         for versions, policy in zip(opponents.pools, trainer._policies, strict=True):
             assert [entry.number for entry in versions.entries] == [0, 3, 4]
-            newest = versions_in(versions.pool)["4"].numpy()
+            newest = versions.pool.state()["opponents"]["4"].numpy()
             assert (newest == policy.weights.payload).all(), "its own weights"
-        payloads = [versions_in(versions.pool)["4"].numpy().tobytes() for versions in opponents.pools]
+        payloads = [versions.pool.state()["opponents"]["4"].numpy().tobytes() for versions in opponents.pools]
         assert payloads[0] != payloads[1]
         held = {entry.place for entry in opponents.pools[0].entries}
         opponents.pools[0].pool.playing[0] = next(place for place in range(4) if place not in held)
@@ -188,7 +187,7 @@ def test_a_run_goes_on_with_the_pool_of_each_policy(tmp_path):
     with penstock.PPO(**{**SERIAL, "run_dir": str(tmp_path / "run"), "total_steps": 4_000}) as trainer:
         trainer.train(960, quiet=True)
         before, status = trainer._supervisor._opponents, trainer.status
-        weights = [versions_in(versions.pool) for versions in before.pools]
+        weights = [versions.pool.state()["opponents"] for versions in before.pools]
         known = [before.to_json(number) for number in range(2)]
     run = RunDirectory.open(tmp_path / "run")
     for number, name in enumerate(("red", "blue")):
@@ -198,7 +197,7 @@ def test_a_run_goes_on_with_the_pool_of_each_policy(tmp_path):
     with penstock.PPO.resume(tmp_path / "run") as trainer:
         after = trainer._supervisor._opponents
         for number, versions in enumerate(after.pools):
-            again = versions_in(versions.pool)
+            again = versions.pool.state()["opponents"]
             kept = [str(entry.number) for entry in versions.entries]
             assert all((again[name] == weights[number][name]).all() for name in kept)
         for ago, now in zip(status.policies, trainer.status.policies, strict=True):

@@ -1,0 +1,90 @@
+"""Pairings of the games with guests: who plays whom, and how games end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.envs.episodes import outcome
+from penstock.envs.game_group import Games
+from penstock.self_play.arenas import NOBODY, Pool, pool_in, seats_in
+from penstock.self_play.games import GuestGames
+
+if TYPE_CHECKING:
+    from penstock.experience.arena import ExperienceArena
+
+WINS, DRAWS, LOSSES = 0, 1, 2
+"""Of the learner: columns of results."""
+
+
+def games_of(
+    arenas: Sequence[ExperienceArena], num_seats: int, *, group: int, seed: int, incarnation: int
+) -> Callable[..., Games]:
+    """Return the constructor of a group of several agents.
+
+    Parameters
+    ----------
+    arenas
+        Arenas whose lanes the group has, in the order of lanes: the last ones may be those of guests.
+    num_seats, group, seed, incarnation
+        Seats of a game, number of the group, seed of the run, and restarts of the rollout worker.
+    """
+    guests = {arena.shape.plays: arena for arena in arenas if arena.shape.plays is not None}
+    if not guests:
+        return Games
+    pools = {policy: pool for policy, arena in guests.items() if (pool := pool_in(arena)) is not None}
+    of_group = {"group": group, "seed": seed, "incarnation": incarnation}
+    seating = Matchmaking(pools, num_seats, **of_group) if pools else None
+    played = {policy: [count > 0 for count in seats_in(arena.shape)] for policy, arena in guests.items()}
+    return partial(GuestGames, guests=played, seating=seating)
+
+
+class Matchmaking:
+    """Draws who plays whom in the games with guests of one group, and notes how they end.
+
+    Each game has its own random numbers, whatever the others do.
+
+    Parameters
+    ----------
+    pools
+        By the number of the policy whose past versions are in it: of a run's only policy, or of each of several.
+    num_agents
+        Seats of a game, where they are one policy's: the learner has one of them, which is drawn.
+    group, seed, incarnation
+        Number of the group, the run's seed, and how often the rollout worker has been restarted.
+    """
+
+    def __init__(
+        self, pools: Mapping[int, Pool], num_agents: int, *, group: int, seed: int, incarnation: int
+    ) -> None:
+        games = range(max(len(pool.guest_seats) for pool in pools.values()))
+        self._num_agents = num_agents
+        self._is_alone = len(pools) == 1
+        self._first = group * len(games)
+        self._met = [{p: pool for p, pool in pools.items() if pool.guest_seats[game]} for game in games]
+        self._learners = [next((p for p in pools if p not in met), 0) for met in self._met]  # a seat, or a policy
+        # The last word keeps these streams apart from those of environments and of actions.
+        keys = [[seed, self._first + game, incarnation, 2] for game in games]
+        self._random = [np.random.default_rng(np.random.SeedSequence(key)) for key in keys]
+        for pool in pools.values():
+            pool.playing[self._first : self._first + len(games)] = NOBODY
+
+    def begin(self, game: int) -> int | None:
+        """Draw the version of each policy that guests play, and of one policy also the learner's seat: return it."""
+        random = self._random[game]
+        if self._is_alone:
+            self._learners[game] = int(random.integers(self._num_agents))
+        for pool in self._met[game].values():
+            pool.draw(self._first + game, random.random())
+        return self._learners[game] if self._is_alone else None
+
+    def over(self, game: int, returns: Sequence[float]) -> None:
+        """Count a game that was played to its end for the learner, against each version that it met."""
+        learner = self._learners[game]
+        for policy, pool in self._met[game].items():
+            met = [*returns[:learner], *returns[learner + 1 :]] if self._is_alone else [returns[policy]]
+            place = pool.playing[self._first + game]
+            pool.results[self._first + game, place, (DRAWS, WINS, LOSSES)[outcome([returns[learner], *met], 0)]] += 1
