@@ -39,6 +39,7 @@ from tests.engine.collecting import Collecting
 from tests.engine.processes import FOR_EVER, TINY, Watched, pids_of, roles_of, wait_until
 from tests.envs.faulty import GOOD, FaultyEnv
 
+LONG = pytest.mark.long
 ONE_LANE = {**TINY, "num_workers": 1, "num_envs_per_worker": 1, "batch_size": 16, "num_epochs": 1, "run_dir": None}
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("kept_launcher")]
@@ -351,7 +352,7 @@ class NeverEnds(Counting):
         return answer
 
 
-@pytest.mark.parametrize("hangs_for_ever", [False, True], ids=["never ends", "hangs"])
+@pytest.mark.parametrize("hangs_for_ever", [pytest.param(False, marks=LONG), True], ids=["never ends", "hangs"])
 def test_an_evaluation_that_does_not_end_keeps_no_run_from_its_end_and_costs_nothing(
     hangs_for_ever, tmp_path, monkeypatch
 ):
@@ -394,7 +395,7 @@ class EndsItsProcess(Counting):
         return answer
 
 
-@pytest.mark.parametrize("how", ["exits", "crashes", "leaves"])
+@pytest.mark.parametrize("how", [pytest.param("exits", marks=LONG), "crashes", pytest.param("leaves", marks=LONG)])
 def test_environments_that_end_their_process_are_made_anew_if_the_user_says_so(how, quick_restarts, tmp_path):
     settings = {**ONE_LANE, "env": EndsItsProcess, "env_kwargs": {"how": how}, "on_env_error": "restart"}
     with Trainer(PPO, **{**settings, "run_dir": str(tmp_path / "run")}) as trainer:

@@ -26,6 +26,7 @@ from tests.engine.replaying import replay_of
 from tests.envs.goals import Places
 from tests.places import BENCH
 
+LONG = pytest.mark.long
 pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("kept_launcher")]
 
 BITS = f"{BENCH / 'environments' / 'bit_flipping.py'}:BitFlipping"
@@ -229,7 +230,7 @@ def test_bit_flipping_is_learned_with_hindsight_and_not_without():
     assert rates[0] >= 0.9 and rates[1] <= 0.2
 
 
-@pytest.mark.parametrize("algorithm", [DDPG, TD3, SAC])
+@pytest.mark.parametrize("algorithm", [pytest.param(DDPG, marks=LONG), TD3, pytest.param(SAC, marks=LONG)])
 def test_a_goal_on_a_line_is_reached_by_continuous_actions(algorithm):
     settings = {
         **SERIAL, "env": Reach, "env_kwargs": {}, "hidden_sizes": (32, 32), "batch_size": 64, "learning_rate": 3e-3,

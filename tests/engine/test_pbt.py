@@ -17,6 +17,7 @@ from tests.comparing import identical
 from tests.engine.learners import learner_of
 from tests.envs.told_lane import ToldItsLane
 
+LONG = pytest.mark.long
 pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("kept_launcher")]
 
 SPACE = {
@@ -191,7 +192,10 @@ def train_until_killed(run, stage):
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-@pytest.mark.parametrize("stage", STAGES)
+BY_DEFAULT = "with the new weights, before the settings", "after the lineage"
+
+
+@pytest.mark.parametrize("stage", [name if name in BY_DEFAULT else pytest.param(name, marks=LONG) for name in STAGES])
 def test_a_run_that_is_killed_anywhere_in_an_exploit_goes_on_from_before_it_or_after(tmp_path, stage):
     run = tmp_path / "run"
     assert train_until_killed(run, stage) == 9

@@ -25,6 +25,7 @@ from tests.engine.processes import Watched, pids_of, roles_of, wait_until
 from tests.envs.playing import AtOnce, InTurn, Part
 from tests.envs.two_sides import TwoSides
 
+LONG = pytest.mark.long
 pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("kept_launcher")]
 
 SIDES = {"hunters": {"agents": "hunter_*", "learning_rate": 0.01}, "prey": {"agents": "prey", "entropy_coef": 0.0}}
@@ -349,7 +350,7 @@ class Numbered(AtOnce):
 @pytest.mark.parametrize(
     "more", [{}, {"opponents": "1"}, {"opponents": "past", "opponent_share": 1.0}], ids=["both learn", "guest", "past"]
 )
-@pytest.mark.parametrize("algorithm", [penstock.PPO, penstock.APPO])
+@pytest.mark.parametrize("algorithm", [pytest.param(penstock.PPO, marks=LONG), penstock.APPO])
 def test_with_shuffled_seats_each_policy_learns_from_every_agent(algorithm, more, monkeypatch):
     seen = defaultdict(set)
     learn = SegmentLearner.learn

@@ -22,6 +22,7 @@ from tests.comparing import identical
 from tests.engine.delayed import Delayed, DelayedPicture
 from tests.engine.processes import Watched, pids_of, roles_of
 
+LONG = pytest.mark.long
 pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("kept_launcher")]
 
 
@@ -92,7 +93,7 @@ def test_with_the_environments_rewards_nothing_of_a_run_changes():
 
 
 @pytest.mark.parametrize("points", [0, 4])
-@pytest.mark.parametrize(("length", "lanes"), [(10, 4), (37, 2), (3, 1)])
+@pytest.mark.parametrize(("length", "lanes"), [(10, 4), (37, 2), pytest.param(3, 1, marks=LONG)])
 def test_each_episodes_redistributed_rewards_add_up_to_its_return(open_gate, length, lanes, points):
     """However many segments an episode spans, and although the predictor changes on the way."""
     kind = "integrated_gradients" if points else "difference"
@@ -186,8 +187,10 @@ def test_a_truncated_episode_gets_what_was_predicted_and_no_correction(open_gate
     ("algorithm", "settings"),
     [
         (penstock.PPO, {}),
-        (penstock.PPO, {"redistribution_value": "original"}),
-        (penstock.PQN, {"exploration_steps": 3_000, "hidden_sizes": (32,), "learning_rate": 3e-3}),
+        pytest.param(penstock.PPO, {"redistribution_value": "original"}, marks=LONG),
+        pytest.param(
+            penstock.PQN, {"exploration_steps": 3_000, "hidden_sizes": (32,), "learning_rate": 3e-3}, marks=LONG
+        ),
     ],
 )
 def test_a_delayed_task_is_learned_in_serial(algorithm, settings):
@@ -201,6 +204,7 @@ def test_a_delayed_task_is_learned_in_serial(algorithm, settings):
     assert shown["redistribution/quality"] > 0.5 and choice == 1
 
 
+@LONG
 def test_a_delayed_task_in_pictures_is_learned_through_an_encoder_of_the_policys_family():
     given = {**SMALL, "env": DelayedPicture, "env_kwargs": {"length": 8, "pays": 2.0}, "segment_length": 16,
              "batch_size": 64, "learning_rate": 2e-3, "redistributor_interval": 6}  # fmt: skip

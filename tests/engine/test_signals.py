@@ -24,6 +24,7 @@ from tests.engine.broken_environment import Counting
 from tests.engine.processes import FOR_EVER, PATIENCE, TINY, Watched, family, script, started, wait_for_line, wait_until
 from tests.places import ROOT
 
+LONG = pytest.mark.long
 pytestmark = pytest.mark.timeout(90)
 
 ROLES = {f"penstock-{role}" for role in ("launcher", "rollout-0", "rollout-1", "learner", "evaluator")}
@@ -71,7 +72,7 @@ def pending(pid: int, signum: int) -> bool:
     ("send", "signum"),
     [
         (to_the_terminal, signal.SIGINT),
-        (to_every_process, signal.SIGTERM),
+        pytest.param(to_every_process, signal.SIGTERM, marks=LONG),
         (twice, signal.SIGTERM),
     ],
     ids=lambda value: getattr(value, "__name__", None),
@@ -90,7 +91,7 @@ def test_one_signal_ends_a_run_in_good_order(send, signum, tmp_path):
     assert RunDirectory.open(tmp_path / "run").checkpoints.latest().meta["updates"] > 0
 
 
-@pytest.mark.parametrize("is_ignored", [False, True], ids=["as usual", "under nohup"])
+@pytest.mark.parametrize("is_ignored", [pytest.param(False, marks=LONG), True], ids=["as usual", "under nohup"])
 def test_a_closed_terminal_ends_a_run_in_good_order_unless_it_was_started_to_go_on(is_ignored, tmp_path):
     ours, terminal = os.openpty()
     os.set_blocking(ours, False)
@@ -195,7 +196,10 @@ trainer.train(10**9)
 """
 
 
-@pytest.mark.parametrize("moment", ["while it trains", "while another child holds its sockets", "while roles are made"])
+@pytest.mark.parametrize(
+    "moment",
+    [pytest.param("while it trains", marks=LONG), "while another child holds its sockets", "while roles are made"],
+)
 def test_nothing_outlives_a_main_process_that_is_killed(moment, tmp_path):
     before = shared_memory()
     source = [str(tmp_path / "script.py")] if "another child" in moment else COMMAND

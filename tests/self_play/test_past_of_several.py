@@ -21,6 +21,7 @@ from tests.envs.counting import CountingLists
 from tests.envs.two_sides import Gifts
 from tests.self_play.guests import REPLAY, Three, Turns, always
 
+LONG = pytest.mark.long
 pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("kept_launcher")]
 
 SERIAL: dict[str, Any] = {
@@ -31,11 +32,11 @@ SERIAL: dict[str, Any] = {
 }  # fmt: skip
 OF_THREE = {"env": Three, "policies": {}, "num_policies": 3, "num_envs_per_worker": 6, "team_reward": "mean"}
 RUNS = [
-    pytest.param(penstock.PPO, {"memory": "gru", "memory_size": 6, "opponent_sampling": "hard"}, id="ppo"),
+    pytest.param(penstock.PPO, {"memory": "gru", "memory_size": 6, "opponent_sampling": "hard"}, id="ppo", marks=LONG),
     pytest.param(
         penstock.APPO, {"inference": "central", "num_envs_per_worker": 8, "batch_size": 8}, id="appo in two groups"
     ),
-    pytest.param(penstock.A3C, OF_THREE, id="a3c of three policies"),
+    pytest.param(penstock.A3C, OF_THREE, id="a3c of three policies", marks=LONG),
     pytest.param(penstock.DQN, REPLAY, id="dqn"),
 ]
 
@@ -216,7 +217,7 @@ def test_a_run_goes_on_with_the_pool_of_each_policy(tmp_path):
     assert logged["policy/blue/opponents/pool"] == 3 and "opponents/rating" not in logged
 
 
-@pytest.mark.parametrize("inference", ["local", "central"])
+@pytest.mark.parametrize("inference", ["local", pytest.param("central", marks=LONG)])
 def test_in_processes_both_learn_and_play_on_when_a_worker_and_who_acts_for_guests_were_killed(inference):
     settings = {**SERIAL, "backend": "local", "num_workers": 2, "total_steps": FOR_EVER, "inference": inference}
     with penstock.PPO(**{**settings, "segment_length": 8, "batch_size": 16}) as trainer:
