@@ -1,6 +1,6 @@
 # make demo: solve CartPole and score the result.  make test: the whole suite.  make lint: ruff and mypy.
 # make sanitize: the native core under the address, undefined-behaviour and thread sanitizers.
-# make test-long: soaks of minutes, which `make test` leaves out: before a release.
+# make test-long: soaks at their whole length and further variants of long tests, which `make test` leaves out.
 # make test-fast: what tests need no training and no processes, in less than a minute.
 # make browser: Chromium and axe-core, with which `make test` tests the dashboard; without them these tests are skipped.
 # make bench-pendulum: seconds until TD3, SAC and DDPG have learned Pendulum, table and plot.
@@ -17,13 +17,13 @@ demo: $(VENV)/.installed
 	$(BIN)/penstock eval "$$(ls -td runs/*/ | head -n 1)" --episodes 100
 
 test: $(VENV)/.installed-dev browser
-	$(BIN)/python -m pytest -n 3 --dist loadfile -m "not long"
+	$(BIN)/python -m pytest -n 3 --dist loadfile --durations=30 -m "not long"
 
 test-fast: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not long"
 
 test-long: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -m long
+	$(BIN)/python -m pytest -n 3 --dist loadfile -m long
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
