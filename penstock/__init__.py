@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         CrossQ,
         Rainbow,
     )
+    from penstock.engine.inspection import inspect
     from penstock.engine.trainer import Trainer
     from penstock.envs import make_env
     from penstock.play.policy import Policy, load_policy
@@ -73,6 +74,7 @@ __all__ = [
     "SegmentConfig",
     "Trainer",
     "__version__",
+    "inspect",
     "load_policy",
     "load_schedule",
     "make_env",
@@ -107,6 +109,7 @@ _HOMES = {
     "SegmentAlgorithm": "penstock.algorithms.bases.segment",
     "SegmentConfig": "penstock.config",
     "Trainer": "penstock.engine.trainer",
+    "inspect": "penstock.engine.inspection",
     "load_policy": "penstock.play.policy",
     "load_schedule": "penstock.population.schedule",
     "make_env": "penstock.envs",

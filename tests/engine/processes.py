@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from penstock.engine.inspection import inspect
 from tests.places import ROOT
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def without(settings: dict[str, Any], *names: str) -> dict[str, Any]:
 
 def pids_of(trainer: Trainer) -> dict[str, int]:
     """Process ids of a run's launcher and roles by name, such as "rollout-0", also of those that just begin."""
-    return trainer._supervisor.backend.pids
+    return inspect(trainer).pids
 
 
 def roles_of(trainer: Trainer) -> list[int]:

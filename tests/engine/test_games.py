@@ -25,7 +25,7 @@ from penstock.play.policy import load_policy
 from penstock.play.scoring import evaluate_run
 from tests.comparing import identical
 from tests.engine.collecting import Collecting, Recording
-from tests.engine.processes import FOR_EVER
+from tests.engine.processes import FOR_EVER, pids_of
 from tests.engine.replaying import Replaying, replay_of
 from tests.envs.playing import AtOnce, InTurn, Masked, Part, steps_at_once, steps_in_turn
 
@@ -215,7 +215,7 @@ def test_a_killed_worker_is_replaced_in_a_run_that_waits_for_every_seat(inferenc
     killed_at = []
 
     def kill_one(status):
-        pid = trainer._supervisor.backend.pids.get("rollout-1")
+        pid = pids_of(trainer).get("rollout-1")
         if status.steps > 200 and pid and not killed_at:
             killed_at.append(status.steps)
             os.kill(pid, signal.SIGKILL)

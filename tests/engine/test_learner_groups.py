@@ -19,6 +19,7 @@ from penstock.engine import roster
 from penstock.engine.backends.restarts import Restarts, RoleDied
 from penstock.engine.groups import leading
 from penstock.engine.groups.meeting import Board, GroupMember
+from penstock.engine.inspection import inspect
 from penstock.engine.preparation import require_learners
 from penstock.engine.trainer import Trainer
 from penstock.experience.arena import Control
@@ -110,7 +111,7 @@ def test_whichever_learner_is_killed_the_run_goes_on_from_what_the_other_has_unt
     before, version, times = trainer.get_parameters()[0], trainer.status.version, meetings(trainer)
     os.kill(pids_of(trainer)["learner"], signal.SIGKILL)
     together_again(trainer, times)
-    assert trainer._policies[0].arena.weights.version > version
+    assert inspect(trainer).policies[0].version > version
     for name, tensor in trainer.get_parameters()[0].items():
         torch.testing.assert_close(tensor, before[name], rtol=0, atol=0)
     all_killed(trainer)

@@ -24,7 +24,7 @@ from penstock.engine.nodes.joining import on_cluster
 from penstock.engine.trainer import Trainer
 from penstock.experience.arena import Control
 from tests.engine.delayed import Delayed
-from tests.engine.processes import Watched, started, wait_for_steps, wait_until, without
+from tests.engine.processes import Watched, pids_of, started, wait_for_steps, wait_until, without
 from tests.envs.goals import Places
 
 cluster_utils = pytest.importorskip("ray.cluster_utils", reason="Ray is not installed")
@@ -73,7 +73,7 @@ def test_a_run_learns_though_a_host_is_killed_and_leaves_nothing_behind(on_nodes
     trainer = Trainer(APPO, **on_nodes, total_steps=10**9)
 
     def kill_one(status):
-        at_home = trainer._supervisor.backend.pids
+        at_home = pids_of(trainer)
         pids.update(at_home[role] for role in at_home if role != "launcher")  # which other tests use, too
         if status.steps > began.steps + 15_000 and not killed and all(node.is_there for node in status.nodes):
             host = trainer._supervisor.backend._nodes[1].host
@@ -189,7 +189,7 @@ def test_the_first_learner_goes_on_from_what_one_on_another_node_has(on_nodes):
         together(trainer, 1)
         trainer.train(1_024, quiet=True)
         before, updates = trainer.get_parameters()[0], trainer.status.updates
-        os.kill(trainer._supervisor.backend.pids["learner"], signal.SIGKILL)
+        os.kill(pids_of(trainer)["learner"], signal.SIGKILL)
         together(trainer, 2)
         for name, tensor in trainer.get_parameters()[0].items():
             np.testing.assert_array_equal(tensor, before[name], err_msg=name)
@@ -268,7 +268,7 @@ def test_an_evaluator_on_a_node_scores_the_final_weights_and_the_best_are_writte
     with Trainer(APPO, **settings, total_steps=3_000, eval_episodes=2) as trainer:
         assert [str(node.host.machine).endswith("(2 cores)") for node in trainer._supervisor.backend._nodes] == [True]
         result = trainer.train(quiet=True)
-        assert "evaluator" not in trainer._supervisor.backend.pids
+        assert "evaluator" not in pids_of(trainer)
         assert result.eval_return is not None and (run_dir / "checkpoints" / "best").exists()
         assert trainer._supervisor.progress.policies[0].evaluation.steps == result.steps
 

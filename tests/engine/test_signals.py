@@ -17,8 +17,8 @@ import pytest
 from penstock.algorithms.ppo import PPO
 from penstock.engine.backends.interruption import interruption
 from penstock.engine.endings import TrainingInterrupted
+from penstock.engine.inspection import inspect
 from penstock.engine.trainer import Trainer
-from penstock.ipc import SlotState
 from penstock.runs.run_directory import RunDirectory
 from tests.engine.broken_environment import Counting
 from tests.engine.processes import FOR_EVER, PATIENCE, TINY, Watched, family, script, started, wait_for_line, wait_until
@@ -439,4 +439,4 @@ def test_in_python_the_interruption_carries_the_result_and_training_can_go_on():
         assert signal.getsignal(signal.SIGINT) is handler
         again = trainer.train(64, quiet=True)
         assert again.steps >= interruption.value.result.steps + 64
-        assert len(trainer._policies[0].arena.slots.in_state(SlotState.READING)) <= trainer.config.segments_per_batch
+        assert inspect(trainer).policies[0].slots["reading"] <= trainer.config.segments_per_batch

@@ -1,0 +1,96 @@
+"""A look inside a running trainer: its processes, and the slots, queues and versions of each policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.engine.paths.replay import ReplayPath
+from penstock.experience.arena import Control
+from penstock.ipc import SlotState
+
+if TYPE_CHECKING:
+    from penstock.engine.policies import Policy
+    from penstock.engine.trainer import Trainer
+
+
+@dataclass(frozen=True)
+class PolicyInspection:
+    """State of one policy's experience and weights.
+
+    Attributes
+    ----------
+    version
+        Number of the published weights; 0: those that training began with.
+    slots
+        Number of slots by their state: "free", "writing", "full", "reading".
+    queued
+        Entries of the queue of full slots. Some may be outdated: the slots' states are the truth.
+    epoch
+        Number of the run epoch. Segments begun in an earlier epoch are thrown away.
+    replay_rows
+        Rows in the replay buffer; None for a policy without one.
+    """
+
+    version: int
+    slots: dict[str, int]
+    queued: int
+    epoch: int
+    replay_rows: int | None
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """State of a trainer.
+
+    Attributes
+    ----------
+    pids
+        Process ids by role, such as "learner" and "rollout-0", and of their "launcher". Empty with
+        ``backend="serial"``, whose roles share the trainer's process.
+    restarts
+        Roles that were replaced since training began.
+    policies
+        State of each policy, by its key in `Trainer.get_parameters`.
+    """
+
+    pids: dict[str, int]
+    restarts: int
+    policies: dict[int | str, PolicyInspection]
+
+
+def inspect(trainer: Trainer) -> Inspection:
+    """Return the processes, slots, queues and versions of a trainer at this moment.
+
+    It may be called at any time, from a callback or from another thread too: everything is read from shared memory,
+    and nothing waits. Numbers of a run in progress are of slightly different moments.
+
+    Raises
+    ------
+    RuntimeError
+        The trainer is closed.
+
+    Examples
+    --------
+    >>> with penstock.PPO("CartPole-v1") as algo:
+    ...     algo.train(10_000)
+    ...     print(penstock.inspect(algo).policies[0].slots)
+    """
+    policies, supervisor = trainer._policies, trainer._supervisor
+    if supervisor.is_closed:
+        raise RuntimeError("this trainer is closed: inspect it before its `with` block ends, or before close()")
+    return Inspection(
+        supervisor.backend.pids, trainer.status.restarts, {policy.id: _inspect_policy(policy) for policy in policies}
+    )
+
+
+def _inspect_policy(policy: Policy) -> PolicyInspection:
+    """Return the state of one policy's experience and weights."""
+    arena, path = policy.arena, policy.path
+    return PolicyInspection(
+        version=max(0, arena.weights.version),
+        slots={state.name.lower(): len(arena.slots.in_state(state)) for state in SlotState},
+        queued=len(arena.full),
+        epoch=int(arena.control[Control.RUN_EPOCH]),
+        replay_rows=len(path.replay.buffer) if isinstance(path, ReplayPath) else None,
+    )
