@@ -66,7 +66,7 @@ ENGINE = (
     "messages", "contracts", "watching", "acting", "self_play.inference", "paths", "self_play.path", "groups", "roles",
     "backends", "roster", "preparation", "policies", "nodes", "evaluations", "saves", "transfers", "exploits",
     "following", "self_play.versions", "turns", "reports", "endings", "supervisor", "opening", "steering", "trainer",
-    "slices", "faces", "__init__",
+    "inspection", "slices", "faces", "__init__",
 )  # fmt: skip
 
 # Uses against that order, imports for type checkers and in functions counted: they may become fewer, never more.
