@@ -2,4 +2,4 @@
 
 
 class DashboardError(ValueError):
-    """It cannot be served as it was asked for; the message says why, and what to do."""
+    """The dashboard cannot be served as requested; the message gives the reason and the remedy."""

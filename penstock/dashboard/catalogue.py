@@ -1,4 +1,4 @@
-"""The runs that the dashboard shows, each under an id of its own: nothing else of the disk can be asked for."""
+"""Runs that the dashboard shows, each under its own id: nothing else of the disk can be requested."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Stamp = tuple[tuple[int, int, int], ...]
 
 @dataclass(frozen=True)
 class Known:
-    """A run, its row of the overview, and of which state of its files that is."""
+    """A run, its row of the overview, and the stamp of the files that the row was made of."""
 
     run: RecordedRun
     stamp: Stamp
@@ -37,7 +37,7 @@ class Known:
 
 
 class Catalogue:
-    """Finds runs in some folders, as often as it is asked.
+    """Catalogue of the runs in some folders, read anew on each request.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class Catalogue:
         self._lock = Lock()
 
     def rows(self) -> list[dict[str, Any]]:
-        """Rows of the overview: what a run's summary says, with its id, the newest first."""
+        """Rows of the overview, each a run's summary with its id, the newest first."""
         with self._lock:
             known: dict[str, Known] = {}
             for path, name in (found for place in self._places for found in paths_in(place)):
@@ -63,7 +63,7 @@ class Catalogue:
         return sorted((run.row for run in known.values()), key=lambda row: row["created"] or 0.0, reverse=True)
 
     def run(self, id_: str) -> RecordedRun | None:
-        """The run with this id, as it is now; None: there is none."""
+        """Return the present run of an id; None: there is none."""
         if id_ not in self._known:
             self.rows()
         known = self._known.get(id_)
@@ -95,7 +95,7 @@ class Catalogue:
         return sorted(found, key=lambda run: run.name)
 
     def _look_at(self, path: Path, name: str, id_: str) -> Known | None:
-        """Read a run, if its files have changed or its state may have; None: it is none, or not one to be read."""
+        """Read a run if its files or its state may have changed; None: it is no run, or must not be read."""
         stamp, known = _stamp(path), self._known.get(id_)
         if stamp is None:
             return None
@@ -151,7 +151,7 @@ def _differ(configs: Sequence[dict[str, Any]], name: str) -> bool:
 
 
 def _stamp(path: Path) -> Stamp | None:
-    """When the files that a row is made of were changed; None where one of them is a link out of a copied run."""
+    """Identity and times of the files that a row is made of; None where one is a link out of a copied run."""
     stamps = []
     for name in (CONFIG, STATUS, METRICS, CHECKPOINTS):
         try:

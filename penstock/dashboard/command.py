@@ -1,4 +1,4 @@
-"""The command: finds a port, prints the address, and serves until it is interrupted."""
+"""Command ``penstock dashboard``: finds a port, prints the address, and serves until it is interrupted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.flags import Places, parse_flags
 
 NICENESS = 10  # behind rollout workers, whose is 5
 _RUNS = Path("runs")
-_CLOSE_SECONDS = 3  # streams look twice a second, or once, whether it ends
+_CLOSE_SECONDS = 3  # streams check for the end once or twice a second
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def command(args: list[str]) -> int:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind(("127.0.0.1", flags.port))
-        listening.listen()  # whoever reads the address may ask at once
+        listening.listen()  # a reader of the address may connect at once
     except OSError as error:
         raise DashboardError(f"--port {flags.port} cannot be had: {error.strerror}; use --port 0 for any") from error
     port, token = listening.getsockname()[1], secrets.token_urlsafe(16)

@@ -20,7 +20,7 @@ _NAMES_AGAIN = 1.5  # times as long a file may have become before it is asked fo
 
 
 class Curves:
-    """Curves that were asked for, by run and by their two numbers."""
+    """Requested curves, by run and by their two metrics."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[Path, str, str], GrowingCurve] = {}
@@ -29,7 +29,7 @@ class Curves:
         self._lock = Lock()
 
     def catch_up(self, left: list[RecordedRun], x: str, y: str, seconds: float) -> None:
-        """Read on in some runs until the time is over, and take those that are done off the list; one at least."""
+        """Read new lines of runs for at most `seconds`, and remove those that are done from the list; at least one."""
         end = time.monotonic() + seconds
         with self._lock:
             while left:
@@ -41,7 +41,7 @@ class Curves:
     def panels(
         self, runs: Sequence[RecordedRun], x: str, y: str, keys: Sequence[str], band: str
     ) -> list[dict[str, Any]]:
-        """Curves as they were read, by environment and group.
+        """Return the curves read so far, by environment and group.
 
         Returns
         -------
@@ -59,7 +59,7 @@ class Curves:
             return made
 
     def names(self, runs: Sequence[RecordedRun]) -> list[str]:
-        """Names of the numbers that there are."""
+        """Names of all metrics."""
         found: set[str] = set()
         with self._lock:
             for run in runs:

@@ -29,13 +29,13 @@ class Feed:
     lock: Lock = field(default_factory=Lock)
 
     def whole(self) -> dict[str, Any]:
-        """Everything up to now, small enough to draw, and the cursors behind it.
+        """Return all data so far, small enough to draw, and the cursors behind it.
 
         Returns
         -------
         dict
-            metrics, hardware, log, cursor; most_names, which a file's numbers may have, and left_out, how many numbers
-            have further names and are not shown.
+            metrics, hardware, log, cursor; most_names, the limit of names per file, and left_out, the number of values
+            of further names, which are not shown.
         """
         with self.lock:
             for name in self.columns:
@@ -81,9 +81,9 @@ def cursors_in(text: str) -> list[Cursor]:
 
 
 def news(run_path: Path, text: str) -> tuple[dict[str, Any], str]:
-    """Return what came behind the cursors of a text, and the text of the cursors behind that.
+    """Return the lines behind the cursors of a text, and the text of the new cursors.
 
-    ``{"reload": True}`` says that what was read before does not stand: a file is another one, or a run was resumed.
+    ``{"reload": True}`` means that earlier lines do not stand: a file was replaced, or the run resumed.
     """
     found: dict[str, Any] = {}
     behind = []

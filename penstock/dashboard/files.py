@@ -1,4 +1,4 @@
-"""Files of a run: which there are, and the text of those that are text. Links are neither shown nor followed."""
+"""Listing and text of a run's files. Links are neither shown nor followed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.runs.reading import RecordedRun
 from penstock.runs.run_directory import VIDEOS
 
 SHOWN_NBYTES = 1 << 18
-"""Of a longer file the end is shown."""
+"""Shown part of a file: the end of a longer one."""
 _MOST_FILES = 2000
 _TEXTS = frozenset((".json", ".jsonl", ".txt", ".toml", ".csv", ".md", ".log"))
 _MOST_JSON_NBYTES = 1 << 22
@@ -30,13 +30,13 @@ class RunFile:
     Attributes
     ----------
     id
-        Made of its name: what it is asked for by.
+        Id in requests, derived from the name.
     name
-        Its path in the run directory.
+        Path within the run directory.
     path
-        Where it is.
+        Path of the file.
     size, time
-        Bytes, and when it was changed in seconds since 1970.
+        Bytes, and time of the last change in seconds since 1970.
     """
 
     id: str
@@ -47,7 +47,7 @@ class RunFile:
 
     @property
     def is_text(self) -> bool:
-        """Whether it is shown and can be had: weights and events are neither."""
+        """Whether it can be shown and downloaded: weights and events cannot."""
         return self.path.suffix in _TEXTS
 
     def row(self) -> dict[str, Any]:
@@ -56,7 +56,7 @@ class RunFile:
 
 
 def files_of(run: RecordedRun) -> list[RunFile]:
-    """Ordinary files of a run directory and below, by their names; of very many the first."""
+    """Ordinary files of a run directory and below, by name; of very many the first."""
     return list(_files_in(run.directory.path))
 
 
@@ -66,7 +66,7 @@ def text_of(file: RunFile, most: int = SHOWN_NBYTES) -> dict[str, Any]:
     Returns
     -------
     dict
-        text, and left_out: how many bytes stand before it.
+        text, and left_out: number of bytes before it.
     """
     if (whole := _masked_json(file)) is not None:
         return {"text": whole.decode(), "left_out": 0}
@@ -130,7 +130,7 @@ def _files_in(root: Path) -> Iterator[RunFile]:
 
 
 def _masked_json(file: RunFile) -> bytes | None:
-    """A JSON file with what may be a secret replaced; None: it is no such file, or cannot be read as one."""
+    """A JSON file with possible secrets masked; None: it is no JSON file, or too large to be read as one."""
     if file.path.suffix != ".json" or file.size > _MOST_JSON_NBYTES:
         return None
     try:

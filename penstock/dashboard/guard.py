@@ -26,19 +26,19 @@ _HEADERS = {
 
 
 class Guard:
-    """Lets through what comes from a browser that has the token, asks for this host, and wants to read.
+    """ASGI filter that passes requests of a browser with the token, for this host, that only read.
 
     Parameters
     ----------
     app
-        What answers then.
+        Application behind the guard.
     token
-        Whoever has it may read.
+        Token that permits reading.
     cookie
-        Name of the cookie that holds it.
+        Name of the cookie that holds the token.
     hosts
-        Names, without a port, that a request may ask for: a page of another name that was made to lead here (DNS
-        rebinding) asks for its own.
+        Legal host names of requests, without a port. A page whose name was rebound to this address (DNS rebinding)
+        sends its own.
     """
 
     def __init__(self, app: ASGIApp, token: str, cookie: str, hosts: Collection[str]) -> None:
@@ -86,7 +86,7 @@ class Guard:
 
 
 def is_same(given: str, token: str) -> bool:
-    """Whether two tokens are the same, in a time that does not tell where they differ."""
+    """Whether two tokens are the same, in constant time."""
     return secrets.compare_digest(given.encode(), token.encode())
 
 

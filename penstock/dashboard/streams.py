@@ -17,12 +17,12 @@ from penstock.dashboard.feed import news
 from penstock.runs.state import read_state, state_of
 
 LOOK_SECONDS = 0.5
-"""Between two looks at the files of an open page."""
+"""Seconds between two reads of the files of an open page."""
 OVERVIEW_SECONDS = 1.0
 CURVES_SECONDS = 1.0
-_NOTHING = ""  # what a stream makes where nothing is new
-_QUIET_SECONDS = 15.0  # that a stream says nothing
-_TOLD_SECONDS = 0.3  # between two words of how far many runs are read
+_NOTHING = ""  # value of a stream where nothing is new
+_QUIET_SECONDS = 15.0  # of silence, at most
+_TOLD_SECONDS = 0.3  # between two reports of progress in reading many runs
 
 
 async def overview_events(catalogue: Catalogue) -> AsyncIterator[str]:
@@ -86,7 +86,7 @@ async def curve_events(
 
 
 async def until(is_ending: Callable[[], bool], events: AsyncIterator[str]) -> AsyncIterator[str]:
-    """Pass events on until the server ends; `_NOTHING` becomes a word now and then, so that a dead line is noticed."""
+    """Pass events on until the server ends; `_NOTHING` becomes a comment now and then, which detects a dead line."""
     told = time.monotonic()
     async for event in events:
         if is_ending():

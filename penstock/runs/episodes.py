@@ -21,7 +21,7 @@ class EpisodesLog:
     run_dir
         The run directory, which exists; None: nothing is written.
     warn
-        Takes one line when the disk is full, or fails; the run goes on.
+        Called with a warning when the disk is full, or fails; the run continues.
     """
 
     def __init__(self, run_dir: str | os.PathLike[str] | None, warn: Callable[[str], None]) -> None:
@@ -48,15 +48,15 @@ class EpisodesLog:
         seconds
             Wall-clock time trained so far. ("time" is the calendar's, in seconds since 1970.)
         returns, lengths
-            Of each episode.
+            Return and length of each episode.
         unfinished
-            How many of them, the last ones, were given up.
+            Number of episodes, the last ones, that were given up.
         asked
-            How many whole ones were asked for.
+            Number of whole episodes requested.
         policy
             Name of the policy, where a run has several: "policy" of the line.
         about
-            What else the lines say.
+            Further values of the lines.
         """
         said: dict[str, Any] = {"steps": steps, "seconds": round(seconds, 3), "time": round(time.time(), 3)}
         said |= {"version": version, "asked": asked}

@@ -1,4 +1,4 @@
-"""Files that are wholly there or not at all: appended lines, written files, replaced directories."""
+"""Atomic files: appended records, written files, replaced directories."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _EXCHANGE_NOT_SUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 class AppendFile:
-    """A file that grows by whole records: one that does not fit on the disk leaves no half of itself behind.
+    """File that grows by whole records: a record that does not fit on the disk leaves no part behind.
 
-    A last line that a killed process left unfinished is ended, so that the next record starts a line of its own.
+    An unfinished last line of a killed process is ended, so that the next record starts a new line.
     """
 
     def __init__(self, path: Path, *, text: bool = True) -> None:
@@ -91,14 +91,14 @@ class LinesLog:
 
 
 def shown_path(path: str | os.PathLike[str]) -> str:
-    """Return a path as a user of this directory would write it: relative where it lies in the directory."""
+    """Return a path relative to the working directory where it lies in it, else unchanged."""
     with suppress(ValueError, FileNotFoundError):
         return str(Path(path).absolute().relative_to(Path.cwd()))
     return os.fspath(path)
 
 
 def json_values(value: Any) -> Any:
-    """Return `value` in JSON's words: NaN and infinities, for which it has none, as null; other objects as text."""
+    """Convert `value` to JSON values: NaN and infinities to null, other objects to text."""
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, numbers.Integral):
@@ -118,7 +118,7 @@ def json_bytes(value: Any) -> bytes:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a new file and wait until it is on the disk."""
+    """Write a new file and sync it to the disk."""
     with open(path, "wb") as file:
         file.write(data)
         file.flush()
@@ -126,7 +126,7 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def write_file_atomically(path: Path, data: bytes) -> None:
-    """Write aside, fsync, rename: whoever reads `path` finds the old content or the new, never a part."""
+    """Write aside, fsync, rename: readers of `path` find the old content or the new, never a part."""
     with _name_aside(path) as aside:
         write_file(aside, data)
         os.replace(aside, path)
@@ -135,7 +135,7 @@ def write_file_atomically(path: Path, data: bytes) -> None:
 
 @contextmanager
 def directory_replacing(path: Path) -> Iterator[Path]:
-    """Give an empty directory aside to fill; when the block ends it takes the place of the directory `path`.
+    """Yield an empty directory aside to fill; at the end of the block it replaces the directory `path`.
 
     With `RENAME_EXCHANGE` the name `path` leads to the old directory or to the new one at every instant, also when
     the process is killed or the power fails. A file system that cannot exchange (NFS, some FUSE) gets two renames
@@ -192,7 +192,7 @@ def set_aside(path: Path) -> Path:
 
 
 def remove_leftovers(directory: Path, name: str = "") -> None:
-    """Remove what processes that are gone had begun to write aside in `directory`, for `name` or for any."""
+    """Remove files that dead processes left aside in `directory`, for `name` or for any."""
     for leftover in directory.glob(f".{glob.escape(name) or '*'}.*{_ASIDE}"):
         pid = leftover.name.removesuffix(_ASIDE).rpartition(".")[2].partition("-")[0]
         if pid.isdigit() and not Path(f"/proc/{pid}").exists():
@@ -201,7 +201,7 @@ def remove_leftovers(directory: Path, name: str = "") -> None:
 
 @contextmanager
 def _name_aside(path: Path) -> Iterator[Path]:
-    """Give an unused hidden name beside `path`; whatever bears it at the end is removed."""
+    """Yield an unused hidden name beside `path`; anything of this name is removed at the end."""
     aside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}{_ASIDE}")
     try:
         yield aside
@@ -228,9 +228,9 @@ def _exchange(a: Path, b: Path) -> bool:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Put a file in the place of another: readers find the old content or the new, and nobody waits for the disk.
+    """Replace a file without waiting for the disk: readers find the old content or the new.
 
-    After a power failure it may be empty. `write_file_atomically` is for what must not be lost.
+    After a power failure it may be empty. Use `write_file_atomically` for content that must not be lost.
     """
     with _name_aside(path) as aside:
         aside.write_bytes(data)

@@ -1,4 +1,4 @@
-"""Several processes at work at once, each on cores of its own, until there is nothing left to do."""
+"""Pool of processes, each on cores of its own, that runs until no job is left."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.ipc import whole_cores
 from penstock.runs.process import Installed
 
 PAUSE = 0.2
-"""Seconds between two looks at the jobs."""
+"""Seconds between two polls of the jobs."""
 _SAME = 0.5  # seconds within which signals are one: `timeout` sends it to the process and to its group
 
 
@@ -22,23 +22,23 @@ class Job(Protocol):
 
     @property
     def cores(self) -> Collection[int]:
-        """Those that it may use."""
+        """Cores that it may use."""
 
     def poll(self) -> Any:
-        """Look at it: what came of it, or None while it is at work."""
+        """Return the result of the job, or None while it runs."""
 
     def stop(self) -> None:
-        """Ask it to end in good order; it may be asked again."""
+        """Request an end in good order; it may be called again."""
 
     def kill(self) -> None:
-        """End it now; this may be asked for again."""
+        """End the job now; it may be called again."""
 
 
 J = TypeVar("J", bound=Job)
 
 
 def split_cores(jobs: int) -> list[list[int]]:
-    """Cores for each of so many jobs: as many for each, none for two, no more than the cgroup grants the time of.
+    """Split this process's cores among jobs: equally many each, none shared, no more than the cgroup grants time for.
 
     Raises
     ------
@@ -56,19 +56,19 @@ def split_cores(jobs: int) -> list[list[int]]:
 
 
 class Jobs(Generic[J]):
-    """Jobs at work, and the cores that are free.
+    """Running jobs, and the free cores.
 
     Parameters
     ----------
     cores
-        Of each job.
+        Cores of each job.
 
     Attributes
     ----------
     free
-        Cores of jobs that are yet to begin.
+        Cores of jobs that have not begun.
     at_work
-        Those that have begun.
+        Running jobs.
     """
 
     def __init__(self, cores: Sequence[Sequence[int]]) -> None:
@@ -78,11 +78,11 @@ class Jobs(Generic[J]):
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether a signal asked for the end."""
+        """Whether a signal requested the end."""
         return bool(self._signals)
 
     def add(self, job: J) -> None:
-        """Take a job that has begun on cores which were free."""
+        """Add a job that has begun on free cores."""
         self.free.remove(list(job.cores))
         self.at_work.append(job)
 
@@ -94,21 +94,20 @@ class Jobs(Generic[J]):
         is_over: Callable[[], bool],
         is_left: Callable[[], bool],
     ) -> None:
-        """Work until nothing is left to do, or it is over; Ctrl-C, SIGTERM and a closed terminal end it, too.
+        """Run jobs until none is left; Ctrl-C, SIGTERM and a closed terminal end it earlier.
 
-        At the first such signal the jobs are stopped, at the second they are killed. No job is left behind, whatever
-        is raised meanwhile.
+        The first such signal stops the jobs, the second kills them. No job survives an exception.
 
         Parameters
         ----------
         begin
-            Begins jobs where cores are free, if there are any to begin.
+            Begins jobs on free cores.
         ended
-            Is told of a job that has ended, and what came of it. Its cores are free by then.
+            Called with a job that has ended, whose cores are free again, and its result.
         is_over
-            Whether no job may begin any more.
+            Whether no further job may begin.
         is_left
-            Whether jobs may be left to begin, though none could begin now.
+            Whether further jobs may begin later.
         """
         with self._noting_signals():
             try:
@@ -144,7 +143,7 @@ class Jobs(Generic[J]):
 
     @contextmanager
     def _noting_signals(self) -> Iterator[None]:
-        """Within the block signals that ask for an end are noted, and what is being written is written to its end."""
+        """Record ending signals within the block, so that no write is interrupted."""
 
         def note(number: int, frame: FrameType | None) -> None:
             self._signals.append(time.monotonic())

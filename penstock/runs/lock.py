@@ -1,9 +1,9 @@
 """Ownership of a run directory: the process that trains in it holds a lock on its file ``run.lock``.
 
-The kernel holds the lock, so that it ends with its process, however that ends; whoever asks takes nothing. The file
-says which process it is, and is empty when that has ended in good order. A copy of a run has the file and no lock.
+The kernel holds the lock, so that it ends with its process, however that ends; a query takes nothing. The file names
+the process, and is empty after it has ended in good order. A copy of a run has the file and no lock.
 
-A file system that has no locks is said in `RunLock.note`. There the process that the file names decides.
+`RunLock.note` reports a file system without locks. There the process that the file names decides.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _MOST_NBYTES = 1 << 14
 
 @dataclass(frozen=True)
 class Owner:
-    """A process that trains in a run directory, as its file ``run.lock`` says.
+    """Process that trains in a run directory, according to its file ``run.lock``.
 
     Attributes
     ----------
     process
-        As `this_process` describes it; empty where the file does not say.
+        Its description by `this_process`; empty where the file has none.
     since
-        When it began.
+        Time at which it began.
     """
 
     process: Mapping[str, Any]
@@ -63,7 +63,7 @@ class HeldError(Exception):
     owner
         The process.
     is_certain
-        Whether it is known to be there: the kernel says so, or it is a process of this machine.
+        Whether the owner is known to be alive: through the kernel's lock, or as a process of this machine.
     """
 
     def __init__(self, owner: Owner, *, is_certain: bool = True) -> None:
@@ -73,7 +73,7 @@ class HeldError(Exception):
 
 
 class Place(NamedTuple):
-    """File ``run.lock`` of a run: where it is, and which file that is, for every process that writes there."""
+    """Path and identity of a run's file ``run.lock``, for every process that writes to the run."""
 
     path: str
     device: int
@@ -81,7 +81,7 @@ class Place(NamedTuple):
 
     @property
     def is_there(self) -> bool:
-        """Whether the path leads to this file: not where the run was removed, or another has taken its place."""
+        """Whether the path leads to this file; False where the run was removed, or another has taken its place."""
         try:
             found = os.stat(self.path, follow_symlinks=False)
         except OSError as error:
@@ -92,7 +92,7 @@ class Place(NamedTuple):
 class RunLock:
     """Ownership of a run directory, from `take` until it is released or this process ends.
 
-    A child that this process forks neither has it nor keeps it.
+    A forked child neither owns nor keeps it.
 
     Attributes
     ----------
@@ -101,7 +101,7 @@ class RunLock:
     is_new
         Whether `take` has made the file.
     note
-        What the user is to be told; "" where the kernel holds the lock.
+        Warning for the user; "" where the kernel holds the lock.
     """
 
     def __init__(self, place: Place, descriptor: int, directory: int, *, is_new: bool, note: str) -> None:
@@ -148,7 +148,7 @@ class RunLock:
 
     @property
     def is_held(self) -> bool:
-        """Whether this process has it: not after `release`, and not in a child."""
+        """Whether this process owns it; False after `release` and in a child."""
         return bool(self._descriptors)
 
     @property
@@ -166,7 +166,7 @@ class RunLock:
         Parameters
         ----------
         remove
-            Leave no file, if `take` has made it.
+            Remove the file if `take` has made it.
         """
         descriptors, self._descriptors = self._descriptors, []
         if descriptors:
@@ -190,9 +190,9 @@ class Holding(NamedTuple):
     Attributes
     ----------
     is_held
-        Whether a process owns the directory; None: the kernel does not say, as where there is no file.
+        Whether a process owns the directory; None: unknown to the kernel, as where there is no file.
     owner
-        The process that the file names.
+        Process that the file names.
     """
 
     is_held: bool | None
@@ -200,7 +200,7 @@ class Holding(NamedTuple):
 
 
 def holding_of(run_dir: Path) -> Holding:
-    """Ask whether a run directory has an owner; nothing is taken, so that no training is refused meanwhile."""
+    """Query whether a run directory has an owner, without taking the lock."""
     descriptor = open_ordinary(run_dir / LOCK)
     if descriptor is None:
         return Holding(None, Owner({}, ""))
@@ -214,7 +214,7 @@ def holding_of(run_dir: Path) -> Holding:
 
 
 def is_lock(path: Path) -> bool:
-    """Whether a file is that of a run's lock, held or left behind: empty, or names a process."""
+    """Whether a file is that of a run's lock, held or left behind: it is empty, or names a process."""
     descriptor = open_ordinary(path)
     if descriptor is None:
         return False
@@ -225,7 +225,7 @@ def is_lock(path: Path) -> bool:
 
 
 def holds(pid: int, run_dir: Path) -> bool:
-    """Whether a process of this machine holds the lock of a run directory, as the kernel says."""
+    """Whether a process of this machine holds the kernel's lock of a run directory."""
     proc = Path("/proc") / str(pid)
     try:
         file = os.stat(run_dir / LOCK, follow_symlinks=False)
@@ -255,7 +255,7 @@ _held: weakref.WeakSet[RunLock] = weakref.WeakSet()
 
 
 def _leave_to_the_parent() -> None:
-    """Close the locks of the process that has forked this one: they are its own, and end with it."""
+    """Close the locks of the parent process, which keeps them."""
     for lock in list(_held):
         descriptors, lock._descriptors = lock._descriptors, []
         for descriptor in descriptors:
@@ -268,7 +268,7 @@ os.register_at_fork(after_in_child=_leave_to_the_parent)
 
 
 def _open(path: str) -> tuple[int, bool]:
-    """Open the file of a lock, and say whether it was made."""
+    """Open the file of a lock; return the descriptor and whether the file was made."""
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     while True:
         try:
@@ -283,7 +283,7 @@ def _open(path: str) -> tuple[int, bool]:
 
 
 def _lock(descriptor: int, path: str) -> str:
-    """Lock a file, or raise `HeldError`; return what the user is to be told where there are no locks."""
+    """Lock a file, or raise `HeldError`; return a warning where the file system has no locks."""
     try:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _flock(fcntl.F_WRLCK))
         return ""
@@ -320,5 +320,5 @@ def _owner_in(descriptor: int) -> Owner:
 
 
 def _flock(kind: int) -> bytes:
-    """Lock of a whole file, as the kernel takes it."""
+    """Kernel's structure for the lock of a whole file."""
     return _FLOCK.pack(kind, os.SEEK_SET, 0, 0, 0)

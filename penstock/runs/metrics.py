@@ -1,4 +1,4 @@
-"""The run's numbers over time: one JSON object per line, and the same as TensorBoard scalars."""
+"""Writer of a run's metrics: one JSON object per line, and the same as TensorBoard scalars."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def _to_stderr(line: str) -> None:
 class MetricsLog:
     """Writes ``metrics.jsonl`` and TensorBoard events into a run directory; with None it writes nothing at all.
 
-    A disk that is full, or fails, is told to `warn` once; what could not be written is left out and the run goes on.
+    A full or failing disk is reported to `warn` once; lines that cannot be written are dropped.
 
     Parameters
     ----------
     run_dir
         The run directory, which exists; None: nothing is written.
     warn
-        Takes the one line of warning. Default: standard error.
+        Called with one line of warning. Default: print to standard error.
     start
-        Steps and seconds of the checkpoint that a resumed run goes on from. A line of its own says so before the next
-        one, with ``"resumed": true``: what the file holds of later steps was undone. None: the run is new.
+        Steps and seconds of the checkpoint of a resumed run. A line with ``"resumed": true`` is written first, which
+        undoes earlier lines of later steps. None: the run is new.
     """
 
     def __init__(
@@ -124,11 +124,11 @@ class _EventFile:
 
 
 def _writer_class() -> Any:
-    """TensorBoard's ``EventFileWriter`` as it stands in its module now, over a file of whole records.
+    """Return TensorBoard's present ``EventFileWriter`` over a file of whole records.
 
-    ``wandb.init(sync_tensorboard=True)``, and others that follow TensorBoard's files, put a class of theirs in its
-    place there, which derives from it and is told of every directory when a writer is made. Ours stands between theirs
-    and TensorBoard's own: what they do is done, and the file is an `AppendFile`, written at once and without a thread.
+    ``wandb.init(sync_tensorboard=True)`` and similar tools replace it by a subclass of theirs, which records the
+    directory of every writer. The class returned here lies between that subclass and TensorBoard's own, so that both
+    work; the file is an `AppendFile`, written at once and without a thread.
     """
     from tensorboard.summary.writer import event_file_writer
     from tensorboard.summary.writer.record_writer import RecordWriter
@@ -151,7 +151,7 @@ def _writer_class() -> Any:
             self._file.append(record.getvalue())
 
         def flush(self) -> None:
-            """Nothing is held back."""
+            """No-op: nothing is buffered."""
 
         def close(self) -> None:
             self._file.close()

@@ -39,7 +39,7 @@ def panels(status: Status, returns: Sequence[float] = (), width: int = 100) -> R
     Parameters
     ----------
     status
-        What to show.
+        Status to show.
     returns
         Mean returns so far, in order of time, drawn as a spark line.
     width
@@ -68,7 +68,7 @@ def panels(status: Status, returns: Sequence[float] = (), width: int = 100) -> R
 
 
 def plain_line(status: Status) -> str:
-    """Tell the state of a run in one line."""
+    """Format the state of a run as one line."""
     parts = [
         f"{clock(status.seconds)}",
         f"{status.steps:,} steps ({_progress(status):.0%})",
@@ -130,7 +130,7 @@ def _header(status: Status, width: int) -> Panel:
         (status.env, "bold default"),
     )  # fmt: skip
     run_dir = shown_path(status.run_dir) if status.run_dir else ""
-    if len(run_dir) > width - 8:  # the end of a path tells more than its beginning
+    if len(run_dir) > width - 8:  # the end of a path is more telling than its beginning
         run_dir = "…" + run_dir[9 - width :]
     return _panel(row, title, subtitle=run_dir)
 
@@ -341,7 +341,7 @@ def _real_work(real_work: float, cores: Mapping[str, float]) -> Columns:
 
 
 def _looks(roles: Sequence[RoleShare]) -> Mapping[str, tuple[str, str]]:
-    """Glyph and colour of each activity, the same in all roles; a wait is pale, and work can be told without colour."""
+    """Glyph and colour of each activity, the same in all roles; waits are pale, and work is distinct without colour."""
     looks: dict[str, tuple[str, str]] = {}
     work = 0
     for activity in (activity for role in roles for activity in role.activities):

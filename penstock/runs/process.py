@@ -61,7 +61,7 @@ class Installed:
 
 
 def this_process() -> dict[str, Any]:
-    """Describe this process: pid, start (clock ticks since boot), boot and namespace (whose pids they are), host."""
+    """Describe this process: pid, start (clock ticks since boot), boot and namespace of the pid, host."""
     pid = os.getpid()
     return {"pid": pid, "start": _start_of(pid), **_numbering(), "host": socket.gethostname()}
 
@@ -69,7 +69,7 @@ def this_process() -> dict[str, Any]:
 def is_alive(process: Mapping[str, Any]) -> bool | None:
     """Whether the process that `this_process` described is alive; None: it is of another machine or container.
 
-    A process id may have been given to another process since. That one has another start time.
+    A process that has reused the id has another start time.
     """
     if any(process.get(name) != mine for name, mine in _numbering().items()):
         return None
@@ -80,7 +80,7 @@ def is_alive(process: Mapping[str, Any]) -> bool | None:
 def child_setup(cores: Collection[int]) -> Callable[[], None]:
     """Return the ``preexec_fn`` of `subprocess.Popen` for a training.
 
-    It keeps to `cores`, and gets SIGTERM when this process ends, however that ends: it saves then.
+    The child keeps to `cores`, and gets SIGTERM, on which it saves, when this process ends in any way.
     """
     parent = os.getpid()
 
@@ -119,7 +119,7 @@ def family_of(pid: int) -> list[int]:
 
 
 def _start_of(pid: int) -> int | None:
-    """Clock ticks from boot to the start of a process; None where there is none, or it has ended but for its parent."""
+    """Clock ticks from boot to the start of a process; None where it is gone or a zombie."""
     fields = stat_fields(pid)
     return int(fields[_STARTED]) if fields and fields[0] not in "ZX" else None
 

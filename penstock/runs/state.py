@@ -1,4 +1,4 @@
-"""``status.json``: where a run stands, for whoever looks from outside."""
+"""``status.json``: state of a run, for readers outside its processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.runs.status import Status
 
 STATUS = "status.json"
 SILENT_SECONDS = 60.0
-"""After so long without a word a run of another machine is no longer taken to be running."""
+"""Time without a new status after which a run of another machine counts as silent."""
 
 Written = Literal["running", "paused", "done", "interrupted", "failed"]
 """State written by a run. "paused": ``train(steps)`` has returned before the run's budget was spent."""
@@ -32,7 +32,7 @@ version wrote no ``status.json``, or a file of the run cannot be read."""
 class StateFile:
     """Writes ``status.json`` into a run directory; with None it writes nothing at all.
 
-    What cannot be written is left out: the metrics tell of a disk that is full.
+    A status that cannot be written is dropped: the metrics warn of a full disk.
 
     Parameters
     ----------
@@ -52,11 +52,11 @@ class StateFile:
         Parameters
         ----------
         status
-            Where the run stands: all of it is written.
+            Status of the run, written whole.
         state
-            What it does.
+            State of the run.
         reason
-            Why it does not run: "target", "steps", "seconds", "callback", "interrupted", or what failed.
+            Reason why it does not run: "target", "steps", "seconds", "callback", "interrupted", or the failure.
         """
         if self._path is None:
             return
@@ -78,7 +78,7 @@ class _Header(TypedDict, total=False):
 def read_state(run_dir: Path) -> dict[str, Any]:
     """Return the content of ``status.json``.
 
-    It is empty where there is no such file; of one that cannot be read it holds the state "unreadable" and the reason.
+    It is empty where there is no such file; for an unreadable one it holds the state "unreadable" and the reason.
     """
     path = run_dir / STATUS
     try:
@@ -95,14 +95,14 @@ def read_state(run_dir: Path) -> dict[str, Any]:
 
 
 def state_of(record: Mapping[str, Any], run_dir: Path | None = None) -> State:
-    """State of a run, as its ``status.json`` and its lock say.
+    """State of a run according to its ``status.json`` and its lock.
 
     Parameters
     ----------
     record
         Content of ``status.json``.
     run_dir
-        The run directory, whose lock is asked for its owner; None: the file alone decides.
+        The run directory, whose lock is queried; None: the file alone decides.
     """
     state: State = record.get("state", "unknown")
     if state not in ("running", "paused"):

@@ -1,4 +1,4 @@
-"""The checkpoints of one run: the last few by steps, and the best."""
+"""Checkpoints of one run: the last few by steps, and the best."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ BEST = "best"
 
 
 class CheckpointStore:
-    """Keeps ``<directory>/<steps>/`` for the last `keep` saves, and ``<directory>/best/``.
+    """Store that keeps ``<directory>/<steps>/`` of the last `keep` saves, and ``<directory>/best/``.
 
-    The processes of one run write, each checkpoint by one of them; any number may read meanwhile.
+    Each checkpoint is written by one process of the run; any number may read meanwhile.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class CheckpointStore:
     keep
         Number of checkpoints by steps that are kept.
     owned
-        Lock of the run: where it is gone, the run's directory is, and nothing is saved. None: it is not asked.
+        Lock of the run; where the file is gone, nothing is saved. None: no check.
     """
 
     def __init__(self, directory: str | os.PathLike[str], keep: int = 3, owned: Place | None = None) -> None:
@@ -78,18 +78,18 @@ class CheckpointStore:
             raise CheckpointError(f"{Path(self._owned.path).parent} was removed, or something else has taken its place")
 
     def prune(self, newest: int, run: str | None = None) -> None:
-        """Remove the run's oldest checkpoints beyond `keep`, and what killed processes had begun to write.
+        """Remove the run's oldest checkpoints beyond `keep`, and leftovers of killed processes.
 
-        Only directories that hold a checkpoint of this run and nothing else count and go: not one of another run, not
-        one of a newer format, none with a file of the user's in it.
+        Only directories that hold a checkpoint of this run and nothing else count and are removed: none of another run,
+        of a newer format, or with a file of the user.
 
         Parameters
         ----------
         newest
-            Steps of the checkpoint that was saved last. Those of more steps were damaged and passed over when the run
-            was resumed: they neither count nor go.
+            Steps of the last saved checkpoint. Those of more steps were damaged and passed over when the run was
+            resumed: they neither count nor are removed.
         run
-            The run's id, as its checkpoints have it; None: an earlier Penstock began the run, and they have none.
+            Id of the run in its checkpoints; None: an earlier Penstock began the run, and they have none.
         """
         older = [steps for steps in self.steps() if steps < newest and self._is_of(run, steps)]
         for surplus in older[: max(0, len(older) - (self.keep - 1))]:
@@ -106,7 +106,7 @@ class CheckpointStore:
         return self.directory / BEST
 
     def latest(self, report: Callable[[str], None] | None = None) -> Checkpoint:
-        """Load the newest intact checkpoint; each damaged one passed over is told to `report`.
+        """Load the newest intact checkpoint; `report` is called about each damaged one that is passed over.
 
         Raises
         ------
@@ -115,8 +115,8 @@ class CheckpointStore:
         DamagedCheckpointError
             None is intact.
         NewerCheckpointError, UnreadableCheckpointError
-            The newest one that is not damaged is of a newer format, or cannot be read. An older one is not taken
-            instead: what was learned since would be lost.
+            The newest undamaged one has a newer format, or cannot be read. An older one is not taken instead, which
+            would lose training.
         """
         return load_checkpoint(self.latest_path(report))
 
@@ -129,9 +129,7 @@ class CheckpointStore:
         return self.best_path.exists() or previous_of(self.best_path).exists()
 
     def steps(self) -> list[int]:
-        """Steps of the checkpoints there are, in ascending order, damaged ones among them.
-
-        A folder of the user's is none, whatever its name.
+        """Steps of all checkpoints, damaged ones included, in ascending order; other folders are skipped.
 
         Raises
         ------

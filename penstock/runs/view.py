@@ -23,21 +23,21 @@ _MOST_RETURNS = 128
 
 
 class ViewConsole(Console):
-    """A console whose reader may go: rich's own ends the program then."""
+    """Console that survives a closed pipe, on which rich's own ends the program."""
 
     def on_broken_pipe(self) -> None:
-        """Let the `BrokenPipeError` that it is called for go on to whoever prints."""
+        """Re-raise the `BrokenPipeError` to the caller that prints."""
         raise
 
 
 def open_view(console: Console | None = None, *, quiet: bool = False) -> View:
-    """Give the view that suits where the output goes: standard output, unless a console is given; `quiet`: nowhere."""
+    """Return the view that suits a console (default: standard output; with `quiet`: no output)."""
     console = console or ViewConsole(quiet=quiet, highlight=False)
     return LiveView(console) if console.is_terminal and not console.is_dumb_terminal else PlainView(console)
 
 
 class View(Owned, ABC):
-    """Shows a run. `with open_view() as view:` closes it however the block ends."""
+    """View of a run; ``with open_view() as view:`` closes it however the block ends."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -46,15 +46,15 @@ class View(Owned, ABC):
 
     @abstractmethod
     def update(self, status: Status) -> None:
-        """Show this status, if it is time to: call it as often as you like."""
+        """Show a status, if the interval of the view has passed."""
 
     @abstractmethod
     def event(self, text: str) -> None:
-        """Tell something that happened, at once and to stay."""
+        """Print an event at once, to stay."""
 
     @abstractmethod
     def close(self, status: Status | None = None) -> None:
-        """Show a last status and leave the terminal as it was found; it may be called again."""
+        """Show a last status and restore the terminal; it may be called again."""
 
     def __enter__(self) -> Self:
         return self
@@ -64,7 +64,7 @@ class View(Owned, ABC):
 
     @contextmanager
     def _giving_up(self) -> Iterator[None]:
-        """A reader or a terminal that is gone, or a full disk behind the output, ends the view and not the run."""
+        """Close the view, not the run, when the output fails: closed pipe, lost terminal, full disk."""
         try:
             yield
         except OSError:
@@ -74,7 +74,7 @@ class View(Owned, ABC):
 class LiveView(View):
     """Panels that are redrawn in place at most four times a second; events scroll by above them.
 
-    Draws in the thread that calls `update`, and starts none of its own.
+    It draws in the thread that calls `update`.
     """
 
     def __init__(self, console: Console) -> None:
@@ -101,13 +101,13 @@ class LiveView(View):
 
     @owner_only
     def close(self, status: Status | None = None) -> None:
-        """Draw a last time and give the cursor back; the panels stay on the screen."""
+        """Draw a last time and restore the cursor; the panels stay on the screen."""
         was_closed, self._closed = self._closed, True
         try:
             if status is not None and not was_closed:
                 self._draw(status)
         finally:
-            if self._has_begun:  # and also after giving up: until it is stopped it has standard output in its hands
+            if self._has_begun:  # also after giving up: until it is stopped it redirects standard output
                 with self._giving_up():
                     self._live.stop()
 
@@ -119,7 +119,7 @@ class LiveView(View):
             self._live.update(panels(status, self._returns, self._console.width), refresh=True)
 
     def _remember(self, status: Status) -> None:
-        """Keep a bounded, evenly spaced history of the return: when it is full, every second one goes."""
+        """Keep a bounded, evenly spaced history of the return; when full, every second value is dropped."""
         if status.mean_return is not None and isfinite(status.mean_return):
             if self._updates % self._stride == 0:
                 self._returns.append(status.mean_return)

@@ -1,4 +1,4 @@
-"""Which runs are meant: by words such as ``env=CartPole-v1`` and ``learning_rate<1e-3``."""
+"""Selection of runs by conditions such as ``env=CartPole-v1`` and ``learning_rate<1e-3``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
 
 @dataclass(frozen=True)
 class Condition:
-    """One word of what is asked for.
+    """Condition on a run.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class Condition:
     comparison
         "=", "!=", "<", ">", "<=" or ">=".
     value
-        As it was given; of a text it may be a pattern with ``*`` and ``?``.
+        Value as given; for a text it may be a pattern with ``*`` and ``?``.
     """
 
     key: str
@@ -38,7 +38,7 @@ class Condition:
     value: str
 
     def holds(self, found: Any) -> bool:
-        """Whether it holds for what a run has there; nothing is less or more than what is not known."""
+        """Whether it holds for a run's value; unknown values are neither less nor more than others."""
         if self.comparison in _COMPARE:
             is_number = isinstance(found, int | float)
             return is_number and _COMPARE[self.comparison](float(found), _number(self))
@@ -79,7 +79,7 @@ def chosen(runs: Sequence[RecordedRun], where: str) -> list[RecordedRun]:
     Raises
     ------
     StudyError
-        A condition cannot be read, or asks for what no run has.
+        A condition cannot be read, or names a key that no run has.
     """
     words = conditions(where)
     for word in words:

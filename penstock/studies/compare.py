@@ -1,4 +1,4 @@
-"""Groups of runs beside each other: scores with intervals, time to a target, and how likely one is better."""
+"""Comparison of groups of runs: scores with intervals, time to a target, probability of improvement."""
 
 from __future__ import annotations
 
@@ -64,20 +64,20 @@ class Flags:
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that are one side of the comparison.
+    """Runs of one side of the comparison.
 
     Attributes
     ----------
     name
-        What it is called.
+        Name of the group.
     runs
-        Those with a score.
+        Runs with a score.
     without
-        Names of those that have no evaluation.
+        Names of the runs without an evaluation.
     scores
-        By environment, float64 ``[n]``; normalised where that was asked for.
+        Scores by environment, float64 ``[n]``; normalised where requested.
     raw
-        The same as the environment has it.
+        Scores before normalisation.
     """
 
     name: str
@@ -93,7 +93,7 @@ def command(args: list[str]) -> int:
     Raises
     ------
     StudyError, RunDirectoryError
-        It was asked wrongly.
+        The request is not legal.
     """
     *before, last = _split(args)
     flags = parse_flags(Flags, last, prog="penstock compare")
@@ -157,14 +157,14 @@ def group_of(name: str, runs: Sequence[RecordedRun], score: str, bounds: Bounds)
 
 
 def comparison(groups: Sequence[Group], target: float | None, *, is_normalized: bool) -> dict[str, Any]:
-    """Work out everything that is told.
+    """Compute the comparison.
 
     Returns
     -------
     dict
         ``scores``: a row per group and environment, and per group over all; ``improvement``: how likely the first group
         is better than each other; ``targets``: a row per group and environment that has a target; ``profiles``:
-        by group, share of runs above each of ``thresholds``; ``settings``: what the groups have otherwise, by name.
+        by group, share of runs above each of ``thresholds``; ``settings``: settings in which groups differ, by name.
     """
     scores: list[dict[str, Any]] = []
     for group in groups:
@@ -271,7 +271,7 @@ def _aggregate(scores: list[np.ndarray]) -> dict[str, Any]:
 def _ends(
     statistic: Callable[..., np.ndarray], *groups: Scores, resamples: int = RESAMPLES
 ) -> tuple[float, float] | tuple[None, None]:
-    """Ends of an interval; None where an environment has too few runs for one."""
+    """Ends of an interval; None where an environment has too few runs."""
     if min(len(task) for group in groups for task in group) < FEW:
         return None, None
     low, high = interval(statistic, *groups, resamples=resamples)

@@ -1,4 +1,4 @@
-"""Curves of runs that belong together: on one axis, in the middle, with a band."""
+"""Curves of groups of runs: aligned, aggregated, with a band."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from penstock.studies.choosing import value_of
 from penstock.studies.statistics import interquartile_mean, interval
 
 POINTS = 200
-"""Of a curve that stands for several."""
+"""Points of an aggregated curve."""
 FEW = 5
-"""Fewer runs than this have no interval worth drawing."""
+"""Least number of runs for an interval."""
 _RESAMPLES = 2_000
 _DENSE = 4 * POINTS
 
@@ -38,7 +38,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Band:
-    """Several curves as one, where all of them are known.
+    """Aggregate of several curves, where all of them are known.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Band:
 
 
 def curves_of(runs: Sequence[RecordedRun], x: str, y: str) -> list[Curve]:
-    """Read a curve of every run that has one; a metric with very many points is averaged over stretches of them."""
+    """Read the curve of every run that has one, thinned by averaging where it has very many points."""
     points = [(run, *run.points(x, y)) for run in runs]
     return [Curve(run, *thinned(at, values)) for run, at, values in points if at.size]
 
@@ -87,7 +87,7 @@ def aligned(curves: Sequence[Curve], points: int = POINTS) -> tuple[np.ndarray, 
 
 
 def band_of(curves: Sequence[Curve], kind: str) -> Band:
-    """Make one curve of several.
+    """Aggregate several curves.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def band_of(curves: Sequence[Curve], kind: str) -> Band:
 
 
 def panels_of(curves: Sequence[Curve], keys: Sequence[str]) -> dict[str, dict[str, list[Curve]]]:
-    """Sort curves by environment, and in it by what their runs have in some columns or settings."""
+    """Group curves by environment, and within it by columns or settings of their runs."""
     of_run = {id(curve.run): curve for curve in curves}
     panels: dict[str, dict[str, list[Curve]]] = {}
     for env, of_env in grouped([curve.run for curve in curves], ["env"]).items():
@@ -119,7 +119,7 @@ def panels_of(curves: Sequence[Curve], keys: Sequence[str]) -> dict[str, dict[st
 
 
 def grouped(runs: Sequence[RecordedRun], keys: Sequence[str]) -> dict[str, list[RecordedRun]]:
-    """Sort runs by what they have in some columns or settings, in words."""
+    """Group runs by their values of columns or settings, as text."""
     found: dict[str, list[RecordedRun]] = {}
     for run in runs:
         words = [str(value_of(run, key)) if key == "algorithm" else f"{key}={value_of(run, key)}" for key in keys]

@@ -1,4 +1,4 @@
-"""Runs one after the other, or several at a time on cores of their own; what is done is skipped, what broke goes on."""
+"""Training of many runs, several at a time on cores of their own; finished ones are skipped, broken ones resumed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TOLD_LINES = 3
 
 @dataclass
 class Job:
-    """A run that trains now."""
+    """Run in training."""
 
     run: PlannedRun
     process: subprocess.Popen[bytes]
@@ -45,11 +45,11 @@ class Job:
     is_stopped: bool = False
 
     def poll(self) -> int | None:
-        """Exit code of the training; None: it is at work."""
+        """Exit code of the training; None while it runs."""
         return self.process.poll()
 
     def stop(self) -> None:
-        """Ask the training to save and end."""
+        """Request that the training saves and ends."""
         if not self.is_stopped:
             self.is_stopped = True
             self.process.send_signal(signal.SIGTERM)
@@ -66,11 +66,11 @@ class Study:
     Attributes
     ----------
     folder
-        Where they lie.
+        Folder of the runs.
     runs
-        What they shall be.
+        Planned runs.
     refused
-        Why runs are left as they are, by name.
+        Reasons why runs are left as they are, by name.
     """
 
     folder: Path
@@ -87,7 +87,7 @@ class Study:
         Raises
         ------
         StudyError, ConfigError
-            What lies there is no run, or cannot become what is planned.
+            The directory holds no run, or one that cannot become the planned one.
         CheckpointError
             The run's checkpoint cannot be used now. The run is left as it is.
         """
@@ -105,14 +105,14 @@ class Study:
         return ["resume", os.fspath(path), *changes]
 
     def is_busy(self, run: PlannedRun) -> bool:
-        """Whether another process trains it: one of a multirun that was killed may still be saving."""
+        """Whether another process trains the run, such as one of a killed multirun that is still saving."""
         if (is_held := holding_of(self.path_of(run)).is_held) is not None:
             return is_held
         found = self._found(run)
         return found is not None and found.state == "running" and bool(is_alive(found.status.get("process", {})))
 
     def train(self, jobs: int) -> int:
-        """Do what is left to do; return the exit code."""
+        """Train the remaining runs; return the exit code."""
         left = deque(run for run in self.runs if self.remaining(run) is not None)
         cores = cores_for(jobs)
         skipped = len(self.runs) - len(left) - len(self.refused)
@@ -210,7 +210,7 @@ def command(args: list[str]) -> int:
     Raises
     ------
     StudyError, ConfigError, RunDirectoryError
-        It was asked wrongly.
+        The request is not legal.
     """
     if not args or set(args) & {"-h", "--help"}:
         own_flags().print_help()
@@ -237,12 +237,12 @@ def command(args: list[str]) -> int:
 
 
 def missed(run: RecordedRun) -> bool:
-    """Whether a run that is done has not reached its target."""
+    """Whether a finished run has not reached its target."""
     return run.state == "done" and run.summary["target_return"] is not None and run.summary["reason"] != "target"
 
 
 def cores_for(jobs: int) -> list[list[int]]:
-    """Split the cores among so many runs; raise `StudyError` where there are fewer."""
+    """Split the cores among runs; raise `StudyError` where there are too few."""
     try:
         return split_cores(jobs)
     except ValueError as error:

@@ -31,18 +31,18 @@ _SAME_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run as it shall be.
+    """Planned run.
 
     Attributes
     ----------
     name
-        Of its directory.
+        Name of its directory.
     algorithm
-        As it was given.
+        Name of the algorithm as given.
     flags
-        Those of ``penstock train``.
+        Flags of ``penstock train``.
     config
-        What they say, with everything else by default.
+        Settings of these flags, the others by default.
     given
         Names of the settings that the flags give.
     """
@@ -61,17 +61,17 @@ class Asked:
     Attributes
     ----------
     algorithms
-        As they were given.
+        Names of the algorithms as given.
     name
-        Of the folder that holds the runs; None: made of the rest.
+        Name of the folder of the runs; None: derived from the rest.
     seeds
-        How many, from 0 on; None: what the settings say.
+        Number of seeds, from 0 on; None: those of the settings.
     jobs
         Runs at a time.
     zips
-        Whether settings with several values change together, instead of each with each.
+        Whether values of several settings are paired, instead of combined.
     values
-        The values of each setting, by its name.
+        Values of each setting, by name.
     own
         Settings of one algorithm alone, by its name.
     dry_run
@@ -104,17 +104,17 @@ def own_flags() -> argparse.ArgumentParser:
             "exit codes: 0 done, 1 a run failed, 2 wrong usage, 3 a run missed its --target-return, 130 interrupted"
         ),
     )  # fmt: skip
-    parser.add_argument("--seeds", type=int, help="so many seeds, from 0 on")
+    parser.add_argument("--seeds", type=int, help="number of seeds, from 0 on")
     parser.add_argument("--jobs", type=int, help="runs at a time, each on cores of its own (default: 1)")
     parser.add_argument("--zip", action="store_true", default=None, help="pair the values of settings, in their order")
-    parser.add_argument("--name", help="folder in runs/ (default: made of what is asked for)")
+    parser.add_argument("--name", help="folder in runs/ (default: derived from the request)")
     parser.add_argument("--file", type=Path, help="TOML file: algorithms, seeds, jobs, zip, name, [settings], [grid]")
     parser.add_argument("--dry-run", action="store_true", help="print the command of each run, and train nothing")
     return parser
 
 
 def read(args: Sequence[str]) -> Asked:
-    """Read what is asked for: flags win over the file.
+    """Read the request: flags win over the file.
 
     Raises
     ------
@@ -150,9 +150,9 @@ def read(args: Sequence[str]) -> Asked:
 
 
 def plan(asked: Asked) -> list[PlannedRun]:
-    """Work out every run, and check the settings of all of them before any begins.
+    """Plan every run, and check the settings of all before any begins.
 
-    The first seed of everything comes first, so that what is done so far can be compared at any time.
+    All first seeds come first, so that finished runs can be compared at any time.
 
     Raises
     ------
@@ -202,7 +202,7 @@ def folder_of(asked: Asked) -> Path:
 
 
 def differing(run: PlannedRun, before: Mapping[str, Any]) -> set[str]:
-    """Names of the settings that are given for a run and are others in its ``config.json``; what is not given stays."""
+    """Names of the given settings that differ from those in a run's ``config.json``."""
     now = json_values(run.config.to_json())
     names = {name for name in run.given if now[name] != before.get(name)}
     # max_seconds of a run that was resumed are a sum, which its checkpoint's seconds are a part of
@@ -213,16 +213,16 @@ def differing(run: PlannedRun, before: Mapping[str, Any]) -> set[str]:
 
 
 def changes_of(run: PlannedRun, before: Mapping[str, Any], seconds: float) -> list[str]:
-    """Flags of ``penstock resume`` that make a run of the settings `before` what is planned; none where it is.
+    """Flags of ``penstock resume`` that turn a run of the settings `before` into the planned one.
 
     Parameters
     ----------
     run
-        What is planned.
+        Planned run.
     before
-        The run's settings as its ``config.json`` has them.
+        Settings in the run's ``config.json``.
     seconds
-        That the run has trained up to its last checkpoint: ``max_seconds`` are given in addition.
+        Time trained up to the last checkpoint, to which ``max_seconds`` of a resume are added.
     """
     names = differing(run, before)
     words = {name: words for name, words in _by_name(run.flags).items() if name in names}

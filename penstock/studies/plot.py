@@ -21,7 +21,7 @@ from penstock.studies.curves import FEW, Band, Curve, band_of, curves_of, panels
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Okabe and Ito's colours, which look different to everybody, without the yellow that is too light for a line.
+# Colours of Okabe and Ito, distinct for colour-blind readers, without the yellow that is too light for a line.
 _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
 _DASHES = ("-", "--", "-.", ":")
 _STYLE: Any = {
@@ -68,7 +68,7 @@ def command(args: list[str]) -> int:
     Raises
     ------
     StudyError, RunDirectoryError
-        It was asked wrongly.
+        The request is not legal.
     """
     flags = parse_flags(Flags, args, prog="penstock plot")
     runs = chosen(readable(find_runs(flags.dirs), warn), flags.where)
@@ -122,7 +122,7 @@ def warnings_about(runs: Sequence[RecordedRun], panels: Panels, bands: Bands) ->
 
 
 def in_words(panels: Panels, bands: Bands, flags: Flags) -> str:
-    """Tell each curve in a line: how many runs, its shape, and where it ends."""
+    """Describe each curve in a line: number of runs, shape, last value."""
     lines = [f"{flags.y} over {flags.x}"]
     width = max(len(name) for groups in panels.values() for name in groups)
     for env, groups in panels.items():
@@ -159,7 +159,7 @@ def as_csv(panels: Panels, bands: Bands, flags: Flags) -> str:
 
 
 def as_svg(panels: Panels, bands: Bands, flags: Flags) -> bytes:
-    """Draw; the same curves give the same bytes, whatever the day.
+    """Draw the curves as SVG; the same curves always give the same bytes.
 
     Raises
     ------
@@ -197,7 +197,7 @@ def as_svg(panels: Panels, bands: Bands, flags: Flags) -> bytes:
 
 
 def has_band(curves: Sequence[Curve], flags: Flags) -> bool:
-    """Whether a band is shown: an interval only of runs that are enough for one."""
+    """Whether a band is shown; an interval needs enough runs."""
     return flags.band != "none" and (flags.band == "minmax" or len(curves) >= FEW)
 
 

@@ -1,4 +1,4 @@
-"""A table of runs, and what differs between the settings of two."""
+"""Table of runs, and differences between the settings of two."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _STATE_COLORS = {
     "running": "green", "failed": "red", "died": "red", "unreadable": "red", "interrupted": "yellow",
     "silent": "yellow",
 }  # fmt: skip
-_MOST_UNREADABLE = 20  # runs that the reason is printed of
-_PIPE_WIDTH = 240  # columns of a table that no terminal shows
+_MOST_UNREADABLE = 20  # runs whose reason is printed
+_PIPE_WIDTH = 240  # columns of a table outside a terminal
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def command(args: list[str]) -> int:
     Raises
     ------
     StudyError, RunDirectoryError
-        It was asked wrongly.
+        The request is not legal.
     """
     if args[:1] == ["diff"]:
         return _diff(args[1:])
@@ -97,7 +97,7 @@ def command(args: list[str]) -> int:
 
 
 def ordered(runs: Sequence[RecordedRun], key: str, *, reverse: bool = False) -> list[RecordedRun]:
-    """Sort runs by a column or setting: numbers by size, then texts, at the end what is not known."""
+    """Sort runs by a column or setting: numbers, then texts, then unknown values."""
 
     def place(run: RecordedRun) -> tuple[int, Any]:
         value = value_of(run, key)
@@ -122,7 +122,7 @@ def as_table(runs: Sequence[RecordedRun], more: Sequence[str] = ()) -> Table:
 
 
 def as_csv(runs: Sequence[RecordedRun], more: Sequence[str] = ()) -> str:
-    """Write runs as CSV: what `RecordedRun.summary` says, and further columns."""
+    """Write the summaries of runs, and further columns, as CSV."""
     if not runs:
         return ""
     names = list(dict.fromkeys((*runs[0].summary, *more)))
@@ -183,7 +183,7 @@ def _cell(name: str, run: RecordedRun, now: float) -> Text:
 
 
 def _plain(value: Any) -> Any:
-    """A value as a cell of CSV: what is no number or text as JSON, and halves of characters as "?"."""
+    """Convert a value to a cell of CSV: other values than numbers and texts to JSON, lone surrogates to "?"."""
     if isinstance(value, str):
         return value.encode(errors="replace").decode()
     return value if value is None or isinstance(value, int | float) else words_of(value)
