@@ -200,7 +200,7 @@ CALLS, FILES = r"gradient: (\d+) calls", r"gradient: \d+ calls in (\d+) files"
 RATCHETS: dict[str, Ratchet] = {
     "files that an observation of APPO enters": Ratchet(32, 20, lambda: on_tour(APPO)),
     "files that a transition of DQN enters": Ratchet(35, 20, lambda: on_tour(DQN)),
-    "files that learning_rate enters": Ratchet(10, 6, lambda: on_tour(RATE)),
+    "files that learning_rate enters": Ratchet(8, 6, lambda: on_tour(RATE)),
     "calls from the learner's turn to the gradient, APPO": Ratchet(4, 4, lambda: on_tour(APPO, CALLS)),
     "files from the learner's turn to the gradient, APPO": Ratchet(2, 2, lambda: on_tour(APPO, FILES)),
     "calls from the learner's turn to the gradient, DQN": Ratchet(4, 4, lambda: on_tour(DQN, CALLS)),

@@ -85,7 +85,7 @@ class IMPACT(SegmentAlgorithm):
 
     def build_optimizer(self, model: ActorCritic) -> torch.optim.Optimizer:
         """Adam."""
-        return build_adam(self.config, model.parameters(), self.learning_rate(self.config.learning_rate, 0.0))
+        return build_adam(self.config, model.parameters())
 
     def begin(self, model: ActorCritic, learning: dict[str, Any] | None = None) -> None:
         """Make the target network: the model, or the one of a run that goes on."""

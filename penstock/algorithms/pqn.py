@@ -97,7 +97,7 @@ class PQN(SegmentAlgorithm):
 
     def build_optimizer(self, model: QNetwork) -> torch.optim.Optimizer:
         """Rectified Adam, as published."""
-        return RAdam(model.parameters(), self.learning_rate(self.config.learning_rate, 0.0))
+        return RAdam(model.parameters())
 
     def act(self, model: QNetwork, request: Request) -> tuple[dict[str, Tensor], Tensor]:
         """Choose the best action, or with a probability that falls with the run's steps any."""

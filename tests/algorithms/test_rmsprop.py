@@ -104,9 +104,9 @@ def test_it_goes_on_from_its_state_as_if_it_had_never_stopped():
 
 
 def test_it_is_made_of_a_config_which_says_what_is_legal():
-    settings = {"env": "x", "learning_rate": 0.5, "rmsprop_decay": 0.8, "rmsprop_eps": 0.3, "rmsprop_eps_inside": False}
+    settings = {"env": "x", "rmsprop_decay": 0.8, "rmsprop_eps": 0.3, "rmsprop_eps_inside": False}
     optimizer = build_rmsprop(make_config(RMSPropConfig, settings), two_parameters())
-    assert optimizer.defaults == {"lr": 0.5, "decay": 0.8, "eps": 0.3, "eps_inside": False}
+    assert optimizer.defaults == {"lr": 0.0, "decay": 0.8, "eps": 0.3, "eps_inside": False}
     for name, value in (("rmsprop_decay", 1.0), ("rmsprop_decay", -0.1), ("rmsprop_eps", 0.0)):
         with pytest.raises(ConfigError, match=f"{name}={value} is not legal"):
             make_config(RMSPropConfig, {"env": "x", name: value})

@@ -21,10 +21,13 @@ class Noting:
     def __init__(self, fails=False, enough=99):
         self.noted, self._fails, self._enough = [], fails, enough
 
-    config = SimpleNamespace(seed=0)
+    config = SimpleNamespace(seed=0, learning_rate=0.1)
 
     def build_optimizer(self, model):
         return self
+
+    def set_learning_rate(self, optimizer, base, progress):
+        self.rate = base, progress
 
     def autocast(self, device):
         return nullcontext()
@@ -103,3 +106,9 @@ def test_no_further_update_is_made_when_it_is_enough():
 @pytest.mark.parametrize("fails", [False, True])
 def test_nobody_has_to_watch(fails):
     assert updater_of(Noting(fails)).learn([Minibatch(2)]).keys() == (set() if fails else {"loss", "grad_norm"})
+
+
+def test_an_optimizer_has_the_first_learning_rate_before_any_update():
+    noting = Noting()
+    updater_of(noting)
+    assert noting.rate == (0.1, 0.0)

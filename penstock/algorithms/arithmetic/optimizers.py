@@ -103,12 +103,12 @@ class RAdam(Eager, torch.optim.RAdam):
 
 def fused_adam(
     parameters: Iterable[torch.nn.Parameter],
-    learning_rate: float,
+    learning_rate: float = 0.0,
     eps: float = 1e-8,
     beta1: float = 0.9,
     beta2: float = 0.999,
 ) -> Adam:
-    """Adam as one kernel per update."""
+    """Adam as one kernel per update; a learning rate that is not given is set before every update."""
     return Adam(parameters, lr=learning_rate, betas=(beta1, beta2), eps=eps, fused=True)
 
 
@@ -131,8 +131,6 @@ class AdamConfig(SegmentConfig):
         require(0.0 < self.adam_eps < math.inf, "adam_eps", self.adam_eps, "more than 0, and finite")
 
 
-def build_adam(config: AdamConfig, parameters: Iterable[torch.nn.Parameter], learning_rate: float) -> Adam:
-    """Make the optimiser that a config describes."""
-    return fused_adam(
-        list(parameters), learning_rate, eps=config.adam_eps, beta1=config.adam_beta1, beta2=config.adam_beta2
-    )
+def build_adam(config: AdamConfig, parameters: Iterable[torch.nn.Parameter]) -> Adam:
+    """Make the optimiser that a config describes; its learning rate is set before every update."""
+    return fused_adam(list(parameters), eps=config.adam_eps, beta1=config.adam_beta1, beta2=config.adam_beta2)

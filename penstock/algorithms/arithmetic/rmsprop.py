@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from penstock.algorithms.arithmetic.optimizers import Eager
-from penstock.config import SegmentConfig, Tunable, require, value_at
+from penstock.config import SegmentConfig, Tunable, require
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,8 +83,6 @@ class RMSProp(Eager):
 
 
 def build_rmsprop(config: RMSPropConfig, parameters: Iterable[nn.Parameter]) -> RMSProp:
-    """Make the optimiser that a config describes."""
-    return RMSProp(
-        parameters, value_at("learning_rate", config.learning_rate, 0.0),
-        decay=config.rmsprop_decay, eps=config.rmsprop_eps, eps_inside=config.rmsprop_eps_inside,
-    )  # fmt: skip
+    """Make the optimiser that a config describes; its learning rate is set before every update."""
+    inside = config.rmsprop_eps_inside
+    return RMSProp(parameters, 0.0, decay=config.rmsprop_decay, eps=config.rmsprop_eps, eps_inside=inside)

@@ -196,6 +196,12 @@ class Algorithm:
             return value_at("learning_rate", base, progress)
         return base * max(0.0, 1.0 - progress) if self.config.learning_rate_schedule == "linear" else base
 
+    def set_learning_rate(self, optimizer: torch.optim.Optimizer, base: Scheduled, progress: float) -> None:
+        """Give all groups of an optimiser the step size at this point of the run."""
+        rate = self.learning_rate(base, progress)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+
     def _require_fitting(self, action: ActionSpec) -> None:
         if action.kind in self.actions:
             return

@@ -92,7 +92,7 @@ class ProximalAlgorithm(SegmentAlgorithm):
 
     def build_optimizer(self, model: Any) -> torch.optim.Optimizer:
         """Adam."""
-        return build_adam(self.config, model.parameters(), self.learning_rate(self.config.learning_rate, 0.0))
+        return build_adam(self.config, model.parameters())
 
     def updates(self, batch: Batch, generator: torch.Generator) -> Iterator[Batch]:
         """Minibatches of ``batch_size`` steps."""

@@ -192,8 +192,7 @@ class ReplayAlgorithm(Algorithm):
     def schedule_learning_rates(self, progress: float) -> None:
         """Set the optimisers' step sizes for this point of the run."""
         for name, optimizer in self.optimizers.items():
-            for group in optimizer.param_groups:
-                group["lr"] = self.learning_rate(self._rates[name], progress)
+            self.set_learning_rate(optimizer, self._rates[name], progress)
 
     def minimize(
         self, name: str, loss: Tensor, max_grad_norm: float = math.inf, max_grad: float = math.inf

@@ -79,7 +79,7 @@ class SegmentAlgorithm(Algorithm):
 
     def build_optimizer(self, model: Any) -> torch.optim.Optimizer:
         """Make the optimiser; the engine sets its learning rate before every update."""
-        return fused_adam(list(model.parameters()), self.learning_rate(self.config.learning_rate, 0.0), eps=1e-5)
+        return fused_adam(list(model.parameters()), eps=1e-5)
 
     def record_columns(self) -> tuple[Column, ...]:
         """Columns for what is recorded while acting."""
@@ -312,6 +312,7 @@ class SegmentUpdater:
     def __init__(self, algorithm: SegmentAlgorithm, model: Any, learning: dict[str, Any] | None = None) -> None:
         self._algorithm, self._model = algorithm, model
         self.optimizer = algorithm.build_optimizer(model)
+        self.schedule_learning_rate(0.0)
         self.generator = torch.Generator().manual_seed(algorithm.config.seed)
         self.autocast = algorithm.autocast(next(model.parameters()).device)
         self._training = algorithm.training_mode(model)
@@ -374,9 +375,7 @@ class SegmentUpdater:
 
     def schedule_learning_rate(self, progress: float) -> None:
         """Set the optimiser's step size for this point of the run."""
-        rate = self._algorithm.learning_rate(self._algorithm.config.learning_rate, progress)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+        self._algorithm.set_learning_rate(self.optimizer, self._algorithm.config.learning_rate, progress)
 
     @property
     def step_size(self) -> float:
@@ -398,6 +397,7 @@ class SegmentUpdater:
         """Use other values of tunable settings."""
         self._algorithm.take_settings(config)
         as_if_made(self.optimizer, self._algorithm.build_optimizer(self._model))
+        self.schedule_learning_rate(0.0)
 
 
 Gradient = Callable[[Batch], tuple[Tensor, Metrics]]

@@ -242,7 +242,7 @@ class ActorLearner(Inference):
         for parameter, own in zip(self._shared.model.parameters(), self._model.parameters(), strict=True):
             parameter.grad = own.grad
         optimizer = self._shared.optimizer
-        optimizer.param_groups[0]["lr"] = algorithm.learning_rate(self._config.learning_rate, batch.progress)
+        algorithm.set_learning_rate(optimizer, self._config.learning_rate, batch.progress)
         optimizer.step()
         self._brought[Contribution.UPDATES] += 1
         algorithm.follow_statistics(self._model, batch)
