@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from penstock.algorithms.arithmetic.likeness import change, projection, remoteness
+from penstock.algorithms.arithmetic.likeness import Projection, change, remoteness
 
 T, M, F = 5, 7, 4
 ALL = torch.ones(T, M, dtype=torch.bool)
@@ -62,8 +62,15 @@ def test_states_that_are_where_the_lanes_are_are_nearest(distance):
 
 
 def test_a_projection_is_fixed_and_keeps_distances_on_the_whole():
-    matrix = projection(512, 64, seed=3)
-    assert torch.equal(matrix, projection(512, 64, seed=3)) and not torch.equal(matrix, projection(512, 64, seed=4))
+    project, one_of_each = Projection(64, seed=3), torch.eye(512)
+    matrix = project(one_of_each)
+    assert torch.equal(matrix, Projection(64, seed=3)(one_of_each))
+    assert not torch.equal(matrix, Projection(64, seed=4)(one_of_each))
     one, other = torch.randn(2, 512, generator=torch.Generator().manual_seed(0))
-    far, near = (one - other) @ matrix, (0.1 * one) @ matrix
+    far, near = project(one - other), project(0.1 * one)
     assert far.norm() > 3 * near.norm()
+
+
+def test_without_a_width_features_are_as_they_are():
+    states = features()
+    assert Projection(0, seed=3)(states) is states

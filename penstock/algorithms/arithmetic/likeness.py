@@ -7,10 +7,32 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 
-def projection(num_features: int, width: int, seed: int) -> Tensor:
-    """A fixed random projection of features, float32 ``[num_features, width]``: the same in every process."""
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(num_features, width, generator=generator) / num_features**0.5
+class Projection:
+    """Features as they are compared: through a fixed random projection, the same in every process, or as they are.
+
+    Parameters
+    ----------
+    width
+        Numbers that remain of each state's features; 0: all of them, as they are.
+    seed
+        Seed of the projection.
+    """
+
+    def __init__(self, width: int, seed: int) -> None:
+        self.width = width
+        self._seed = seed
+        self._matrix = torch.empty(0)
+
+    def __call__(self, features: Tensor) -> Tensor:
+        """Return features ``[..., F]`` as they are compared."""
+        if not self.width:
+            return features
+        num_features = features.shape[-1]
+        if len(self._matrix) != num_features or self._matrix.device != features.device:
+            generator = torch.Generator().manual_seed(self._seed)
+            drawn = torch.randn(num_features, self.width, generator=generator) / num_features**0.5
+            self._matrix = drawn.to(features.device)
+        return features @ self._matrix
 
 
 def change(now: Tensor, then: Tensor, valid: Tensor, distance: str, p: float = 2.0) -> Tensor:

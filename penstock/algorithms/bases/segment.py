@@ -11,13 +11,13 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from penstock.algorithms.arithmetic.likeness import projection
+from penstock.algorithms.arithmetic.likeness import Projection
 from penstock.algorithms.arithmetic.losses import normalize_advantage
 from penstock.algorithms.arithmetic.optimizers import as_if_made, fused_adam, go_on
 from penstock.algorithms.arithmetic.redistribution import mixed_advantage
 from penstock.algorithms.arithmetic.returns import gae
 from penstock.algorithms.bases.algorithm import Algorithm, Metrics, Request
-from penstock.config import Config, FreshConfig, SegmentConfig, Source, value_at
+from penstock.config import Config, FreshConfig, SegmentConfig, value_at
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.batch import Batch
 from penstock.experience.layout import Column
@@ -52,9 +52,9 @@ class SegmentAlgorithm(Algorithm):
 
     def __init__(self, config: FreshConfig, observation: ObservationSpec, action: ActionSpec) -> None:
         super().__init__(config, observation, action)
-        self._projections: dict[tuple[str, torch.device], Tensor] = {}
-        self._elite = next((source for source in config.replayed_sources if source.kind == "elite"), None)
-        if self._elite is not None:
+        elite = next((source for source in config.replayed_sources if source.kind == "elite"), None)
+        self._projected = Projection(elite.projection if elite is not None else 0, config.seed)
+        if elite is not None:
             self.records = (*self.records, "features")
         if getattr(config, "rewards", "environment") == "rudder" and self.config.redistribution_value == "original":
             self.records = (*self.records, "value")  # it takes the place of what a truncated episode still earns
@@ -85,9 +85,8 @@ class SegmentAlgorithm(Algorithm):
         """Columns for what is recorded while acting."""
         shapes: dict[str, tuple[int, ...]] = {"logits": (num_parameters(self.action),), "value": ()}
         if "features" in self.records:
-            width = self._elite.projection if self._elite is not None else 0
             with torch.random.fork_rng(devices=[]):
-                shapes["features"] = (width or self.build_model().num_features,)
+                shapes["features"] = (self._projected.width or self.build_model().num_features,)
         return tuple(Column(name, shapes[name], "float32") for name in self.records)
 
     def act(self, model: Any, request: Request) -> tuple[dict[str, Tensor], Tensor]:
@@ -95,9 +94,7 @@ class SegmentAlgorithm(Algorithm):
         more: dict[str, Tensor] = {}
         if "value" in self.records or "features" in self.records:
             distribution, value, features, memory = model.observe(request.obs, request.first, request.memory)
-            more = {"value": model.denormalize_value(value), "features": features}
-            if self._elite is not None:
-                more["features"] = self.projected(features, self._elite)
+            more = {"value": model.denormalize_value(value), "features": self._projected(features)}
         else:
             distribution, memory = model.act(request.obs, request.first, request.memory)
         if "logits" in self.records:
@@ -105,16 +102,6 @@ class SegmentAlgorithm(Algorithm):
         action = distribution.sample(request.noise)
         columns = {"action": action, "log_prob": distribution.log_prob(action)}
         return columns | {name: more[name] for name in self.records}, memory
-
-    def projected(self, features: Tensor, source: Source) -> Tensor:
-        """Features ``[..., F]`` as a source compares them: as they are, or through its fixed random projection."""
-        if not source.projection:
-            return features
-        key = (source.kind, features.device)
-        if key not in self._projections:
-            matrix = projection(features.shape[-1], source.projection, self.config.seed)
-            self._projections[key] = matrix.to(features.device)
-        return features @ self._projections[key]
 
     def begin(self, model: Any, learning: dict[str, Any] | None = None) -> None:
         """Make what only the learner has, or take it from what `learning_state` returned. Nothing, here."""

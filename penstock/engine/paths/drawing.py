@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from penstock.algorithms.arithmetic.likeness import change, remoteness
+from penstock.algorithms.arithmetic.likeness import Projection, change, remoteness
 from penstock.algorithms.bases.segment import SegmentAlgorithm
 from penstock.engine.acting.weights import SharedWeights
 from penstock.experience.arena import ExperienceArena
@@ -119,7 +119,7 @@ class ComparingDraw:
     Parameters
     ----------
     algorithm
-        Says what features are compared.
+        Its seed is that of the projection, and of the draws.
     store
         Where segments come from.
     eye
@@ -132,8 +132,9 @@ class ComparingDraw:
     """
 
     def __init__(self, algorithm: SegmentAlgorithm, store: SegmentStore, eye: FeatureEncoder) -> None:
-        self._algorithm, self._store, self._eye = algorithm, store, eye
+        self._store, self._eye = store, eye
         self._source, self._buffer = store.source, store.buffer
+        self._projected = Projection(store.source.projection, algorithm.config.seed)
         self._is_elite = store.source.kind == "elite"
         self._fields = tuple(
             name for name in ("obs", "first", "valid", "memory", "features")
@@ -173,7 +174,7 @@ class ComparingDraw:
         seen, is_there = self._store.read(rows, ids, fields=self._fields)
         seen = {name: array[is_there] for name, array in seen.items()}
         rows, ids = rows[is_there], ids[is_there]
-        now = self._algorithm.projected(self._eye.look(seen), self._source)
+        now = self._projected(self._eye.look(seen))
         valid = torch.from_numpy(seen["valid"][:, :-1].swapaxes(0, 1)).to(now.device)
         c = self._source
         if self._is_elite:
@@ -190,7 +191,7 @@ class ComparingDraw:
         """Features of the last real states of the newest segments, float32 ``[K, F]``."""
         newest, is_there = self._store.read(rows[-REFERENCES:], ids[-REFERENCES:], fields=self._fields)
         newest = {name: array[is_there] for name, array in newest.items()}
-        states = self._algorithm.projected(self._eye.look(newest), self._source)
+        states = self._projected(self._eye.look(newest))
         valid = newest["valid"][:, :-1]
         last = valid.shape[1] - 1 - np.argmax(valid[:, ::-1], axis=1)
         return states[torch.from_numpy(last), torch.arange(len(last))]
