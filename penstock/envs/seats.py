@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from itertools import count
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -20,10 +20,26 @@ from penstock.envs.masks import MASK, forbids_all
 from penstock.envs.observations import BadObservationError, observation_writer
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 
-if TYPE_CHECKING:
-    from penstock.envs.game_group import Games
-
 TeamReward = Literal["own", "mean", "sum"]
+
+
+class SteppedGames(Protocol):
+    """Games that step together, as the lanes of a team use them (see `penstock.envs.game_group.Games`)."""
+
+    name: str
+    agents: tuple[str, ...]
+
+    def reset(self) -> None: ...
+
+    def step(self, actions: Sequence[np.ndarray]) -> None: ...
+
+    def close(self) -> None: ...
+
+    def failure(
+        self, phase: str, number: int, seat: int | None, problem: str | BaseException, *, named: bool = False
+    ) -> EnvironmentFailure:
+        """Error for a game that broke its contract."""
+        ...
 
 
 class SeatLanes(Lanes):
@@ -49,7 +65,7 @@ class SeatLanes(Lanes):
 
     def __init__(
         self,
-        games: Games,
+        games: SteppedGames,
         seated: Sequence[Sequence[int]],
         observation: ObservationSpec,
         action: ActionSpec,
