@@ -61,7 +61,7 @@ def _command(args: list[str]) -> int:
 
 
 def runs(args: list[str]) -> int:
-    """Show the runs there are, as they stand now."""
+    """Show runs and their present state."""
     return _study("penstock.studies.table", args)
 
 
@@ -151,7 +151,7 @@ def _study(module: str, args: list[str]) -> int:
 
 
 def _measure(module: str, args: list[str]) -> int:
-    """Run the command of a module that measures, or searches; it returns whether it has reached what it should."""
+    """Run the command of a module that measures or searches, which returns whether its mark was met."""
     with explained():
         is_reached = importlib.import_module(module).command(args)
     return DONE if is_reached else NOT_REACHED

@@ -40,7 +40,7 @@ Flag = tuple[str, Any, Any]  # name, type and dataclass field
 
 _NO_ENV = "none given"
 _PRESET = "preset"
-_RESUME_HELP = "Go on with a run from its last checkpoint. A flag changes a setting from now on; all others stay."
+_RESUME_HELP = "Resume a run from its last checkpoint. A flag changes a setting from here on; all others stay."
 _MORE_SECONDS = Annotated[
     float | None, tyro.conf.arg(help="Seconds of wall-clock time that the run gets in addition; None: none.")
 ]
@@ -145,7 +145,7 @@ _Run = Annotated[Path, tyro.conf.arg(metavar="RUN")]
 
 @dataclasses.dataclass(frozen=True)
 class InfoFlags:
-    """Show what a trained policy is: its network, what that sees and what it chooses."""
+    """Show the network of a trained policy, with its observations and actions."""
 
     run: tyro.conf.Positional[_Run]
     """Directory of a run, or of one checkpoint."""

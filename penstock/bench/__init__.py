@@ -30,11 +30,11 @@ COMPARISONS: dict[str, frozenset[str] | None] = {
 
 
 class BenchError(RuntimeError):
-    """A bench cannot be run, or what it measures does something wrong; the message says what to do."""
+    """A bench cannot run, or its subject fails; the message gives the remedy."""
 
 
 class BenchUsageError(ValueError):
-    """A bench is asked for what it cannot do."""
+    """The request of a bench is not legal."""
 
 
 def refuse_comparison(name: str, args: list[str]) -> None:

@@ -1,6 +1,6 @@
-"""Messages per second through a ring: some producers, one consumer, each a process.
+"""Messages per second through a ring: several producers, one consumer, each a process.
 
-The same is done with faster-fifo by bench/peers/faster_fifo_messages.py.
+bench/peers/faster_fifo_messages.py measures faster-fifo in the same way.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _WARM_UP = 0.1
 
 
 def messages_per_second(producers: int, together: int, seconds: float) -> float:
-    """Measure it for at least so many seconds.
+    """Measure messages per second, for at least `seconds`.
 
     Parameters
     ----------
     producers
-        Processes that push, beside this one, which pops.
+        Number of processes that push; this one pops.
     together
-        Numbers that are pushed by one call, 1 to 100. 1: they are also popped one by one; else as many as there are.
+        Numbers pushed by one call, 1 to 100. With 1 they are also popped one by one, else all at once.
     """
     ring = Ring.create(Arena.create(Ring.nbytes(CAPACITY)), 0, CAPACITY)
     context = get_context("fork")
@@ -66,7 +66,7 @@ def _produce(ring: Ring, together: int, parent: int) -> None:
 
 
 def _consume(ring: Ring, together: int) -> int:
-    """Pop a thousand numbers one by one, or as many as there are; how many there were."""
+    """Pop a thousand numbers one by one, or all that are present; return their number."""
     if together == 1:
         for _ in repeat(None, 1000):
             ring.pop(_PATIENCE)

@@ -60,7 +60,7 @@ class Flags:
 
 @dataclass(frozen=True)
 class Contestant:
-    """Another program that does the same work."""
+    """Program that does the same work."""
 
     name: str
     rate: Callable[[float], tuple[float, str]]
@@ -71,11 +71,11 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Result:
-    """One work, as often as it was measured."""
+    """Measurements of one work."""
 
     work: str
     rounds: dict[str, list[float]]
-    """Steps per second, one figure for each round, by who did it: "penstock" and the names of rivals."""
+    """Steps per second of each round, by contestant: "penstock" and the names of rivals."""
     marks: dict[str, float]
     """Required ratio to a rival; for "penstock", required frames per second."""
     limits: list[str] = field(default_factory=list)
@@ -86,7 +86,7 @@ class Result:
     """Frames to a step."""
 
     def median(self, who: str) -> float:
-        """The middle of the rounds."""
+        """Median of the rounds."""
         return statistics.median(self.rounds[who])
 
     def frames(self, who: str) -> float:
@@ -98,7 +98,7 @@ class Result:
         return self.median("penstock") / self.median(rival)
 
     def met(self, who: str) -> bool | None:
-        """Whether the mark holds; None: there is none."""
+        """Whether the mark holds; None without a mark."""
         if who not in self.marks:
             return None
         return (self.frames(who) if who == "penstock" else self.ratio(who)) >= self.marks[who]
@@ -109,7 +109,7 @@ class Result:
         return [who for who in self.rounds if who != "penstock"]
 
     def facts(self) -> dict:
-        """All of it, for a JSON file."""
+        """All facts, for a JSON file."""
         compared = {who: {"ratio": self.ratio(who), "met": self.met(who)} for who in self.rivals}
         medians = {who: self.median(who) for who in self.rounds}
         return {**asdict(self), "medians": medians, "frames": self.frames("penstock"), "compared": compared}

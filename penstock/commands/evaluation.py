@@ -1,4 +1,4 @@
-"""``penstock eval`` and ``penstock info``: a trained policy's episodes and scores, and what its network is given."""
+"""``penstock eval`` and ``penstock info``: episodes and scores of a trained policy, inputs of its network."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def evaluate(args: list[str]) -> int:
 
 
 def info(args: list[str]) -> int:
-    """Show what a trained policy is: its network, what that sees and what it chooses."""
+    """Show the network of a trained policy, with its observations and actions."""
     from penstock.flags import InfoFlags, parse_flags
 
     flags = parse_flags(InfoFlags, args, prog="penstock info")
@@ -90,7 +90,7 @@ def _about(policy: Policy) -> list[str]:
 
 
 def _video(flags: EvalFlags, paths: Mapping[str, Path], steps: int) -> str | None:
-    """The file that is filmed to: "auto" is one in the run, by the steps of the weights."""
+    """Path of the film: "auto" is one in the run, named by the steps of the weights."""
     if flags.video != "auto":
         return flags.video
     from penstock.runs.run_directory import RunDirectory

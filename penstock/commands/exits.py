@@ -30,9 +30,9 @@ class CommandError(Exception):
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Let an error whose message tells all end the command, and one of the user's own code with its traceback alone.
+    """Turn errors with complete messages, and errors of the user's code with their traceback, into `CommandError`.
 
-    Any other is a failure and shows where it came from.
+    Other errors are failures, with a full traceback.
 
     Raises
     ------
@@ -51,13 +51,13 @@ def explained() -> Iterator[None]:
 
 
 def unknown(what: str, name: str, legal: Iterable[str]) -> CommandError:
-    """The error of a name that nothing has, such as "command", with the nearest and all that are legal."""
+    """Error of an unknown name of a kind such as "command", with the nearest and all legal names."""
     names = list(legal)
     return CommandError(f"unknown {what} {name!r}{closest(name.lower(), names)} (legal: {', '.join(names)})")
 
 
 def warn(message: str) -> None:
-    """Tell the user of what ends nothing."""
+    """Print a warning to standard error."""
     print(f"warning: {message}", file=sys.stderr)
 
 
@@ -78,7 +78,7 @@ def _is_own(file: str) -> bool:
 
 
 def _code_of(error: Exception) -> int | None:
-    """The exit code of an error whose message tells all; None of any other."""
+    """Exit code of an error with a complete message; None for others."""
     from penstock.bench import BenchError, BenchUsageError
     from penstock.dashboard import DashboardError
     from penstock.engine.endings import TrainingFailed
@@ -89,6 +89,6 @@ def _code_of(error: Exception) -> int | None:
     from penstock.studies import StudyError
 
     usage = (BenchUsageError, CheckpointError, ConfigError, DashboardError, MemoryError, RunDirectoryError, StudyError)
-    if isinstance(error, (*usage, EnvironmentUsageError, UntrustedCodeError)):  # mended by asking differently
+    if isinstance(error, (*usage, EnvironmentUsageError, UntrustedCodeError)):  # the request can be corrected
         return WRONG_USAGE
     return FAILED if isinstance(error, BenchError | EnvironmentFailure | TrainingFailed) else None

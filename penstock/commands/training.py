@@ -1,4 +1,4 @@
-"""``penstock train`` and ``penstock resume``: a training, and what is said at its end."""
+"""``penstock train`` and ``penstock resume``: a training, and the summary at its end."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def train(args: list[str]) -> int:
 
 
 def resume(args: list[str]) -> int:
-    """Go on with a run from its last checkpoint."""
+    """Resume a run from its last checkpoint."""
     if not args or args[0] in HELP:
         print(RESUME_USAGE)
         return DONE if args else WRONG_USAGE
@@ -76,7 +76,7 @@ def resume(args: list[str]) -> int:
 
 
 def _prepare(flags: list[str]) -> None:
-    """Let a process import torch while this one reads the flags, unless they ask for help, or for no processes."""
+    """Import torch in another process while this one reads the flags, unless these request help or no processes."""
     words = {word for flag in flags for word in flag.split("=")}
     if not words & {*HELP, "serial"}:
         from penstock.engine.backends.launcher import prepare
@@ -85,7 +85,7 @@ def _prepare(flags: list[str]) -> None:
 
 
 def _run(make: Callable[[], Trainer]) -> int:
-    """Train until the run ends, then say what was reached and how to go on."""
+    """Train until the run ends, then print results and the command to resume."""
     from penstock.engine.endings import TrainingFailed, TrainingInterrupted
 
     with explained():

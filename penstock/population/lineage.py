@@ -1,4 +1,4 @@
-"""``lineage.jsonl``: who copied whom, when, and with which settings it went on; one JSON object a line."""
+"""``lineage.jsonl``: copies between members of a population, and their settings; one JSON object a line."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ LINEAGE = "lineage.jsonl"
 
 
 class WeightsOrigin(NamedTuple):
-    """Weights that a parent has handed over: their version, and the steps that it had then."""
+    """Version of weights that a member copied, and the steps of their parent at that time."""
 
     version: int
     steps: int
 
 
 class Lineage:
-    """Appends events to a lineage; with None it only counts them.
+    """Writer of a lineage; with None it only counts events.
 
     Parameters
     ----------
     path
         The file; None: nothing is written.
     names
-        Of the members.
+        Names of the members.
     warn
-        Takes one line when it cannot be written: the run goes on.
+        Called with a line when the file cannot be written; the run continues.
 
     Attributes
     ----------
     count
-        Lines so far.
+        Number of lines.
     """
 
     def __init__(self, path: Path | None, names: Sequence[str], warn: Callable[[str], object]) -> None:
@@ -44,39 +44,27 @@ class Lineage:
         self.count = 0
 
     def start(self, member: int, settings: Mapping[str, float]) -> None:
-        """Write down what a member starts from."""
-        self._append({"event": "start", "policy": self._names[member], "steps": 0, "after": dict(settings)})
+        """Record the initial settings of a member."""
+        self._append("start", member, 0, after=dict(settings))
 
     def set(self, member: int, steps: int, settings: Mapping[str, float], time: float) -> None:
-        """Write down that a member's settings were set from outside."""
-        self._append(
-            {"time": time, "policy": self._names[member], "steps": steps, "event": "set", "after": dict(settings)}
-        )
+        """Record settings that the user has set."""
+        self._append("set", member, steps, time=time, after=dict(settings))
 
     def copied(
         self, member: int, steps: int, settings: Mapping[str, float], parent: int, copied: WeightsOrigin, time: float
     ) -> None:
-        """Write down that a member was told from outside to go on as another is; its settings stay."""
-        self._append(
-            {
-                "time": time,
-                "policy": self._names[member],
-                "steps": steps,
-                "event": "copy",
-                "parent": self._names[parent],
-                "version": copied.version,
-                "parent_steps": copied.steps,
-                "after": dict(settings),
-            }
-        )
+        """Record a policy copy that the user requested; the member's settings stay."""
+        origin = {"parent": self._names[parent], "version": copied.version, "parent_steps": copied.steps}
+        self._append("copy", member, steps, time=time, **origin, after=dict(settings))
 
     def go_on(self, count: int) -> dict[str, dict[str, float]]:
-        """Keep the first `count` lines: what came later is not what the run goes on from.
+        """Keep the first `count` lines: later events are undone by the resume.
 
         Returns
         -------
         dict
-            The settings that each policy has by then, as far as there is a file.
+            Settings of each policy after these lines; empty without a file.
         """
         self.count = count
         if self._path is None or not self._path.is_file():
@@ -91,48 +79,47 @@ class Lineage:
         return {event["policy"]: event["after"] for event in events if event is not None}
 
     def write(self, decision: Decision, steps: int, copied: WeightsOrigin | None, time: float) -> None:
-        """Write down what was decided and carried out.
+        """Record a decision that was carried out.
 
         Parameters
         ----------
         decision
-            What.
+            The decision.
         steps
-            Of the member.
+            Steps of the member.
         copied
-            The weights that it copied; None: it kept its own.
+            Weights that the member copied; None: it kept its own.
         time
             Seconds since 1970.
         """
         self._append(
-            {
-                "time": time,
-                "policy": self._names[decision.member],
-                "steps": steps,
-                "event": decision.event,
-                "parent": None if decision.parent is None else self._names[decision.parent],
-                "version": None if copied is None else copied.version,
-                "parent_steps": None if copied is None else copied.steps,
-                "scores": dict(zip(self._names, decision.scores, strict=True)),
-                "before": decision.before,
-                "after": decision.after,
-                "operation": decision.operations,
-            }
+            decision.event,
+            decision.member,
+            steps,
+            time=time,
+            parent=None if decision.parent is None else self._names[decision.parent],
+            version=None if copied is None else copied.version,
+            parent_steps=None if copied is None else copied.steps,
+            scores=dict(zip(self._names, decision.scores, strict=True)),
+            before=decision.before,
+            after=decision.after,
+            operation=decision.operations,
         )
 
-    def _append(self, record: Mapping[str, Any]) -> None:
+    def _append(self, event: str, member: int, steps: int, **values: Any) -> None:
         self.count += 1
         if self._path is None:
             return
+        record = {"event": event, "policy": self._names[member], "steps": steps, **values}
         try:
-            with open(self._path, "ab") as file:  # one write: a line is there, or it is not
+            with open(self._path, "ab") as file:  # one write: a line is whole, or missing
                 file.write(f"{json.dumps(record)}\n".encode())
         except OSError as error:
             self._warn(f"warning: {self._path} cannot be written ({error.strerror}); training goes on without it")
 
 
 def event_in(line: bytes) -> dict[str, Any] | None:
-    """One event of a lineage; None: the line is none, or its values are of other types."""
+    """Parse an event of a lineage; None: the line is no event, or its values have other types."""
     try:
         event = json.loads(line)
     except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
 """Schedules of settings: values of tunable settings, by the steps that weights have learned from.
 
-A lineage holds one for each of its policies. Where a policy copied another, its weights have learned what they know in
-the other's steps until then, and in its own since.
+A lineage holds one for each of its policies. The weights of a copy have learned from the parent's steps up to the copy,
+and from the policy's own steps since.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from penstock.population.lineage import LINEAGE, event_in
 _LEGAL = "give lineage.jsonl of a population, or the directory in which it lies"
 
 Schedule = dict[int, dict[str, float]]
-"""Values by setting that hold from so many steps on, in the order of the steps."""
+"""Values of settings by the steps from which they hold, in ascending order."""
 
 
 def load_schedule(path: str | os.PathLike[str], policy: str | None = None) -> Schedule:
-    """Read from a lineage with which settings the weights of a policy were learned, those of its ancestors included.
+    """Read from a lineage the settings with which a policy's weights, ancestors included, were learned.
 
     Parameters
     ----------
     path
         ``lineage.jsonl`` of a population, or the directory in which it lies.
     policy
-        Name of the policy, as the lineage has it; None: the one with the best of the scores that were written last.
+        Name of the policy in the lineage; None: the policy with the best of the latest scores.
 
     Returns
     -------
     dict
-        ``{steps: {setting: value}}``, in the order of the steps. They are those that the weights have learned from: a
-        parent's up to the moment when it was copied, then the copy's since.
+        ``{steps: {setting: value}}`` in ascending order, by the steps that the weights have learned from: a parent's
+        up to the copy, then the copy's own.
 
     Raises
     ------
@@ -52,13 +52,13 @@ def load_schedule(path: str | os.PathLike[str], policy: str | None = None) -> Sc
     if policy not in names:
         near = closest(policy, names)
         raise ConfigError(f"{place} has no policy {policy!r}{near}; its policies are {', '.join(names)}")
-    lived, holder = [], policy  # what these weights have lived through, and whose they were; the last first
+    lived, holder = [], policy  # events of these weights and their holder, the last first
     for event in reversed(events):
         if event["policy"] == holder:
             lived.append(event)
             holder = event["parent"] if _is_copy(event) else holder
     schedule: Schedule = {}
-    learned = since = 0  # the weights had learned from so many steps when their holder had so many
+    learned = since = 0  # steps of the weights, and of their holder, at the last copy
     for event in reversed(lived):
         if _is_copy(event):
             if "parent_steps" not in event:
@@ -73,7 +73,7 @@ def load_schedule(path: str | os.PathLike[str], policy: str | None = None) -> Sc
 
 
 def settings_at(schedule: Schedule, steps: int) -> dict[str, float]:
-    """The values that hold at so many steps; what a later moment does not name stays as it was."""
+    """Values that hold at a number of steps; settings keep their last value."""
     found: dict[str, float] = {}
     for moment, values in schedule.items():
         if moment <= steps:
@@ -82,7 +82,7 @@ def settings_at(schedule: Schedule, steps: int) -> dict[str, float]:
 
 
 def schedule_of(given: str | os.PathLike[str] | Mapping[Any, Any], policy: str | None) -> Schedule:
-    """Read a schedule from a lineage, or check one that is given as it is, or as JSON; raises `ConfigError`."""
+    """Read a schedule from a lineage, or check one given as a mapping or JSON; raises `ConfigError`."""
     try:
         if is_json(given):
             given = _read_json(str(given))
@@ -115,7 +115,7 @@ def _read_json(text: str) -> dict[str, Any]:
 
 
 def _events(place: Path) -> list[dict[str, Any]]:
-    """The lines of a lineage; one that is not finished is none."""
+    """Events of a lineage, without an unfinished last line."""
     try:
         lines = place.read_bytes().splitlines(keepends=True)
     except OSError as error:
@@ -133,12 +133,12 @@ def _events(place: Path) -> list[dict[str, Any]]:
 
 
 def _is_copy(event: Mapping[str, Any]) -> bool:
-    """Whether the policy goes on with its parent's weights; where the parent had none yet, it keeps its own."""
+    """Whether the policy takes its parent's weights; it keeps its own where the parent had none yet."""
     return event.get("parent") is not None and event.get("version") is not None
 
 
 def _best(place: Path, events: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
-    """The policy with the best of the scores that were written last; of equals the first."""
+    """Policy with the best of the latest scores; of equals the first."""
     for event in reversed(events):
         replaced = event["policy"] if _is_copy(event) else None  # its score is that of weights which are no more
         scores = {

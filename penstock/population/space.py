@@ -37,20 +37,20 @@ _KEYS = ("low", "high", "log", "perturb", "resample", "initial", "complement")
 
 @dataclass(frozen=True)
 class Dimension:
-    """One setting that members of a population may have different values of.
+    """Setting that varies between members of a population.
 
     Attributes
     ----------
     range
-        Its bounds, and whether it is drawn on a logarithmic scale.
+        Bounds and scale of the values.
     perturb
         Factors, of which one is drawn.
     resample
-        Probability that a new value is drawn from all of the range instead.
+        Probability that a new value is drawn from the whole range instead.
     initial
-        Bounds of what members start from.
+        Bounds of initial values.
     complement
-        Whether 1 - x is what is drawn and multiplied, as suits discounts and decays.
+        Whether 1 - x is drawn and multiplied, as suits discounts and decays.
     """
 
     range: Range
@@ -65,11 +65,11 @@ class Dimension:
         return self.range.name
 
     def drawn(self, random: np.random.Generator) -> float:
-        """Draw a value from all of the range."""
+        """Draw a value from the whole range."""
         return self._at(random.random(), self.range.low, self.range.high)
 
     def initial_at(self, share: float) -> float:
-        """The value behind so large a share of what members start from."""
+        """Initial value at a share of the way between its bounds."""
         return self._at(share, *self.initial)
 
     def _at(self, share: float, low: float, high: float) -> float:
@@ -82,17 +82,17 @@ class Dimension:
         return self.clipped(1.0 - value if self.complement else value)
 
     def multiplied(self, value: float, factor: float) -> float:
-        """A value, or its complement, times a factor; within the bounds."""
+        """Multiply a value, or its complement, by a factor, within the bounds."""
         return self.clipped(1.0 - (1.0 - value) * factor if self.complement else value * factor)
 
     def clipped(self, value: float) -> float:
-        """The legal value next to this one."""
+        """Clip a value to the bounds."""
         return float(min(max(value, self.range.low), self.range.high))
 
 
 @dataclass(frozen=True)
 class PopulationSpace:
-    """The settings that members may have different values of, in the order of the file."""
+    """Settings that vary between members, in the order of the file."""
 
     dimensions: tuple[Dimension, ...]
 
@@ -104,8 +104,8 @@ class PopulationSpace:
     def starts(self, given: Sequence[Mapping[str, Any]], random: np.random.Generator) -> list[dict[str, float]]:
         """Initial settings of the members: given values, the rest drawn.
 
-        Drawn values lie apart: of N members each draws every setting from another Nth of what members start from, in an
-        order of its own for each setting (a Latin hypercube).
+        Drawn values form a Latin hypercube: each of N members draws every setting from another Nth of its initial
+        range, in an independent order for each setting.
 
         Raises
         ------
@@ -121,7 +121,7 @@ class PopulationSpace:
         return members
 
     def within(self, given: Mapping[str, Any]) -> dict[str, float]:
-        """Given values of these settings; raises `ConfigError` where one is outside the bounds."""
+        """Return the given values of these settings; raise `ConfigError` where one is outside the bounds."""
         for dimension in self.dimensions:
             value, low, high = given.get(dimension.name), dimension.range.low, dimension.range.high
             if value is not None and not low <= value <= high:
@@ -133,12 +133,12 @@ class PopulationSpace:
 
 
 def tables_of(space: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str, Any]:
-    """The tables of a space: read from its file, or as they are; raises `ConfigError`."""
+    """Return the tables of a space, read where a file is given; raises `ConfigError`."""
     return dict(space) if isinstance(space, Mapping) else tables_in(space)
 
 
 def population_space(tables: Mapping[str, Any], config: Config) -> PopulationSpace:
-    """Make a space of tables by the names of settings, and check it against a config.
+    """Make a space from tables by setting, and check it against a config.
 
     Raises
     ------

@@ -16,14 +16,14 @@ class ReverseCursor:
     Parameters
     ----------
     core : ReplayCore
-        Of a buffer whose rows lie in order.
+        Core of a buffer whose rows lie in order.
     stride : int
         Rows between two of one batch.
 
     Attributes
     ----------
     next : int
-        Id of the row that the next batch begins with, if it is still within reach.
+        Id of the first row of the next batch, if it is still within reach.
     """
 
     def __init__(self, core: ReplayCore, stride: int) -> None:
@@ -33,7 +33,7 @@ class ReverseCursor:
         self.next = -1
 
     def sample(self, batch_size: int, out: dict[str, NDArray[Any]] | None) -> dict[str, NDArray[Any]] | None:
-        """Rows ``t, t - stride, ...``; beyond the oldest it goes on from the newest. None from an empty buffer."""
+        """Read rows ``t, t - stride, ...``, wrapping from the oldest to the newest; None from an empty buffer."""
         if batch_size < 1:
             raise ValueError(f"batch_size={batch_size} is not legal: give 1 or more")
         oldest, end = self._oldest(), self._core.num_claimed
@@ -60,7 +60,7 @@ class ReverseCursor:
     def _skipping(
         self, batch_size: int, end: int, out: dict[str, NDArray[Any]] | None
     ) -> dict[str, NDArray[Any]] | None:
-        """The same walk over the readable rows: each that cannot be read is replaced by the one before it."""
+        """Walk over the readable rows, each unreadable one replaced by the row before it."""
         while True:
             rows, live, _ = self._core.live(with_frames=True)
             if not len(live):

@@ -1,4 +1,4 @@
-"""Passing shared memory to another process of this machine in a few plain numbers, with nothing that has a name."""
+"""Handles of shared memory for other processes of this machine: plain numbers, without a name in the file system."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from penstock.ipc import Arena
 
 @dataclass(frozen=True)
 class ArenaHandle:
-    """Handle by which another process of this machine opens an arena: a descriptor of a process that has it open.
+    """Handle of an arena: descriptor of a process that has it open.
 
     Attributes
     ----------
     pid
-        The process that made the handle. It must live, with the arena open, until the handle has been attached.
+        Process that made the handle. It must live, with the arena open, until the handle has been attached.
     fd
-        Its descriptor of the arena.
+        Descriptor of the arena in that process.
     device, inode
-        The file behind the descriptor, so that another one under the same numbers is not mistaken for it.
+        Identity of the file behind the descriptor, in case the numbers are reused.
     """
 
     pid: int
@@ -30,9 +30,7 @@ class ArenaHandle:
 
 
 def arena_handle(arena: Arena) -> ArenaHandle:
-    """Return what a process of the same user and machine needs to attach to the arena.
-
-    A handle is plain numbers: it may be pickled, for a process started by spawn or for an actor on the same Ray node.
+    """Return the handle of an arena for processes of the same user and machine; it may be pickled.
     """
     status = os.fstat(arena.fd)
     return ArenaHandle(pid=os.getpid(), fd=arena.fd, device=status.st_dev, inode=status.st_ino)
@@ -41,7 +39,7 @@ def arena_handle(arena: Arena) -> ArenaHandle:
 def attach(handle: ArenaHandle) -> Arena:
     """Map the arena behind a handle into this process.
 
-    Once attached it lives on its own: the process that made the handle may then end.
+    The process that made the handle may end afterwards.
 
     Raises
     ------

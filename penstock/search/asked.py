@@ -15,12 +15,12 @@ from penstock.runs.jobs import split_cores
 
 
 def require_counts(own: argparse.Namespace, *names: str) -> None:
-    """Refuse flags that count something, and are less than 1.
+    """Refuse counts of less than 1.
 
     Raises
     ------
     BenchUsageError
-        One of them is.
+        A count is less than 1.
     """
     for name in names:
         if getattr(own, name) < 1:
@@ -28,21 +28,21 @@ def require_counts(own: argparse.Namespace, *names: str) -> None:
 
 
 def require_as_they_are(config: Config, why: Mapping[str, str], where: str) -> None:
-    """Refuse settings that the command chooses itself.
+    """Refuse settings that the command sets itself.
 
     Parameters
     ----------
     config
         The settings.
     why
-        For each of them, why it may not be given.
+        Reason for each setting.
     where
-        That it is not legal there, as the message says it: "here".
+        Place in the message: "here", "in a search".
 
     Raises
     ------
     BenchUsageError
-        One of them was given.
+        Such a setting was given.
     """
     for name, reason in why.items():
         value, default = getattr(config, name), type(config).__dataclass_fields__[name].default
@@ -51,7 +51,7 @@ def require_as_they_are(config: Config, why: Mapping[str, str], where: str) -> N
 
 
 def cores_of_jobs(jobs: int) -> list[list[int]]:
-    """Cores for each of so many runs at once.
+    """Split the cores among runs.
 
     Raises
     ------
@@ -65,12 +65,12 @@ def cores_of_jobs(jobs: int) -> list[list[int]]:
 
 
 def workers_of_job(cores: list[list[int]]) -> int:
-    """Rollout workers of a run where nothing else says how many: one for each core of its job."""
+    """Default number of a run's rollout workers: one for each core of its job."""
     return min(len(cores[0]), 16)
 
 
 def with_workers(config: Config, workers: int | None) -> Config:
-    """The settings of all runs: where nothing else says how many workers there are, the cores of a job do."""
+    """Set the number of workers where the settings leave it open."""
     return replace(config, num_workers=workers) if config.num_workers is None else config
 
 

@@ -1,4 +1,4 @@
-"""The settings that learn best on a task: trials by Optuna, a table of the best, and the command to train with.
+"""Search for the settings that learn best: trials by Optuna, a table of the best, and the command to train with.
 
 penstock search appo --env CartPole-v1 --space space.toml [every flag of the algorithm] [--trials 20] [--jobs 1]
                 [--seeds 1] [--dir DIR] [--no-prune] [--json FILE]
@@ -32,7 +32,7 @@ from penstock.search.searching import Searching
 from penstock.search.space import Space, names_of, read_space, space_of
 from penstock.trust import SEALS, code_of, seals_of
 
-_WIDE = 160  # columns of the table where no terminal says otherwise
+_WIDE = 160  # columns of the table outside a terminal
 _TOLD_OTHERWISE = {
     "target_return": "a training that ends at a target ends at a good moment, and scores would not compare",
     "run_dir": "each trial has a directory of its own, in --dir",
@@ -45,7 +45,7 @@ def command(args: list[str]) -> bool:
     Raises
     ------
     BenchUsageError, ConfigError
-        What is asked for cannot be done.
+        The request is not legal.
     BenchError
         Trainings failed, or no trial was completed.
     KeyboardInterrupt

@@ -59,14 +59,14 @@ class SearchDirectory:
 
     @classmethod
     def share(cls, path: Path, facts: Mapping[str, Any]) -> SearchDirectory:
-        """Make the directory of a search, or find it if the same is searched there already.
+        """Make the directory of a search, or open that of the same search.
 
-        Flags and workers are those of the directory: they may be written otherwise here.
+        Flags and workers of an existing directory apply.
 
         Raises
         ------
         ConfigError
-            Something else is searched there, or lies there; the message says what differs.
+            The directory holds another search, or other files; the message names the difference.
         """
         try:
             if path.is_dir() and any(path.iterdir()) and not (path / SEARCH).exists() and not (path / LOCKS).exists():
@@ -86,7 +86,7 @@ class SearchDirectory:
 
     @classmethod
     def open(cls, path: Path) -> SearchDirectory:
-        """Find the directory of a search again.
+        """Open the directory of a search.
 
         Raises
         ------
@@ -103,7 +103,7 @@ class SearchDirectory:
 
     @property
     def shared_flags(self) -> list[str]:
-        """Flags that all trainings get besides those of the command."""
+        """Flags of all trainings besides those of the command."""
         workers = self.facts["workers"]
         return [] if workers is None else ["--num-workers", str(workers)]
 
@@ -122,12 +122,12 @@ class SearchDirectory:
 
     @contextmanager
     def asking(self) -> Iterator[None]:
-        """Within the block no other process decides what is tried next."""
+        """Exclude other processes from choosing the next trial within the block."""
         with _locked(self.path / LOCKS / "ask"):
             yield
 
     def take(self, trial: int) -> Hold | None:
-        """Make a trial this process's own until it releases it, or ends; None: it is another's. Only while `asking`."""
+        """Take a trial until it is released or this process ends; None: another has it. Only while `asking`."""
         path = self.path / LOCKS / f"trial-{trial}"
         if (training := _lock(path)) is None:
             return None
@@ -136,9 +136,9 @@ class SearchDirectory:
         return Hold(training, search)
 
     def is_ending(self, trial: int) -> bool:
-        """Whether the search that had a trial is gone, and the training that it began is about to end.
+        """Whether the search that held a trial is gone, and its training about to end.
 
-        Only while `asking`: to see whether a lock is free, it is taken.
+        Only while `asking`: a free lock is taken for a moment.
         """
         path = self.path / LOCKS / f"trial-{trial}"
         return not _is_free(path) and _is_free(path.with_suffix(".search"))
@@ -146,27 +146,27 @@ class SearchDirectory:
 
 @dataclass(frozen=True)
 class Hold:
-    """A trial that is this process's own.
+    """Hold of a trial by this process.
 
     Attributes
     ----------
     training
-        The descriptor that a training inherits, so that nobody else takes the trial until the training is gone, too.
+        Descriptor that a training inherits, which holds the trial until the training has ended, too.
     search
-        The one that it does not inherit.
+        Descriptor that it does not inherit.
     """
 
     training: int
     search: int
 
     def release(self) -> None:
-        """Let others take the trial."""
+        """Give up the hold."""
         os.close(self.search)
         os.close(self.training)
 
 
 def _lock(path: Path) -> int | None:
-    """Lock a file, which is made if it is not there, until the descriptor is closed; None: it is locked."""
+    """Lock a file, made where missing, until the descriptor is closed; None: it is locked already."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""A trial under way: its seeds are trained one after the other, each by a ``penstock train`` process of its own."""
+"""Running trial: its seeds are trained one after the other, each by a ``penstock train`` process."""
 
 from __future__ import annotations
 
@@ -26,37 +26,37 @@ if TYPE_CHECKING:
 PROGRAM = (sys.executable, "-m", "penstock.cli")
 """Program that trains; tests replace it."""
 PATIENCE = 60.0
-"""Seconds that a training may take to end in good order, before it is killed."""
+"""Seconds for a training to end in good order, after which it is killed."""
 _INTERRUPTED = 130, -signal.SIGTERM, -signal.SIGINT
 
 Ending = Literal["done", "pruned", "failed", "refused", "interrupted"]
-"""End of a trial; "refused": what lies where it trains cannot be used now, and is left as it is."""
+"""End of a trial; "refused": its run cannot be used now, and is left as it is."""
 
 
 class Job:
-    """Trains a trial, follows its evaluations, and tells the study what came of it.
+    """Training of a trial, whose evaluations and result are reported to the study.
 
     Parameters
     ----------
     directory
-        Where the runs lie.
+        Directory of the search.
     trial, hold
-        What is trained, and that it is this process's own.
+        The trial, and this process's hold of it.
     train
-        The algorithm and flags of ``penstock train`` that all trials share.
+        Algorithm and flags of ``penstock train`` that all trials share.
     config
-        The settings that they give.
+        Settings of these flags.
     seeds
-        Those to train with, in this order.
+        Seeds to train with, in this order.
     cores
-        Those that the processes may use.
+        Cores of the processes.
     report
         Called with a line where a run was set aside.
 
     Attributes
     ----------
     error
-        Why the trial failed, or was refused.
+        Reason why the trial failed, or was refused.
     """
 
     def __init__(
@@ -88,13 +88,13 @@ class Job:
 
     @property
     def seed(self) -> int:
-        """The seed that is trained now, or next."""
+        """Seed in training, or the next one."""
         return self._seeds[len(self.trial.scores)]
 
     def poll(self) -> Ending | None:
-        """Begin what is next, look at what is new; say how the trial ended, if it has. Others may take it then.
+        """Begin the next training or read new evaluations; return how the trial ended, and release it, or None.
 
-        One that is interrupted stays under way in the journal, and is taken up again by another search.
+        An interrupted trial stays running in the journal, and is resumed by another search.
         """
         ending = self._poll()
         if ending is not None:
@@ -109,7 +109,7 @@ class Job:
         return ending
 
     def stop(self, why: Ending = "interrupted") -> None:
-        """Ask the training to end in good order: `poll` says when it has."""
+        """Request that the training ends in good order; `poll` returns the end."""
         if self._stopping is None:
             self._stopping, self._kill_at = why, time.monotonic() + PATIENCE
             if self._process is not None:
@@ -145,7 +145,7 @@ class Job:
         code, self._process = self._process.returncode, None
         if self._stopping is not None:
             return self._stopping
-        if code in _INTERRUPTED:  # by another than this search, which is about to be interrupted, too
+        if code in _INTERRUPTED:  # by a signal to the process group, which interrupts this search, too
             return "interrupted"
         if code != 0:
             self.error = self._last_words(code)
@@ -153,7 +153,7 @@ class Job:
         return self._after_training()
 
     def _command(self) -> list[str] | None:
-        """Command for the present seed: a training, or the rest of one; None: done."""
+        """Command for the present seed, a training or the rest of one; None: done."""
         run = self._directory.run(self.trial.number, self.seed)
         if (meta := checkpoint_to_go_on_from(run)) is None:
             if moved := make_way(run):
@@ -169,7 +169,7 @@ class Job:
         return None if meta["steps"] >= self._config.total_steps else [*PROGRAM, "resume", str(run), *more]
 
     def _start(self, command: list[str]) -> subprocess.Popen[bytes]:
-        """Start a training: it ends in good order with this process, and nobody else takes the trial until then."""
+        """Start a training that ends in good order with this process, and holds the trial until then."""
         with open(self._directory.output(self.trial.number, self.seed), "ab") as output:
             return subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, process_group=0,
@@ -177,7 +177,7 @@ class Job:
             )  # fmt: skip
 
     def _follow(self, *, is_over: bool = False) -> None:
-        """Report what new evaluations show, and give the trial up if that is not worth going on with.
+        """Report new evaluations, and stop a trial that the study prunes.
 
         A rung's value is that of the first evaluation at it or behind it, so that trials compare at every rung,
         whenever they are evaluated. A training that is over is judged by its score.
@@ -193,7 +193,7 @@ class Job:
             self.stop("pruned")
 
     def _read(self) -> bool:
-        """Read the evaluations if there are new ones; say whether there are."""
+        """Read new evaluations; return whether there are any."""
         run = self._directory.run(self.trial.number, self.seed)
         try:
             size = (run / EPISODES).stat().st_size
@@ -206,12 +206,12 @@ class Job:
         return bool(self._evaluations) and self._evaluations != before
 
     def _report(self, reached: int, evaluations: Sequence[Evaluated]) -> bool:
-        """Report the mean over the seeds so far; say whether the trial is hopeless."""
+        """Report the mean over the seeds so far; return whether the trial is to be pruned."""
         worth = fmean([*self.trial.scores, score(evaluations)])
         return self.trial.report(len(self.trial.scores) * RUNGS + reached, worth)
 
     def _after_training(self) -> Ending | None:
-        """Note what a seed's training was worth; None: there are more seeds."""
+        """Record the score of a seed's training; None: further seeds are left."""
         self._read()
         if not self._evaluations:
             self.error = "the training was never evaluated: give it a smaller --eval-interval"

@@ -1,10 +1,10 @@
 """Population-based training over several runs: members train in slices, and copy each other between two of them.
 
 ======================  ========================================================================
-``population.json``     settings, members, scores, and what the next slice begins with
-``lineage.jsonl``       who copied whom, when, and with which settings
+``population.json``     settings, members, scores, and the start of the next slice
+``lineage.jsonl``       copies between members, and their settings over time
 ``member-3/``           a member's run, an ordinary run directory
-``member-3.json``       what the process of its slice is told; ``.txt``: what that printed
+``member-3.json``       arguments of the process of its slice; ``.txt``: output of the process
 ``handed/member-3-9/``  its checkpoint of step 9, which others copy in this slice
 ======================  ========================================================================
 
@@ -46,7 +46,7 @@ PROGRAM = (sys.executable, "-m", "penstock.engine.slices")
 PATIENCE = 60.0
 """Seconds that a slice may take to end in good order, before it is killed."""
 DIVERGED = 4
-"""Exit code of a slice whose updates were not finite any more."""
+"""Exit code of a slice whose updates are no longer finite."""
 
 Ending = Literal["done", "diverged", "failed", "interrupted"]
 
@@ -57,11 +57,11 @@ class Slice:
     Parameters
     ----------
     member
-        Its number.
+        Number of the member.
     told
-        The file that says what to train.
+        File with the arguments of the slice.
     cores
-        Those that it may use.
+        Cores of the process.
     """
 
     def __init__(self, member: int, told: Path, cores: Collection[int]) -> None:
@@ -75,7 +75,7 @@ class Slice:
             )  # fmt: skip
 
     def poll(self) -> Ending | None:
-        """Say how it ended, if it has."""
+        """Return how the slice ended; None while it runs."""
         code = self._process.poll()
         if code is None:
             if self._is_stopping and time.monotonic() > self._kill_at:
@@ -86,13 +86,13 @@ class Slice:
         return "done" if code == 0 else "diverged" if code == DIVERGED else "failed"
 
     def stop(self) -> None:
-        """Ask it to end in good order."""
+        """Request an end in good order; a slice that does not end in time is killed."""
         if not self._is_stopping:
             self._is_stopping, self._kill_at = True, time.monotonic() + PATIENCE
             self._process.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it now."""
+        """Kill the process."""
         self._is_stopping = True
         self._process.kill()
 
@@ -142,7 +142,7 @@ class Plan:
     begin
         Steps of its run.
     parent
-        The checkpoint that it copies first; None: it goes on as it is.
+        Checkpoint that it copies first; None: it keeps its own weights.
     """
 
     begin: int = 0
@@ -155,17 +155,17 @@ class PopulationRuns:
     Parameters
     ----------
     path
-        Its directory, which is made; one that holds the same population goes on.
+        Directory of the population, which is made; an existing population with the same settings is resumed.
     algorithm
         Name of the algorithm.
     config
         Settings that all members share, with those of the population.
     count
-        Members.
+        Number of members.
     cores
-        Of each job.
+        Cores of each job.
     report
-        Is told what happens, in lines.
+        Called with each line of progress.
 
     Raises
     ------
@@ -219,7 +219,7 @@ class PopulationRuns:
         BenchError
             A slice failed.
         CheckpointError, RunDirectoryError
-            What lies where a member trains cannot be used now; it is left as it is.
+            A member's run cannot be used now; it is left as it is.
         """
         while not self.is_done:
             self._todo = list(range(len(self._names)))
@@ -235,13 +235,13 @@ class PopulationRuns:
         return [self._score(number)[0] for number in range(len(self._names))]
 
     def member(self, number: int) -> Path:
-        """A member's run."""
+        """Directory of a member's run."""
         return self.path / f"member-{number}"
 
     # -- slices ----------------------------------------------------------------------------------------------------
 
     def _until(self, index: int) -> int:
-        """Steps that every member has behind a slice."""
+        """Steps of every member at the end of a slice."""
         return min(self._config.total_steps, (index + 1) * self.population.rules.interval)
 
     def _start(self) -> None:
@@ -260,7 +260,7 @@ class PopulationRuns:
             self._jobs.add(Slice(number, told, self._jobs.free[0]))
 
     def _make_way(self, member: int) -> None:
-        """Set a member's run aside where it has nothing to go on from: it was killed early, or diverged."""
+        """Set aside a member's run without a usable checkpoint, after an early kill or divergence."""
         run = self.member(member)
         if checkpoint_to_go_on_from(run) is None and (moved := make_way(run)):
             self._report(f"member {member}: {moved}")
@@ -282,7 +282,7 @@ class PopulationRuns:
     # -- decisions -------------------------------------------------------------------------------------------------
 
     def _decide(self) -> None:
-        """Rank the members by their last slice, and note what the next one begins with."""
+        """Rank the members by their last slice, and plan the next one."""
         until = self._until(self.slice)
         for number in range(len(self._names)):
             score, episodes = self._score(number)
@@ -309,9 +309,9 @@ class PopulationRuns:
             self._report(f"member {child} {what} with {settings}")
 
     def _hand_over(self, parent: int) -> tuple[str | None, WeightsOrigin | None]:
-        """Put a member's newest checkpoint where its next slice leaves it alone.
+        """Copy a member's newest checkpoint to a place that its next slice does not change.
 
-        What goes on as a copy itself, and has not begun to, hands over what it is to copy.
+        A member that is itself to become a copy, and has not begun, hands over the checkpoint that it is to copy.
         """
         plan, steps = self._plans[parent], self._steps(parent)
         if plan.parent is not None and steps <= plan.begin:
@@ -326,7 +326,7 @@ class PopulationRuns:
         return str(place), WeightsOrigin(meta["version"], meta["steps"])
 
     def _remove_handed(self) -> None:
-        """Remove the checkpoints that members have copied: they are copies themselves."""
+        """Remove the handed-over checkpoints that members have copied."""
         handed = self.path / HANDED
         for place in handed.glob("member-*"):
             if holds_only_a_checkpoint(place):
@@ -373,9 +373,9 @@ class PopulationRuns:
         self._lineage.go_on(found["lines"])
 
     def _require_same(self, facts: Mapping[str, Any]) -> None:
-        """Raise `ConfigError` naming the first setting with which the directory's population was begun otherwise.
+        """Raise `ConfigError` naming the first setting that differs from that of the directory's population.
 
-        A directory of an older version lacks settings that are newer: they had what is their default now.
+        A directory of an older version lacks newer settings, which count with their defaults.
         """
         here: Mapping[str, Any] = json.loads(json_bytes(self._facts))
         defaults = json.loads(json_bytes(type(self._config)(env=self._config.env).to_json()))

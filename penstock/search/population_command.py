@@ -39,7 +39,7 @@ def command(args: list[str]) -> bool:
     Raises
     ------
     BenchUsageError, ConfigError
-        What is asked for cannot be done.
+        The request is not legal.
     BenchError
         A member failed.
     KeyboardInterrupt
@@ -89,7 +89,7 @@ def own_flags() -> argparse.ArgumentParser:
 
 
 def _with_space(args: list[str]) -> list[str]:
-    """The arguments with --space as the flag of training that it is, and a rule."""
+    """Replace --space by its flag of training, and add the default rule."""
     named = [re.sub(r"^--space(?==|$)", "--pbt-space", arg) for arg in args]
     has_space = any(arg.partition("=")[0] == "--pbt-space" for arg in named)
     has_rule = any(arg.partition("=")[0] == "--pbt" for arg in named)

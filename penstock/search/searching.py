@@ -1,4 +1,4 @@
-"""Trials by turns, several at once on cores of their own, until there are as many as wanted."""
+"""Trials, several at once on cores of their own, up to the requested number."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ if TYPE_CHECKING:
     from penstock.search.study import Study
 
 FAILURES = 3
-"""Trainings that fail one after the other until the search ends: something else is wrong than the settings tried."""
+"""Consecutive failures that end the search: the cause is then not the settings tried."""
 
 
 class Searching:
-    """Trains the trials of a study.
+    """Training of the trials of a study.
 
     Parameters
     ----------
     directory, study
-        Of the search.
+        Directory and study of the search.
     train
-        The algorithm and flags of ``penstock train`` that all trials share.
+        Algorithm and flags of ``penstock train`` that all trials share.
     config
-        The settings that they give.
+        Settings of these flags.
     seeds
-        Of each trial.
+        Seeds of each trial.
     trials
-        How many there shall be in the directory, those of other processes counted.
+        Requested number of trials in the directory, those of other processes included.
     cores
-        Of each job.
+        Cores of each job.
     report
-        Is told what happens, in lines.
+        Called with each line of progress.
     """
 
     def __init__(
@@ -65,12 +65,12 @@ class Searching:
         self._error = self._refused = ""
 
     def run(self) -> None:
-        """Train until there are trials enough.
+        """Train up to the requested number of trials.
 
         Raises
         ------
         KeyboardInterrupt
-            Ctrl-C or SIGTERM came: no process is left, and the trials under way can be taken up again.
+            Ctrl-C or SIGTERM came: no process is left, and interrupted trials can be resumed.
         BenchError
             Several trainings failed, one after the other; or a trial's run cannot be used now.
         """
@@ -86,7 +86,7 @@ class Searching:
         return self._is_interrupted or bool(self._refused) or self._failures >= FAILURES
 
     def _begin(self) -> None:
-        """Begin trials where cores are free."""
+        """Begin trials on free cores."""
         while self._jobs.free and (found := self._study.ask(self._trials)) is not None:
             trial, hold = found
             shown = ", ".join(f"{name}={_short(value)}" for name, value in trial.settings.items())

@@ -1,4 +1,4 @@
-"""Which settings a search may change, and within which bounds: a TOML file with a table for each.
+"""Search space: a TOML file with a table of bounds or values for each searched setting.
 
 ::
 
@@ -44,7 +44,7 @@ class Choice:
 
     @property
     def ends(self) -> tuple[Any, ...]:
-        """The values that decide whether all are legal."""
+        """Values whose legality decides that of all."""
         return self.values
 
     def holds(self, value: Any) -> bool:
@@ -52,7 +52,7 @@ class Choice:
         return any(value == one and type(value) is type(one) for one in self.values)
 
     def to_json(self) -> dict[str, Any]:
-        """The table of the file."""
+        """Table in the file."""
         return {"values": [list(value) if isinstance(value, tuple) else value for value in self.values]}
 
 
@@ -72,7 +72,7 @@ class Space:
         return all(dimension.holds(getattr(config, dimension.name)) for dimension in self.dimensions)
 
     def to_json(self) -> dict[str, Any]:
-        """The tables of the file."""
+        """Tables in the file."""
         return {dimension.name: dimension.to_json() for dimension in self.dimensions}
 
 
@@ -84,9 +84,9 @@ def read_space(path: str | os.PathLike[str], config: Config, given: Collection[s
     path
         A TOML file.
     config
-        The settings that all trials share; those of the space are changed in it.
+        Settings that all trials share, in which those of the space vary.
     given
-        Names of the settings that flags give: these are not searched.
+        Names of the settings that flags give, which are not searched.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def read_space(path: str | os.PathLike[str], config: Config, given: Collection[s
 
 
 def space_of(tables: Mapping[str, Any], config: Config, given: Collection[str] = ()) -> Space:
-    """Make a space of tables by the names of settings; parameters and errors as in `read_space`."""
+    """Make a space from tables by setting; parameters and errors as in `read_space`."""
     hints = typing.get_type_hints(type(config))
     known = [field.name for field in fields(config)]
     for name in tables:
@@ -123,7 +123,7 @@ def space_of(tables: Mapping[str, Any], config: Config, given: Collection[str] =
 
 
 def is_legal(config: Config, settings: Mapping[str, Any]) -> str:
-    """Why settings are not legal together in a config; "": they are."""
+    """Return the reason why settings are not legal together in a config, else ""."""
     try:
         replace(config, **settings)
     except ConfigError as error:
@@ -132,7 +132,7 @@ def is_legal(config: Config, settings: Mapping[str, Any]) -> str:
 
 
 def as_flags(settings: Mapping[str, Any]) -> list[str]:
-    """The flags of ``penstock train`` that give settings."""
+    """Write settings as flags of ``penstock train``."""
     flags: list[str] = []
     for name, value in settings.items():
         flag = name.replace("_", "-")
