@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import inspect
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import sys
 import pytest
 
 from penstock.algorithms import ALGORITHMS, load_algorithm
+from penstock.engine.faces import Face
 from tools.signatures import STUB, signatures
 
 PROGRAM = """
@@ -52,6 +54,16 @@ def test_an_editor_shows_every_keyword_with_its_meaning_and_default():
         shown = documents(config.__name__.replace("Config", "Settings"))
         assert shown.keys() == {field.name for field in dataclasses.fields(config)} - {"env"}
         assert all("Default:" in text for text in shown.values())
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_notebook_completes_the_settings_of_a_trainer_that_it_has_imported(name):
+    trainer = next(face for face in Face.__subclasses__() if face.algorithm is load_algorithm(name))
+    parameters = inspect.signature(trainer).parameters
+    config = {field.name: field.default for field in dataclasses.fields(trainer.algorithm.Config)}
+    assert parameters.keys() == config.keys() | {"preset"}
+    assert parameters["learning_rate"].default == config["learning_rate"]
+    assert [p.name for p in parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD] == ["env"]
 
 
 @pytest.mark.timeout(240)

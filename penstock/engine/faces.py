@@ -5,6 +5,8 @@ What their settings are is written to ``faces.pyi`` for editors and type checker
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import os
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -35,10 +37,27 @@ from penstock.config import ConfigError
 from penstock.engine.trainer import Trainer
 
 
+class _Signature:
+    """Signature of a trainer with its algorithm's settings: `help` shows it, notebooks complete keywords from it."""
+
+    def __get__(self, trainer: object, owner: type[Face]) -> inspect.Signature:
+        settings = {field.name: field for field in dataclasses.fields(owner.algorithm.Config)}
+        env, by_name = settings.pop("env"), inspect.Parameter.KEYWORD_ONLY
+        parameters = [
+            inspect.Parameter("env", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=env.type),
+            inspect.Parameter("preset", by_name, default=None, annotation="str | os.PathLike[str] | None"),
+        ]
+        for name, field in settings.items():
+            default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+            parameters.append(inspect.Parameter(name, by_name, default=default, annotation=field.type))
+        return inspect.Signature(parameters)
+
+
 class Face(Trainer):
     """A trainer of one algorithm."""
 
     algorithm: ClassVar[type[Algorithm]]
+    __signature__ = _Signature()
 
     def __init__(
         self,
