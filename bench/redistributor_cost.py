@@ -29,13 +29,12 @@ from pathlib import Path
 from typing import Any
 
 import penstock
-from penstock.algorithms.rudder import Rudder
-from penstock.engine.paths.redistributed_learner import RedistributedLearner
-from penstock.engine.paths.redistribution import SegmentRedistribution
 from penstock.engine.paths.segment_learner import SegmentLearner
 from penstock.engine.roles.learner import Learner
 from penstock.engine.roles.rollout_worker import RolloutWorker
 from penstock.engine.watching.clock import CPU
+from penstock.rudder.learning import Rudder
+from penstock.rudder.segments import RedistributedLearner, SegmentRedistribution
 from penstock.runs.machine import describe
 from penstock.runs.status import Status
 

@@ -28,7 +28,7 @@ MAY_USE = {
     "output": set(),
     "config": {"imports", "ipc", "envs", "masking"},
     "trust": {"imports"},
-    "runs": {"ipc", "masking", "trust"},
+    "runs": {"config", "ipc", "masking", "trust"},
     "ipc": {"_native"},
     "replay": {"_native", "ipc"},
     "nn": {"_native", "ipc"},
@@ -39,6 +39,8 @@ MAY_USE = {
     "play": {"config", "runs", "nn", "envs", "algorithms", "surroundings", "trust"},
     "engine": {"config", "output", "runs", "ipc", "replay", "nn", "envs", "experience", "algorithms", "play"}
     | {"masking", "population", "surroundings", "travelling", "trust"},
+    "rudder": {"_native", "config", "engine", "envs", "experience", "ipc", "nn", "algorithms", "play", "replay", "runs"}
+    | {"surroundings"},
     "flags": {"config", "masking"},
     "doctor": {"extras", "ipc"},
     "bench": {"config", "flags", "masking", "runs", "ipc", "nn", "envs", "experience", "algorithms", "play", "engine"},
@@ -59,6 +61,9 @@ FEATURES = {
         "matchmaking": "experience", "ratings": "play", "fixed_opponents": "play", "matches": "play",
         "path": "engine", "inference": "engine", "versions": "engine",
     },
+    "rudder": {"__init__": "config", "settings": "config"} | dict.fromkeys(
+        ("arithmetic", "predictor", "learning", "feed", "redistributor", "segments", "replay", "explanation"), "rudder"
+    ),
 }  # fmt: skip
 
 # The engine's rooms, from the ground up. Each may use those before it.

@@ -8,11 +8,12 @@ import re
 import pytest
 
 import penstock
-from penstock.algorithms import ALGORITHMS, load_algorithm, rudder
+from penstock.algorithms import ALGORITHMS, load_algorithm
 from penstock.engine.roles import rollout_worker
 from penstock.engine.roster import ACTIVITIES
 from penstock.engine.watching import progress
 from penstock.engine.watching.chronicle import OF_A_NODE
+from penstock.rudder import predictor
 from penstock.runs.status import Status
 from tests.places import DOCS
 
@@ -23,7 +24,7 @@ REPLAY = {name for name, algorithm in LOADED.items() if issubclass(algorithm, pe
 SEGMENTS = set(LOADED) - REPLAY
 GROUPS = {"All": set(LOADED), "Segments": SEGMENTS, "Actor-critics": SEGMENTS - {"PQN"}, "Replay": REPLAY}
 TOLD = {"episode/success_rate", "evaluation/success_rate"}  # by some environments alone
-REDISTRIBUTION = {f"redistribution/{name}" for name in ("share", *rudder.TOLD)}  # with rewards="rudder" alone
+REDISTRIBUTION = {f"redistribution/{name}" for name in ("share", *predictor.TOLD)}  # with rewards="rudder" alone
 OPPONENTS = {  # of games against opponents alone
     *(f"opponents/{name}" for name in ("rating", "pool", "games", "mean_score", "min_score")),
     *(f"against/NAME/{name}" for name in ("wins", "draws", "losses", "mean_return")),

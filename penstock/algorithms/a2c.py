@@ -13,13 +13,13 @@ from penstock.algorithms.arithmetic.returns import explained_variance
 from penstock.algorithms.arithmetic.rmsprop import RMSPropConfig, build_rmsprop
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.segment import SegmentAlgorithm
-from penstock.config import Config, RedistributionConfig, Scheduled, Tunable, require
+from penstock.config import Config, Scheduled, SegmentRewardConfig, Tunable, require
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic, Distribution
 
 
 @dataclass(frozen=True, kw_only=True)
-class A2CConfig(RMSPropConfig, RedistributionConfig):
+class A2CConfig(RMSPropConfig, SegmentRewardConfig):
     """A2C: every lane takes segment_length steps, then there is one update from all of them."""
 
     segment_length: int = 5

@@ -59,11 +59,11 @@ class ApeXConfig(QLearningConfig):
             "prioritized=True"
         )
 
-    def _require_redistribution(self) -> None:
-        raise ConfigError(
-            "rewards='rudder' is not possible with Ape-X and R2D2: first priorities are found when a step is taken, "
-            "from the values that its action was chosen by, and redistributed rewards are known when the episode is "
-            "over; use dqn with prioritized=True"
+    def final_rewards(self) -> str | None:
+        """Return what makes rewards final when a step is taken, as the end of a message."""
+        return (
+            "Ape-X and R2D2: first priorities are found when a step is taken, from its reward and from the values that "
+            "its action was chosen by; use dqn with prioritized=True"
         )
 
 

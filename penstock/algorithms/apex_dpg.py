@@ -12,7 +12,7 @@ from torch import Tensor
 from penstock.algorithms.arithmetic.priorities import absolute_td_error
 from penstock.algorithms.bases.algorithm import Request
 from penstock.algorithms.ddpg import DDPG, DDPGConfig
-from penstock.config import STORED, Config, ConfigError, Scheduled, require
+from penstock.config import STORED, Config, Scheduled, require
 from penstock.experience.layout import Column
 from penstock.experience.run_replay import FirstPriorities
 from penstock.nn import DeterministicActorCritic, uniform_action
@@ -62,11 +62,11 @@ class ApeXDPGConfig(DDPGConfig):
         what = f"more than 0 with eviction_alpha={exponent}"
         require(self.priority_alpha > 0, "priority_alpha", self.priority_alpha, what)
 
-    def _require_redistribution(self) -> None:
-        raise ConfigError(
-            "rewards='rudder' is not possible with Ape-X DPG: first priorities are found when a step is taken, "
-            "from the values that its action was chosen by, and redistributed rewards are known when the episode is "
-            "over; use ddpg with prioritized=True"
+    def final_rewards(self) -> str | None:
+        """Return what makes rewards final when a step is taken, as the end of a message."""
+        return (
+            "Ape-X DPG: first priorities are found when a step is taken, from its reward and from the values that its "
+            "action was chosen by; use ddpg with prioritized=True"
         )
 
 

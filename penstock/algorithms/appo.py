@@ -10,14 +10,14 @@ from torch import Tensor
 from penstock.algorithms.arithmetic.losses import log_importance_ratio
 from penstock.algorithms.arithmetic.returns import vtrace
 from penstock.algorithms.bases.proximal import ProximalAlgorithm, ProximalConfig
-from penstock.config import AsynchronousConfig, Config, RedistributionConfig, Scheduled, Tunable, require
+from penstock.config import AsynchronousConfig, Config, Scheduled, SegmentRewardConfig, Tunable, require
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic, Distribution
 
 
 @dataclass(frozen=True, kw_only=True)
-class APPOConfig(ProximalConfig, AsynchronousConfig, RedistributionConfig):
+class APPOConfig(ProximalConfig, AsynchronousConfig, SegmentRewardConfig):
     """APPO: rollout workers never wait for the learner; what is a little stale is clipped, corrected or masked."""
 
     batch_size: int = 256

@@ -13,13 +13,13 @@ from penstock.algorithms.arithmetic.returns import explained_variance, vtrace
 from penstock.algorithms.arithmetic.rmsprop import RMSPropConfig, build_rmsprop
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.segment import SegmentAlgorithm
-from penstock.config import Config, MixtureConfig, RedistributionConfig, Scheduled, Tunable, require
+from penstock.config import Config, MixtureConfig, Scheduled, SegmentRewardConfig, Tunable, require
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic, Distribution
 
 
 @dataclass(frozen=True, kw_only=True)
-class IMPALAConfig(RMSPropConfig, MixtureConfig, RedistributionConfig):
+class IMPALAConfig(RMSPropConfig, MixtureConfig, SegmentRewardConfig):
     """IMPALA: segments are learned from by whatever the policy has become. The paper's sizes are a preset."""
 
     segment_length: int = 20

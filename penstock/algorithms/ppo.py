@@ -9,13 +9,13 @@ from torch import Tensor
 
 from penstock.algorithms.arithmetic.losses import value_error
 from penstock.algorithms.bases.proximal import ProximalAlgorithm, ProximalConfig
-from penstock.config import Config, RedistributionConfig, Scheduled, Tunable, require_whole_minibatches
+from penstock.config import Config, Scheduled, SegmentRewardConfig, Tunable, require_whole_minibatches
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic, Distribution
 
 
 @dataclass(frozen=True, kw_only=True)
-class PPOConfig(ProximalConfig, RedistributionConfig):
+class PPOConfig(ProximalConfig, SegmentRewardConfig):
     """PPO: every lane collects a segment, then all of them are learned from num_epochs times."""
 
     num_envs_per_worker: int = 8

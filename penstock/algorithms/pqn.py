@@ -18,8 +18,8 @@ from penstock.algorithms.bases.segment import SegmentAlgorithm
 from penstock.config import (
     NETWORK,
     Config,
-    RedistributionConfig,
     Scheduled,
+    SegmentRewardConfig,
     Tunable,
     require,
     require_whole_minibatches,
@@ -30,7 +30,7 @@ from penstock.nn import QNetwork
 
 
 @dataclass(frozen=True, kw_only=True)
-class PQNConfig(RedistributionConfig):
+class PQNConfig(SegmentRewardConfig):
     """PQN: every lane collects a segment, then all of them are learned from num_epochs times.
 
     Sizes and rates are for classic control; those of the paper, for images, are presets.
@@ -65,8 +65,7 @@ class PQNConfig(RedistributionConfig):
     def validate(self) -> None:
         """Raise `ConfigError` where a value is outside what is legal."""
         super().validate()
-        legal = '"redistributed": values are all that PQN learns'
-        require(self.redistribution_value == "redistributed", "redistribution_value", self.redistribution_value, legal)
+        self.require_changed_values("values are all that PQN learns")
         for name in ("num_epochs", "exploration_steps"):
             require(getattr(self, name) > 0, name, getattr(self, name), "1 or more")
         for name in ("q_lambda", "exploration", "exploration_final"):

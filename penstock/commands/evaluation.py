@@ -24,6 +24,7 @@ def evaluate(args: list[str]) -> int:
         raise CommandError(f"--episodes {flags.episodes} is not legal: play 1 or more")
     if flags.max_steps is not None and flags.max_steps < 1:
         raise CommandError(f"--max-steps {flags.max_steps} is not legal: play 1 or more")
+    from penstock.config import FEATURES, find_object
     from penstock.runs.checkpoint import verify_checkpoint
     from penstock.runs.lookup import policies_of, resolve_checkpoint
 
@@ -37,12 +38,11 @@ def evaluate(args: list[str]) -> int:
         video = _video(flags, paths, metas[first]["steps"])
         results = _play(flags, paths, video)
         if flags.explain is not None:
-            from penstock.play.explanation import explain_run
-
-            explain_run(
-                paths[first], flags.explain, deterministic=flags.deterministic, seed=flags.seed,
-                trust_code=flags.trust_code,
-            )  # fmt: skip
+            for feature in FEATURES:
+                find_object(feature.explain, "explain")(
+                    paths[first], flags.explain, deterministic=flags.deterministic, seed=flags.seed,
+                    trust_code=flags.trust_code,
+                )  # fmt: skip
     for name, result in results.items():
         which = "best checkpoint" if paths[name].name == "best" else f"checkpoint {paths[name].name}"
         print(_score(result, f"{name}: " if name else "", metas[name], which))

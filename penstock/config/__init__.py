@@ -6,11 +6,11 @@ line (its docstring is the flag's help) and a key of ``config.json`` in the run 
 
 from penstock.config.base import NETWORK, STATE, STORED, Config
 from penstock.config.checking import ConfigError, Tunable, checked, closest, find_object, require
-from penstock.config.elsewhere import method_hint, setting_hint
+from penstock.config.elsewhere import method_hint
+from penstock.config.features import FEATURES, Feature, RewardConfig, SegmentRewardConfig
 from penstock.config.groups import grouped
-from penstock.config.making import PRESETS, cannot_change, change_config, load_preset, make_config
+from penstock.config.making import PRESETS, cannot_change, change_config, load_preset, make_config, setting_hint
 from penstock.config.policies import PolicyConfig, agents_by_policy, policy_configs
-from penstock.config.redistribution import RedistributionConfig, RedistributorConfig
 from penstock.config.replay import ReplayConfig
 from penstock.config.saved import require_no_secrets, saved, whole_arguments, with_arguments
 from penstock.config.schedules import Schedule, Scheduled, value_at, with_schedules
@@ -26,6 +26,7 @@ from penstock.config.sources import Source
 from penstock.config.tunable import require_tunable, tunable_settings, tunable_values, tuned
 
 __all__ = [
+    "FEATURES",
     "NETWORK",
     "PRESETS",
     "STATE",
@@ -33,15 +34,16 @@ __all__ = [
     "AsynchronousConfig",
     "Config",
     "ConfigError",
+    "Feature",
     "FreshConfig",
     "MixtureConfig",
     "PolicyConfig",
-    "RedistributionConfig",
-    "RedistributorConfig",
     "ReplayConfig",
+    "RewardConfig",
     "Schedule",
     "Scheduled",
     "SegmentConfig",
+    "SegmentRewardConfig",
     "Source",
     "Tunable",
     "agents_by_policy",

@@ -63,7 +63,7 @@ class Config:
     environments with one agent. "module:function" or "file.py:function"; in Python also the function itself."""
     seats: Literal["fixed", "shuffled"] = "fixed"
     """With several policies and agents. "fixed": each policy always plays its own agents; "shuffled": agents are
-    redistributed among the policies at random before each game, the number per policy unchanged."""
+    assigned to the policies at random before each game, the number per policy unchanged."""
     opponents: str = "none"
     """With several agents, opponents that do not learn. "past": some games use frozen past versions as opponents; with
     one policy they play all seats but one, with several policies one policy learns in the game and past versions of the
@@ -380,6 +380,23 @@ class Config:
     def num_lanes(self) -> int:
         """Lanes of all rollout workers together."""
         return self.workers * self.lanes_per_worker
+
+    def data_path_for(self, usual: str | type, algorithm: str) -> str | type:
+        """Return the data path that an algorithm has with these settings.
+
+        Parameters
+        ----------
+        usual
+            Its data path where the settings ask for no other one.
+        algorithm
+            Its name, for messages.
+
+        Raises
+        ------
+        ConfigError
+            The settings ask for another one, which cannot take the place of this.
+        """
+        return usual
 
     @property
     def shared_by_learners(self) -> dict[str, int]:

@@ -5,8 +5,6 @@ Names and values are those of Stable-Baselines3, CleanRL, RLlib and Sample Facto
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection
 from typing import Any
 
 _LANES = "num_envs_per_worker (for each of num_workers; both together are the lanes)"
@@ -18,7 +16,7 @@ _NETWORK = 'encoder (with hidden_sizes, activation and memory, e.g. encoder="mlp
 _PLOT = "run_dir (TensorBoard events are written there)"
 
 # By the name elsewhere: our field, and what else is to be said; " | " parts what differs between algorithms.
-_SETTINGS = {
+SETTINGS = {
     "env_id": "env",
     "env_name": "env",
     "environment": "env",
@@ -181,7 +179,7 @@ _SETTINGS = {
 }
 
 # What is no setting here: how it is done instead.
-_NO_SETTINGS = {
+NO_SETTINGS = {
     "verbose": "training shows itself; algo.train(quiet=True) shows nothing",
     "callback": "give it to algo.train(on_update=...)",
     "track": "call wandb.init(sync_tensorboard=True) before training",
@@ -208,12 +206,6 @@ _METHODS = {
     "stop": "close()",
     "set_env": "penstock.Trainer.resume(run_dir, env=...)",
 }
-
-_REDISTRIBUTION = (
-    "rewards are redistributed by algorithms that learn from every fresh segment once, in the order in which each lane "
-    "wrote it: ppo, appo, a2c, impala and pqn; and by those that replay single transitions: dqn, rainbow, ddpg, td3, "
-    "sac, tqc and crossq. This one uses batches again, or learns in its workers"
-)
 
 _GRU = "'gru' or 'lstm'"
 _PROCESSES = "'local' (one process per role)"
@@ -244,28 +236,6 @@ _VALUES = {
     ("learning_rate", "constant"): 'learning_rate_schedule="constant"',
     ("entropy_coef", "auto"): "algorithm SAC, which learns it",
 }
-
-
-def setting_hint(name: str, known: Collection[str]) -> str:
-    """Return the hint for a setting's name in another library, as the second half of a message; empty if unknown.
-
-    Parameters
-    ----------
-    name
-        The setting as it was given.
-    known
-        The settings of the algorithm.
-    """
-    if name in _NO_SETTINGS:
-        return f": that is no setting here; {_NO_SETTINGS[name]}"
-    if name == "rewards" or name.startswith("redistribut"):
-        return "" if "rewards" in known else f": {_REDISTRIBUTION}"
-    alternatives = _SETTINGS[name].split(" | ") if name in _SETTINGS else []
-    fields = {alternative: re.findall(r"\w+", alternative)[0] for alternative in alternatives}
-    for alternative, field in fields.items():
-        if field in known:
-            return f": here it is {alternative}"
-    return f": other algorithms here call it {' or '.join(fields.values())}, this one has none" if fields else ""
 
 
 def method_hint(name: str) -> str:

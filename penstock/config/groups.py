@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from penstock.config.features import FEATURES
+
 MOST_USED, LEARNING = "most used", "learning"
 
 _GROUPS = {
@@ -29,12 +31,7 @@ _GROUPS = {
         "normalize_observations", "dueling", "distributional", "num_atoms", "v_min", "v_max", "num_quantiles",
         "noisy", "noisy_sigma",
     },
-    "delayed rewards": {
-        "rewards", "redistribution_value", "redistribution_share", "redistribution_trace", "redistribution_attribution",
-        "redistribution_points", "redistribution_max_error", "redistributor_size", "redistributor_learning_rate",
-        "redistributor_interval", "redistributor_batch_size", "redistributor_lessons", "redistributor_chunk",
-        "redistributor_max_steps",
-    },
+    **{feature.group: set(feature.settings) for feature in FEATURES},
     LEARNING: set[str](),  # whatever is in no other, an algorithm's own settings first of all
     "budget and run": {
         "max_seconds", "eval_interval", "eval_episodes", "eval_exploration", "eval_max_steps", "checkpoint_interval",

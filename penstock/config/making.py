@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from penstock.config.base import Config
 from penstock.config.checking import ConfigError, closest
-from penstock.config.elsewhere import setting_hint
+from penstock.config.elsewhere import NO_SETTINGS, SETTINGS
+from penstock.config.features import FEATURES
 from penstock.config.saved import with_arguments
 
 C = TypeVar("C", bound=Config)
@@ -40,6 +42,29 @@ def make_config(
     if "env" not in merged:
         raise ConfigError('env is missing: give a Gymnasium id such as "CartPole-v1", a callable or a class')
     return config_class(**merged)
+
+
+def setting_hint(name: str, known: Collection[str]) -> str:
+    """Return the hint for a setting's name in another library, as the second half of a message; empty if unknown.
+
+    Parameters
+    ----------
+    name
+        The setting as it was given.
+    known
+        The settings of the algorithm.
+    """
+    if name in NO_SETTINGS:
+        return f": that is no setting here; {NO_SETTINGS[name]}"
+    for feature in FEATURES:
+        if (hint := feature.hint(name, known)) is not None:
+            return f": {hint}" if hint else ""
+    alternatives = SETTINGS[name].split(" | ") if name in SETTINGS else []
+    fields = {alternative: re.findall(r"\w+", alternative)[0] for alternative in alternatives}
+    for alternative, field in fields.items():
+        if field in known:
+            return f": here it is {alternative}"
+    return f": other algorithms here call it {' or '.join(fields.values())}, this one has none" if fields else ""
 
 
 def change_config(config_class: type[C], before: Mapping[str, Any], changes: Mapping[str, Any]) -> C:

@@ -9,13 +9,13 @@ from typing import ClassVar, Literal
 
 from penstock.config.base import STORED
 from penstock.config.checking import ConfigError, require
-from penstock.config.redistribution import RedistributorConfig
+from penstock.config.features import RewardConfig
 
 LEAST_SLACK = 32  # updates: enough that neither side waits for the other's single steps
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplayConfig(RedistributorConfig):
+class ReplayConfig(RewardConfig):
     """Settings of algorithms that learn from replay."""
 
     fixed: ClassVar[Mapping[str, str]] = dict.fromkeys(
@@ -112,12 +112,25 @@ class ReplayConfig(RedistributorConfig):
                 "relabelled with different goals, whose rewards must not be summed; use n_step=1"
             )
 
-    def _require_redistribution(self) -> None:
-        if self.hindsight is not None:
+    def final_rewards(self) -> str | None:
+        """Return what makes rewards final when a step is taken, as the end of a message; None: nothing does."""
+        if self.hindsight is None:
+            return super().final_rewards()
+        return (
+            f"hindsight={self.hindsight!r}: relabelled steps have the rewards that the environment computes for "
+            "another goal; use one of the two"
+        )
+
+    def data_path_for(self, usual: str | type, algorithm: str) -> str | type:
+        """Return "hindsight" with hindsight; else the usual one, or that of other rewards."""
+        if self.hindsight is None:
+            return super().data_path_for(usual, algorithm)
+        if usual != "replay":
             raise ConfigError(
-                f"rewards='rudder' is not possible with hindsight={self.hindsight!r}: relabelled steps have the "
-                "rewards that the environment computes for another goal; use one of the two"
+                f"hindsight={self.hindsight!r} is not possible with the data path of {algorithm}, which does not "
+                "relabel; use hindsight=None"
             )
+        return "hindsight"
 
     @property
     def _least_slack(self) -> int:

@@ -69,6 +69,20 @@ class FreshConfig(Config):
         """Fresh segments in each batch: all of them, where none are replayed."""
         return self.segments_per_batch
 
+    def data_path_for(self, usual: str | type, algorithm: str) -> str | type:
+        """Return "mixture" with replayed segments, else the usual one."""
+        return "mixture" if usual == "segments" and self.replayed_sources else super().data_path_for(usual, algorithm)
+
+    @property
+    def further_records(self) -> tuple[str, ...]:
+        """Columns that features record while acting, beside those of the algorithm."""
+        return ()
+
+    @property
+    def target_changes(self) -> tuple[str, ...]:
+        """Places of classes, each made with the config, whose objects map (batch, targets) to changed targets."""
+        return ()
+
     @property
     def replayed_sources(self) -> tuple[Source, ...]:
         """Sources of the replayed segments of a batch."""

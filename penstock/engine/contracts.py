@@ -6,7 +6,7 @@ The ground floor of the engine: every room may use it, and it uses none of them 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 from penstock.engine.messages import Command, Tell
 
@@ -60,6 +60,16 @@ class RoleSpec(Protocol):
 
     def successor(self, arena: ExperienceArena) -> RoleSpec:
         """Take back what the role held, which is dead; return who comes in its place."""
+        ...
+
+
+@runtime_checkable
+class OfPolicy(Protocol):
+    """Spec of a role that works for one of a run's policies."""
+
+    @property
+    def policy(self) -> int:
+        """Number of the policy."""
         ...
 
 

@@ -10,7 +10,7 @@ from typing import Protocol
 import torch
 
 from penstock.algorithms.bases.algorithm import Algorithm
-from penstock.config import Config
+from penstock.config import FEATURES, Config
 from penstock.engine.contracts import RoleSpec, Start
 from penstock.engine.groups.following import Follower, RankRole
 from penstock.engine.groups.meeting import GroupSpec
@@ -19,7 +19,6 @@ from penstock.engine.roles.device import DeviceRole
 from penstock.engine.roles.evaluator import Evaluator
 from penstock.engine.roles.learner import Learner
 from penstock.engine.roles.policy_worker import PolicyWorker
-from penstock.engine.roles.redistributor import Redistributor
 from penstock.engine.roles.rollout_worker import RolloutSpec, RolloutWorker
 from penstock.engine.roles.specs import EvaluatorRole, LearnerRole, PolicyRole, RolloutRole
 from penstock.engine.roles.together import LearnersRole
@@ -28,13 +27,13 @@ from penstock.experience.layout import RoleKind, RunShape
 from penstock.ipc import whole_cores
 from penstock.self_play.path import ActingPath
 
-ACTIVITIES = {
+ACTIVITIES: dict[str, tuple[str, ...]] = {
     RoleKind.ROLLOUT: RolloutWorker.ACTIVITIES,
     RoleKind.POLICY: PolicyWorker.ACTIVITIES,
     RoleKind.LEARNER: Learner.ACTIVITIES,
     RoleKind.RANK: Follower.ACTIVITIES,
     RoleKind.EVALUATOR: Evaluator.ACTIVITIES,
-    RoleKind.REDISTRIBUTOR: Redistributor.ACTIVITIES,
+    **{kind: activities for feature in FEATURES for kind, activities in feature.roles.items()},
 }
 
 

@@ -41,7 +41,7 @@ from penstock.engine.watching.time_spent import rows_by_kind
 from penstock.envs.failures import EnvironmentFailure
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import Control
-from penstock.experience.layout import RoleKind
+from penstock.experience.layout import ROLES_OF_FEATURES, RoleKind
 from penstock.experience.statistics import RunStatistics
 from penstock.ipc.ownership import Owned, owner_only
 from penstock.population.decisions import Population
@@ -359,8 +359,9 @@ class Supervisor(Owned):
         return self.backend.send(RoleKind.EVALUATOR, command)
 
     def _ask_to_save(self, command: Save, policy: int) -> bool:
-        """Command a policy's learner to save, and its redistributor if it has one; return whether it has a learner."""
-        self.backend.send(name_of(RoleKind.REDISTRIBUTOR, policy), command)
+        """Command a policy's learner to save, and its roles of features; return whether it has a learner."""
+        for kind in ROLES_OF_FEATURES:
+            self.backend.send(name_of(kind, policy), command)
         return self.backend.send(name_of(RoleKind.LEARNER, policy), command)
 
     def _hold_best(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from penstock.envs.statistics import moments_nbytes
-from penstock.experience.layout import MOST_TUNABLES, RETURN_NBYTES, RunShape
+from penstock.experience.layout import MOST_TUNABLES, RETURN_NBYTES, ROLES_OF_FEATURES, RunShape
 from penstock.experience.requests import Requests
 from penstock.experience.statistics import SharedStatistics
 from penstock.ipc import Arena, Doorbell, Ring, SlotState, SlotTable, WeightsBlock, fence, require_memory
@@ -91,14 +91,16 @@ class ExperienceArena:
         Written by the learner (by the supervisor while the learner rests).
     best_weights : WeightsBlock
         The best weights that any evaluation has seen; written by the evaluator (by the trainer before there is one).
-    redistribution : WeightsBlock
-        The newest predictor of returns, where rewards are redistributed; written by the redistributor.
+    blocks : dict of str to WeightsBlock
+        Those that the data path has besides (`PathMemory.blocks`), by name.
+    bells : dict of str to Doorbell
+        Those of the roles that features add, by kind.
     slot_number : ndarray
         int64 ``[num_slots]``: which segment of its lane lies in each slot; written by the rollout worker that owns it.
         Successive segments have successive numbers: one that is missing was thrown away.
-    slot_redistributed : ndarray
-        int64 ``[num_slots]``: steps in each slot whose rewards are redistributed; written, as these rewards are, by the
-        rollout worker that owns it, and of another node's lanes by the receiver.
+    slot_altered : ndarray
+        int64 ``[num_slots]``: steps in each slot whose rewards the data path has altered; written, as these rewards
+        are, by the rollout worker that owns it, and of another node's lanes by the receiver.
     decision_memory : ndarray
         float32 ``[num_lanes, S]``, where environments have several agents: the memory state that each lane's last
         action was chosen from; written by whoever infers.
@@ -152,7 +154,7 @@ class ExperienceArena:
         self.contributions = array("contributions")
         self.slot_epoch = array("slot_epoch")
         self.slot_number = array("slot_number")
-        self.slot_redistributed = array("slot_redistributed")
+        self.slot_altered = array("slot_altered")
         self.slot_memory = array("slot_memory")
         self.decision_memory = array("decision_memory")
 
@@ -161,18 +163,16 @@ class ExperienceArena:
             self.slots = SlotTable.create(arena, offset("slots"), shape.num_slots)
             self.weights = WeightsBlock.create(arena, offset("weights"), shape.weights_nbytes)
             self.best_weights = WeightsBlock.create(arena, offset("best_weights"), shape.weights_nbytes + RETURN_NBYTES)
-            nbytes = max(1, shape.redistribution_nbytes)
-            self.redistribution = WeightsBlock.create(arena, offset("redistribution"), nbytes)
         else:
             self.full = Ring.attach(arena, offset("full"))
             self.slots = SlotTable.attach(arena, offset("slots"))
             self.weights = WeightsBlock.attach(arena, offset("weights"))
             self.best_weights = WeightsBlock.attach(arena, offset("best_weights"))
-            self.redistribution = WeightsBlock.attach(arena, offset("redistribution"))
+        self.blocks = {name: block(f"{name}_block", nbytes) for name, nbytes in shape.path_memory.blocks}
         bell = Doorbell.create if fresh else Doorbell.attach
         self.policy_bells = [bell(arena, offset(f"policy_bell_{i}")) for i in range(shape.num_policy_workers)]
         self.evaluator_bell = bell(arena, offset("evaluator_bell"))
-        self.redistributor_bell = bell(arena, offset("redistributor_bell"))
+        self.bells = {kind: bell(arena, offset(f"{kind}_bell")) for kind in ROLES_OF_FEATURES}
         if first is None:
             self.learner_bell = bell(arena, offset("learner_bell"))
             self.rollout_bells = [bell(arena, offset(f"rollout_bell_{i}")) for i in range(shape.num_workers)]
@@ -234,7 +234,7 @@ class ExperienceArena:
     def ring_all(self) -> None:
         """Wake every role that sleeps on a doorbell; of the first policy's arena, those of all policies."""
         for arena in self.policies:
-            for bell in (arena.learner_bell, *arena.policy_bells, arena.evaluator_bell, arena.redistributor_bell):
+            for bell in (arena.learner_bell, *arena.policy_bells, arena.evaluator_bell, *arena.bells.values()):
                 bell.ring()
         self.ring_rollout_workers()
 
@@ -305,7 +305,7 @@ class ExperienceArena:
             column.reshape(shape.num_slots, shape.rows_per_slot, *column.shape[1:])[slots] = 0
         self.slot_epoch[slots] = self.control[Control.RUN_EPOCH]
         self.slot_memory[slots] = 0.0
-        self.slot_redistributed[slots] = 0
+        self.slot_altered[slots] = 0
 
     def reclaim_read(self) -> None:
         """Give back what a dead learner was reading, and announce anew what it had no time to read."""

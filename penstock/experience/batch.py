@@ -53,9 +53,9 @@ class Batch:
         What the algorithm recorded while acting, ``[T, B, ...]`` by name.
     targets
         What the algorithm's loss aims at: ``[T, B]`` by name.
-    redistribution
-        Redistributed rewards beside the original ones in `reward`, where both are learned from: "reward" and "quality",
-        float32 ``[T, B]``. Else empty.
+    altered
+        Columns of the data path beside those of every one (`PathMemory.columns`), ``[T, B, ...]`` by name. Empty where
+        it has altered no reward of the batch.
     progress
         Fraction of ``total_steps`` learned from so far, for schedules.
     """
@@ -74,7 +74,7 @@ class Batch:
     replayed: Tensor
     records: dict[str, Tensor] = field(default_factory=dict)
     targets: dict[str, Tensor] = field(default_factory=dict)
-    redistribution: dict[str, Tensor] = field(default_factory=dict)
+    altered: dict[str, Tensor] = field(default_factory=dict)
     progress: float = 0.0
 
     @property
@@ -218,10 +218,10 @@ class BatchReader:
         reward = on_cpu["reward"][:-1] * self._reward_scale
         if self._reward_clip is not None:
             reward = reward.clamp(-self._reward_clip, self._reward_clip)
-        redistribution = {
-            column.name.removeprefix("redistributed_"): self._to_device(on_cpu[column.name][:-1])
-            for column in self._arena.shape.redistribution_columns()
-            if self._arena.slot_redistributed[slots].any()
+        altered = {
+            column.name: self._to_device(on_cpu[column.name][:-1])
+            for column in self._arena.shape.path_memory.columns
+            if self._arena.slot_altered[slots].any()
         }
         batch = Batch(
             obs=self._take_obs(slots) if self._takes_slots else self._to_device(on_cpu["obs"]),
@@ -236,7 +236,7 @@ class BatchReader:
             memory=self._to_device(torch.from_numpy(memory)),
             lane=self._to_device(torch.from_numpy(lane)),
             replayed=self._to_device(self._is_replayed),
-            redistribution=redistribution,
+            altered=altered,
             records={c.name: self._to_device(on_cpu[c.name][:-1]) for c in self._arena.shape.records},
             progress=progress,
         )

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from penstock.config.features import FEATURES
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.envs.statistics import moments_nbytes
 from penstock.ipc import Doorbell, Ring, SlotTable, WeightsBlock
@@ -29,11 +30,13 @@ class RoleKind(StrEnum):
     POLICY = "policy"
     LEARNER = "learner"
     EVALUATOR = "evaluator"
-    REDISTRIBUTOR = "redistributor"
     RANK = "rank"
 
 
-SINGLE_ROLES = (RoleKind.POLICY, RoleKind.LEARNER, RoleKind.EVALUATOR, RoleKind.REDISTRIBUTOR)
+ROLES_OF_FEATURES: tuple[str, ...] = tuple(kind for feature in FEATURES for kind in feature.roles)
+"""Kinds of the roles that features add."""
+
+SINGLE_ROLES: tuple[str, ...] = (RoleKind.POLICY, RoleKind.LEARNER, RoleKind.EVALUATOR, *ROLES_OF_FEATURES)
 """A policy has one of each, or none; its number is that of the policy, such as in "learner-1"."""
 
 
@@ -91,6 +94,22 @@ class SeatSplit(Protocol):
 
 
 @dataclass(frozen=True)
+class PathMemory:
+    """Memory of the arena that one data path has beside what all have.
+
+    Attributes
+    ----------
+    blocks
+        Name and payload size of each weights block.
+    columns
+        Columns with a row for every step of a segment.
+    """
+
+    blocks: tuple[tuple[str, int], ...] = ()
+    columns: tuple[Column, ...] = ()
+
+
+@dataclass(frozen=True)
 class RunShape:
     """The numbers from which the layout of a run's arena follows. Plain data: it travels to every process.
 
@@ -119,10 +138,8 @@ class RunShape:
         which never waits.
     others
         The shapes of a run's other policies, whose arenas lie behind this one.
-    redistribution_nbytes
-        Size of the payload of the block with the predictor of returns, where rewards are redistributed; else 0.
-    keeps_original
-        Whether redistributed rewards of segments lie beside the original ones, in columns of their own.
+    path_memory
+        Memory that the data path has beside what all have.
     plays
         Number of the policy that acts in these lanes and does not learn from them; None: lanes of a policy's own.
     split
@@ -150,8 +167,7 @@ class RunShape:
     state_size: int
     weights_nbytes: int
     shared_nbytes: int = 0
-    redistribution_nbytes: int = 0
-    keeps_original: bool = False
+    path_memory: PathMemory = PathMemory()
     num_agents: int | None = None
     others: tuple[RunShape, ...] = ()
     plays: int | None = None
@@ -213,12 +229,12 @@ class RunShape:
         """
         kind, _, numbers = role.partition("-")
         number, _, beside = numbers.partition(".")
-        kind, of = RoleKind(kind), int(number) if number else policy
-        if kind is RoleKind.RANK:
+        of = int(number) if number else policy
+        if kind == RoleKind.RANK:
             return self._num_single_rows + of - 1
         if beside:
             return self._num_single_rows + self.num_learners - 1 + int(beside) - 1
-        return of if kind is RoleKind.ROLLOUT else (
+        return of if kind == RoleKind.ROLLOUT else (
             self.num_workers + of * len(SINGLE_ROLES) + SINGLE_ROLES.index(kind)
         )
 
@@ -239,13 +255,8 @@ class RunShape:
             Column("log_prob", (), "float32"),
             Column("version", (), "int64"),
             *self.records,
-            *self.redistribution_columns(),
+            *self.path_memory.columns,
         )
-
-    def redistribution_columns(self) -> tuple[Column, ...]:
-        """Columns of redistributed rewards beside the original ones, and of the quality of predictions behind them."""
-        names = ("redistributed_reward", "redistributed_quality") if self.keeps_original else ()
-        return tuple(Column(name, (), "float32") for name in names)
 
     def regions(self, begin: int = 0) -> dict[str, Region]:
         """Every region of an arena that begins there by name, in the order in which they lie."""
@@ -274,20 +285,21 @@ class RunShape:
         num_roles = self._num_single_rows + (self.num_learners - 1) + (self.num_policy_workers - 1)
         yield array("gauges", (num_roles, 32), "float64")
         policy_bells = (f"policy_bell_{i}" for i in range(self.num_policy_workers))
+        feature_bells = (f"{kind}_bell" for kind in ROLES_OF_FEATURES)
         rollout_bells = (f"rollout_bell_{i}" for i in range(self.num_workers))
-        for name in ("learner_bell", *policy_bells, "evaluator_bell", "redistributor_bell", *rollout_bells):
+        for name in ("learner_bell", *policy_bells, "evaluator_bell", *feature_bells, *rollout_bells):
             yield opaque(name, Doorbell.nbytes)
         yield opaque("full", Ring.nbytes(4 * self.num_slots))
         yield opaque("slots", SlotTable.nbytes(self.num_slots))
         yield opaque("weights", WeightsBlock.nbytes(self.weights_nbytes))
         yield opaque("best_weights", WeightsBlock.nbytes(self.weights_nbytes + RETURN_NBYTES))
-        yield opaque("redistribution", WeightsBlock.nbytes(max(1, self.redistribution_nbytes)))
+        yield from (opaque(f"{name}_block", WeightsBlock.nbytes(nbytes)) for name, nbytes in self.path_memory.blocks)
         yield array("shared_weights", (self.shared_nbytes,), "uint8")
         yield array("square_averages", (self.shared_nbytes,), "uint8")
         yield array("contributions", (self.num_workers + 1, ALIGNMENT // 8), "int64")
         yield array("slot_epoch", (self.num_slots,), "int64")
         yield array("slot_number", (self.num_slots,), "int64")
-        yield array("slot_redistributed", (self.num_slots,), "int64")
+        yield array("slot_altered", (self.num_slots,), "int64")
         yield array("slot_memory", (self.num_slots, size), "float32")
         yield array("decision_memory", (self.num_lanes if self.num_agents else 0, size), "float32")
         yield array("asked", (self.all_groups, ALIGNMENT // 8), "int64")

@@ -30,7 +30,6 @@ from penstock.nn.normalization import RunningMoments
 from penstock.nn.policy_network import Choice, PolicyNetwork
 from penstock.nn.q_network import QNetwork
 from penstock.nn.return_distributions import CategoricalReturns, ImplicitQuantileReturns, QuantileReturns
-from penstock.nn.return_predictor import ReturnPredictor
 from penstock.nn.sharing import Group, GroupBroken, average_gradients_, leave_group, sharing
 from penstock.nn.weights import WeightsLayout, flatten_, joined, place_, places_in, stretch_of
 
@@ -59,7 +58,6 @@ __all__ = [
     "PolicyNetwork",
     "QNetwork",
     "QuantileReturns",
-    "ReturnPredictor",
     "RunningMoments",
     "StochasticActorCritic",
     "TanhGaussian",

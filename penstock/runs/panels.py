@@ -13,6 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from penstock.config.features import FEATURES
 from penstock.runs.files import shown_path
 from penstock.runs.formatting import clock, evaluated, number
 from penstock.runs.status import REAL_WORK, MatchStatus, NodeStatus, PolicyStatus, RoleShare, Status
@@ -22,7 +23,6 @@ _MOST_NUMBERS = 7
 _FACTS = ("segments", "share", "age", "uses", "lost")
 _SOURCE = re.compile(rf"replay/(\w+)/({'|'.join(_FACTS)})")
 """Metrics shown for a source of replayed segments."""
-_REDISTRIBUTION = "redistribution/"
 _KNOWN = (
     "policy_lag/min", "policy_lag/mean", "policy_lag/max", "masked_steps", "replay/rows", "replay/updates_per_step"
 )  # fmt: skip
@@ -175,7 +175,7 @@ def _throughput(status: Status) -> Table:
         rows.add_row(f"{facts['share']:.0%} {kind}", about)
     for name, value in experience.items():
         source = _SOURCE.fullmatch(name)
-        is_known = name in _KNOWN or name.startswith(_REDISTRIBUTION)
+        is_known = name in _KNOWN or any(name.startswith(feature.metrics) for feature in FEATURES)
         if not is_known and not (source is not None and source[1] in sources):
             rows.add_row(name.replace("_", " ").replace("/", " "), number(value))
     if status.skipped_updates:
@@ -194,25 +194,6 @@ def _sources(experience: Mapping[str, float]) -> dict[str, dict[str, float]]:
     return {kind: facts for kind, facts in found.items() if len(facts) == len(_FACTS)}
 
 
-def _redistribution(experience: Mapping[str, float]) -> list[tuple[str, str]]:
-    """Text about redistributed rewards, if any: their share, their quality, the predictor's cost."""
-    told = {
-        name.removeprefix(_REDISTRIBUTION): value
-        for name, value in experience.items()
-        if name.startswith(_REDISTRIBUTION)
-    }
-    if not told:
-        return []
-    complete = "" if told["completeness"] == 1 else f", complete to {told['completeness']:.0%}"
-    dropped = f", {told['dropped']:,.0f} dropped" if told["dropped"] else ""
-    return [
-        ("redistributed", f"{told['share']:.0%} of rewards, quality {told['quality']:.2f}{complete}"),
-        ("predictor", f"error {number(told['error'])}, loss {number(told['main_loss'])} and "
-                      f"{number(told['auxiliary_loss'])}"),
-        ("lessons", f"{told['lessons']:,.0f} episodes{dropped}, {told['updates']:,.0f} updates"),
-    ]  # fmt: skip
-
-
 def _learning(status: Status, returns: Sequence[float]) -> Table:
     rows = _pairs()
     mean_return = "-" if status.mean_return is None else number(status.mean_return)
@@ -223,8 +204,11 @@ def _learning(status: Status, returns: Sequence[float]) -> Table:
         in_evaluation = status.eval_success_rate
         evaluated_too = "" if in_evaluation is None else f", {in_evaluation:.0%} in evaluation"
         rows.add_row("success", f"{status.success_rate:.0%}{evaluated_too}")
-    for about, fact in _redistribution(status.experience):
-        rows.add_row(about, fact)
+    for feature in FEATURES:
+        prefix = feature.metrics
+        its = {n.removeprefix(prefix): value for n, value in status.experience.items() if n.startswith(prefix)}
+        for about, fact in feature.rows(its, number) if its else ():
+            rows.add_row(about, fact)
     if status.eval_return is not None or status.target_return is not None:
         evaluation, target = status.eval_return, status.target_return
         reached = evaluation is not None and target is not None and evaluation >= target

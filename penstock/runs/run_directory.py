@@ -10,7 +10,7 @@
 ``hardware.jsonl``     cores, memory and GPUs over time
 ``checkpoints/``       the last few by steps, and ``best``
 ``replay/``            contents of the replay buffers, where they are saved
-``redistributor/``     the predictor of returns, where rewards are redistributed
+``<role>/``            what a role that a feature adds saves beside the checkpoints
 ``policies/<name>/``   checkpoints of each policy, where a run has several
 ``videos/``            films that ``penstock eval --video auto`` made
 ``log.txt``            what happened, with time stamps
@@ -39,7 +39,7 @@ from penstock.runs.store import CheckpointStore
 from penstock.trust import SEALS, seals_of
 
 CONFIG, LOG, CHECKPOINTS, REPLAY, VIDEOS = "config.json", "log.txt", "checkpoints", "replay", "videos"
-HARDWARE, REDISTRIBUTOR, POLICIES = "hardware.jsonl", "redistributor", "policies"
+HARDWARE, POLICIES = "hardware.jsonl", "policies"
 
 _RUNS = Path("runs")
 _BEGUN = re.compile(rf"\.{re.escape(CONFIG)}\.\d+-[0-9a-f]+\.aside")
@@ -276,11 +276,6 @@ class RunDirectory:
     def replay_path(self) -> Path:
         """Path of the saved replay buffer's contents."""
         return self.path / REPLAY
-
-    @property
-    def redistributor_path(self) -> Path:
-        """Path of the predictor of returns and its episodes, with redistributed rewards."""
-        return self.path / REDISTRIBUTOR
 
     @property
     def checkpoints(self) -> CheckpointStore:

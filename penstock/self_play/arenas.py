@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.experience.layout import Column, RunShape
+from penstock.experience.layout import Column, PathMemory, RunShape
 from penstock.ipc import WeightsBlock, fence
 from penstock.self_play.settings import SelfPlaySettings, games_with_guests, is_guest
 
@@ -190,5 +190,5 @@ def _of_guests(shape: RunShape, number: int, seats: GuestSeats) -> RunShape:
     """The numbers of the arena of a policy's guests."""
     return replace(
         shape, segment_length=0, slots_per_lane=1, segments_per_batch=1, records=(), shared_nbytes=0,
-        redistribution_nbytes=0, keeps_original=False, num_policy_workers=1, plays=number, split=seats,
+        path_memory=PathMemory(), num_policy_workers=1, plays=number, split=seats,
     )  # fmt: skip

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.algorithms.arithmetic.redistribution import (
+from penstock.rudder.arithmetic import (
     Account,
     completeness,
     differences,
@@ -258,7 +258,7 @@ def test_the_native_core_redistributes_as_torch_does_bit_for_bit(steps, lanes, q
     account = Account(earned, handed_out, torch.tensor([0.9, 0.0, 0.3, 0.0])[:lanes])
     before, found = account.copy(), []
     for is_native in (True, False):
-        with mock.patch("penstock.algorithms.arithmetic.redistribution.is_native", return_value=is_native):
+        with mock.patch("penstock.rudder.arithmetic.is_native", return_value=is_native):
             rewards, qualities, after = redistribute(**chunk, account=account, quality=quality)
             found.append([rewards, qualities, after.earned, after.handed_out, after.quality])
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))

@@ -6,20 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from penstock.algorithms.arithmetic.redistribution import integrated_gradients
-from penstock.algorithms.rudder import (
-    COUNTED,
-    TOLD,
-    LessonBatch,
-    Rudder,
-    build_optimizer,
-    completeness_of,
-    contributions,
-)
-from penstock.config import ConfigError, RedistributionConfig
+from penstock.config import ConfigError, SegmentRewardConfig
 from penstock.envs.spaces import ObservationSpec
-from penstock.experience.lessons import Episode
-from penstock.nn import NetworkConfig, ReturnPredictor
+from penstock.nn import NetworkConfig
+from penstock.rudder.arithmetic import integrated_gradients
+from penstock.rudder.learning import Episode, LessonBatch, Rudder, build_optimizer, completeness_of
+from penstock.rudder.predictor import COUNTED, TOLD, ReturnPredictor, contributions
 from tests.nn.plain import CHOICE
 
 OBSERVATION = ObservationSpec((2,), "float32")
@@ -27,7 +19,7 @@ ACTIONS = CHOICE.num_actions
 
 
 def rudder_of(**settings):
-    config = RedistributionConfig(env="none", **{"redistributor_lessons": 64, **settings})
+    config = SegmentRewardConfig(env="none", **{"redistributor_lessons": 64, **settings})
     torch.manual_seed(0)
     predictor = ReturnPredictor(
         OBSERVATION, CHOICE, NetworkConfig(), config.redistributor_size, len(TOLD) + len(COUNTED),
@@ -107,7 +99,7 @@ def test_what_was_done_where_is_credited_when_it_is_done():
         return Episode(obs, action, (1.0 if door % 2 else -1.0) * (action[0] == 1))
 
     torch.manual_seed(0)
-    config = RedistributionConfig(env="none", redistributor_lessons=64)
+    config = SegmentRewardConfig(env="none", redistributor_lessons=64)
     told = len(TOLD) + len(COUNTED)
     rudder = Rudder(config, ReturnPredictor(spec, CHOICE, NetworkConfig(), 32, told, sees_observations=True))
     for _ in range(100):
@@ -160,7 +152,7 @@ def test_good_predictions_are_trusted_after_some_episodes_and_in_spite_of_one_th
 def test_with_fewer_lessons_than_a_batch_has_it_learns_as_soon_as_memory_holds_no_more(monkeypatch):
     random = np.random.default_rng(0)
     episodes = [episode(random, 10) for _ in range(6)]
-    monkeypatch.setattr("penstock.algorithms.rudder.LESSONS_NBYTES", 4 * episodes[0].nbytes)
+    monkeypatch.setattr("penstock.rudder.learning.LESSONS_NBYTES", 4 * episodes[0].nbytes)
     rudder, could = rudder_of(), []
     for each in episodes:
         rudder.take([each])
@@ -292,7 +284,7 @@ def test_an_episode_in_chunks_costs_what_it_costs_at_once_and_chunks_overlap_by_
 
 def updated(at_once, monkeypatch, chunk=500):
     """A redistributor that has made an update of four episodes, of which two are the same one, and what it held."""
-    monkeypatch.setattr("penstock.algorithms.rudder.AT_ONCE_NBYTES", at_once)
+    monkeypatch.setattr("penstock.rudder.learning.AT_ONCE_NBYTES", at_once)
     rudder, random, held = rudder_of(redistributor_chunk=chunk), np.random.default_rng(1), []
     episodes = [episode(random, length) for length in (9, 12, 4)]
     rudder.predictor.take_returns(torch.tensor([each.return_ for each in episodes]))
@@ -320,7 +312,7 @@ def test_a_batch_in_several_passes_makes_the_update_that_it_makes_at_once(monkey
 def test_new_episodes_are_looked_at_in_as_many_passes_as_memory_needs(monkeypatch):
     random, seen = np.random.default_rng(1), []
     episodes = [episode(random, length) for length in (9, 12, 4, 4, 4)]
-    monkeypatch.setattr("penstock.algorithms.rudder.AT_ONCE_NBYTES", 12 * episodes[0].nbytes // 9)
+    monkeypatch.setattr("penstock.rudder.learning.AT_ONCE_NBYTES", 12 * episodes[0].nbytes // 9)
     rudder = rudder_of()
     look = rudder._take
     rudder._take = lambda part: (seen.append([each.length for each in part]), look(part))
@@ -374,4 +366,4 @@ def test_it_goes_on_from_what_it_was_bit_for_bit():
 )
 def test_settings_that_are_not_legal_are_named(settings, message):
     with pytest.raises(ConfigError, match=message):
-        RedistributionConfig(env="none", **settings)
+        SegmentRewardConfig(env="none", **settings)

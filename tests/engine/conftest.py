@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.algorithms.rudder import Rudder
+from penstock.rudder.learning import Rudder
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from penstock.engine.roles.redistributor import CUT_EPISODES, Cuts
-from penstock.experience.lessons import Episode
+from penstock.rudder.learning import Episode
+from penstock.rudder.redistributor import CUT_EPISODES, Cuts
 
 
 def episodes(*kinds):

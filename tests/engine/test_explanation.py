@@ -7,10 +7,10 @@ import pytest
 
 import penstock
 from penstock import cli
-from penstock.algorithms.rudder import build_predictor
 from penstock.config import ConfigError
-from penstock.play.explanation import explain_run, explained, play
 from penstock.play.policy import Policy, load_policy
+from penstock.rudder.explanation import explain_run, explained, play
+from penstock.rudder.predictor import build_predictor
 from tests.envs.counting import CountingEnv
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("kept_launcher")]

@@ -20,9 +20,9 @@ from penstock.engine.endings import TrainingFailed
 from penstock.engine.roles import rollout_worker
 from penstock.engine.trainer import Trainer
 from penstock.envs.failures import EnvironmentUsageError
-from penstock.play import explanation
 from penstock.play.policy import load_policy
 from penstock.play.scoring import evaluate_run
+from penstock.rudder import explanation
 from tests.comparing import identical
 from tests.engine.collecting import Collecting, Recording
 from tests.engine.processes import FOR_EVER, pids_of

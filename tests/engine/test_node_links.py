@@ -179,7 +179,7 @@ def test_a_receiver_in_the_place_of_one_that_has_died_fills_in_for_nodes_that_do
 
 def test_a_node_that_is_lost_before_it_was_ever_connected_is_waited_for_no_longer(ends):
     e = ends(takes_turns=True)
-    e.home.slot_redistributed[:] = 3  # of segments before
+    e.home.slot_altered[:] = 3  # of segments before
     e.until(lambda: e.free() == [0, 1, 2, 3])
     assert not e.arrived()  # the lanes of node 0, 0 and 1, may be stepped yet
     backend = NodesBackend.__new__(NodesBackend)
@@ -192,7 +192,7 @@ def test_a_node_that_is_lost_before_it_was_ever_connected_is_waited_for_no_longe
     e.receiver.handle(told[0][1])
     e.until(lambda: len(e.home.full) == 4)
     assert e.arrived() == [0, 1, 4, 5]
-    assert not e.home.slot_redistributed[[0, 1, 4, 5]].any()
+    assert not e.home.slot_altered[[0, 1, 4, 5]].any()
 
 
 def test_lanes_that_step_together_are_timed_from_the_grant_of_the_last(monkeypatch):

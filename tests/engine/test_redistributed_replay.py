@@ -14,13 +14,12 @@ import penstock
 from penstock.algorithms.ddpg import DDPG
 from penstock.algorithms.dqn import DQN
 from penstock.config import ConfigError
-from penstock.engine.paths.redistributed_replay import PIECE
-from penstock.engine.paths.redistributed_replay_learner import EpisodeRedistribution, RedistributedReader
 from penstock.engine.saves import Saves
 from penstock.engine.trainer import Trainer
-from penstock.experience.redistributed import OWN, REDISTRIBUTED, UNTRUSTED
 from penstock.experience.transition_batch import TransitionReader
-from penstock.play.explanation import explain_run
+from penstock.rudder.explanation import explain_run
+from penstock.rudder.feed import OWN, REDISTRIBUTED, UNTRUSTED
+from penstock.rudder.replay import PIECE, EpisodeRedistribution, RedistributedReader
 from tests.comparing import identical
 from tests.engine.delayed import Delayed
 from tests.engine.processes import pids_of

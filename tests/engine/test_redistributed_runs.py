@@ -12,12 +12,11 @@ import torch
 import penstock
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
-from penstock.algorithms.rudder import TOLD, build_predictor
 from penstock.config import ConfigError
-from penstock.engine.paths.redistribution import SegmentRedistribution
-from penstock.engine.roles.redistributor import Redistributor
 from penstock.engine.trainer import Trainer
-from penstock.experience.feed import FeedingSegmentWriter
+from penstock.rudder.predictor import TOLD, build_predictor
+from penstock.rudder.redistributor import Redistributor
+from penstock.rudder.segments import FeedingSegmentWriter, SegmentRedistribution
 from tests.comparing import identical
 from tests.engine.delayed import Delayed, DelayedPicture
 from tests.engine.processes import Watched, pids_of, roles_of
@@ -338,7 +337,7 @@ def test_returns_that_are_all_equal_are_named_once(tmp_path):
 
 
 def test_where_memory_holds_few_episodes_it_learns_from_these_and_says_so_once(tmp_path, monkeypatch):
-    monkeypatch.setattr("penstock.algorithms.rudder.LESSONS_NBYTES", 700)  # each has 10 steps of 12 + 8 bytes
+    monkeypatch.setattr("penstock.rudder.learning.LESSONS_NBYTES", 700)  # each has 10 steps of 12 + 8 bytes
     with penstock.PPO(**{**SMALL, "run_dir": tmp_path / "run"}) as algo:
         algo.train(1_000, quiet=True)
         shown = algo.status.experience
@@ -383,9 +382,9 @@ def test_with_original_values_redistributed_rewards_lie_beside_those_of_the_envi
         batches = trainer._policies[0].algorithm.batches
         assert trainer.status.experience["redistribution/share"] == 1.0
     for batch in batches:
-        assert bool(batch.redistribution) and (batch.reward[~batch.terminated] == 0.0).all()
-        assert (batch.redistribution["quality"][batch.valid] == torch.tensor(0.9)).all()
-        batch.reward = batch.redistribution["reward"]
+        assert bool(batch.altered) and (batch.reward[~batch.terminated] == 0.0).all()
+        assert (batch.altered["redistributed_quality"][batch.valid] == torch.tensor(0.9)).all()
+        batch.reward = batch.altered["redistributed_reward"]
     sums = [total for totals in returns_by_lane(batches).values() for total in totals]
     assert len(sums) > 20 and np.allclose(sums, np.round(sums), atol=2e-3)
     assert any(row[-1] != round(row[-1]) for rows in rows_by_lane(batches).values() for row in rows)

@@ -6,17 +6,16 @@ import numpy as np
 import pytest
 
 from penstock.algorithms.appo import APPO
-from penstock.algorithms.rudder import TOLD, build_predictor
 from penstock.engine.acting.weights import SharedWeights
 from penstock.engine.nodes.transport import transport_of
-from penstock.engine.paths.redistributed import RedistributedPath
-from penstock.engine.paths.redistribution import SegmentRedistribution, each_lane_once
 from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.preparation import run_shape
 from penstock.engine.roles.rollout_worker import RolloutSpec, RolloutWorker
 from penstock.experience.arena import Control
-from penstock.experience.feed import Feed
 from penstock.ipc import SlotState
+from penstock.rudder.feed import Feed
+from penstock.rudder.predictor import TOLD, build_predictor
+from penstock.rudder.segments import RedistributedPath, SegmentRedistribution, each_lane_once
 from tests.engine.collecting import Collecting
 from tests.engine.delayed import Delayed
 
@@ -34,7 +33,7 @@ class Redistributing(Collecting):
         predictor.told[TOLD.index("quality")] = QUALITY
         for parameter in predictor.output.parameters():
             parameter.data.fill_(0.3)
-        SharedWeights(predictor, self.arena.redistribution).publish(0, 0)
+        SharedWeights(predictor, self.arena.blocks["predictor"]).publish(0, 0)
         self.rows: list[tuple[bool, bool, bool, float]] = []
 
     def begin(self) -> SegmentPath:
@@ -86,7 +85,7 @@ def test_a_full_slot_holds_redistributed_rewards_that_add_up_to_returns(make):
     run = make()
     for _ in range(20):
         run.see()
-        assert (run.arena.slot_redistributed[:2] == 4).all()
+        assert (run.arena.slot_altered[:2] == 4).all()
     assert len(run.totals()) == 7 and are_whole(run.totals())
     assert np.mean([is_redistributed(row) for row in run.rows]) > 0.9
 
@@ -152,7 +151,8 @@ def test_columns_beside_are_there_where_values_learn_from_original_rewards_alone
     run = make(redistribution_value="original")
     batch = run.take()
     assert names <= set(run.arena.columns) and (batch.reward == 0.0).all()
-    assert (batch.redistribution["reward"] != 0.0).all() and (batch.redistribution["quality"] == QUALITY).all()
+    assert (batch.altered["redistributed_reward"] != 0.0).all()
+    assert (batch.altered["redistributed_quality"] == QUALITY).all()
 
 
 class AsOnANode(Redistributing):
@@ -182,7 +182,7 @@ def test_what_home_redistributes_for_a_node_is_what_its_own_workers_do(make, val
             shape = (theirs.arena.shape.num_slots, -1)
             a, b = (run.arena.columns[name].reshape(shape)[slots, :4] for run in (ours, theirs))
             assert (a == b).all() and a.any()
-        assert (theirs.arena.slot_redistributed[slots] == 4).all()
+        assert (theirs.arena.slot_altered[slots] == 4).all()
         fed += reader.take()
         for run in (ours, theirs):
             run.arena.slots.claim(slots, SlotState.FULL, SlotState.FREE, 0)

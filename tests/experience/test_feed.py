@@ -5,13 +5,12 @@ import pytest
 
 from penstock.algorithms.ppo import PPO
 from penstock.engine.messages import Note
-from penstock.engine.paths.redistributed import RedistributedPath
 from penstock.engine.preparation import run_shape
-from penstock.engine.roles import redistributor
-from penstock.engine.roles.redistributor import Redistributor
 from penstock.experience.arena import Control
-from penstock.experience.feed import ROUNDS, Feed
-from penstock.experience.lessons import Assembly
+from penstock.rudder import redistributor
+from penstock.rudder.feed import ROUNDS, Feed
+from penstock.rudder.redistributor import Assembly, Redistributor
+from penstock.rudder.segments import RedistributedPath
 from tests.engine.collecting import Collecting
 from tests.engine.reports import Reports
 from tests.envs.counting import CountingEnv

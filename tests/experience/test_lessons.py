@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.experience.lessons import Assembly, Episode, Lessons
+from penstock.rudder.learning import Episode, Lessons
+from penstock.rudder.redistributor import Assembly
 
 
 def lane_of(lengths, final_rows):

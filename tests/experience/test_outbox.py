@@ -11,24 +11,17 @@ import pytest
 from penstock.algorithms.arithmetic.priorities import absolute_td_error
 from penstock.engine.nodes.transport import transport_of
 from penstock.engine.paths.hindsight import HindsightPath
-from penstock.engine.paths.redistributed_replay import RedistributedReplayPath
 from penstock.engine.paths.replay import ReplayPath
 from penstock.engine.paths.sequences import SequencePath
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import Control, ExperienceArena
-from penstock.experience.feed import Feed
 from penstock.experience.layout import Column
 from penstock.experience.outbox import OutboxReader, steps_in
-from penstock.experience.redistributed import (
-    OWN,
-    REDISTRIBUTED,
-    UNTRUSTED,
-    RedistributedEpisodes,
-    RedistributedInbox,
-)
 from penstock.experience.run_replay import Replay, transition_fields
 from penstock.experience.sequences import sequence_fields
 from penstock.replay import Field, NStep, Prioritized, RateLimiter, ReplayBuffer, Sequences
+from penstock.rudder.feed import OWN, REDISTRIBUTED, UNTRUSTED, Feed, RedistributedEpisodes
+from penstock.rudder.replay import RedistributedInbox, RedistributedReplayPath
 from tests.envs.arrangements import counting_lanes
 from tests.envs.counting import Ending
 from tests.envs.goals import Places
@@ -134,7 +127,7 @@ def test_episodes_that_home_redistributes_for_a_node_are_those_of_home(monkeypat
     def redistributed(obs, action, reward, is_terminated):
         return reward[::-1] + obs.sum(1) + is_terminated if len(reward) > 2 else None
 
-    learner = "penstock.engine.paths.redistributed_replay_learner"
+    learner = "penstock.rudder.replay"
     monkeypatch.setattr(f"{learner}.EpisodeRedistribution", lambda algorithm, arena: redistributed)
     algorithm: Any = SimpleNamespace(config=SimpleNamespace(redistributor_max_steps=4))
     shape = run_shape(segment_length=1, records=RECORDS)
@@ -182,7 +175,8 @@ def test_what_is_held_is_written_when_learning_waits_for_a_first_row():
     inbox = RedistributedInbox(
         replay,
         lambda lanes, first: RedistributedEpisodes(
-            replay, lanes, first, feed=feed, bell=arena.redistributor_bell, redistribute=lambda *_: None, max_steps=99
+            replay, lanes, first, feed=feed, bell=arena.bells["redistributor"], redistribute=lambda *_: None,
+            max_steps=99,
         ),
     )  # fmt: skip
     signals = {"terminated": np.zeros(2, np.bool_), "truncated": np.zeros(2, np.bool_), "mask": np.ones(2, np.bool_)}

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from penstock.envs.spaces import ActionSpec, ObservationSpec
-from penstock.nn import NetworkConfig, ReturnPredictor
-from penstock.nn.return_predictor import AddingCells
+from penstock.nn import NetworkConfig
+from penstock.rudder.predictor import AddingCells, ReturnPredictor
 from tests.nn.plain import CHOICE
 
 VECTOR = ObservationSpec((3,), "float32")

@@ -95,8 +95,8 @@ class Algorithm:
 
     @classmethod
     def data_path_of(cls, config: Any) -> str | type:
-        """The data path with these settings."""
-        return cls.data_path
+        """Return the data path with these settings."""
+        return config.data_path_for(cls.data_path, cls.name())
 
     @classmethod
     def name(cls) -> str:

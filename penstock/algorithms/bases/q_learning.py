@@ -144,13 +144,14 @@ class QLearningConfig(ReplayConfig):
                 'is "dqn")'
             )
 
-    def _require_redistribution(self) -> None:
-        super()._require_redistribution()
-        if self.memory != "none":
-            raise ConfigError(
-                f"rewards='rudder' is not possible with memory={self.memory!r}: with memory sequences are replayed, "
-                'and written before their episode is over; use memory="none" (R2D2 without is "dqn")'
-            )
+    def final_rewards(self) -> str | None:
+        """Return what makes rewards final when a step is taken, as the end of a message; None: nothing does."""
+        if self.memory == "none" or self.hindsight is not None:
+            return super().final_rewards()
+        return (
+            f"memory={self.memory!r}: with memory sequences are replayed, and written before their episode is over; "
+            'use memory="none" (R2D2 without is "dqn")'
+        )
 
     @property
     def steps_of_a_row(self) -> int:

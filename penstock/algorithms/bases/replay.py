@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from penstock.algorithms.arithmetic.optimizers import as_if_made, fused_adam, go_on
 from penstock.algorithms.arithmetic.td import linear_schedule, polyak_
 from penstock.algorithms.bases.algorithm import Algorithm, Metrics, NonFiniteUpdate
-from penstock.config import Config, ConfigError, ReplayConfig, Scheduled
+from penstock.config import Config, ReplayConfig, Scheduled
 from penstock.experience.run_replay import FirstPriorities
 from penstock.nn import PolicyNetwork, average_gradients_, buffer_in, flatten_, foreign_buffers, joined, stretch_of
 from penstock.replay import Prioritized, Uniform
@@ -50,19 +50,6 @@ class ReplayAlgorithm(Algorithm):
     _model: PolicyNetwork
     generator: torch.Generator
     remarks: list[str]
-
-    @classmethod
-    def data_path_of(cls, config: Any) -> str | type:
-        """With hindsight, transitions that are relabelled; or those whose rewards are redistributed."""
-        if config.hindsight is None and config.rewards == "environment":
-            return cls.data_path
-        if cls.data_path != "replay":
-            if config.hindsight is None:
-                what, way = f"rewards={config.rewards!r}", 'redistribute; use rewards="environment"'
-            else:
-                what, way = f"hindsight={config.hindsight!r}", "relabel; use hindsight=None"
-            raise ConfigError(f"{what} is not possible with the data path of {cls.name()}, which does not {way}")
-        return "redistributed_replay" if config.hindsight is None else "hindsight"
 
     def sampler(self) -> Sampler:
         """Return the sampler: uniform, or by priority with weights divided by the largest in the batch."""

@@ -12,12 +12,10 @@ import torch
 from torch import Tensor
 
 from penstock.algorithms.arithmetic.likeness import Projection
-from penstock.algorithms.arithmetic.losses import normalize_advantage
 from penstock.algorithms.arithmetic.optimizers import as_if_made, fused_adam, go_on
-from penstock.algorithms.arithmetic.redistribution import mixed_advantage
 from penstock.algorithms.arithmetic.returns import gae
 from penstock.algorithms.bases.algorithm import Algorithm, Metrics, Request
-from penstock.config import Config, FreshConfig, SegmentConfig, value_at
+from penstock.config import Config, FreshConfig, SegmentConfig, find_object, value_at
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.batch import Batch
 from penstock.experience.layout import Column
@@ -56,21 +54,10 @@ class SegmentAlgorithm(Algorithm):
         self._projected = Projection(elite.projection if elite is not None else 0, config.seed)
         if elite is not None:
             self.records = (*self.records, "features")
-        if getattr(config, "rewards", "environment") == "rudder" and self.config.redistribution_value == "original":
-            self.records = (*self.records, "value")  # it takes the place of what a truncated episode still earns
+        self.records = (*self.records, *config.further_records)
+        self._target_changes = [find_object(place, "target_changes")(config) for place in config.target_changes]
         has_targets_of_updates = "update" in self.targets_for and type(self).targets is not SegmentAlgorithm.targets
         self.needs_segments = self.needs_segments or has_targets_of_updates or config.memory != "none"
-
-    @classmethod
-    def data_path_of(cls, config: Any) -> str | type:
-        """Return "mixture" with replayed segments, "redistributed" with redistributed rewards, else the class's data
-        path."""
-        if cls.data_path == "segments":
-            if config.replayed_sources:
-                return "mixture"
-            if getattr(config, "rewards", "environment") == "rudder":
-                return "redistributed"
-        return cls.data_path
 
     def build_model(self) -> Any:
         """Make the actor-critic. Another network needs methods of its own to act, and to be evaluated."""
@@ -132,15 +119,13 @@ class SegmentAlgorithm(Algorithm):
         """Compute the targets of a whole batch, before its updates, where they hold for all of them."""
         if "batch" in self.targets_for:
             policy, values = model.evaluate(batch.obs, batch.first, batch.memory)
-            batch.targets = self._mixed(self.targets(model, batch, policy[:-1], values), batch)
+            batch.targets = self._changed(self.targets(model, batch, policy[:-1], values), batch)
 
-    def _mixed(self, targets: dict[str, Tensor], batch: Batch) -> dict[str, Tensor]:
-        """Targets whose advantages hear redistributed rewards, where values are learned from original ones."""
-        if not batch.redistribution:
-            return targets
-        advantage = normalize_advantage(targets["advantage"], batch.learn)
-        reward, quality = batch.redistribution["reward"], batch.redistribution["quality"]
-        return {**targets, "advantage": mixed_advantage(advantage, reward, quality, self.config.redistribution_share)}
+    def _changed(self, targets: dict[str, Tensor], batch: Batch) -> dict[str, Tensor]:
+        """Return targets as features change them."""
+        for change in self._target_changes:
+            targets = change(batch, targets)
+        return targets
 
     def update_statistics(self, model: Any, batch: Batch, into: Any = None) -> None:
         """Take a batch into the running normalisations, after its last update: they are frozen while it is learned.
@@ -248,7 +233,7 @@ class SegmentAlgorithm(Algorithm):
                 if differs:  # what is drawn at random in training mode is no part of targets
                     whole, seen = model.evaluate(batch.obs, batch.first, batch.memory)
                     aim = whole[:-1]
-                batch.targets = self._mixed(self.targets(model, batch, aim, seen), batch)
+                batch.targets = self._changed(self.targets(model, batch, aim, seen), batch)
         return self.loss(batch, policy, value)
 
     def loss(self, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, Metrics]:

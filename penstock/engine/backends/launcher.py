@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import json
 import os
 import select
@@ -25,6 +26,7 @@ from multiprocessing.connection import wait
 
 import setproctitle
 
+from penstock.config import FEATURES
 from penstock.engine.backends.channel import Channel
 from penstock.engine.backends.process import answer, module_path, run_role
 from penstock.ipc.ownership import Owned, owner_only
@@ -270,17 +272,15 @@ def import_what_roles_need() -> None:
     import penstock.engine.groups.rank_learner
     import penstock.engine.paths.gradients
     import penstock.engine.paths.hogwild_learner
-    import penstock.engine.paths.redistributed_learner
-    import penstock.engine.paths.redistributed_replay_learner
-    import penstock.engine.paths.redistribution
     import penstock.engine.paths.replay
     import penstock.engine.paths.replay_learner
     import penstock.engine.paths.segment_learner
     import penstock.engine.paths.segments
     import penstock.engine.roles.evaluator
-    import penstock.engine.roles.policy_worker
-    import penstock.engine.roles.redistributor  # noqa: F401
+    import penstock.engine.roles.policy_worker  # noqa: F401
 
+    for module in (module for feature in FEATURES for module in feature.modules):
+        importlib.import_module(module)
     torch.set_num_threads(1)
     gc.collect()
     gc.freeze()

@@ -6,19 +6,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from penstock.engine.paths import DataPath, entry_of
+from penstock.config import FEATURES, find_object
+from penstock.engine.paths import DataPath
 from penstock.engine.paths.gradients import GradientPath
 from penstock.engine.paths.hindsight import HindsightPath
 from penstock.engine.paths.mixture import MixturePath
-from penstock.engine.paths.redistributed import RedistributedPath
-from penstock.engine.paths.redistributed_replay import RedistributedReplayPath
 from penstock.engine.paths.replay import ReplayPath
 from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.paths.sequences import SequencePath
 from penstock.experience import sequences, transitions
-from penstock.experience.feed import feed_segments
 from penstock.experience.outbox import Inbox, NodeReplay, Outbox
-from penstock.experience.redistributed import RedistributedInbox
 from penstock.experience.run_replay import transition_fields
 from penstock.experience.segment_store import keep_segments
 from penstock.experience.sequences import sequence_fields
@@ -70,29 +67,6 @@ class StoredSegmentTransport(SegmentTransport):
     def on_arrival(self, arena: ExperienceArena) -> Callable[[np.ndarray], None]:
         """Store segments."""
         return partial(keep_segments, arena, self.path.stores, {})
-
-
-class RedistributedSegmentTransport(SegmentTransport):
-    """Transport of segments whose rewards home redistributes."""
-
-    def to_node(self) -> Self:
-        """Fill slots on the node."""
-        return replace(self, path=SegmentPath())
-
-    def on_arrival(self, arena: ExperienceArena) -> Callable[[np.ndarray], None]:
-        """Feed the redistributor, and redistribute; slots that arrive together may hold several segments of a lane."""
-        from penstock.engine.paths.redistribution import each_lane_once
-
-        feed, writer = self.path.feed, self.path.feed.buffer.writer()
-        redistribute = self.path.redistribution(arena, range(arena.shape.num_lanes))
-
-        def take(slots: np.ndarray) -> None:
-            slots = slots[arena.slot_number[slots].argsort(kind="stable")]
-            feed_segments(arena, feed, writer, slots)
-            for turn in each_lane_once(arena.lane_of(slots)):
-                redistribute(slots[turn])
-
-        return take
 
 
 class StepTransport(SegmentTransport):
@@ -156,41 +130,30 @@ class SequenceTransport(StepTransport):
         return Inbox(self.path.replay, sequences.give_priorities)
 
 
-class RedistributedStepTransport(StepTransport):
-    """Transport of steps whose episodes home holds until it redistributes their rewards."""
-
-    def to_node(self) -> Self:
-        """Write steps on the node as the environment gave them; buffer and feed stay at home."""
-        nothing: Any = None
-        path = replace(self.path, replay=NodeReplay.of(self.path.replay), feed=nothing, predictor_saved_at=None)
-        return replace(self, path=path)
-
-    def fields(self, shape: RunShape) -> dict[str, Field]:
-        """Return the fields of one step, its lane among them."""
-        return super().fields(shape) | {"lane": Field((), "int64")}
-
-    def inbox(self, arena: ExperienceArena) -> Inbox:
-        """Make the inbox that holds the episodes of a node's lanes at home."""
-        return RedistributedInbox(self.path.replay, self.path.hold(arena))
-
-
 TRANSPORTS: dict[type[DataPath], type[SegmentTransport] | str] = {
     DataPath: "its experience has no way between machines yet",
     SegmentPath: SegmentTransport,
     GradientPath: "its rollout workers learn on parameters that all of them share in the memory of one machine",
     MixturePath: StoredSegmentTransport,
-    RedistributedPath: RedistributedSegmentTransport,
     ReplayPath: StepTransport,
     HindsightPath: HindsightTransport,
     SequencePath: SequenceTransport,
-    RedistributedReplayPath: RedistributedStepTransport,
 }
 """Transport of each data path, or the reason why lanes on other nodes cannot bring its experience."""
+
+OF_FEATURES = {path: place for feature in FEATURES for path, place in feature.transports.items()}
+"""Places of transports, by the places of data paths."""
 
 
 def transport_class(path: type[DataPath]) -> type[SegmentTransport] | str:
     """Return the transport of a data path, or the reason why there is none."""
-    return entry_of(TRANSPORTS, path)
+    for base in path.__mro__:
+        if (place := OF_FEATURES.get(f"{base.__module__}:{base.__qualname__}")) is not None:
+            found: type[SegmentTransport] = find_object(place, "transport")
+            return found
+        if base in TRANSPORTS:
+            return TRANSPORTS[base]
+    raise TypeError(f"{path.__name__} is no data path")
 
 
 def transport_of(path: DataPath) -> SegmentTransport:

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from penstock.config import ConfigError, closest, find_object
+from penstock.config import FEATURES, ConfigError, closest, find_object
 from penstock.engine.paths.base import DataPath
 
 if TYPE_CHECKING:
@@ -17,14 +17,13 @@ __all__ = ["DATA_PATHS", "DataPath", "data_path", "entry_of"]
 
 DATA_PATHS = {
     "segments": "penstock.engine.paths.segments:SegmentPath",
-    "redistributed": "penstock.engine.paths.redistributed:RedistributedPath",
     "circular": "penstock.engine.paths.segments:CircularPath",
     "mixture": "penstock.engine.paths.mixture:MixturePath",
     "replay": "penstock.engine.paths.replay:ReplayPath",
     "hindsight": "penstock.engine.paths.hindsight:HindsightPath",
-    "redistributed_replay": "penstock.engine.paths.redistributed_replay:RedistributedReplayPath",
     "sequences": "penstock.engine.paths.sequences:SequencePath",
     "gradients": "penstock.engine.paths.gradients:GradientPath",
+    **{name: place for feature in FEATURES for name, place in feature.data_paths.items()},
 }
 """Place of each data path that an algorithm may name."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock.config import FEATURES
 from penstock.engine.messages import Command, EnvironmentMetrics, EnvironmentSteps, Episodes, Tell, unknown
 from penstock.engine.watching.clock import Clock
 from penstock.envs.episodes import EpisodeRecord
@@ -63,7 +64,7 @@ class RolloutWorker:
     """
 
     ACTIVITIES = (
-        "env", "infer", "write", "redistribute", "learn",
+        "env", "infer", "write", *(name for feature in FEATURES for name in feature.activities), "learn",
         "wait for slots", "wait for actions", "wait for learner", "wait for goal",
     )  # fmt: skip
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from penstock.engine.contracts import LeavesNothing, Role
@@ -21,10 +20,9 @@ if TYPE_CHECKING:
     from penstock.engine.contracts import LearnerState
     from penstock.engine.groups.meeting import GroupSpec
     from penstock.engine.paths import DataPath
-    from penstock.experience.feed import Feed
 
 
-def name_of(kind: RoleKind, policy: int) -> str:
+def name_of(kind: str, policy: int) -> str:
     """Name of a single role of a policy."""
     return f"{kind}-{policy}" if policy else str(kind)
 
@@ -39,7 +37,7 @@ def policy_of(role: str) -> int:
 class RolloutRole:
     """A rollout worker; with algorithms, one for each policy, it infers itself.
 
-    Else torch stays out, but where a data path redistributes rewards.
+    Else torch stays out, but where a data path needs it.
     """
 
     rollout: RolloutSpec
@@ -164,29 +162,6 @@ class EvaluatorRole(LeavesNothing):
         from penstock.engine.roles.evaluator import Evaluator
 
         return Evaluator(self.algorithms, self.env, arena, report)
-
-
-@dataclass(frozen=True)
-class RedistributorRole(LeavesNothing):
-    """The redistributor."""
-
-    algorithm: Algorithm
-    feed: Feed
-    saved_at: Path | None
-    policy: int = 0
-    num_threads: int = 1
-    is_vital: ClassVar[bool] = False
-
-    @property
-    def name(self) -> str:
-        """ "redistributor", and of further policies "redistributor-<number>"."""
-        return name_of(RoleKind.REDISTRIBUTOR, self.policy)
-
-    def build(self, arena: ExperienceArena, report: Tell) -> Role:
-        """Make the redistributor and its predictor."""
-        from penstock.engine.roles.redistributor import Redistributor
-
-        return Redistributor(self.algorithm, self.feed, arena.policies[self.policy], report, self.saved_at)
 
 
 def begin_on(device: str) -> None:

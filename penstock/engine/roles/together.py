@@ -9,10 +9,10 @@ from functools import partial
 from typing import ClassVar
 
 from penstock.engine.backends.process import failure_of
-from penstock.engine.contracts import LeavesNothing, Role, RoleSpec
+from penstock.engine.contracts import LeavesNothing, OfPolicy, Role, RoleSpec
 from penstock.engine.messages import Command, Of, Report, Tell, To
 from penstock.engine.roles.device import DeviceRole
-from penstock.engine.roles.specs import LearnerRole, PolicyRole, RedistributorRole
+from penstock.engine.roles.specs import LearnerRole
 from penstock.experience.arena import ExperienceArena
 
 
@@ -105,7 +105,7 @@ def policies_by_role(specs: Sequence[RoleSpec], names: Sequence[str]) -> dict[st
     """
     found = {}
     for spec in specs if len(names) > 1 else ():
-        parts = [each for each in parts_of([spec]) if isinstance(each, LearnerRole | PolicyRole | RedistributorRole)]
+        parts = [each for each in parts_of([spec]) if isinstance(each, OfPolicy)]
         its = dict.fromkeys(names[part.policy] for part in parts if part.policy < len(names))
         if its:
             kind = "policy" if len(its) == 1 else "policies"

@@ -21,7 +21,6 @@ from penstock.engine.watching.time_spent import (
     limiting_role,
     role_times,
 )
-from penstock.experience.layout import RoleKind
 from penstock.ipc import available_cores
 from penstock.play.evaluation import Evaluation, success_rate
 from penstock.runs.status import (
@@ -191,7 +190,7 @@ class Progress:
         env: str,
         frame_skip: int,
         gauges: np.ndarray,
-        rows: Mapping[RoleKind, list[int]],
+        rows: Mapping[str, list[int]],
         policies: Sequence[str] = ("",),
     ) -> None:
         self.policies = [PolicyProgress(name) for name in policies]
@@ -210,7 +209,7 @@ class Progress:
         self._rate: deque[tuple[float, int]] = deque()
         self.last_report: Moment | None = None
         self._looks = deque([self._moment(busy_seconds())])
-        self._times: dict[RoleKind, RoleTime] = {}
+        self._times: dict[str, RoleTime] = {}
         self._shares: dict[str, RoleShare] = {}
         self._cores: dict[str, float] = {}
 
@@ -284,11 +283,11 @@ class Progress:
         self._cores = {purpose: spent / total for purpose, spent in cpu.items()}
         self._cores["idle"] = 1.0 - sum(self._cores.values())
 
-    def role_times(self, before: Moment, after: Moment) -> dict[RoleKind, RoleTime]:
+    def role_times(self, before: Moment, after: Moment) -> dict[str, RoleTime]:
         """Time spent by every role between two moments, by kind."""
         return role_times(self._rows, before, after)
 
-    def limiting(self, times: Mapping[RoleKind, RoleTime]) -> tuple[str, str]:
+    def limiting(self, times: Mapping[str, RoleTime]) -> tuple[str, str]:
         """Name the role that holds the run back, and why, from how the roles spent their time."""
         return busiest_role(times) if self._config.backend == "serial" else limiting_role(times)
 

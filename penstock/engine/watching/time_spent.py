@@ -82,15 +82,15 @@ def is_work(activity: str) -> bool:
     return not activity.startswith("wait")
 
 
-def rows_by_kind(specs: Sequence[RoleSpec], shape: RunShape) -> dict[RoleKind, list[int]]:
+def rows_by_kind(specs: Sequence[RoleSpec], shape: RunShape) -> dict[str, list[int]]:
     """Rows of the gauges that belong to each kind of role."""
-    rows: dict[RoleKind, list[int]] = {}
+    rows: dict[str, list[int]] = {}
     for spec in specs:
-        rows.setdefault(RoleKind(spec.name.split("-")[0]), []).append(shape.gauge_row(spec.name))
+        rows.setdefault(spec.name.split("-")[0], []).append(shape.gauge_row(spec.name))
     return rows
 
 
-def role_times(rows: Mapping[RoleKind, list[int]], before: Moment, after: Moment) -> dict[RoleKind, RoleTime]:
+def role_times(rows: Mapping[str, list[int]], before: Moment, after: Moment) -> dict[str, RoleTime]:
     """Work out how every role spent the time between two moments, by its kind: as far as its clock has booked it."""
     spent = np.maximum(after.gauges - before.gauges, 0.0)  # a role made anew began at zero
     times = {}
@@ -105,7 +105,7 @@ def role_times(rows: Mapping[RoleKind, list[int]], before: Moment, after: Moment
     return times
 
 
-def cpu_by_purpose(times: Mapping[RoleKind, RoleTime], own_cpu: float) -> dict[str, float]:
+def cpu_by_purpose(times: Mapping[str, RoleTime], own_cpu: float) -> dict[str, float]:
     """CPU seconds by what they were spent on: real work, evaluating, copying, and other: waiting, and the supervisor.
 
     Parameters
@@ -123,7 +123,7 @@ def cpu_by_purpose(times: Mapping[RoleKind, RoleTime], own_cpu: float) -> dict[s
     return spent
 
 
-def limiting_role(times: Mapping[RoleKind, RoleTime]) -> tuple[str, str]:
+def limiting_role(times: Mapping[str, RoleTime]) -> tuple[str, str]:
     """Name the role that holds a run of several processes back, and why; nothing where the two that matter are idle."""
     rollout, learner, policy = map(times.get, (RoleKind.ROLLOUT, RoleKind.LEARNER, RoleKind.POLICY))
     if rollout is None or learner is None or not sum(rollout.wall.values()):
@@ -143,7 +143,7 @@ def limiting_role(times: Mapping[RoleKind, RoleTime]) -> tuple[str, str]:
     return rollout.name, _how_busy(rollout, sum(rollout.wall.values()))
 
 
-def busiest_role(times: Mapping[RoleKind, RoleTime]) -> tuple[str, str]:
+def busiest_role(times: Mapping[str, RoleTime]) -> tuple[str, str]:
     """Name the role that most of the time went to where all of them take turns in one thread, and how much."""
     total = sum(sum(times[kind].wall.values()) for kind in times)
     busiest = max(times.values(), key=lambda role: role.busy, default=None)

@@ -1,12 +1,13 @@
-"""RUDDER: learning what an episode will return, so that its reward need not wait (Arjona-Medina et al. 2019).
+"""Learning what an episode will return, so that its reward need not wait: lessons, and updates of the predictor.
 
-arXiv:1806.07857. No algorithm of its own: it hands rewards to those that learn from fresh segments, or from replayed
-transitions (``rewards="rudder"``).
+RUDDER (Arjona-Medina et al. 2019, arXiv:1806.07857). No algorithm of its own: rewards are redistributed for those that
+learn from fresh segments, or from replayed transitions (``rewards="rudder"``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,21 +15,18 @@ import torch
 from torch import Tensor
 
 from penstock.algorithms.arithmetic.optimizers import fused_adam, go_on
-from penstock.algorithms.arithmetic.redistribution import (
+from penstock.nn import TrainingMode
+from penstock.rudder.arithmetic import (
     completeness,
-    differences,
     gate,
-    integrated_gradients,
     loss_weights,
     return_losses,
     squared_error,
     unexplained,
     variance_to_explain,
 )
-from penstock.algorithms.bases.algorithm import Algorithm
-from penstock.config import RedistributorConfig
-from penstock.experience.lessons import Episode, Lessons
-from penstock.nn import ReturnPredictor, TrainingMode
+from penstock.rudder.predictor import COUNTED, TOLD, ReturnPredictor, integrated
+from penstock.rudder.settings import RewardConfig
 
 DECAY = 0.95  # of running means, per episode
 ENCODER_RATE = 0.1  # of the step size: what encodes images takes smaller steps, or learns nothing
@@ -37,21 +35,6 @@ MAX_GRAD_NORM = 0.5
 LESSONS_NBYTES = 1 << 29
 LOOKED_AT_ONCE = 16  # new episodes
 AT_ONCE_NBYTES = 1 << 26  # of episodes side by side, filled up to the largest: of more several passes are made
-TOLD = ("quality", "error", "completeness", "main_loss", "auxiliary_loss", "lessons", "dropped", "updates")
-"""Running means published with the predictor's weights."""
-COUNTED = ("episodes", "_complete", "_mean_return", "_mean_square", "_squared_error")
-"""Running means published after these, from which a successor of the redistributor continues."""
-
-
-def build_predictor(algorithm: Algorithm) -> ReturnPredictor:
-    """Make the predictor for an algorithm's observations and actions; the same in every process."""
-    config = algorithm.config
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
-        return algorithm.build_network(
-            ReturnPredictor, size=config.redistributor_size, num_told=len(TOLD) + len(COUNTED),
-            sees_observations=config.redistribution_attribution == "difference",
-        ).eval()  # fmt: skip
 
 
 def build_optimizer(predictor: ReturnPredictor, learning_rate: float) -> torch.optim.Optimizer:
@@ -62,12 +45,6 @@ def build_optimizer(predictor: ReturnPredictor, learning_rate: float) -> torch.o
     if encoder:
         optimizer.add_param_group({"params": encoder, "lr": ENCODER_RATE * learning_rate})
     return optimizer
-
-
-def predictor_metrics(predictor: ReturnPredictor, share: float) -> dict[str, float]:
-    """Metrics of a predictor, and of the share of the last batch's steps with redistributed rewards."""
-    told = dict(zip(TOLD, predictor.told.tolist(), strict=False))
-    return {f"redistribution/{name}": value for name, value in {"share": share, **told}.items()}
 
 
 class Rudder:
@@ -86,7 +63,7 @@ class Rudder:
         The episodes that it learns from.
     """
 
-    def __init__(self, config: RedistributorConfig, predictor: ReturnPredictor) -> None:
+    def __init__(self, config: RewardConfig, predictor: ReturnPredictor) -> None:
         self._config = config
         self.predictor = predictor
         self._training = TrainingMode(predictor, config.seed)
@@ -302,63 +279,6 @@ class LessonBatch:
 
 
 @torch.no_grad()
-def contributions(
-    predictor: ReturnPredictor,
-    inputs: Tensor,
-    first: Tensor,
-    valid: Tensor,
-    memory: Tensor,
-    before: Tensor,
-    num_points: int = 0,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Contribution of each step of a chunk to the prediction at the end of the chunk or of its episode.
-
-    Parameters
-    ----------
-    predictor, inputs, first, valid, memory
-        As for `ReturnPredictor.unroll`.
-    before
-        Predictions before the chunk, as returns: float32 ``[N]``.
-    num_points
-        0: differences of predictions; else integrated gradients within the chunk, of so many points. What these do not
-        explain is spread evenly, so that both add up to how far the prediction moved.
-
-    Returns
-    -------
-    contribution : Tensor
-        As returns, float32 ``[T, N]``.
-    prediction : Tensor
-        After the last row, as a return: float32 ``[N]``.
-    memory : Tensor
-        Cells after the last row.
-    """
-    output, after = predictor.unroll(inputs, first, valid, memory)
-    prediction = predictor.as_return(output)
-    # Before its first step an episode is predicted to return 0; a row that is no step has moved nothing.
-    found = torch.where(valid, differences(prediction, before, first), 0.0)
-    if num_points:
-        explained = _integrated(predictor, inputs, first, valid, memory, num_points)
-        number = first.long().cumsum(0)
-        shape = (int(number.max()) + 1, first.shape[1])
-        total = torch.zeros(shape, device=found.device).scatter_add_(0, number, found - explained)
-        steps = torch.zeros(shape, device=found.device).scatter_add_(0, number, valid.float())
-        found = explained + valid * (total / steps.clamp(min=1.0)).gather(0, number)
-    return found, prediction[-1], after
-
-
-def _integrated(
-    predictor: ReturnPredictor, inputs: Tensor, first: Tensor, valid: Tensor, memory: Tensor, num_points: int
-) -> Tensor:
-    """Integrated gradients of what is predicted where each episode ends, or the chunk: of each step, as returns."""
-    is_last = torch.cat([first[1:], torch.ones_like(first[:1])])  # rows behind the last step predict what it did
-
-    def at_ends(x: Tensor) -> Tensor:
-        return (predictor.unroll(x, first, valid, memory)[0] * is_last).sum() * predictor.returns.std
-
-    return integrated_gradients(at_ends, inputs, num_points).sum(-1) * valid
-
-
-@torch.no_grad()
 def completeness_of(predictor: ReturnPredictor, batch: LessonBatch, num_points: int, chunk: int) -> Tensor:
     """Share of what inputs changed of predictions that integrated gradients add up to, of whole episodes, ``[N]``.
 
@@ -370,8 +290,94 @@ def completeness_of(predictor: ReturnPredictor, batch: LessonBatch, num_points: 
     for begin in range(0, len(batch.valid), chunk):
         rows = slice(begin, begin + chunk)
         inputs, first, valid = batch.inputs(predictor, rows), batch.first[rows], batch.valid[rows]
-        explained += _integrated(predictor, inputs, first, valid, memory, num_points).sum(0)
+        explained += integrated(predictor, inputs, first, valid, memory, num_points).sum(0)
         without, _ = predictor.unroll(torch.zeros_like(inputs), first, valid, memory)
         prediction, memory = predictor.unroll(inputs, first, valid, memory)
         changed += prediction[-1] - without[-1]
     return completeness(explained.unsqueeze(0), changed * predictor.returns.std)
+
+
+TEMPERATURE = 1.0  # of the draw of lessons by their loss
+
+
+@dataclass
+class Episode:
+    """An episode that has ended, as it is learned from.
+
+    Attributes
+    ----------
+    obs, action
+        ``[T, ...]``, as they lie in their columns.
+    return_
+        Sum of its rewards. Of an episode that was truncated where values are known: of those before the last one, and
+        what was expected when its last action was chosen.
+    loss
+        What it cost when it was last learned from, or first looked at.
+    is_truncated
+        Whether it was cut off, as far as anybody asks: not of one that was saved.
+    """
+
+    obs: np.ndarray
+    action: np.ndarray
+    return_: float
+    loss: float = 0.0
+    is_truncated: bool = False
+
+    @property
+    def length(self) -> int:
+        """T."""
+        return len(self.obs)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that it takes."""
+        return int(self.obs.nbytes + self.action.nbytes)
+
+
+class Lessons:
+    """The episodes that are learned from: those that cost most stay (arXiv:1806.07857, "lessons replay buffer").
+
+    Parameters
+    ----------
+    capacity
+        Episodes kept.
+    max_nbytes
+        Bytes that they may take: where they would take more, those that cost least go first.
+    """
+
+    def __init__(self, capacity: int, max_nbytes: int) -> None:
+        self.episodes: list[Episode] = []
+        self._capacity = capacity
+        self._max_nbytes = max_nbytes
+
+    def __len__(self) -> int:
+        return len(self.episodes)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether memory has no room for one more episode as large as the largest that is kept."""
+        sizes = [episode.nbytes for episode in self.episodes]
+        return bool(sizes) and sum(sizes) + max(sizes) > self._max_nbytes
+
+    def add(self, episode: Episode) -> bool:
+        """Keep an episode if there is room, or else in place of the one that costs least, if it costs more itself."""
+        if len(self.episodes) == self._capacity:
+            least = self._least()
+            if self.episodes[least].loss >= episode.loss:
+                return False
+            self.episodes[least] = episode
+        else:
+            self.episodes.append(episode)
+        while len(self.episodes) > 1 and sum(each.nbytes for each in self.episodes) > self._max_nbytes:
+            del self.episodes[self._least()]
+        return True
+
+    def draw(self, count: int, random: np.random.Generator) -> list[Episode]:
+        """Draw episodes with replacement, by the softmax of what they cost."""
+        costs = np.array([episode.loss for episode in self.episodes]) / TEMPERATURE
+        weights = np.exp(costs - costs.max())
+        drawn = random.choice(len(self.episodes), count, p=weights / weights.sum())
+        return [self.episodes[number] for number in drawn]
+
+    def _least(self) -> int:
+        return int(np.argmin([episode.loss for episode in self.episodes]))

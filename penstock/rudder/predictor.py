@@ -1,4 +1,7 @@
-"""The network that predicts an episode's return from the beginning of the episode: RUDDER's g (arXiv:1806.07857)."""
+"""The network that predicts an episode's return from the beginning of the episode: RUDDER's g (arXiv:1806.07857).
+
+Its contributions are what rewards are redistributed by.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,26 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from penstock._native import adding_cells, adding_cells_gradient
+from penstock.engine.acting.weights import weights_nbytes
 from penstock.nn.encoders import SideBySide, build_encoder, takes_bytes
 from penstock.nn.layers import is_native
 from penstock.nn.model import NetworkConfig
 from penstock.nn.normalization import BoundedMoments, RunningMoments
 from penstock.nn.observations import Seen, build_input, encoder_input_size, unmasked
+from penstock.rudder.arithmetic import differences, integrated_gradients
 
 if TYPE_CHECKING:
+    from penstock.algorithms.bases.algorithm import Algorithm
     from penstock.envs.spaces import ActionSpec, ObservationSpec
 
+PREDICTOR = "predictor"
+"""Name of the weights block, in the arena, of the newest predictor; written by the redistributor."""
 HIDDEN = 64  # units between what is seen and the cells
 GATE_BIAS = -2.0  # gates begin nearly shut, so that a long episode does not fill the cells with what means nothing
+TOLD = ("quality", "error", "completeness", "main_loss", "auxiliary_loss", "lessons", "dropped", "updates")
+"""Running means published with the predictor's weights."""
+COUNTED = ("episodes", "_complete", "_mean_return", "_mean_square", "_squared_error")
+"""Running means published after these, from which a successor of the redistributor continues."""
 
 
 class AddingCells(torch.autograd.Function):
@@ -218,3 +230,82 @@ class ReturnPredictor(nn.Module):
         self.returns.update(returns)
         self.output.weight.mul_(std / self.returns.std)
         self.output.bias.mul_(std).add_(mean - self.returns.mean).div_(self.returns.std)
+
+
+def build_predictor(algorithm: Algorithm) -> ReturnPredictor:
+    """Make the predictor for an algorithm's observations and actions; the same in every process."""
+    config = algorithm.config
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        return algorithm.build_network(
+            ReturnPredictor, size=config.redistributor_size, num_told=len(TOLD) + len(COUNTED),
+            sees_observations=config.redistribution_attribution == "difference",
+        ).eval()  # fmt: skip
+
+
+def predictor_block(algorithm: Algorithm) -> tuple[tuple[str, int], ...]:
+    """Return name and size of the weights block of an algorithm's predictor."""
+    return ((PREDICTOR, weights_nbytes(build_predictor(algorithm))),)
+
+
+def predictor_metrics(predictor: ReturnPredictor, share: float) -> dict[str, float]:
+    """Metrics of a predictor, and of the share of the last batch's steps with redistributed rewards."""
+    told = dict(zip(TOLD, predictor.told.tolist(), strict=False))
+    return {f"redistribution/{name}": value for name, value in {"share": share, **told}.items()}
+
+
+@torch.no_grad()
+def contributions(
+    predictor: ReturnPredictor,
+    inputs: Tensor,
+    first: Tensor,
+    valid: Tensor,
+    memory: Tensor,
+    before: Tensor,
+    num_points: int = 0,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Contribution of each step of a chunk to the prediction at the end of the chunk or of its episode.
+
+    Parameters
+    ----------
+    predictor, inputs, first, valid, memory
+        As for `ReturnPredictor.unroll`.
+    before
+        Predictions before the chunk, as returns: float32 ``[N]``.
+    num_points
+        0: differences of predictions; else integrated gradients within the chunk, of so many points. What these do not
+        explain is spread evenly, so that both add up to how far the prediction moved.
+
+    Returns
+    -------
+    contribution : Tensor
+        As returns, float32 ``[T, N]``.
+    prediction : Tensor
+        After the last row, as a return: float32 ``[N]``.
+    memory : Tensor
+        Cells after the last row.
+    """
+    output, after = predictor.unroll(inputs, first, valid, memory)
+    prediction = predictor.as_return(output)
+    # Before its first step an episode is predicted to return 0; a row that is no step has moved nothing.
+    found = torch.where(valid, differences(prediction, before, first), 0.0)
+    if num_points:
+        explained = integrated(predictor, inputs, first, valid, memory, num_points)
+        number = first.long().cumsum(0)
+        shape = (int(number.max()) + 1, first.shape[1])
+        total = torch.zeros(shape, device=found.device).scatter_add_(0, number, found - explained)
+        steps = torch.zeros(shape, device=found.device).scatter_add_(0, number, valid.float())
+        found = explained + valid * (total / steps.clamp(min=1.0)).gather(0, number)
+    return found, prediction[-1], after
+
+
+def integrated(
+    predictor: ReturnPredictor, inputs: Tensor, first: Tensor, valid: Tensor, memory: Tensor, num_points: int
+) -> Tensor:
+    """Integrated gradients of what is predicted where each episode ends, or the chunk: of each step, as returns."""
+    is_last = torch.cat([first[1:], torch.ones_like(first[:1])])  # rows behind the last step predict what it did
+
+    def at_ends(x: Tensor) -> Tensor:
+        return (predictor.unroll(x, first, valid, memory)[0] * is_last).sum() * predictor.returns.std
+
+    return integrated_gradients(at_ends, inputs, num_points).sum(-1) * valid

@@ -11,15 +11,14 @@ import gymnasium
 import numpy as np
 import torch
 
-from penstock.algorithms.arithmetic.redistribution import return_equivalent
-from penstock.algorithms.rudder import build_predictor, contributions
 from penstock.config import ConfigError
 from penstock.envs.masks import MASK
-from penstock.nn import ReturnPredictor
 from penstock.play.film import MAX_STEPS, make_stage, picture_of, require_writable
 from penstock.play.policy import Policy, environment_of, load_policy
+from penstock.rudder.arithmetic import return_equivalent
+from penstock.rudder.predictor import ReturnPredictor, build_predictor, contributions
+from penstock.rudder.settings import ROLE
 from penstock.runs.checkpoint import load_checkpoint, require_matching
-from penstock.runs.run_directory import REDISTRIBUTOR
 from penstock.surroundings import Surroundings, plain_torch, seed_generators
 
 FORMATS = (".png", ".svg", ".pdf")
@@ -76,7 +75,7 @@ def explain_run(
         The redistributor's save is damaged.
     """
     require_writable("explain", file, "a plot", FORMATS)
-    saved_at = path.resolve().parent.parent / REDISTRIBUTOR
+    saved_at = path.resolve().parent.parent / ROLE
     if not saved_at.is_dir():
         raise ConfigError(
             f"there is nothing to explain: {path} belongs to no run with a redistributor ({saved_at} is not there). "

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from penstock.algorithms.bases.algorithm import Algorithm
-from penstock.algorithms.rudder import LESSONS_NBYTES, Rudder, build_predictor
 from penstock.engine.acting.weights import SharedWeights
+from penstock.engine.contracts import LeavesNothing, Role
 from penstock.engine.messages import Command, ContentsSaved, Note, Save, Tell, unknown
+from penstock.engine.roles.specs import name_of
 from penstock.engine.watching.clock import Clock
 from penstock.experience.arena import ExperienceArena
-from penstock.experience.feed import EXPECTED, Feed
-from penstock.experience.layout import RoleKind
-from penstock.experience.lessons import Assembly, Episode
+from penstock.rudder.feed import EXPECTED, Feed
+from penstock.rudder.learning import LESSONS_NBYTES, Episode, Rudder
+from penstock.rudder.predictor import PREDICTOR, build_predictor
+from penstock.rudder.settings import ROLE, RUDDER
 from penstock.runs.checkpoint import (
     CheckpointError,
     NewerCheckpointError,
@@ -92,22 +95,20 @@ class Redistributor:
         Directory that it is saved in; None: nowhere.
     """
 
-    ACTIVITIES = ("learn", "gather", "wait for data")
-
     def __init__(
         self, algorithm: Algorithm, feed: Feed, arena: ExperienceArena, report: Tell, saved_at: Path | None
     ) -> None:
         config: Any = algorithm.config
-        self.bell = arena.redistributor_bell
+        self.bell = arena.bells[ROLE]
         self._config = config
         self._report = report
         self._saved_at = saved_at
-        self._clock = Clock(arena.gauges_of(RoleKind.REDISTRIBUTOR), self.ACTIVITIES)
+        self._clock = Clock(arena.gauges_of(ROLE), RUDDER.roles[ROLE])
         self._predictor = build_predictor(algorithm)
         self._rudder = Rudder(config, self._predictor)
         if saved_at is not None and saved_at.exists():
             self._load(saved_at)
-        block, version = arena.redistribution, 0
+        block, version = arena.blocks[PREDICTOR], 0
         self._weights = SharedWeights(self._predictor, block)
         if block.version >= 0:
             self._weights.refresh()
@@ -143,7 +144,7 @@ class Redistributor:
     def handle(self, command: Command) -> None:
         """Take a command: `Save`."""
         if not isinstance(command, Save):
-            raise unknown(RoleKind.REDISTRIBUTOR, command, Save)
+            raise unknown(ROLE, command, Save)
         if self._saved_at is not None and isinstance(command.destination, CheckpointStore):
             error: Exception | None = None
             try:
@@ -261,3 +262,106 @@ class Redistributor:
         assert saved.state is not None
         self._rudder.go_on(saved.state)
         self._rudder.recall()
+
+
+@dataclass
+class _Open:
+    """Episode that has not ended yet."""
+
+    obs: list[np.ndarray] = field(default_factory=list)
+    action: list[np.ndarray] = field(default_factory=list)
+    return_: float = 0.0
+    length: int = 0
+
+
+class Assembly:
+    """Puts the segments of every lane together to whole episodes.
+
+    Segments of a lane are numbered. Where one is missing, the episode that it was a part of is dropped; the next one
+    begins anew. An episode of more than `max_steps` steps is dropped, too.
+
+    Parameters
+    ----------
+    max_steps
+        Steps of the longest episode that is kept.
+
+    Attributes
+    ----------
+    missed
+        Episodes of which a segment was missing.
+    too_long
+        Episodes that had more steps.
+    """
+
+    def __init__(self, max_steps: int) -> None:
+        self._max_steps = max_steps
+        self._open: dict[int, _Open | None] = {}
+        self._next: dict[int, int] = {}
+        self.missed = self.too_long = 0
+
+    def add(self, lane: int, number: int, segment: dict[str, Any]) -> Iterator[Episode]:
+        """Add a segment, and return the episodes that end in it.
+
+        Parameters
+        ----------
+        lane, number
+            Whose it is, and which of its lane.
+        segment
+            Columns ``[T, ...]``: obs, action, reward, first, ended (the step ends its episode), truncated and valid;
+            perhaps value.
+        """
+        if number != self._next.get(lane, number) and self._open.pop(lane, None) is not None:
+            self.missed += 1
+        self._next[lane] = number + 1
+        first, ended, valid = (np.asarray(segment[name]) for name in ("first", "ended", "valid"))
+        begins = np.flatnonzero(first & valid)
+        for begin, end in zip(*_pieces(begins, len(first)), strict=True):
+            rows = np.arange(begin, end)[valid[begin:end]]
+            if not len(rows):
+                continue
+            if first[rows[0]]:
+                self._open[lane] = _Open()
+            episode = self._open.get(lane)
+            if episode is None:
+                continue
+            episode.obs.append(segment["obs"][rows])
+            episode.action.append(segment["action"][rows])
+            episode.return_ += float(segment["reward"][rows].sum(dtype=np.float64))
+            is_truncated = bool(segment["truncated"][rows[-1]])
+            if "value" in segment and is_truncated:
+                episode.return_ += float(segment["value"][rows[-1]]) - float(segment["reward"][rows[-1]])
+            episode.length += len(rows)
+            if episode.length > self._max_steps:
+                self._open[lane] = None
+                self.too_long += 1
+            elif ended[rows[-1]]:
+                self._open[lane] = None
+                obs, action = np.concatenate(episode.obs), np.concatenate(episode.action)
+                yield Episode(obs, action, episode.return_, is_truncated=is_truncated)
+
+
+def _pieces(begins: np.ndarray, length: int) -> tuple[Sequence[int], Sequence[int]]:
+    """Bounds of the episodes within a segment, given the rows at which some begin."""
+    cuts = sorted({0, *begins.tolist()})
+    return cuts, [*cuts[1:], length]
+
+
+@dataclass(frozen=True)
+class RedistributorRole(LeavesNothing):
+    """The redistributor."""
+
+    algorithm: Algorithm
+    feed: Feed
+    saved_at: Path | None
+    policy: int = 0
+    num_threads: int = 1
+    is_vital: ClassVar[bool] = False
+
+    @property
+    def name(self) -> str:
+        """ "redistributor", and of further policies "redistributor-<number>"."""
+        return name_of(ROLE, self.policy)
+
+    def build(self, arena: ExperienceArena, report: Tell) -> Role:
+        """Make the redistributor and its predictor."""
+        return Redistributor(self.algorithm, self.feed, arena.policies[self.policy], report, self.saved_at)

@@ -1,4 +1,7 @@
-"""Steps on their way to a role that nobody waits for: what it does not read in time is overwritten."""
+"""Steps on their way to the redistributor: the feed, which nobody waits for, and episodes held until they are over.
+
+What the redistributor does not read in time is overwritten.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from penstock.envs.lanes import Lanes
 from penstock.envs.spaces import ObservationSpec
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
-from penstock.experience.segments import SegmentWriter
+from penstock.experience.open_episodes import OpenEpisodes
+from penstock.experience.run_replay import Replay
+from penstock.ipc import Doorbell
 from penstock.replay import Field, ReplayBuffer
 from penstock.replay.writer import Writer
+from penstock.rudder.settings import ROLE
 
 ROUNDS = 8  # segments of each lane that there is room for
 FLAGS = ("first", "ended", "truncated", "valid")
@@ -98,58 +103,6 @@ class FeedReader:
             yield int(found["lane"][n]), int(found["number"][n]), segment
 
 
-class FeedingSegmentWriter(SegmentWriter):
-    """Segments that are fed, besides, to a role that learns from them in its own time, and are changed then.
-
-    Nobody waits for that role, but in a serial run: there it has its turn before slots are handed over.
-
-    Parameters
-    ----------
-    arena, worker, lanes, first_lane
-        As for `SegmentWriter`.
-    feed
-        Where they go.
-    redistribute
-        Called with the slots when they are full and fed: changes the rewards in them.
-    gives_turn
-        Whether full slots are kept until that role has published anew, as in a serial run, where all have their turn.
-    """
-
-    def __init__(
-        self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, feed: Feed,
-        redistribute: Callable[[np.ndarray], None], *, gives_turn: bool = False,
-    ) -> None:  # fmt: skip
-        super().__init__(arena, worker, lanes, first_lane)
-        self._feed = feed
-        self._feed_writer = feed.buffer.writer(lanes.num_lanes)
-        self._redistribute = redistribute
-        self._gives_turn = gives_turn
-        self._fed_at: int | None = None  # version of the predictor when the full slots were fed; None: none are kept
-
-    def open(self) -> bool:
-        """Begin new segments as `SegmentWriter` does.
-
-        Full ones that are kept are handed over before, if it is time. Then the learner has its turn first: False.
-        """
-        if self._fed_at is None:
-            return super().open()
-        if self.arena.redistribution.version != self._fed_at:
-            self._hand_over()
-        return False
-
-    def _deliver(self) -> None:
-        feed_segments(self.arena, self._feed, self._feed_writer, self.slots)
-        if self._gives_turn:
-            self._fed_at = self.arena.redistribution.version
-        else:
-            self._hand_over()
-
-    def _hand_over(self) -> None:
-        self._fed_at = None
-        self._redistribute(self.slots)
-        super()._deliver()
-
-
 def feed_segments(arena: ExperienceArena, feed: Feed, writer: Writer, slots: np.ndarray) -> None:
     """Feed the segments that lie in slots (int64 ``[N]``) through a writer of the feed's buffer."""
     length, lanes = arena.shape.segment_length, arena.lane_of(slots)
@@ -166,7 +119,7 @@ def feed_segments(arena: ExperienceArena, feed: Feed, writer: Writer, slots: np.
         lane=lanes,
         number=arena.slot_number[slots],
     )
-    arena.redistributor_bell.ring()
+    arena.bells[ROLE].ring()
 
 
 class FeedWriter:
@@ -220,3 +173,119 @@ class FeedWriter:
         row["first"][0], row["ended"][count - 1], row["truncated"][count - 1] = begins, ends, is_cut
         self._numbers[lane] += 1
         self._writer.add(**row, lane=self._lanes[lane], number=self._numbers[lane])
+
+
+UNTRUSTED = 0
+"""Kind of a reward: the environment's, because predictions were not good enough."""
+REDISTRIBUTED = 1
+"""Kind of a reward: redistributed."""
+OWN = 2
+"""Kind of a reward: the environment's, because the episode is not known as a whole."""
+
+Redistribute = Callable[[np.ndarray, np.ndarray, np.ndarray, bool], np.ndarray | None]
+"""Returns the redistributed rewards of a whole episode, float32 ``[T]``; None: it keeps its own. Called with its
+observations and actions ``[T, ...]`` as they lie in their columns, its rewards as they are learned from, float32
+``[T]``, and whether it terminated."""
+
+
+Hold = Callable[[np.ndarray, Mapping[str, np.ndarray]], "RedistributedEpisodes"]
+"""Makes what holds the episodes of lanes: called with their numbers, int64 ``[N]``, and one step of them."""
+
+
+class RedistributedEpisodes:
+    """Holds each lane's episode until it is over, and writes it then. It stands where a buffer's `Writer` would.
+
+    Its steps are fed to who predicts returns before.
+
+    An episode of more than `max_steps` steps is written in pieces of so many, with its own rewards.
+
+    Parameters
+    ----------
+    replay
+        Where episodes go; its buffer has a field "kind", int8, of rewards.
+    lane_numbers
+        The lanes' numbers among all lanes of the run, int64 ``[N]``.
+    step
+        One step of every lane: arrays ``[N, ...]``, of which obs, action, reward and next_obs are used.
+    feed
+        Where steps go at once.
+    bell
+        Is rung when some have gone.
+    redistribute
+        Is asked for the rewards of each episode.
+    max_steps
+        Most steps that are held of a lane.
+    """
+
+    written = np.empty(0, np.int64)
+
+    def __init__(
+        self, replay: Replay, lane_numbers: np.ndarray, step: Mapping[str, np.ndarray],
+        *, feed: Feed, bell: Doorbell, redistribute: Redistribute, max_steps: int,
+    ) -> None:  # fmt: skip
+        self._replay = replay
+        self._writer = replay.buffer.writer()
+        self._feed, self._bell = FeedWriter(feed, lane_numbers), bell
+        self._redistribute = redistribute
+        self._max_steps = max_steps
+        self._episodes = OpenEpisodes(len(lane_numbers), step)
+        self._next_obs = step["next_obs"]
+        self._fed = np.zeros(len(lane_numbers), np.int64)  # steps of what is held that were fed
+        self._is_broken = np.zeros(len(lane_numbers), np.bool_)  # a part of the running episode is written already
+
+    def add(self, *, terminated: np.ndarray, truncated: np.ndarray, mask: np.ndarray, **step: np.ndarray) -> None:
+        """Take a step of the lanes in the mask, and write the episodes that it ended.
+
+        Parameters
+        ----------
+        terminated, truncated, mask
+            bool ``[N]``.
+        **step
+            obs, action, reward (as the environment gave it) and next_obs, ``[N, ...]``; `write_held` reads the last
+            again.
+        """
+        self._next_obs = step["next_obs"]
+        self._episodes.add(step, mask.nonzero()[0])
+        has_ended = mask & (terminated | truncated)
+        is_long = ~has_ended & (self._episodes.lengths >= self._max_steps)
+        self._feed_steps(has_ended, has_ended & ~terminated, has_ended | is_long)
+        for lane in has_ended.nonzero()[0].tolist():
+            self._write(lane, is_over=True, is_terminated=bool(terminated[lane]))
+        for lane in is_long.nonzero()[0].tolist():
+            self._write(lane, is_over=False)
+
+    def write_held(self) -> None:
+        """Write what is held of every lane, with its own rewards."""
+        is_held = self._episodes.lengths > 0
+        self._feed_steps(np.zeros_like(is_held), np.zeros_like(is_held), is_held)
+        for lane in is_held.nonzero()[0].tolist():
+            self._write(lane, is_over=False)
+
+    def _feed_steps(self, has_ended: np.ndarray, is_cut: np.ndarray, is_due: np.ndarray) -> None:
+        """Feed the lanes' steps that are not fed yet: of lanes ``[N]`` that are due, and where they fill a piece."""
+        held = self._episodes.lengths - self._fed
+        for lane in (is_due | (held == self._feed.length)).nonzero()[0].tolist():
+            if held[lane]:
+                begins = self._fed[lane] == 0 and not self._is_broken[lane]
+                steps = self._episodes.rows(lane, int(self._fed[lane]))
+                self._feed.add(lane, steps, begins=bool(begins), ends=bool(has_ended[lane]), is_cut=bool(is_cut[lane]))
+                self._fed[lane] += held[lane]
+                self._bell.ring()
+
+    def _write(self, lane: int, *, is_over: bool, is_terminated: bool = False) -> None:
+        """Write what is held of a lane; a piece of an episode is cut behind its last step, as a truncation cuts it."""
+        steps = self._episodes.take(lane)
+        obs, own = steps["obs"], steps["reward"]
+        self._replay.scale(own, own)
+        is_whole = is_over and not self._is_broken[lane]
+        reward = self._redistribute(obs, steps["action"], own, is_terminated) if is_whole else None
+        kind = (UNTRUSTED if is_whole else OWN) if reward is None else REDISTRIBUTED
+        self._is_broken[lane], self._fed[lane] = not is_over, 0
+        ends = np.zeros(len(own), np.bool_)
+        ends[-1] = True
+        self._writer.add(
+            obs=obs, action=steps["action"], reward=own if reward is None else reward,
+            next_obs=np.concatenate([obs[1:], self._next_obs[lane, np.newaxis]]),
+            kind=np.full(len(own), kind, np.int8),
+            terminated=ends & is_terminated, truncated=ends & (not is_terminated),
+        )  # fmt: skip

@@ -1,0 +1,204 @@
+"""The settings of redistributed rewards, and the hooks by which the rest of Penstock uses the room.
+
+The module is a part of `penstock.config`. It imports no other module of the room: `Rudder` names their places.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from penstock.config.base import Config
+from penstock.config.checking import ConfigError, require
+from penstock.config.segment import FreshConfig
+
+RECEIVERS = "ppo, appo, a2c, impala or pqn"
+"""The algorithms over segments that take redistributed rewards."""
+PATHS = {"segments": "redistributed", "replay": "redistributed_replay"}
+"""Names of the data paths that take the place of usual ones."""
+ROLE = "redistributor"
+"""Kind of the role, and its directory within a run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewardConfig(Config):
+    """Settings of the rewards that are learned from: the environment's, or those of RUDDER (arXiv:1806.07857)."""
+
+    fixed: ClassVar[Mapping[str, str]] = {
+        "rewards": "what is learned from would mean something else",
+        "redistributor_size": "the redistributor's weights are of this network",
+        "redistribution_attribution": "the redistributor's network sees other things with each",
+    }
+
+    rewards: Literal["environment", "rudder"] = "environment"
+    """"environment": learn from the environment's rewards; "rudder": redistribute delayed rewards to the steps that
+    earned them, by a network trained beside the policy. Reported returns stay unchanged."""
+    redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference"
+    """Credit of a step: the difference that it makes to the prediction, or integrated gradients."""
+    redistribution_points: int = 20
+    """Points on the path of integrated gradients."""
+    redistribution_max_error: float = 0.2
+    """Original rewards are used while predictions leave more than this share of the returns' variance unexplained."""
+    redistributor_size: int = 32
+    """Memory cells of the network that predicts returns."""
+    redistributor_learning_rate: float = 5e-3
+    """Step size of this network's optimiser."""
+    redistributor_interval: int = 25
+    """Steps of the run per update of this network."""
+    redistributor_batch_size: int = 8
+    """Episodes per update of this network."""
+    redistributor_lessons: int = 512
+    """Capacity of this network's episode buffer; the episodes with the largest prediction errors are kept."""
+    redistributor_chunk: int = 500
+    """Steps of truncated backpropagation; longer episodes are cut into chunks that overlap by half."""
+    redistributor_max_steps: int = 10_000
+    """Longest episode to learn from."""
+
+    def validate(self) -> None:
+        """Raise `ConfigError` where a value is outside what is legal."""
+        super().validate()
+        positive = (
+            "redistribution_points", "redistributor_size", "redistributor_interval", "redistributor_batch_size",
+            "redistributor_max_steps",
+        )  # fmt: skip
+        for name in positive:
+            require(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
+        is_error = 0.0 < self.redistribution_max_error < math.inf
+        require(is_error, "redistribution_max_error", self.redistribution_max_error, "more than 0, and finite")
+        is_rate = 0.0 < self.redistributor_learning_rate < math.inf
+        require(is_rate, "redistributor_learning_rate", self.redistributor_learning_rate, "more than 0, and finite")
+        require(self.redistributor_chunk > 1, "redistributor_chunk", self.redistributor_chunk, "2 or more")
+        lessons, batch = self.redistributor_lessons, self.redistributor_batch_size
+        require(lessons >= batch, "redistributor_lessons", lessons, f"redistributor_batch_size={batch} or more")
+        if self.is_redistributing and (reason := self.final_rewards()) is not None:
+            raise ConfigError(f"rewards='rudder' is not possible with {reason}")
+
+    @property
+    def is_redistributing(self) -> bool:
+        """Whether rewards are redistributed."""
+        return self.rewards == "rudder"
+
+    def final_rewards(self) -> str | None:
+        """Return what makes rewards final when a step is taken, as the end of a message; None: nothing does."""
+        return None
+
+    def data_path_for(self, usual: str | type, algorithm: str) -> str | type:
+        """Return the data path that redistributes rewards, if settings ask for it.
+
+        Raises
+        ------
+        ConfigError
+            There is none for this data path.
+        """
+        if not self.is_redistributing:
+            return super().data_path_for(usual, algorithm)
+        if not isinstance(usual, str) or usual not in PATHS:
+            raise ConfigError(
+                f"rewards={self.rewards!r} is not possible with the data path of {algorithm}, which does not "
+                'redistribute; use rewards="environment"'
+            )
+        return PATHS[usual]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SegmentRewardConfig(RewardConfig, FreshConfig):
+    """Settings of algorithms over fresh segments whose rewards RUDDER may redistribute (arXiv:1806.07857)."""
+
+    redistribution_value: Literal["redistributed", "original"] = "redistributed"
+    """Rewards that values are learned from: "redistributed", as for the policy; "original", with redistributed rewards
+    mixed into the policy's advantages, as in the paper's Atari experiments."""
+    redistribution_share: float = 0.5
+    """With original values, largest share of redistributed rewards in the advantages."""
+    redistribution_trace: float = 0.5
+    """With original values, share of each redistributed reward that is also credited to the preceding step."""
+
+    def validate(self) -> None:
+        """Raise `ConfigError` where a value is outside what is legal."""
+        super().validate()
+        for name in ("redistribution_share", "redistribution_trace"):
+            require(0.0 <= getattr(self, name) <= 1.0, name, getattr(self, name), "from 0 to 1")
+
+    def final_rewards(self) -> str | None:
+        """Return what makes rewards final when a step is taken, as the end of a message; None: nothing does."""
+        if not self.replayed_sources:
+            return super().final_rewards()
+        kinds = ", ".join(source.kind for source in self.replayed_sources)
+        return (
+            f"replayed segments ({kinds}): the rewards of fresh ones are redistributed, in the order in which each "
+            f"lane wrote them; use rewards='environment', or {RECEIVERS} without replay"
+        )
+
+    def data_path_for(self, usual: str | type, algorithm: str) -> str | type:
+        """Return the data path that redistributes rewards; of an algorithm with a data path of its own, that one."""
+        return super().data_path_for(usual, algorithm) if usual in PATHS else usual
+
+    def require_changed_values(self, reason: str) -> None:
+        """Raise `ConfigError` if values would be learned from original rewards, of an algorithm without advantages."""
+        found = self.redistribution_value
+        require(found == "redistributed", "redistribution_value", found, f'"redistributed": {reason}')
+
+    @property
+    def mixes_advantages(self) -> bool:
+        """Whether values are learned from original rewards, and advantages from a mixture."""
+        return self.is_redistributing and self.redistribution_value == "original"
+
+    @property
+    def further_records(self) -> tuple[str, ...]:
+        """Values, which stand for what a truncated episode would still have earned."""
+        return ("value",) if self.mixes_advantages else ()
+
+    @property
+    def target_changes(self) -> tuple[str, ...]:
+        """The mixture of advantages."""
+        return ("penstock.rudder.segments:MixedAdvantages",) if self.mixes_advantages else ()
+
+
+class Rudder:
+    """Hooks of the feature, see `penstock.config.features.Feature`."""
+
+    group = "delayed rewards"
+    settings: tuple[str, ...] = tuple(
+        name for config in (RewardConfig, SegmentRewardConfig) for name in config.__annotations__ if name != "fixed"
+    )
+    data_paths: Mapping[str, str] = {
+        "redistributed": "penstock.rudder.segments:RedistributedPath",
+        "redistributed_replay": "penstock.rudder.replay:RedistributedReplayPath",
+    }
+    transports: Mapping[str, str] = {
+        "penstock.rudder.segments:RedistributedPath": "penstock.rudder.segments:RedistributedSegmentTransport",
+        "penstock.rudder.replay:RedistributedReplayPath": "penstock.rudder.replay:RedistributedStepTransport",
+    }
+    modules: tuple[str, ...] = ("penstock.rudder.segments", "penstock.rudder.replay", "penstock.rudder.redistributor")
+    roles: Mapping[str, tuple[str, ...]] = {ROLE: ("learn", "gather", "wait for data")}
+    activities: tuple[str, ...] = ("redistribute",)
+    metrics = "redistribution/"
+    explain = "penstock.rudder.explanation:explain_run"
+
+    def hint(self, setting: str, known: Collection[str]) -> str | None:
+        """Return which algorithms have the settings, where this one has none of them."""
+        if setting != "rewards" and not setting.startswith("redistribut"):
+            return None
+        if "rewards" in known:
+            return ""
+        return (
+            "rewards are redistributed by algorithms that learn from every fresh segment once, in the order in which "
+            "each lane wrote it: ppo, appo, a2c, impala and pqn; and by those that replay single transitions: dqn, "
+            "rainbow, ddpg, td3, sac, tqc and crossq. This one uses batches again, or learns in its workers"
+        )
+
+    def rows(self, metrics: Mapping[str, float], shown: Callable[[float], str]) -> list[tuple[str, str]]:
+        """Return the share of redistributed rewards, the quality of predictions, and the predictor's losses."""
+        complete = "" if metrics["completeness"] == 1 else f", complete to {metrics['completeness']:.0%}"
+        dropped = f", {metrics['dropped']:,.0f} dropped" if metrics["dropped"] else ""
+        error, main, auxiliary = (shown(metrics[name]) for name in ("error", "main_loss", "auxiliary_loss"))
+        return [
+            ("redistributed", f"{metrics['share']:.0%} of rewards, quality {metrics['quality']:.2f}{complete}"),
+            ("predictor", f"error {error}, loss {main} and {auxiliary}"),
+            ("lessons", f"{metrics['lessons']:,.0f} episodes{dropped}, {metrics['updates']:,.0f} updates"),
+        ]
+
+
+RUDDER = Rudder()
+"""The feature."""
