@@ -107,7 +107,7 @@ def _settings(name: str, bases: list[str], described: ConfigClass, settings: Ite
         document = f'"""{" ".join(documents[setting].split())} Default: {defaults[setting]}."""'
         lines += [f"{setting}: {_type(hints[setting])}", *textwrap.wrap(document, _WIDTH - 4, break_on_hyphens=False)]
     head = f"class {name}({', '.join([*bases, *([] if bases else ['TypedDict']), 'total=False'])}):"
-    if len(head) > _WIDTH:
+    if len(head) + 4 * (not lines) > _WIDTH:
         inside = textwrap.fill(", ".join([*bases, "total=False"]), _WIDTH - 4)
         head = f"class {name}(\n{textwrap.indent(inside, '    ')}\n):"
     return "\n".join([f"{head}{'' if lines else ' ...'}", *(f"    {line}" for line in lines), ""])

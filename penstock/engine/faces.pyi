@@ -37,7 +37,7 @@ class _Shared(TypedDict, total=False):
     None."""
     seats: Literal["fixed", "shuffled"]
     """With several policies and agents. "fixed": each policy always plays its own agents; "shuffled": agents are
-    redistributed among the policies at random before each game, the number per policy unchanged. Default: "fixed"."""
+    assigned to the policies at random before each game, the number per policy unchanged. Default: "fixed"."""
     opponents: str
     """With several agents, opponents that do not learn. "past": some games use frozen past versions as opponents; with
     one policy they play all seats but one, with several policies one policy learns in the game and past versions of the
@@ -184,7 +184,7 @@ class _Fresh(TypedDict, total=False):
     segment_length: int
     """Steps per segment (T). Default: 32."""
 
-class _Redistributor(TypedDict, total=False):
+class _Reward(TypedDict, total=False):
     rewards: Literal["environment", "rudder"]
     """"environment": learn from the environment's rewards; "rudder": redistribute delayed rewards to the steps that
     earned them, by a network trained beside the policy. Reported returns stay unchanged. Default: "environment"."""
@@ -212,7 +212,7 @@ class _Redistributor(TypedDict, total=False):
     redistributor_max_steps: int
     """Longest episode to learn from. Default: 10000."""
 
-class _Redistribution(TypedDict, total=False):
+class _SegmentReward(TypedDict, total=False):
     redistribution_value: Literal["redistributed", "original"]
     """Rewards that values are learned from: "redistributed", as for the policy; "original", with redistributed rewards
     mixed into the policy's advantages, as in the paper's Atari experiments. Default: "redistributed"."""
@@ -417,8 +417,7 @@ class _SAC(TypedDict, total=False):
     Default: None."""
 
 class APPOSettings(
-    _Shared, _SharedExceptA3C, _Fresh, _Redistributor, _Redistribution, _Segment, _Asynchronous, _Adam, _Proximal,
-    total=False
+    _Shared, _SharedExceptA3C, _Fresh, _Reward, _SegmentReward, _Segment, _Asynchronous, _Adam, _Proximal, total=False
 ):
     num_minibatches: int
     """Updates per pass; a batch has num_minibatches * batch_size steps. Default: 2."""
@@ -439,9 +438,7 @@ class APPO(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[APPOSettings]) -> None: ...
 
-class PPOSettings(
-    _Shared, _SharedExceptA3C, _Fresh, _Redistributor, _Redistribution, _Segment, _Adam, _Proximal, total=False
-):
+class PPOSettings(_Shared, _SharedExceptA3C, _Fresh, _Reward, _SegmentReward, _Segment, _Adam, _Proximal, total=False):
     batch_size: int
     """Steps per update (one minibatch); the segments of all lanes together are a multiple of it. Default: 256."""
     value_clip_range: float | None
@@ -456,7 +453,7 @@ class PPO(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[PPOSettings]) -> None: ...
 
-class A2CSettings(_Shared, _SharedExceptA3C, _Fresh, _Redistributor, _Redistribution, _Segment, _RMSProp, total=False):
+class A2CSettings(_Shared, _SharedExceptA3C, _Fresh, _Reward, _SegmentReward, _Segment, _RMSProp, total=False):
     gae_lambda: float
     """Lambda of generalised advantage estimation; 1: n-step returns, as published. Default: 1.0."""
 
@@ -495,8 +492,8 @@ class A3C(Face):
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[A3CSettings]) -> None: ...
 
 class IMPALASettings(
-    _Shared, _SharedExceptA3C, _Fresh, _Redistributor, _Redistribution, _Segment, _Asynchronous, _RMSProp, _Mixture,
-    _IMPALA, total=False
+    _Shared, _SharedExceptA3C, _Fresh, _Reward, _SegmentReward, _Segment, _Asynchronous, _RMSProp, _Mixture, _IMPALA,
+    total=False
 ): ...
 
 class IMPALA(Face):
@@ -539,8 +536,8 @@ class IMPACT(Face):
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[IMPACTSettings]) -> None: ...
 
 class CLEARSettings(
-    _Shared, _SharedExceptA3C, _Fresh, _Redistributor, _Redistribution, _Segment, _Asynchronous, _RMSProp, _Mixture,
-    _IMPALA, total=False
+    _Shared, _SharedExceptA3C, _Fresh, _Reward, _SegmentReward, _Segment, _Asynchronous, _RMSProp, _Mixture, _IMPALA,
+    total=False
 ):
     policy_cloning_coef: float
     """Weight of KL(mu || pi) on replayed steps, with mu the policy that acted. Default: 0.01."""
@@ -557,8 +554,8 @@ class CLEAR(Face):
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[CLEARSettings]) -> None: ...
 
 class LASERSettings(
-    _Shared, _SharedExceptA3C, _Fresh, _Redistributor, _Redistribution, _Segment, _Asynchronous, _RMSProp, _Mixture,
-    _IMPALA, total=False
+    _Shared, _SharedExceptA3C, _Fresh, _Reward, _SegmentReward, _Segment, _Asynchronous, _RMSProp, _Mixture, _IMPALA,
+    total=False
 ):
     trust_region: float
     """States with a larger KL(pi || implied policy), in nats, are masked out of the loss, and traces end there.
@@ -573,7 +570,7 @@ class LASER(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[LASERSettings]) -> None: ...
 
-class PQNSettings(_Shared, _SharedExceptA3C, _Fresh, _Redistributor, _Redistribution, total=False):
+class PQNSettings(_Shared, _SharedExceptA3C, _Fresh, _Reward, _SegmentReward, total=False):
     layer_norm: bool
     """Layer normalisation before each activation of the encoder (section 3.3); custom encoders are left unchanged.
     Default: True."""
@@ -599,7 +596,7 @@ class PQN(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[PQNSettings]) -> None: ...
 
-class DQNSettings(_Shared, _SharedExceptA3C, _Redistributor, _Replay, _QLearning, _DQN, total=False): ...
+class DQNSettings(_Shared, _SharedExceptA3C, _Reward, _Replay, _QLearning, _DQN, total=False): ...
 
 class DQN(Face):
     """Trains with DQN and its extensions; settings are the fields of `penstock.algorithms.dqn.DQNConfig`.
@@ -610,7 +607,7 @@ class DQN(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[DQNSettings]) -> None: ...
 
-class RainbowSettings(_Shared, _SharedExceptA3C, _Redistributor, _Replay, _QLearning, _DQN, total=False): ...
+class RainbowSettings(_Shared, _SharedExceptA3C, _Reward, _Replay, _QLearning, _DQN, total=False): ...
 
 class Rainbow(Face):
     """Trains with Rainbow, six extensions of DQN; settings are those of `penstock.algorithms.rainbow.RainbowConfig`.
@@ -622,7 +619,7 @@ class Rainbow(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[RainbowSettings]) -> None: ...
 
-class ApeXSettings(_Shared, _SharedExceptA3C, _Redistributor, _Replay, _QLearning, _ApeX, total=False): ...
+class ApeXSettings(_Shared, _SharedExceptA3C, _Reward, _Replay, _QLearning, _ApeX, total=False): ...
 
 class ApeX(Face):
     """Trains with Ape-X DQN; settings are the fields of `penstock.algorithms.apex.ApeXConfig`.
@@ -634,7 +631,7 @@ class ApeX(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[ApeXSettings]) -> None: ...
 
-class R2D2Settings(_Shared, _SharedExceptA3C, _Redistributor, _Replay, _QLearning, _ApeX, total=False): ...
+class R2D2Settings(_Shared, _SharedExceptA3C, _Reward, _Replay, _QLearning, _ApeX, total=False): ...
 
 class R2D2(Face):
     """Trains with R2D2, recurrent Ape-X; settings are the fields of `penstock.algorithms.r2d2.R2D2Config`.
@@ -647,7 +644,7 @@ class R2D2(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[R2D2Settings]) -> None: ...
 
-class DDPGSettings(_Shared, _SharedExceptA3C, _Redistributor, _Replay, _Control, _DDPG, total=False): ...
+class DDPGSettings(_Shared, _SharedExceptA3C, _Reward, _Replay, _Control, _DDPG, total=False): ...
 
 class DDPG(Face):
     """Trains with DDPG, for continuous actions; settings are the fields of `penstock.algorithms.ddpg.DDPGConfig`.
@@ -657,7 +654,7 @@ class DDPG(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[DDPGSettings]) -> None: ...
 
-class TD3Settings(_Shared, _SharedExceptA3C, _Redistributor, _Replay, _Control, total=False):
+class TD3Settings(_Shared, _SharedExceptA3C, _Reward, _Replay, _Control, total=False):
     exploration_noise: float
     """Standard deviation of the noise on actions in [-1, 1] (section 6.1). Default: 0.1."""
     target_noise: float
@@ -675,7 +672,7 @@ class TD3(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[TD3Settings]) -> None: ...
 
-class SACSettings(_Shared, _SharedExceptA3C, _Redistributor, _Replay, _Control, _SAC, total=False): ...
+class SACSettings(_Shared, _SharedExceptA3C, _Reward, _Replay, _Control, _SAC, total=False): ...
 
 class SAC(Face):
     """Trains with SAC, for continuous actions; settings are the fields of `penstock.algorithms.sac.SACConfig`.
@@ -685,7 +682,7 @@ class SAC(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[SACSettings]) -> None: ...
 
-class TQCSettings(_Shared, _SharedExceptA3C, _Redistributor, _Replay, _Control, _SAC, total=False):
+class TQCSettings(_Shared, _SharedExceptA3C, _Reward, _Replay, _Control, _SAC, total=False):
     num_critics: int
     """Number of critics (N). Default: 5."""
     num_quantiles: int
@@ -702,7 +699,7 @@ class TQC(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[TQCSettings]) -> None: ...
 
-class CrossQSettings(_Shared, _SharedExceptA3C, _Redistributor, _Replay, _Control, _SAC, total=False):
+class CrossQSettings(_Shared, _SharedExceptA3C, _Reward, _Replay, _Control, _SAC, total=False):
     critic_hidden_sizes: Sequence[int]
     """Widths of the critics' hidden layers (published: two of 2048). Default: (256, 256)."""
     adam_beta1: float
@@ -719,7 +716,7 @@ class CrossQ(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[CrossQSettings]) -> None: ...
 
-class ApeXDPGSettings(_Shared, _SharedExceptA3C, _Redistributor, _Replay, _Control, _DDPG, total=False):
+class ApeXDPGSettings(_Shared, _SharedExceptA3C, _Reward, _Replay, _Control, _DDPG, total=False):
     target_period: int
     """Updates between two moves of the target networks (appendix D). Default: 100."""
     max_actor_grad: float | None
