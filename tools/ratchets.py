@@ -198,7 +198,7 @@ APPO, DQN, RATE = "One observation of APPO", "One transition of DQN", "`learning
 CALLS, FILES = r"gradient: (\d+) calls", r"gradient: \d+ calls in (\d+) files"
 
 RATCHETS: dict[str, Ratchet] = {
-    "files that an observation of APPO enters": Ratchet(32, 20, lambda: on_tour(APPO)),
+    "files that an observation of APPO enters": Ratchet(31, 20, lambda: on_tour(APPO)),
     "files that a transition of DQN enters": Ratchet(35, 20, lambda: on_tour(DQN)),
     "files that learning_rate enters": Ratchet(8, 6, lambda: on_tour(RATE)),
     "calls from the learner's turn to the gradient, APPO": Ratchet(4, 4, lambda: on_tour(APPO, CALLS)),
