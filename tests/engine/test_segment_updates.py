@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from penstock.algorithms.bases.segment import SegmentUpdater
+from penstock.nn import GroupBroken
 
 
 class Minibatch:
@@ -112,3 +113,19 @@ def test_an_optimizer_has_the_first_learning_rate_before_any_update():
     noting = Noting()
     updater_of(noting)
     assert noting.rate == (0.1, 0.0)
+
+
+@pytest.mark.parametrize("what", ["prepare", "gradient"])
+def test_where_another_learner_has_gone_the_computation_is_done_anew_and_the_update_is_made_once(what):
+    noting, failed = Noting(), []
+    compute = getattr(noting, what)
+
+    def fail_once(*arguments, **named):
+        if not failed:
+            failed.append(what)
+            raise GroupBroken("a learner of the group has gone")
+        return compute(*arguments, **named)
+
+    setattr(noting, what, fail_once)
+    assert learn(noting, Minibatch(1)) == {"loss": 1.0}
+    assert failed and noting.noted == ["prepare", *update(1), "layers", "statistics"]
