@@ -152,7 +152,9 @@ class CommandPlayer(Player):
         elif fault.kind == "second command":
             second = Run(self._command, self._folder, f"{run.life} second", self._patience, self._place)
             code = second.wait_for_end()
-            if run.process.poll() is None and (code != WRONG_USAGE or "is at work in" not in second.text):
+            is_refused = code == WRONG_USAGE and "is at work in" in second.text
+            is_over = code == 0 and " done already" in second.text  # the first has let go, and is about to end
+            if run.process.poll() is None and not is_refused and not is_over:
                 self._note(second, "ended badly", f"exit code {code}, or 'is at work in' not said")
         elif fault.target == COPY:
             self._copy(run, fault)

@@ -7,6 +7,7 @@ import math
 import multiprocessing
 import os
 import signal
+import threading
 from typing import Any
 
 import gymnasium
@@ -411,6 +412,23 @@ def test_a_checkpoint_is_gone_on_from_with_its_counters_and_statistics(tmp_path)
         rest(trainer, tmp_path)
         assert trainer.status.steps == trainer._policies[0].arena.contributions[:, Contribution.STEPS].sum()
         assert trainer.status.updates > last.meta["updates"]
+
+
+def test_a_checkpoint_of_a_run_that_ends_waits_for_updates_under_way(tmp_path):
+    with Trainer(A3C, **SERIAL) as trainer:
+        trainer.train(100, quiet=True)
+        steps, brought = trainer.status.steps, trainer._policies[0].arena.contributions[0]
+        brought[Contribution.IS_LEARNING] = 1
+
+        def end_the_update():
+            brought[Contribution.STEPS] += 64
+            brought[Contribution.IS_LEARNING] = 0
+
+        timer = threading.Timer(0.2, end_the_update)
+        timer.start()
+        trainer.save(tmp_path / "saved")
+        timer.join()
+    assert load_checkpoint(tmp_path / "saved").meta["steps"] == steps + 64
 
 
 def test_weights_that_are_set_take_the_place_of_the_shared_ones(segments):

@@ -67,6 +67,8 @@ class HogwildLearner(Learner):
         self._version = self._updates + int(self._arena.control[Control.WEIGHTS_SET])
 
     def _save(self, command: Save) -> None:
+        if self._has_reached_goal:  # the checkpoint of a run that ends holds all that was learned
+            self._wait_for_workers()
         self._look()
         self._report_now()  # the checkpoint holds the steps of now, and so is the status to
         super()._save(command)
@@ -75,15 +77,19 @@ class HogwildLearner(Learner):
         # Who sees this word drops its gradient; who has looked at it before is waited for. What is copied of the old
         # parameters from now on belongs to segments that the next run epoch fences off.
         self._arena.control[Control.WEIGHTS_SET] += 1
-        end = time.monotonic() + LONGEST_UPDATE
-        while self._is_anyone_learning() and time.monotonic() < end:
-            time.sleep(0.001)
+        self._wait_for_workers()
         with taking_turns(self._arena.arena):
             self._shared.model.load_state_dict(self._model.state_dict())
         self._count()  # nobody has applied a gradient since: what is published now is of these updates
 
     def _inherit(self, learning: dict[str, Any]) -> None:
         take_squares(self._shared, learning)
+
+    def _wait_for_workers(self) -> None:
+        """Wait until no worker is in the midst of an update; one that was killed in it is not waited for long."""
+        end = time.monotonic() + LONGEST_UPDATE
+        while self._is_anyone_learning() and time.monotonic() < end:
+            time.sleep(0.001)
 
     def _is_anyone_learning(self) -> bool:
         fence()
