@@ -34,7 +34,7 @@ from penstock.engine.roles.learner import Learner
 from penstock.engine.roles.rollout_worker import RolloutWorker
 from penstock.engine.watching.clock import CPU
 from penstock.rudder.learning import Rudder
-from penstock.rudder.segments import RedistributedLearner, SegmentRedistribution
+from penstock.rudder.redistribution import RedistributedLearner, SegmentRedistribution
 from penstock.runs.machine import describe
 from penstock.runs.status import Status
 

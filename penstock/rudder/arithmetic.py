@@ -17,12 +17,8 @@ import torch
 from torch import Tensor
 
 from penstock import _native
-from penstock.experience.layout import Column
 from penstock.nn.layers import is_native
 
-COLUMNS = (Column("redistributed_reward", (), "float32"), Column("redistributed_quality", (), "float32"))
-"""Columns beside the original rewards, where both are learned from: redistributed rewards, and the quality of the
-predictions behind them."""
 COMPLETE = (0.8, 1.2)  # what integrated gradients may add up to, as a share of what they explain
 
 

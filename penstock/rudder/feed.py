@@ -13,7 +13,7 @@ import numpy as np
 
 from penstock.envs.spaces import ObservationSpec
 from penstock.experience.arena import ExperienceArena
-from penstock.experience.layout import RunShape
+from penstock.experience.layout import Column, RunShape
 from penstock.experience.open_episodes import OpenEpisodes
 from penstock.experience.run_replay import Replay
 from penstock.ipc import Doorbell
@@ -21,6 +21,11 @@ from penstock.replay import Field, ReplayBuffer
 from penstock.replay.writer import Writer
 from penstock.rudder.settings import ROLE
 
+PREDICTOR = "predictor"
+"""Name of the weights block, in the arena, of the newest predictor; written by the redistributor."""
+COLUMNS = (Column("redistributed_reward", (), "float32"), Column("redistributed_quality", (), "float32"))
+"""Columns beside the original rewards, where both are learned from: redistributed rewards, and the quality of the
+predictions behind them."""
 ROUNDS = 8  # segments of each lane that there is room for
 FLAGS = ("first", "ended", "truncated", "valid")
 STEPS = ("obs", "action", "reward", *FLAGS)

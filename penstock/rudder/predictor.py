@@ -19,13 +19,12 @@ from penstock.nn.model import NetworkConfig
 from penstock.nn.normalization import BoundedMoments, RunningMoments
 from penstock.nn.observations import Seen, build_input, encoder_input_size, unmasked
 from penstock.rudder.arithmetic import differences, integrated_gradients
+from penstock.rudder.feed import PREDICTOR
 
 if TYPE_CHECKING:
     from penstock.algorithms.bases.algorithm import Algorithm
     from penstock.envs.spaces import ActionSpec, ObservationSpec
 
-PREDICTOR = "predictor"
-"""Name of the weights block, in the arena, of the newest predictor; written by the redistributor."""
 HIDDEN = 64  # units between what is seen and the cells
 GATE_BIAS = -2.0  # gates begin nearly shut, so that a long episode does not fill the cells with what means nothing
 TOLD = ("quality", "error", "completeness", "main_loss", "auxiliary_loss", "lessons", "dropped", "updates")

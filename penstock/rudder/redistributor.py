@@ -17,9 +17,9 @@ from penstock.engine.messages import Command, ContentsSaved, Note, Save, Tell, u
 from penstock.engine.roles.specs import name_of
 from penstock.engine.watching.clock import Clock
 from penstock.experience.arena import ExperienceArena
-from penstock.rudder.feed import EXPECTED, Feed
+from penstock.rudder.feed import EXPECTED, PREDICTOR, Feed
 from penstock.rudder.learning import LESSONS_NBYTES, Episode, Rudder
-from penstock.rudder.predictor import PREDICTOR, build_predictor
+from penstock.rudder.predictor import build_predictor
 from penstock.rudder.settings import ROLE, RUDDER
 from penstock.runs.checkpoint import (
     CheckpointError,

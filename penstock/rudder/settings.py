@@ -152,7 +152,7 @@ class SegmentRewardConfig(RewardConfig, FreshConfig):
     @property
     def target_changes(self) -> tuple[str, ...]:
         """The mixture of advantages."""
-        return ("penstock.rudder.segments:MixedAdvantages",) if self.mixes_advantages else ()
+        return ("penstock.rudder.redistribution:MixedAdvantages",) if self.mixes_advantages else ()
 
 
 class Rudder:
@@ -170,7 +170,7 @@ class Rudder:
         "penstock.rudder.segments:RedistributedPath": "penstock.rudder.segments:RedistributedSegmentTransport",
         "penstock.rudder.replay:RedistributedReplayPath": "penstock.rudder.replay:RedistributedStepTransport",
     }
-    modules: tuple[str, ...] = ("penstock.rudder.segments", "penstock.rudder.replay", "penstock.rudder.redistributor")
+    modules: tuple[str, ...] = ("penstock.rudder.redistribution", "penstock.rudder.redistributor")
     roles: Mapping[str, tuple[str, ...]] = {ROLE: ("learn", "gather", "wait for data")}
     activities: tuple[str, ...] = ("redistribute",)
     metrics = "redistribution/"

@@ -19,7 +19,8 @@ from penstock.engine.trainer import Trainer
 from penstock.experience.transition_batch import TransitionReader
 from penstock.rudder.explanation import explain_run
 from penstock.rudder.feed import OWN, REDISTRIBUTED, UNTRUSTED
-from penstock.rudder.replay import PIECE, EpisodeRedistribution, RedistributedReader
+from penstock.rudder.redistribution import EpisodeRedistribution, RedistributedReader
+from penstock.rudder.replay import PIECE
 from tests.comparing import identical
 from tests.engine.delayed import Delayed
 from tests.engine.processes import pids_of

@@ -15,8 +15,9 @@ from penstock.algorithms.ppo import PPO
 from penstock.config import ConfigError
 from penstock.engine.trainer import Trainer
 from penstock.rudder.predictor import TOLD, build_predictor
+from penstock.rudder.redistribution import SegmentRedistribution
 from penstock.rudder.redistributor import Redistributor
-from penstock.rudder.segments import FeedingSegmentWriter, SegmentRedistribution
+from penstock.rudder.segments import FeedingSegmentWriter
 from tests.comparing import identical
 from tests.engine.delayed import Delayed, DelayedPicture
 from tests.engine.processes import Watched, pids_of, roles_of

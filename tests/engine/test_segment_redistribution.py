@@ -15,7 +15,8 @@ from penstock.experience.arena import Control
 from penstock.ipc import SlotState
 from penstock.rudder.feed import Feed
 from penstock.rudder.predictor import TOLD, build_predictor
-from penstock.rudder.segments import RedistributedPath, SegmentRedistribution, each_lane_once
+from penstock.rudder.redistribution import SegmentRedistribution, each_lane_once
+from penstock.rudder.segments import RedistributedPath
 from tests.engine.collecting import Collecting
 from tests.engine.delayed import Delayed
 

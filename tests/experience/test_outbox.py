@@ -127,7 +127,7 @@ def test_episodes_that_home_redistributes_for_a_node_are_those_of_home(monkeypat
     def redistributed(obs, action, reward, is_terminated):
         return reward[::-1] + obs.sum(1) + is_terminated if len(reward) > 2 else None
 
-    learner = "penstock.rudder.replay"
+    learner = "penstock.rudder.redistribution"
     monkeypatch.setattr(f"{learner}.EpisodeRedistribution", lambda algorithm, arena: redistributed)
     algorithm: Any = SimpleNamespace(config=SimpleNamespace(redistributor_max_steps=4))
     shape = run_shape(segment_length=1, records=RECORDS)
