@@ -126,8 +126,8 @@ class SegmentRewardConfig(RewardConfig, FreshConfig):
             return super().final_rewards()
         kinds = ", ".join(source.kind for source in self.replayed_sources)
         return (
-            f"replayed segments ({kinds}): the rewards of fresh ones are redistributed, in the order in which each "
-            f"lane wrote them; use rewards='environment', or {RECEIVERS} without replay"
+            "replayed segments: the rewards of fresh ones are redistributed, in the order in which each lane wrote "
+            f"them, and this replays segments ({kinds}): use rewards='environment', or {RECEIVERS} without replay"
         )
 
     def data_path_for(self, usual: str | type, algorithm: str) -> str | type:
