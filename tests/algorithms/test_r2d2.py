@@ -240,7 +240,7 @@ def test_it_is_recurrent_double_dueling_prioritized_dqn_of_five_steps_and_rescal
 def test_the_preset_for_atari_has_the_papers_numbers():
     c = make_config(R2D2.Config, {"env": "ALE/Pong-v5"}, preset="atari")
     numbers = (c.sequence_length, c.burn_in, c.sequence_overlap, c.n_step, c.gamma, c.batch_size, c.memory_size)
-    assert numbers == (80, 40, 40, 5, 0.997, 64, 512)
+    assert numbers == (80, 40, 40, 5, 0.997, 64, 512) and c.sequence_period == 40
     assert (c.learning_rate, c.optimizer_eps, c.target_period, c.max_grad_norm) == (1e-4, 1e-3, 2_500, 40.0)
     assert c.buffer_size == 4_000_000 and c.reward_clip is None
 

@@ -25,7 +25,7 @@ from penstock.engine.backends.channel import Channel
 from penstock.engine.backends.local import LocalBackend
 from penstock.engine.backends.restarts import Restarts
 from penstock.engine.endings import TrainingFailed, TrainingInterrupted
-from penstock.engine.messages import Note, SetWeights
+from penstock.engine.messages import Died, Note, SetWeights
 from penstock.engine.trainer import Trainer
 from penstock.engine.watching import hangs
 from penstock.envs.failures import EnvironmentFailure
@@ -248,6 +248,17 @@ def test_a_role_that_is_stopped_in_the_midst_of_a_report_holds_nobody_up(monkeyp
         stopped.sendall(report[20_000:])
         backend.pump(0.01)
         assert heard[1:] == [("learner", Note(bytes(50_000)))]
+
+
+@pytest.mark.parametrize("status", [7 << 8, signal.SIGABRT], ids=["exits", "crashes"])
+def test_a_role_that_ended_in_its_environment_is_replaced_in_whichever_way_it_ended(status, monkeypatch):
+    monkeypatch.setattr(local, "watched", lambda spec, arena: SimpleNamespace(is_in_env=True))
+    with backend_of_two(monkeypatch) as (backend, heard, _):
+        process = backend._processes["rollout-0"]
+        backend._restarts, process.pid, process.spec.is_vital = Restarts(True), 1, False
+        backend._bury(1, status)
+        assert [(role, type(report)) for role, report in heard] == [("rollout-0", Died)]
+        assert backend._replacements.keys() == {"rollout-0"}
 
 
 NAN = np.array([0.0, np.nan], np.float32)

@@ -52,7 +52,8 @@ def test_after_an_exploit_the_live_groups_and_the_loss_have_the_mutated_settings
         trainer.train(256, quiet=True)
         learner = learner_of(trainer, child)
         now, config = trainer.get_hyperparameters()[child], learner._algorithm.config
-        assert {name: now[name] for name in SPACE} == trainer.status.policies[child].tuned
+        decided = [line["after"] for line in lineage_of(tmp_path / "run") if line["policy"] == exploit["policy"]][-1]
+        assert {name: now[name] for name in SPACE} == trainer.status.policies[child].tuned == decided
         for group in learner._updater.optimizer.param_groups:
             assert (group["lr"], group["betas"][0]) == (now["learning_rate"], now["adam_beta1"])
         for name in ("clip_range", "entropy_coef", "gamma"):
