@@ -16,9 +16,11 @@ import pytest
 
 from penstock.algorithms.ppo import PPO
 from penstock.engine.backends.interruption import interruption
+from penstock.engine.backends.process import _begin
 from penstock.engine.endings import TrainingInterrupted
 from penstock.engine.inspection import inspect
 from penstock.engine.trainer import Trainer
+from penstock.runs.process import ENDING
 from penstock.runs.run_directory import RunDirectory
 from tests.engine.broken_environment import Counting
 from tests.engine.processes import FOR_EVER, PATIENCE, TINY, Watched, family, script, started, wait_for_line, wait_until
@@ -294,6 +296,19 @@ def test_a_program_keeps_its_own_handler_of_sigusr1():
             assert came and not interrupted.has_come
     finally:
         signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+
+
+def test_signals_that_ask_for_an_end_do_nothing_to_a_role():
+    role = os.fork()
+    if role == 0:
+        try:
+            _begin("of-a-test", os.getppid())
+            for signum in ENDING:
+                os.kill(os.getpid(), signum)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(role, 0)[1]) == 0
 
 
 def test_a_signal_that_was_ignored_before_stays_ignored():
