@@ -311,6 +311,25 @@ def test_signals_that_ask_for_an_end_do_nothing_to_a_role():
     assert os.waitstatus_to_exitcode(os.waitpid(role, 0)[1]) == 0
 
 
+def test_a_role_ends_with_the_launcher_that_has_forked_it():
+    reading, writing = os.pipe()
+    launcher = os.fork()
+    if launcher == 0:
+        mine = os.getpid()
+        if os.fork() == 0:
+            _begin("of-a-test", mine)
+            os.write(writing, str(os.getpid()).encode())
+            time.sleep(PATIENCE)
+            os._exit(0)
+        signal.pause()
+    role = Watched([int(os.read(reading, 20))])
+    os.kill(launcher, signal.SIGKILL)
+    os.waitpid(launcher, 0)
+    assert role.left_after(2.0) == []
+    os.close(reading)
+    os.close(writing)
+
+
 def test_a_signal_that_was_ignored_before_stays_ignored():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell has it for what it runs in the background
     try:
