@@ -171,7 +171,7 @@ class EvalFlags:
     video: str | None = None
     """File to film one more episode to, e.g. episode.mp4; "auto": in videos/ of the run, by the weights' steps."""
     explain: str | None = None
-    """File to draw one more episode's rewards to, as given and as learned from, e.g. to.png; see setting rewards."""
+    """File to draw one more episode's rewards to, as given and as learned from, e.g. episode.png; see setting rewards."""
     seed: int = 0
     """Seeds the environments and the sampling."""
     max_steps: int | None = None
