@@ -1,6 +1,6 @@
-"""Penstock: asynchronous reinforcement learning in which nothing waits but for the slowest real work.
+"""Penstock: asynchronous reinforcement learning that waits only for the slowest real work.
 
-The public face. Names are imported when they are first used, so that importing the package costs nothing.
+The public face. Names are imported on first use, so that importing the package is cheap.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The command line: ``penstock train | eval | info | resume | runs | multirun | plot | compare | dashboard | ...``.
 
-Nothing heavy is imported until it is known to be needed: asking for help answers at once.
+Heavy modules are imported only when needed, so that help appears at once.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv
-        The arguments behind the program's name; None: those of this process.
+        Arguments after the program's name; None: those of this process.
     """
-    with lossy_output():  # what is piped into `head` ends neither in a traceback nor a training
+    with lossy_output():  # a closed pipe, as of `head`, causes no traceback and ends no training
         return _command(list(sys.argv[1:] if argv is None else argv))
 
 
@@ -54,7 +54,7 @@ def _command(args: list[str]) -> int:
     except CommandError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.code
-    except SystemExit as exit_:  # the flags were wrong (2), or asked for help (0)
+    except SystemExit as exit_:  # wrong flags (2), or help (0)
         return exit_.code if isinstance(exit_.code, int) else FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -71,7 +71,7 @@ def multirun(args: list[str]) -> int:
 
 
 def plot(args: list[str]) -> int:
-    """Draw a metric of many runs, seeds as one curve."""
+    """Draw a metric of many runs, with one curve for all seeds."""
     return _study("penstock.studies.plot", args)
 
 
@@ -144,7 +144,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
 
 
 def _study(module: str, args: list[str]) -> int:
-    """Run a module's command over many runs; it returns the exit code."""
+    """Run a module's command over many runs and return its exit code."""
     with explained():
         code = int(importlib.import_module(module).command(args))
     return code

@@ -1,6 +1,6 @@
-"""Checks of this machine: what runs here, what is missing, what to do about it.
+"""Checks of this machine: works, missing, advice.
 
-Torch, Gymnasium and the native core are imported by the checks themselves: a broken one is a finding, not a crash.
+Torch, Gymnasium and the native core are imported within the checks: a broken one is a finding, not a crash.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Literal
 from penstock.extras import extras, install_command, missing_from, modules_of
 
 TORCH_RANGE = ((2, 8), (2, 14))
-"""Supported torch: from the first, below the second."""
+"""Supported torch versions: from the first, below the second."""
 
 _PYTHON = (3, 11)
 _COMFORTABLE_MEMORY = 2 * 2**30
@@ -41,13 +41,13 @@ class Check:
 
     name: str
     status: Literal["ok", "warn", "fail"]
-    """"fail" blocks: Penstock does not run here. "warn": it runs, with what `advice` says."""
+    """"fail": Penstock does not run here. "warn": it runs, with the limit named in `advice`."""
     found: str
     advice: str = ""
 
 
 def run_checks() -> list[Check]:
-    """Run every check; one that raises is a blocker itself."""
+    """Run every check; an exception in one counts as "fail"."""
     return [_guarded(name, check) for name, check in CHECKS.items()]
 
 
@@ -57,7 +57,7 @@ def report(checks: Sequence[Check]) -> int:
     Returns
     -------
     int
-        Exit code: 1 where a check found a blocker, else 0.
+        Exit code: 1 if a check failed, else 0.
     """
     from rich.console import Console
 
@@ -93,7 +93,7 @@ def _table(checks: Sequence[Check]) -> object:
 def _guarded(name: str, check: Callable[[], Check]) -> Check:
     try:
         return check()
-    except Exception as error:  # whatever it is, it is what the user has to see
+    except Exception as error:  # shown as the check's finding
         return Check(name, "fail", f"{type(error).__name__}: {error}", "the check itself failed; please report this")
 
 
@@ -197,7 +197,7 @@ def _gymnasium() -> Check:
 
 
 def _extras() -> Check:
-    """List every extra of the installed package, each that is not there with the packages that are missing."""
+    """List installed and missing extras, the missing ones with their packages."""
     there, missing, broken = [], [], []
     for extra, requirements in extras().items():
         if absent := missing_from(requirements):

@@ -1,6 +1,6 @@
-"""Optional packages: the extras that the installed package declares, and the parts of them that are missing here.
+"""Optional packages: the extras that the installed package declares, and their missing requirements.
 
-The metadata of the package is the only list; an id of an environment tells its package by how it begins.
+The package's metadata is the only list of extras. The prefix of an environment id gives its package.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 
 _PACKAGE = "penstock"
 
-# Ids of environments that a package registers, by the package; one that is not installed cannot be asked for its ids.
+# Prefixes of environment ids, by the package that registers them; a missing package cannot be asked for its ids.
 _IDS = {
     "ale_py": r"ALE/",
     "envpool": r"EnvPool/",
@@ -28,7 +28,7 @@ _IDS = {
 
 
 def extras() -> dict[str, list[Requirement]]:
-    """Return the requirements of each extra by its name, but for those made of other extras; none without metadata."""
+    """Return each extra's requirements by name, except extras made of other extras; None without metadata."""
     found: dict[str, list[Requirement]] = {}
     for text in _requires(_PACKAGE):
         requirement = Requirement(text)
@@ -38,12 +38,12 @@ def extras() -> dict[str, list[Requirement]]:
 
 
 def missing_from(requirements: list[Requirement]) -> list[str]:
-    """Return the requirements that are not met here, as ``pip`` takes them, with those of their own extras."""
+    """Return the requirements that are not met, as ``pip`` takes them, including those of their own extras."""
     return list(dict.fromkeys(text for each in requirements for text in _missing_of(each)))
 
 
 def modules_of(requirements: list[Requirement]) -> list[str]:
-    """Return the modules that the packages of these requirements bring, where they are installed."""
+    """Return the modules of the installed packages among these requirements."""
     packages = {canonicalize_name(name) for each in requirements for name in _packages_of(each)}
     return sorted(
         module
@@ -58,11 +58,11 @@ def install_command(extra: str) -> str:
 
 
 def extra_with(module: str) -> str | None:
-    """Return the extra that brings a module, by the module's name or that of its package; None: there is no such."""
+    """Return the extra that installs a module, by the name of the module or its package; None: no extra does."""
     name, known = canonicalize_name(module.partition(".")[0]), extras()
     if name in known:
         return name
-    if name == "gymnasium":  # named for its own extras, and always there
+    if name == "gymnasium":  # always installed: an extra only adds to it
         return None
     for extra, requirements in known.items():
         for each in requirements:
@@ -72,7 +72,7 @@ def extra_with(module: str) -> str | None:
 
 
 def package_of_id(env_id: str) -> str | None:
-    """Return the module that registers ids that begin as this one does; None: nothing is known of it."""
+    """Return the module that registers environment ids with this id's prefix; None if unknown."""
     return next((module for module, pattern in _IDS.items() if re.match(pattern, env_id)), None)
 
 
@@ -88,13 +88,13 @@ def _missing_of(requirement: Requirement) -> list[str]:
 
 
 def _packages_of(requirement: Requirement) -> list[str]:
-    """Names of the packages that a requirement brings beside itself, or its own where it brings no other."""
+    """Return the packages that a requirement's extras add, or its own if they add none."""
     others = [name for each in _of_its_extras(requirement) for name in _packages_of(each)]
     return others or [requirement.name]
 
 
 def _of_its_extras(requirement: Requirement) -> list[Requirement]:
-    """Requirements of the extras that a requirement names, such as those of "gymnasium[box2d]", on this machine."""
+    """Return the requirements of a requirement's extras on this machine, such as those of "gymnasium[box2d]"."""
     each = [Requirement(text) for text in _requires(requirement.name)] if requirement.extras else []
     return [
         one

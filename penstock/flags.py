@@ -1,4 +1,4 @@
-"""Command-line flags made from a config dataclass: one definition serves Python, the command line and config.json."""
+"""Command-line flags generated from a config dataclass, the one definition for Python, flags and config.json."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from penstock.config.groups import MOST_USED
 from penstock.masking import is_secret, masked, masked_arguments
 
 Places = tyro.conf.Positional[tuple[Annotated[Path, tyro.conf.arg(metavar="DIR")], ...]]
-"""Flag type of folders that are runs, or hold runs."""
+"""Flag type of folders that are runs or contain runs."""
 
 C = TypeVar("C", bound=Config)
 F = TypeVar("F")
@@ -42,29 +42,29 @@ _NO_ENV = "none given"
 _PRESET = "preset"
 _RESUME_HELP = "Resume a run from its last checkpoint. A flag changes a setting from here on; all others stay."
 _MORE_SECONDS = Annotated[
-    float | None, tyro.conf.arg(help="Seconds of wall-clock time that the run gets in addition; None: none.")
+    float | None, tyro.conf.arg(help="Seconds added to the run's wall-clock budget; None: none.")
 ]
-_PRESET_HELP = 'Other defaults: the name of a preset, e.g. "atari", or a .toml file of your own. Flags win over it.'
+_PRESET_HELP = 'Other defaults: the name of a preset, e.g. "atari", or the path of a .toml file. Flags override it.'
 
 
 def parse_config(config_class: type[C], args: Sequence[str], prog: str) -> C:
-    """Make a config from command-line flags: every field is one, its docstring is the help.
+    """Make a config from command-line flags: one per field, with the field's docstring as help.
 
     Parameters
     ----------
     config_class
         The config dataclass of an algorithm.
     args
-        The flags. ``--preset NAME`` among them gives other defaults.
-    prog
-        What to call the command in its help.
+        Flags. ``--preset NAME`` among them changes the defaults.
+        prog
+            Name of the command in its help.
 
     Raises
     ------
     ConfigError
-        A value is not legal; the message is the one that Python users see.
+        A value is not legal; the message is the same as in Python.
     SystemExit
-        The flags cannot be read (code 2; the closest flag was shown) or ask for help (code 0).
+        The flags cannot be read (code 2, after showing the closest flag), or ask for help (code 0).
     """
     _require_own_names(config_class, args)
     preset = _preset_in(args)
@@ -81,18 +81,18 @@ def parse_config(config_class: type[C], args: Sequence[str], prog: str) -> C:
 def parse_changes(
     config_class: type[Config], before: Mapping[str, Any], args: Sequence[str], prog: str
 ) -> dict[str, Any]:
-    """Read from command-line flags which settings of a run change when it goes on.
+    """Read the changed settings of a resumed run from command-line flags.
 
     Parameters
     ----------
     config_class
         The config dataclass of the run's algorithm.
     before
-        The run's settings as its ``config.json`` has them.
+        Settings of the run, as in its ``config.json``.
     args
-        The flags: every field that can change within a run is one.
-    prog
-        What to call the command in its help.
+        Flags: one per field that can change within a run.
+        prog
+            Name of the command in its help.
 
     Returns
     -------
@@ -102,9 +102,9 @@ def parse_changes(
     Raises
     ------
     ConfigError
-        A setting is given that cannot change within a run; the message says why not.
+        A setting cannot change within a run; the message gives the reason.
     SystemExit
-        As `parse_config` does.
+        As for `parse_config`.
     """
     _require_own_names(config_class, args)
     fixed = config_class.fixed_settings()
@@ -150,9 +150,9 @@ class InfoFlags:
     run: tyro.conf.Positional[_Run]
     """Directory of a run, or of one checkpoint."""
     checkpoint: str = "best"
-    """Which of the run's: "best", "latest", or the steps of one."""
+    """Checkpoint of the run: "best", "latest", or its number of steps."""
     trust_code: bool = False
-    """Run code that came with a run from elsewhere, such as its encoder's file."""
+    """Run code that came with a copied run, such as the file of its encoder."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,24 +162,24 @@ class EvalFlags:
     run: tyro.conf.Positional[_Run]
     """Directory of a run, or of one checkpoint."""
     episodes: int = 100
-    """Episodes to play; with several agents, of the environment: each agent has an episode in each. With eval_against,
-    games against each opponent from each seat."""
+    """Episodes to play; with several agents, episodes of the environment, in each of which every agent has one. With
+    eval_against, games against each opponent from each seat."""
     checkpoint: str = "best"
-    """Which of the run's: "best", "latest", or the steps of one."""
+    """Checkpoint of the run: "best", "latest", or its number of steps."""
     deterministic: bool = True
-    """Play the likeliest action instead of sampling."""
+    """Play the most likely action instead of sampling."""
     video: str | None = None
-    """File to film one more episode to, e.g. episode.mp4; "auto": in videos/ of the run, by the weights' steps."""
+    """File for a film of one more episode, e.g. episode.mp4; "auto": one in the run, named by the weights' steps."""
     explain: str | None = None
     """File to draw one more episode's rewards to, as given and as learned from, e.g. episode.png; see setting rewards."""
     seed: int = 0
-    """Seeds the environments and the sampling."""
+    """Seed of the environments and of sampling."""
     max_steps: int | None = None
     """Steps after which an episode is given up; None: the run's eval_max_steps."""
     env_kwargs: Annotated[dict[str, Any], _SETTINGS] = dataclasses.field(default_factory=dict)
-    """Arguments of the environment that are not saved with the run, such as secrets; all others are known."""
+    """Environment arguments that are not saved with the run, such as secrets; all others come from it."""
     trust_code: bool = False
-    """Run code that came with a run from elsewhere, such as its environment's file."""
+    """Run code that came with a copied run, such as the file of its environment."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,12 +188,12 @@ class DoctorFlags:
 
 
 def parse_flags(flags_class: type[F], args: Sequence[str], prog: str) -> F:
-    """Read the flags of a command that trains nothing; raises `SystemExit` as `parse_config` does."""
+    """Read the flags of a command without a config; raise `SystemExit` as `parse_config` does."""
     return _cli(flags_class, args, prog)
 
 
 def field_documents(config_class: type[Config]) -> dict[str, str]:
-    """Docstring of each setting of a config class, by name; a class overrides those of its bases."""
+    """Return the docstring of each setting of a config class, by name; subclasses override their bases."""
     documents: dict[str, str] = {}
     for owner in reversed(config_class.__mro__):
         documents |= own_documents(owner)
@@ -203,7 +203,7 @@ def field_documents(config_class: type[Config]) -> dict[str, str]:
 
 @functools.cache
 def own_documents(owner: type) -> dict[str, str]:
-    """Docstrings under the fields that a dataclass itself defines; empty for a class without a source file."""
+    """Return the docstrings of the fields that a dataclass itself defines; empty for a class without a source file."""
     if not dataclasses.is_dataclass(owner):
         return {}
     try:
@@ -221,7 +221,7 @@ def own_documents(owner: type) -> dict[str, str]:
 
 
 def most_used_flags() -> dict[str, str]:
-    """Return the first clause of the help of the flags that are used most, by their names."""
+    """Return the first clause of the help of the most used flags, by name."""
     documents = {field.name: field_documents(Config)[field.name] for field in grouped(Config)[MOST_USED]}
     documents = {"env": documents.pop("env"), _PRESET: _PRESET_HELP, **documents}
     end = re.compile(r"; |\.\s+(?=[A-Z])|, or a function")
@@ -232,9 +232,9 @@ def most_used_flags() -> dict[str, str]:
 def _groups(
     config_class: type[Config], defaults: Config, without: Container[str] = (), instead: Mapping[str, Any] | None = None
 ) -> list[Flag]:
-    """Flags of a config for tyro, in groups, with their docstrings as help.
+    """Return a config's flags for tyro, in groups, with docstrings as help.
 
-    A group is a class of its own, whose name stands above its flags and not before each of them.
+    A group is a class, whose name stands above its flags rather than before each of them.
     """
     documents, hints = field_documents(config_class), typing.get_type_hints(config_class)
     groups: list[Flag] = []
@@ -251,7 +251,7 @@ def _groups(
 
 
 def _read(name: str, flags: list[Flag], args: Sequence[str], prog: str, description: str) -> dict[str, Any]:
-    """Read flags, some of them in groups; return the values by name."""
+    """Read flags and groups of flags; return the values by name."""
     values: dict[str, Any] = {}
     for flag, value in vars(_cli(_flags_class(name, flags), args, prog, description)).items():
         values |= vars(value) if flag.startswith("group_") else {flag: value}
@@ -259,7 +259,7 @@ def _read(name: str, flags: list[Flag], args: Sequence[str], prog: str, descript
 
 
 def _cli(flags_class: type[F], args: Sequence[str], prog: str, description: str | None = None) -> F:
-    """Read flags; a whole number may be written as 1e5 wherever one is wanted."""
+    """Read flags; whole numbers may be written as 1e5."""
     registry = ConstructorRegistry()
     registry.primitive_rule(_whole_number)
     return tyro.cli(flags_class, args=list(args), prog=prog, description=description, registry=registry)
@@ -267,7 +267,7 @@ def _cli(flags_class: type[F], args: Sequence[str], prog: str, description: str 
 
 def _flags_class(name: str, flags: list[Flag]) -> type:
     flags_class = dataclasses.make_dataclass(name.title().replace(" ", ""), flags, kw_only=True)
-    flags_class.__doc__ = ""  # nothing is said of it but its name
+    flags_class.__doc__ = ""  # only the name is shown
     return flags_class
 
 
@@ -295,13 +295,13 @@ def _read_whole_number(args: list[str]) -> int:
 
 
 def _require_own_names(config_class: type[Config], args: Sequence[str]) -> None:
-    """Raise `ConfigError` for a flag of another library, naming ours; flags that nobody has are for tyro to refuse."""
+    """Raise `ConfigError` for another library's flag, naming ours; other unknown flags are left to tyro."""
     known = [field.name for field in dataclasses.fields(config_class)]
     for flag in (arg.partition("=")[0] for arg in args if arg.startswith("--")):
         name = flag.removeprefix("--").replace("-", "_")
         if name not in known and (hint := setting_hint(name, known)):
             raise ConfigError(f"unknown setting {flag}{hint}")
-        if name not in known and is_secret(name):  # whose value no message repeats
+        if name not in known and is_secret(name):  # no message repeats its value
             raise ConfigError(f"unknown setting {flag}; arguments of the environment are --env-kwargs {name}=...")
 
 
@@ -310,7 +310,7 @@ def _always(value: Any) -> Callable[[], Any]:
 
 
 def _preset_in(args: Sequence[str]) -> str | None:
-    """The preset has to be known before the flags can be read, because it gives their defaults."""
+    """Return the preset among the arguments, which gives the flags' defaults and must be read before them."""
     preset = None
     for arg, after in zip(args, [*args[1:], ""], strict=False):
         if arg == f"--{_PRESET}":
@@ -321,13 +321,13 @@ def _preset_in(args: Sequence[str]) -> str | None:
 
 
 def _flag_type(hint: Any) -> Any:
-    """Type of a flag for tyro; types that only Python can express, callables and path objects, are omitted."""
+    """Return a flag's type for tyro, without the types that only Python can express: callables and path objects."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         left_out = (_CALLABLE, os.PathLike, dict)
         options = [_flag_type(o) for o in typing.get_args(hint) if typing.get_origin(o) not in left_out]
         return typing.Union[tuple(options)]  # noqa: UP007 - made at run time
     if typing.get_origin(hint) is Literal and all(isinstance(v, str) for v in typing.get_args(hint)):
-        # the config checks the value itself, and shows the closest one
+        # The config checks the value itself and shows the closest legal one.
         return Annotated[str, _words("{" + ",".join(typing.get_args(hint)) + "}")]
     if typing.get_origin(hint) is tuple:
         each, _ = typing.get_args(hint)

@@ -1,4 +1,4 @@
-"""Modules and files by name, and the names by which what they define is found again."""
+"""Modules and files by name, and the import paths of their definitions."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ _check: ContextVar[Callable[[str], bool] | None] = ContextVar("check", default=N
 
 
 class UntrustedCodeError(Exception):
-    """Code is named by a run that may have come from elsewhere; the message says how to run it nevertheless."""
+    """Code named by a run that may have been copied from elsewhere; the message says how to run it nevertheless."""
 
 
 class NoSuchPlaceError(LookupError):
-    """There is no such module or file; unlike other LookupErrors never one of the module's own."""
+    """Missing module or file. Never raised for a LookupError within the module itself."""
 
 
 def load_module(place: str) -> ModuleType:
-    """Import a module by its dotted name, or a file by its path; what a file defines travels by value.
+    """Import a module by its dotted name, or a file by its path; definitions of a file are pickled by value.
 
     Raises
     ------
     NoSuchPlaceError
-        There is none. What goes wrong inside of it is raised as it is.
+        There is no such module or file. Errors raised by its code pass through.
     UntrustedCodeError
-        It is not imported within this block.
+        The enclosing `checking_places` block refuses the code.
     """
     is_own(place)
     return _load_file(Path(place)) if place.endswith(".py") else _import_module(place)
@@ -44,12 +44,12 @@ def load_module(place: str) -> ModuleType:
 
 @contextmanager
 def checking_places(check: Callable[[str], bool]) -> Iterator[None]:
-    """Within the block, a module or file is imported by its place only if `check` does not raise for it.
+    """Within the block, import a module or file only if `check` does not raise for its place.
 
     Parameters
     ----------
     check
-        Returns whether the code is the user's own, or that of a package; raises `UntrustedCodeError`.
+        Returns whether the code is the user's own or a package's; raises `UntrustedCodeError`.
     """
     token = _check.set(check)
     try:
@@ -59,23 +59,23 @@ def checking_places(check: Callable[[str], bool]) -> Iterator[None]:
 
 
 def is_own(place: str) -> bool:
-    """Whether code is the user's own, wherever it lies; raises `UntrustedCodeError` where it must not be imported."""
+    """Return whether code is the user's own, wherever it lies; raise `UntrustedCodeError` for forbidden code."""
     check = _check.get()
     return check is None or check(place)
 
 
 def place_of(named: Any) -> str:
-    """Return where a class or function is found again, from any folder.
+    """Return the place from which a class or function can be imported, from any folder.
 
     Parameters
     ----------
     named
-        A class or function, or its place as a user writes it.
+        Class or function, or its place as a user writes it.
 
     Returns
     -------
     str
-        "module:Class", or "<absolute path>.py:Class" for what a file defines that `load_module` loaded.
+        "module:Class", or "<absolute path>.py:Class" for a definition in a file that `load_module` loaded.
     """
     if isinstance(named, str):
         place, _, name = named.rpartition(":")
@@ -87,7 +87,7 @@ def place_of(named: Any) -> str:
 
 
 def why_not_built() -> str:
-    """Return what is wrong where this package lies without its native core, and what to do."""
+    """Describe why this package has no native core, and the remedy."""
     own = Path(__file__).parent
     places = {Path(entry or os.curdir).resolve() / own.name for entry in sys.path} - {own.resolve()}
     installed = next((place for place in sorted(places) if any(place.glob("_native*.so"))), None)
@@ -113,17 +113,17 @@ def _import_module(name: str) -> ModuleType:
 
 
 def _load_file(path: Path) -> ModuleType:
-    import cloudpickle  # here, because settings are read long before any file is loaded
+    import cloudpickle  # here, because settings are read long before a file is loaded
 
     if not path.is_file():
         raise NoSuchPlaceError(f"there is no file {str(path)!r} in {os.getcwd()}: write 'file.py:Class'")
     path = path.resolve()
-    # Files of one name in two folders are two modules.
+    # Files with the same name in two folders are two modules.
     name = f"{_FILE_MODULE}{path.stem}_{zlib.crc32(os.fsencode(path)):08x}"
     location = importlib.util.spec_from_file_location(name, path)
     assert location is not None and location.loader is not None
     module = importlib.util.module_from_spec(location)
-    # The file may import its neighbours, as a script can.
+    # Like a script, the file may import modules beside it.
     folder = str(path.parent)
     if folder not in sys.path:
         sys.path.append(folder)

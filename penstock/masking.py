@@ -1,15 +1,15 @@
-"""Secrets by their names: one list of names, by which values are masked where they are shown or recorded.
+"""Masking of secrets: one list of names decides which values are masked when shown or recorded.
 
 ======================================  ==================================================
-what may be a secret                    examples
+possible secret                         examples
 ======================================  ==================================================
-a value whose name says so              ``api_key="..."``, ``--token ...``
+a value whose name is on the list       ``api_key="..."``, ``--token ...``
 everything within such a value          ``auth={"user": "...", "password": "..."}``
-what an address has of it               ``https://user:password@host?token=...``
-a value within JSON that a text holds   ``'{"pwd": "..."}'``
+credentials in an address               ``https://user:password@host?token=...``
+a value within JSON in a text           ``'{"pwd": "..."}'``
 ======================================  ==================================================
 
-Truth values, nothing, and numbers whose name is a plural (``max_tokens=512``) are none.
+Booleans, None, and numbers with a plural name (``max_tokens=512``) are no secrets.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _KEY = re.compile(r"([\w.-]+)=")
 _HIDDEN = "***"
 
 NOT_SAVED_SECRET = {"$not_saved": "secret"}
-"""Mark of a secret among the arguments of an environment, where these are written down."""
+"""Mark of a secret among an environment's saved arguments."""
 
 
 def is_secret(name: str, value: Any = "?") -> bool:
-    """Whether a value of this name may be a secret."""
+    """Return whether a value of this name may be a secret."""
     if value is None or isinstance(value, bool) or (isinstance(value, str | list | tuple | dict) and not value):
         return False
     if isinstance(value, numbers.Real) and name[-1:] in ("s", "S"):
@@ -45,20 +45,20 @@ def is_secret(name: str, value: Any = "?") -> bool:
 
 
 def has_secret(text: str) -> bool:
-    """Whether a text holds an address or JSON with what may be a secret."""
+    """Return whether a text contains an address or JSON with a possible secret."""
     return _masked_text(text) != text
 
 
 def flags_of_secrets(env_kwargs: Any) -> str:
-    """Flags that give again which arguments of an environment, JSON values, are marked as secrets; "": none is."""
+    """Return flags that give the arguments marked as secrets again; "" without any."""
     names = [name for name, value in env_kwargs.items() if _has_mark(value)] if isinstance(env_kwargs, Mapping) else []
     return f" --env-kwargs {' '.join(f'{name}=...' for name in names)}" if names else ""
 
 
 def masked(value: Any, name: str = "") -> Any:
-    """Return a value of JSON with what may be a secret, by its name, replaced; all of it where a list or object is.
+    """Return a JSON value with possible secrets, recognised by name, replaced; under such a name all of it.
 
-    What is named "command" is masked as a command line.
+    A value named "command" is masked as a command line.
     """
     if is_secret(name, value):
         return _HIDDEN
@@ -74,7 +74,7 @@ def masked(value: Any, name: str = "") -> Any:
 
 
 def masked_command(command: str) -> str:
-    """Return a command line with what may be a secret replaced, as `masked_arguments` does."""
+    """Return a command line with possible secrets replaced, as `masked_arguments` does."""
     try:
         return joined(masked_arguments(shlex.split(command)))
     except ValueError:
@@ -82,9 +82,9 @@ def masked_command(command: str) -> str:
 
 
 def masked_arguments(arguments: Sequence[str]) -> list[str]:
-    """Return the words of a command with what may be a secret replaced: by the names of flags and keys, also in JSON.
+    """Return a command's words with possible secrets replaced: by the names of flags and keys, also in JSON.
 
-    All words up to the next flag belong to a flag, and those up to the next key or flag to a key.
+    A flag's value extends to the next flag, a key's value to the next key or flag.
     """
     shown, of_flag, of_key, is_code = [], False, False, False
     for word in arguments:
@@ -105,12 +105,12 @@ def masked_arguments(arguments: Sequence[str]) -> list[str]:
 
 
 def joined(arguments: Sequence[str]) -> str:
-    """Return masked words as one line of a shell, in which what was replaced stands without quotes."""
+    """Join masked words into a shell command; masks stand without quotes."""
     return " ".join(word if _HIDDEN in word and " " not in word else shlex.quote(word) for word in arguments)
 
 
 def _masked_text(text: str) -> str:
-    """A text with what may be a secret in an address or in JSON replaced."""
+    """Return a text with possible secrets in addresses and JSON replaced."""
     if text[:1] in ("{", "["):
         try:
             found = json.loads(text)

@@ -1,7 +1,7 @@
-"""Standard output and standard error that never fail: what they cannot take is dropped.
+"""Standard output and standard error that never fail: output that cannot be written is dropped.
 
-A command is piped into ``head``, a terminal is closed, the disk behind a log fills up: none of that is a reason for a
-program that trains to end, nor for an environment in it that prints.
+A closed pipe (``head``), a closed terminal or a full disk must end neither a training program nor an environment
+that prints.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 
 class _LossyFile(io.FileIO):
-    """A file that takes everything, and drops what cannot be written."""
+    """File that accepts all output and drops what cannot be written."""
 
     def write(self, data: Any) -> int:
         try:
@@ -25,20 +25,20 @@ class _LossyFile(io.FileIO):
 
 @contextmanager
 def lossy_output() -> Iterator[None]:
-    """Within the block nothing that is written to ``sys.stdout`` or ``sys.stderr`` raises `OSError`."""
+    """Within the block, writing to ``sys.stdout`` or ``sys.stderr`` raises no `OSError`."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (_lossy(stream) for stream in before)
     try:
         yield
     finally:
         for stream in (sys.stdout, sys.stderr):
-            with suppress(AttributeError, OSError, ValueError):  # none, one of another's that fails, or closed
+            with suppress(AttributeError, OSError, ValueError):  # no stream, a broken one, or a closed one
                 stream.flush()
         sys.stdout, sys.stderr = before
 
 
 def _lossy(stream: Any) -> Any:
-    """A stream to the same file; the stream itself where there is no file behind it (a notebook, a test)."""
+    """Return a stream to the same file; the stream itself if there is no file behind it (a notebook, a test)."""
     try:
         raw = _LossyFile(stream.fileno(), "w", closefd=False)
         with suppress(OSError):
@@ -46,7 +46,7 @@ def _lossy(stream: Any) -> Any:
     except (AttributeError, OSError, ValueError):
         return stream
     return io.TextIOWrapper(
-        raw if stream.write_through else io.BufferedWriter(raw),  # as PYTHONUNBUFFERED has it
+        raw if stream.write_through else io.BufferedWriter(raw),  # unbuffered under PYTHONUNBUFFERED
         encoding=stream.encoding,
         errors=stream.errors,
         line_buffering=stream.line_buffering,

@@ -1,8 +1,8 @@
-"""State of a process that code of environments may change, and how it is put back.
+"""Process state that environments' code may change, and its restoration.
 
-A constructor, or a module that an environment comes from, may change what holds for the whole process: working
-directory, environment variables, random generators, warning filters, NumPy's error handling, locale, signal handlers,
-torch's defaults. Threads that it leaves behind are beyond what can be put back.
+A constructor or an imported module may change state of the whole process: working directory, environment variables,
+random generators, warning filters, NumPy's error handling, locale, signal handlers, torch's defaults. Threads left
+behind cannot be undone.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 _ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGQUIT})
-"""Signals that ask a process to end: their handlers are always those of the program."""
+"""Signals that ask a process to end; their handlers always remain the program's."""
 
 
 class _Part(NamedTuple):
-    """A part of a process's state."""
+    """Part of a process's state."""
 
     look: Callable[[], Any]
     put_back: Callable[[Any], None]
 
 
 class Surroundings:
-    """State of a process as environments have it, beside that of the program that has called.
+    """Two states of a process: one for environments, one for the program.
 
     Attributes
     ----------
     is_shared
-        Whether environments live in this process: else both blocks do nothing.
+        Whether environments run in this process; otherwise both blocks do nothing.
     """
 
     def __init__(self, *, is_shared: bool = True) -> None:
@@ -45,13 +45,13 @@ class Surroundings:
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Within the block the state is that of the environments: at first the program's, with torch's own defaults."""
+        """Within the block, use the environments' state; initially the program's, with torch's own defaults."""
         with self._at(inside=True):
             yield
 
     @contextmanager
     def outside(self) -> Iterator[None]:
-        """Within the block, which lies in one of `inside`, the state is that of the program."""
+        """Within the block, itself inside `inside`, use the program's state."""
         with self._at(inside=False):
             yield
 
@@ -77,10 +77,10 @@ class Surroundings:
 
 @contextmanager
 def kept_settings() -> Iterator[None]:
-    """Put back at the end what Penstock's own code computes and ends by, in whichever process it is.
+    """Restore at the end the state on which Penstock's own code depends, in any process.
 
-    That is torch's defaults, NumPy's error handling, warning filters, locale, and the handlers of signals that ask for
-    an end. Working directory, environment variables and random generators are the environments' in a process of theirs.
+    This covers torch's defaults, NumPy's error handling, warning filters, locale, and handlers of termination signals.
+    Working directory, environment variables and random generators belong to the environments in their own process.
     """
     found = _found(_SETTINGS)
     try:
@@ -91,7 +91,7 @@ def kept_settings() -> Iterator[None]:
 
 @contextmanager
 def plain_torch() -> Iterator[None]:
-    """Within the block torch makes float32 tensors on the CPU and records gradients, whatever its defaults are."""
+    """Within the block, torch creates float32 tensors on the CPU and records gradients, whatever its defaults."""
     found = _torch()
     _set_torch(_plain_torch())
     try:
@@ -101,7 +101,7 @@ def plain_torch() -> Iterator[None]:
 
 
 def seed_generators(seed: int) -> None:
-    """Seed the global generators of Python, NumPy and torch, as far as they are loaded, in [0, 2^32)."""
+    """Seed the global generators of Python, NumPy and torch, where loaded; seed in [0, 2^32)."""
     random.seed(seed)
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed(seed)
@@ -121,13 +121,13 @@ def _put_back(parts: Sequence[_Part], found: Sequence[Any]) -> None:
 def _directory() -> str | None:
     try:
         return os.getcwd()
-    except FileNotFoundError:  # it was deleted
+    except FileNotFoundError:  # deleted
         return None
 
 
 def _set_directory(directory: str | None) -> None:
     if directory is not None and directory != _directory():
-        with suppress(OSError):  # it was deleted meanwhile
+        with suppress(OSError):  # deleted meanwhile
             os.chdir(directory)
 
 
@@ -166,7 +166,7 @@ def _filters() -> list[Any]:
 
 def _set_filters(filters: list[Any]) -> None:
     if warnings.filters != filters:
-        warnings.resetwarnings()  # forgets, too, which warnings were shown by the filters of before
+        warnings.resetwarnings()  # also forgets which warnings the earlier filters have shown
         warnings.filters.extend(filters)  # type: ignore[attr-defined]
 
 
@@ -191,7 +191,7 @@ def _set_locale(name: str) -> None:
 
 def _handlers(signals: frozenset[signal.Signals]) -> dict[signal.Signals, Any]:
     if threading.current_thread() is not threading.main_thread():
-        return {}  # a thread can install none
+        return {}  # only the main thread can install handlers
     return {signum: signal.getsignal(signum) for signum in signals}
 
 
@@ -199,7 +199,7 @@ def _set_handlers(handlers: dict[signal.Signals, Any]) -> None:
     if threading.current_thread() is not threading.main_thread():
         return
     for signum, handler in handlers.items():
-        # None: one that was not installed from Python, and cannot be put back from it.
+        # None: a handler installed outside Python, which Python cannot restore.
         if handler is not None and signal.getsignal(signum) is not handler:
             signal.signal(signum, handler)
 
@@ -241,7 +241,7 @@ _SETTINGS = (
     _Part(lambda: _handlers(_ENDING), _set_handlers),
 )
 _PARTS = (
-    *_SETTINGS[:-1],  # handlers of the signals that end change with what the program does meanwhile
+    *_SETTINGS[:-1],  # without handlers of termination signals, which the program may change meanwhile
     _Part(lambda: _handlers(frozenset(signal.Signals) - _ENDING), _set_handlers),
     _Part(_directory, _set_directory),
     _Part(lambda: dict(os.environ), _set_variables),

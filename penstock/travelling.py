@@ -1,4 +1,4 @@
-"""Values that travel to other processes: what scripts and notebooks define goes by value, with where it was written."""
+"""Values sent to other processes: definitions of scripts and notebooks are pickled by value, with their file names."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from typing import Any, ClassVar
 import cloudpickle
 
 LARGE = 2**20
-"""Bytes from which on a `Parcel` lies in shared memory."""
+"""Size in bytes from which a `Parcel` uses shared memory."""
 
 _leaves: ContextVar[bool] = ContextVar("leaves this machine", default=False)
 
 
 def packed(value: Any) -> bytes:
-    """Pickle a value with cloudpickle, code with its file name; `pickle.loads` undoes it.
+    """Pickle a value with cloudpickle, keeping the file names of code; `pickle.loads` reads it.
 
-    Cloudpickle 3.1.3 calls all code that goes by value "<dynamic-code>": a traceback from another process would name
-    no file and show no line.
+    Cloudpickle 3.1.3 calls all code pickled by value "<dynamic-code>": tracebacks from another process would show
+    neither file nor line.
 
     Raises
     ------
     Exception
-        Whatever pickling raises, of any type: the value holds something that cannot travel, such as an open file.
+        Any error of pickling: the value holds an object that cannot be pickled, such as an open file.
     """
     with io.BytesIO() as file:
         _Pickler(file).dump(value)
@@ -41,7 +41,7 @@ def packed(value: Any) -> bytes:
 
 @contextmanager
 def leaving_machine() -> Iterator[None]:
-    """Within it every `Parcel` is pickled whole: what is pickled leaves this machine."""
+    """Within the block, pickle each `Parcel` whole, because it leaves this machine."""
     token = _leaves.set(True)
     try:
         yield
@@ -50,19 +50,19 @@ def leaving_machine() -> Iterator[None]:
 
 
 class Parcel:
-    """A value that many processes of this machine open: where it is large, its memory travels once.
+    """Value that many processes of this machine open. A large one is stored once, in shared memory.
 
-    Arrays are mapped, not copied: all processes have the same pages, and one that writes to a page has its own of it.
+    Arrays are mapped, not copied: processes share the pages, and a process that writes to a page gets its own copy.
 
     Parameters
     ----------
     value
-        What travels; raises as `packed` does.
+        Value to share; raises as `packed` does.
 
     Attributes
     ----------
     nbytes
-        Size of what lies in shared memory; 0 where it is small and travels as bytes.
+        Bytes in shared memory; 0 if the value is small and pickled.
     """
 
     def __init__(self, value: Any) -> None:
@@ -86,7 +86,7 @@ class Parcel:
             _write(self._fd, part, begin)
 
     def open(self) -> Any:
-        """Return the value; it may be changed, which no other sees."""
+        """Return the value; changes to it are visible to this process alone."""
         if self._data:
             return pickle.loads(self._data)
         fd = os.open(self._at, os.O_RDONLY | os.O_CLOEXEC)

@@ -1,7 +1,7 @@
-"""Code that a run names: of a run from elsewhere none is run but that of installed packages.
+"""Trust in code that a run names: from a copied run, only code of installed packages is imported.
 
-A run and its checkpoints carry a seal for each module or file of code that their settings name: an HMAC of its place by
-a key that only this user can read. A place without this user's seal is of a run that came from elsewhere.
+A run and its checkpoints hold a seal for each module or file of code in their settings: an HMAC of its place, by a key
+that only this user can read. A place without this user's seal belongs to a run from elsewhere.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from typing import Any
 from penstock.imports import UntrustedCodeError, checking_places
 
 SEALS = "seals"
-"""Key of a run's or checkpoint's record that holds the seals, by place."""
+"""Key of the seals, by place, in the record of a run or checkpoint."""
 _KEY_NBYTES = 32
 _CODE = re.compile(r"(?s)(.+):[^\W\d]\w*(\.(<locals>|[^\W\d]\w*))*")
-_NO_CODE = ("env_kwargs", "run", SEALS)  # what a user calls his own arguments is never imported
+_NO_CODE = ("env_kwargs", "run", SEALS)  # the user's own values, never imported
 
 
 def seals_of(*settings: Any) -> dict[str, str]:
-    """Seal the places of code that settings name, JSON values; none where this user can keep no key."""
+    """Seal the places of code named by settings in JSON; return nothing if this user can store no key."""
     places = set().union(*map(_places_in, settings))
     key = _key() if places else None
     return {} if key is None else {place: _seal(key, place) for place in sorted(places)}
@@ -40,18 +40,18 @@ def seals_of(*settings: Any) -> dict[str, str]:
 def code_of(
     record: Mapping[str, Any], path: str | os.PathLike[str], trust_code: bool, given: Any = None
 ) -> Iterator[None]:
-    """Within the block no code is imported by its place that came with a run from elsewhere.
+    """Within the block, refuse to import code that came with a run from elsewhere.
 
     Parameters
     ----------
     record
-        What has the seals: a run's ``config.json`` or a checkpoint's ``meta.json``.
-    path
-        Of the run or checkpoint, for messages.
-    trust_code
-        Whether all code is imported nevertheless.
-    given
-        Settings of the caller's own, whose places need no seal.
+        Record with the seals: a run's ``config.json`` or a checkpoint's ``meta.json``.
+        path
+            Path of the run or checkpoint, for messages.
+        trust_code
+            Whether to import all code nevertheless.
+        given
+            The caller's own settings, whose places need no seal.
 
     Raises
     ------
@@ -95,12 +95,12 @@ def _places_in(value: Any, name: str = "") -> set[str]:
 
 
 def _whole(place: str) -> str:
-    """A file's path as it is from any folder; a module's name as it is."""
+    """Return a file's absolute path; a module's name unchanged."""
     return os.fspath(Path(place).resolve()) if place.endswith(".py") else place
 
 
 def _is_installed(package: str) -> bool:
-    """Whether a package is Penstock's, or lies where packages are installed; Python's own is none."""
+    """Return whether a package is Penstock's or installed; Python's own modules are not."""
     if package == "penstock":
         return True
     if package in sys.stdlib_module_names:
@@ -110,7 +110,7 @@ def _is_installed(package: str) -> bool:
     else:
         spec = None if package == "__main__" else importlib.util.find_spec(package)
     here = Path.cwd()
-    if spec is None:  # importing looks here, too; what is nowhere it says itself
+    if spec is None:  # also searched on import; a missing module raises its own error
         return package not in sys.modules and not any((here / name).exists() for name in (package, f"{package}.py"))
     places = [Path(place).resolve() for place in [*(spec.submodule_search_locations or []), spec.origin] if place]
     known = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *site.getsitepackages()}
@@ -124,7 +124,7 @@ def _seal(key: bytes, place: str) -> str:
 
 
 def _key(*, make: bool = True) -> bytes | None:
-    """This user's key; None: there is none, and none can be kept."""
+    """Return this user's key; None if there is none and none can be stored."""
     file = Path(os.environ.get("XDG_CONFIG_HOME") or Path("~/.config").expanduser()) / "penstock" / "key"
     with suppress(OSError, RuntimeError):
         if make and not file.exists():
@@ -134,7 +134,7 @@ def _key(*, make: bool = True) -> bytes | None:
             try:
                 os.write(descriptor, secrets.token_bytes(_KEY_NBYTES))
                 with suppress(FileExistsError):
-                    os.link(new, file)  # of several processes the first makes it
+                    os.link(new, file)  # the first of several processes creates it
             finally:
                 os.close(descriptor)
                 new.unlink()

@@ -374,7 +374,7 @@ def test_without_flags_a_run_goes_on_as_it_was(run_dir):
 def test_help_of_resume_lists_what_can_change_with_what_it_is_now(run_dir, capsys):
     assert main(["resume", "my-run", "--help"]) == 0
     out = re.sub(r"[\s│]+", " ", capsys.readouterr().out)
-    assert "--clip-range FLOAT" in out and "(default: 20000)" in out and "in addition" in out
+    assert "--clip-range FLOAT" in out and "(default: 20000)" in out and "added to the run" in out
     assert "--hidden-sizes" not in out
     assert engine.prepared == 0
 

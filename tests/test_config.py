@@ -80,8 +80,8 @@ def test_a_setting_of_another_library_that_the_algorithm_lacks_or_nobody_has_is_
     assert refusal(DQNConfig, clip_coef=1) == (
         "unknown setting 'clip_coef': other algorithms here call it clip_range, this one has none"
     )
-    assert "that is no setting here; training shows itself" in refusal(verbose=1)
-    assert "environments of several agents are known by what they have" in refusal(multi_agent=True)
+    assert "that is no setting here; training shows its progress" in refusal(verbose=1)
+    assert "environments of several agents are detected" in refusal(multi_agent=True)
 
 
 def test_every_setting_that_is_answered_with_ours_is_one_and_none_is_hidden_by_its_answer():
@@ -431,7 +431,7 @@ def test_a_setting_that_cannot_change_is_refused_if_it_is_another_one():
     before = config_class(env="CartPole-v1", n_step=3).to_json()
     changes = {"n_step": 3, "target_period": 50, "hidden_sizes": [128, 128]}
     assert change_config(config_class, before, changes).target_period == 50
-    message = r"n_step=2 is not legal here: n_step cannot change .* is 3 in this one, because what lies in the replay"
+    message = r"n_step=2 is not legal here: n_step cannot change .* is 3 in this one, because the contents of the"
     with pytest.raises(ConfigError, match=message):
         change_config(config_class, before, {"n_step": 2})
     with pytest.raises(ConfigError, match="did you mean 'target_period'"):

@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from penstock.envs.factories import TOLD
+from penstock.envs.factories import REQUESTABLE
 from tests.places import DOCS, ROOT
 from tests.scripts import blocks, run_code
 
@@ -55,4 +55,4 @@ def test_the_extras_to_install_are_there():
 
 
 def test_every_value_that_a_factory_can_ask_for_is_explained():
-    assert re.findall(r"^\| `(\w+)` \|", SECTIONS["Factories"], re.MULTILINE) == [*TOLD, "num_envs"]
+    assert re.findall(r"^\| `(\w+)` \|", SECTIONS["Factories"], re.MULTILINE) == [*REQUESTABLE, "num_envs"]

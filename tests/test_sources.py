@@ -56,7 +56,7 @@ def test_other_shares_are_refused_with_the_nearest_that_are_legal(batch, fresh, 
 def test_what_a_batch_cannot_be_a_mix_of_is_refused_by_name():
     told = refusal("queue:0.5", "uniform:0.4")
     assert "sum to 9/10 (queue:1/2 uniform:2/5): the nearest that are legal are queue:9/16 uniform:7/16" in told
-    assert "no whole numbers of the 16 segments of a batch" in refusal("queue:0.3", "uniform:0.7")
+    assert "not whole numbers of the 16 segments of a batch" in refusal("queue:0.3", "uniform:0.7")
     assert "use a larger batch_size" in refusal("queue:0.5", "uniform:0.5", batch=1)
     assert "no fresh segments (uniform:1)" in refusal("uniform:1")
     assert "'uniform' 2 times" in refusal("queue:0.5", "uniform:0.25", "uniform:0.25")
@@ -102,4 +102,4 @@ def test_every_kind_may_be_named():
 
 def test_the_command_line_reads_sources_and_names_what_is_wrong_with_them(capsys):
     assert main(["train", "impala", "--env", "CartPole-v1", "--replay", "queue:0.5", "elit:0.5"]) == 2
-    assert "replay knows no source 'elit'; did you mean 'elite'" in capsys.readouterr().err
+    assert "replay has no source 'elit'; did you mean 'elite'" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Commands that train and evaluate, and the endings and messages of every command.
+"""Commands that train and evaluate, with the exit codes and messages of every command.
 
-Nothing heavy is imported until it is known to be needed: asking for help answers at once.
+Heavy modules are imported only when needed, so that help appears at once.
 """

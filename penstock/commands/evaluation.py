@@ -70,7 +70,7 @@ def info(args: list[str]) -> int:
 
 
 def _about(policy: Policy) -> list[str]:
-    """Lines about a policy."""
+    """Return lines that describe a policy."""
     meta, observation, action = policy.meta, policy.algorithm.observation, policy.algorithm.action
     size = sum(parameter.numel() for parameter in policy.model.parameters())
     numbers = f"{action.num_numbers} real-valued" if action.num_numbers else ""
@@ -100,7 +100,7 @@ def _video(flags: EvalFlags, paths: Mapping[str, Path], steps: int) -> str | Non
 
 
 def _play(flags: EvalFlags, paths: Mapping[str, Path], video: str | None) -> dict[str, Evaluation]:
-    """Play the episodes; return the evaluation of each policy, by name."""
+    """Play the episodes; return each policy's evaluation, by name."""
     from penstock.play.scoring import evaluate_run, evaluate_together
 
     how: dict[str, Any] = {
@@ -114,7 +114,7 @@ def _play(flags: EvalFlags, paths: Mapping[str, Path], video: str | None) -> dic
 
 
 def _score(result: Evaluation, name: str, meta: Mapping[str, Any], which: str) -> str:
-    """Lines about an evaluation."""
+    """Return lines that describe an evaluation."""
     from penstock.runs.formatting import number, spread
 
     ended = f", {result.finished} of which ended" if result.unfinished else ""

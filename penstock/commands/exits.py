@@ -1,4 +1,4 @@
-"""Exit codes, and the errors that are shown as a message without a traceback."""
+"""Exit codes, and errors shown as a message without a traceback."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def explained() -> Iterator[None]:
     Raises
     ------
     CommandError
-        Instead of such an error.
+        For an error whose message suffices, or one raised by the user's code.
     """
     try:
         yield
@@ -62,7 +62,7 @@ def warn(message: str) -> None:
 
 
 def _story_of_own_code(error: Exception) -> str:
-    """Return the traceback of an error within the user's own files, from its first frame there; "" of any other."""
+    """Return an error's traceback from its first frame in the user's files; "" if it has none there."""
     if isinstance(error, SyntaxError):
         return "".join(traceback.format_exception_only(error)).strip()
     trace = error.__traceback__
@@ -72,7 +72,7 @@ def _story_of_own_code(error: Exception) -> str:
 
 
 def _is_own(file: str) -> bool:
-    """Whether a file belongs neither to this package, nor to Python or another installed package."""
+    """Return whether a file belongs to the user: not to Penstock, Python or an installed package."""
     others = (str(Path(__file__).parents[1]), *sysconfig.get_paths().values())
     return os.path.isfile(file) and not any(file.startswith(other + os.sep) for other in others)
 

@@ -104,7 +104,7 @@ def _run(make: Callable[[], Trainer]) -> int:
 
 
 def _summary(result: TrainResult) -> str:
-    """Lines about the end of a training: results, and how to go on."""
+    """Return lines about the results of a training and how to continue."""
     from penstock.runs.files import shown_path
     from penstock.runs.formatting import beside, clock, number
 
@@ -131,7 +131,7 @@ def _summary(result: TrainResult) -> str:
 
 
 def _saved(result: TrainResult, run_dir: str) -> list[str]:
-    """Lines about the checkpoints of a training that has ended."""
+    """Return lines about the checkpoints of a training."""
     from penstock.masking import flags_of_secrets
     from penstock.runs.checkpoint import CheckpointError
     from penstock.runs.run_directory import RunDirectory, RunDirectoryError
@@ -149,5 +149,5 @@ def _saved(result: TrainResult, run_dir: str) -> list[str]:
                 lines.append(f"last checkpoint: of step {saved:,}; what was learned since is not saved")
             lines.append(f"resume:   {run.resume_command(result.steps, is_out_of_time=result.stopped == 'seconds')}")
     except (CheckpointError, RunDirectoryError) as error:
-        lines.append(f"the run cannot be gone on with: {error}")
+        lines.append(f"the run cannot be resumed: {error}")
     return lines

@@ -13,28 +13,28 @@ HELP = ("-h", "--help")
 
 RESUME_USAGE = """usage: penstock resume RUN [flags]
 
-Goes on with the run in the directory RUN from its last checkpoint.
+Continues the run in the directory RUN from its last checkpoint.
 
 Settings that can change within a run are flags: --total-steps, --target-return, --learning-rate, --eval-interval, ...
---max-seconds are seconds in addition. "penstock resume RUN --help" lists those of the run, with what they are now.
---trust-code runs code that came with a run from elsewhere, such as its environment's file."""
+--max-seconds adds seconds to the budget. "penstock resume RUN --help" lists all of them with their current values.
+--trust-code runs code that came with a copied run, such as the file of its environment."""
 
 
 def usage(commands: Mapping[str, Callable[[list[str]], int]]) -> str:
-    """The usage of ``penstock``, with the first line of each command's docstring."""
+    """Return the usage of ``penstock``, with the first line of each command's docstring."""
     lines = "\n".join(f"  {name:<10}{(command.__doc__ or '').strip()}" for name, command in commands.items())
     return f"""usage: penstock COMMAND ...
 
 {lines}
 
-penstock COMMAND --help tells more, e.g.
+penstock COMMAND --help shows more, e.g.
   penstock train appo --env CartPole-v1 --target-return 475
 
 {EXIT_CODES}"""
 
 
 def train_usage(algorithms: Mapping[str, str]) -> str:
-    """The usage of ``penstock train``, of algorithms by name, as "module:class"."""
+    """Return the usage of ``penstock train`` for algorithms by name, as "module:class"."""
     from penstock.flags import most_used_flags
 
     flags = "\n".join(f"  --{flag:<22}{document}" for flag, document in most_used_flags().items())
@@ -50,7 +50,7 @@ penstock train ALGORITHM --help lists all of its flags; every setting is one.
 
 
 def bench_usage(benches: Mapping[str, str]) -> str:
-    """The usage of ``penstock bench``, of modules by name."""
+    """Return the usage of ``penstock bench`` for modules by name."""
     return f"""usage: penstock bench BENCH [flags]
 
 {_first_lines(benches)}
@@ -61,13 +61,13 @@ penstock bench BENCH --help lists its flags.
 
 
 def _first_lines(targets: Mapping[str, str]) -> str:
-    """Names, and beside each the first line of its module's docstring."""
+    """Return one line per name, with the first line of its module's docstring."""
     width = max(map(len, targets)) + 2
     return "\n".join(f"  {name:<{width}}{_first_line(target)}" for name, target in targets.items())
 
 
 def _first_line(target: str) -> str:
-    """First line of a module's docstring, read without importing it."""
+    """Return the first line of a module's docstring without importing the module."""
     spec = importlib.util.find_spec(target.partition(":")[0])
     if spec is None or spec.origin is None:
         return ""

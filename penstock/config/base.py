@@ -1,4 +1,4 @@
-"""The settings that every algorithm shares."""
+"""Settings shared by every algorithm."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from penstock.config.schedules import Scheduled, is_json
 from penstock.imports import place_of
 from penstock.self_play import settings as self_play
 
-NETWORK = "the weights of the run are of this network"
-STATE = "the state of its optimisers, which the run goes on from, is of this kind"
-STORED = "what lies in the replay buffer was stored with it"
+NETWORK = "the run's weights belong to this network"
+STATE = "the state of the run's optimisers is of this kind"
+STORED = "the contents of the replay buffer were stored with it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,12 +32,12 @@ class Config:
         "hidden_sizes": NETWORK,
         "activation": NETWORK,
         "normalize_observations": NETWORK,
-        "num_agents": "the experience of the run is that of so many agents",
-        "num_policies": "the checkpoints of the run are of these policies",
-        "policies": "the checkpoints of the run are of these policies",
-        "policy_of": "the experience of the run is that of these lanes",
+        "num_agents": "the run's experience has one lane for each of these agents",
+        "num_policies": "the run's checkpoints hold these policies",
+        "policies": "the run's checkpoints hold these policies",
+        "policy_of": "the run's experience has these lanes",
         "pbt_space": "the settings of its population were drawn from it",
-        "run_dir": "a run goes on where it lies; copy its directory to go on elsewhere",
+        "run_dir": "a run stays in its directory; copy the directory to continue elsewhere",
     }
     """Settings that cannot change within a run, by name, with the reason. All others can."""
 
@@ -209,7 +209,7 @@ class Config:
         return {f.name: hints[f.name] for f in dataclasses.fields(cls)}
 
     def validate(self) -> None:
-        """Raise `ConfigError` where a value is outside what is legal."""
+        """Raise `ConfigError` for a value that is not legal."""
         self_play.require_legal(self)
         positive = (
             "num_envs_per_worker", "num_policies", "total_steps", "eval_episodes", "eval_max_steps", "keep_checkpoints",
@@ -263,7 +263,7 @@ class Config:
             )
 
     def _validate_population(self) -> None:
-        """Raise `ConfigError` where a value is outside what is legal."""
+        """Raise `ConfigError` for a population setting that is not legal."""
         for name in ("pbt_interval", "pbt_start"):
             value = getattr(self, name)
             require(value is None or value > 0, name, value, "1 or more, or None")
@@ -292,7 +292,7 @@ class Config:
             )
 
     def _validate_learners(self) -> None:
-        """Raise `ConfigError` where the learners cannot share the run's updates; the message says how many can."""
+        """Raise `ConfigError` if the learners cannot share updates equally; the message lists the numbers that can."""
         size = self.num_learners
         require(size > 0, "num_learners", size, "1 or more")
         self._validate_learner_nodes()
@@ -309,7 +309,7 @@ class Config:
                 "already; use num_learners=1"
             )
         shared = self.shared_by_learners
-        most = math.gcd(*shared.values()) or size  # nothing is shared by a config of one's own: any number will do
+        most = math.gcd(*shared.values()) or size  # a custom config may share nothing: any number of learners is legal
         legal = [number for number in range(1, most + 1) if most % number == 0]
         near = [*[number for number in legal if number < size][-1:], *[number for number in legal if number > size][:1]]
         for what, count in shared.items():
@@ -339,46 +339,46 @@ class Config:
 
     @property
     def policy_names(self) -> list[str]:
-        """Names of the policies of a run of several; empty where it has one."""
+        """Names of the policies; empty in a run of one policy."""
         numbers = range(self.num_policies if self.num_policies > 1 else 0)
         return list(self.policies) or [str(number) for number in numbers]
 
     @property
     def num_nodes(self) -> int:
-        """Nodes that step lanes; with "all" they are counted when the run begins, and are 1 until then."""
+        """Number of nodes that step lanes. 1 for "all" until the run starts and counts them."""
         nodes = sum(self.nodes.values()) if isinstance(self.nodes, dict) else self.nodes
         return nodes if isinstance(nodes, int) else 1
 
     @property
     def num_learner_nodes(self) -> int:
-        """Nodes that have a learner each."""
+        """Number of nodes with a learner each."""
         return sum(self.learner_nodes.values()) if isinstance(self.learner_nodes, dict) else self.learner_nodes
 
     @property
     def learners_at_home(self) -> int:
-        """Learners of a policy that are on this machine."""
+        """Number of a policy's learners on this machine."""
         return self.num_learners - self.num_learner_nodes
 
     @property
     def workers_per_node(self) -> int:
-        """Rollout workers of each node, resolved for this machine: one for each core, at most 16."""
+        """Rollout workers per node, resolved for this machine: one per core, at most 16."""
         from penstock.ipc import whole_cores  # here, because settings are read without anything native
 
         return self.num_workers or min(whole_cores(), 16)
 
     @property
     def workers(self) -> int:
-        """Rollout workers of the run."""
+        """Number of rollout workers of the run."""
         return self.workers_per_node * self.num_nodes
 
     @property
     def lanes_per_worker(self) -> int:
-        """Lanes of each rollout worker: its environments, times the agents of each that are learned from."""
+        """Lanes of each rollout worker: environments times learning agents per environment."""
         return self.num_envs_per_worker * (self.num_agents or 1) - self_play.lanes_without(self)
 
     @property
     def num_lanes(self) -> int:
-        """Lanes of all rollout workers together."""
+        """Number of lanes of all rollout workers."""
         return self.workers * self.lanes_per_worker
 
     def data_path_for(self, usual: str | type, algorithm: str) -> str | type:
@@ -400,12 +400,12 @@ class Config:
 
     @property
     def shared_by_learners(self) -> dict[str, int]:
-        """Quantities that learners share equally: description and amount."""
+        """Return the quantities that learners share equally, amount by description."""
         return {}
 
     @property
     def lanes_in_words(self) -> str:
-        """Which settings the number of lanes follows from, for messages."""
+        """Describe how the number of lanes follows from settings, for messages."""
         agents = "" if self.num_agents is None else f" x num_agents={self.num_agents}"
         agents += self_play.lanes_without_in_words(self)
         nodes = "" if self.num_nodes == 1 else f"nodes={self.num_nodes} x "
@@ -414,14 +414,14 @@ class Config:
 
     @classmethod
     def fixed_settings(cls) -> dict[str, str]:
-        """Settings that cannot change within a run, by name, and why not."""
+        """Return the settings that cannot change within a run, reason by name."""
         fixed: dict[str, str] = {}
         for owner in reversed(cls.__mro__):
             fixed |= vars(owner).get("fixed", {})
         return fixed
 
     def to_json(self) -> dict[str, Any]:
-        """All fields as JSON values; callables, and what is named by a file, become the place where they are found."""
+        """Return all fields as JSON values; a callable becomes the place from which it can be imported."""
         found = {f.name: _jsonable(getattr(self, f.name)) for f in dataclasses.fields(self)}
         return {**found, "env_kwargs": saved(self.env_kwargs)}
 

@@ -19,32 +19,31 @@ T = TypeVar("T")
 
 TUNABLE = "may change while a run goes on"
 Tunable = Annotated[T, TUNABLE]
-"""Type of a number that may change while a run goes on: the learner reads it before every batch."""
+"""Type of a number that may change during a run: the learner reads it before every batch."""
 
 
 class ConfigError(ValueError):
-    """A setting is unknown, of the wrong type, or outside what is legal. The message names the field."""
+    """Setting that is unknown, ill-typed or out of range. The message names the field."""
 
 
 def require(condition: bool, name: str, value: object, legal: str) -> None:
-    """Raise `ConfigError` naming the field, what was found and what is legal, unless `condition` holds."""
+    """Raise `ConfigError` with the field, the value found and the legal ones, unless `condition` holds."""
     if not condition:
         shown = repr(masked(value, name))
         raise ConfigError(f"{name}={shown} is not legal{value_hint(name, value)}: {name} must be {legal}")
 
 
 def closest(name: str, candidates: list[str]) -> str:
-    """'; did you mean "x"?' where something is close, whatever the case and spaces around it, else nothing."""
+    """Return '; did you mean "x"?' for the closest candidate, ignoring case and outer spaces; "" if none is close."""
     by_lower = {candidate.lower(): candidate for candidate in candidates}
     matches = difflib.get_close_matches(name.strip().lower(), list(by_lower), n=1, cutoff=0.55)
     return f"; did you mean {by_lower[matches[0]]!r}?" if matches else ""
 
 
 def checked(name: str, value: Any, hint: Any) -> Any:
-    """Return `value` as `hint` wants it, or raise `ConfigError`.
+    """Return `value` converted to the type `hint`, or raise `ConfigError`.
 
-    An int where a float is wanted becomes one, a whole float (1e5) where an int is wanted becomes one, a list where a
-    tuple is wanted becomes one, and a path becomes text; numbers may be NumPy's.
+    Conversions: int to float, whole float (1e5) to int, list to tuple, path to text, NumPy number to Python number.
     """
     whole = _whole(value)
     for option in _options(hint):
@@ -71,7 +70,7 @@ def checked(name: str, value: Any, hint: Any) -> Any:
 
 
 def _whole(value: Any) -> Any:
-    """Return a whole number of any type as an int, and anything else as it is."""
+    """Return a whole number of any type as an int; any other value unchanged."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         return value
     if isinstance(value, numbers.Integral):
@@ -81,7 +80,7 @@ def _whole(value: Any) -> Any:
 
 
 def _options(hint: Any) -> Iterator[Any]:
-    """The types that a hint allows."""
+    """Return the alternatives of a type hint."""
     yield from typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
 
 
@@ -104,15 +103,15 @@ def _legal(hint: Any) -> str:
 
 
 def find_object(name: str, what: str) -> Any:
-    """Import what "module:Class" or "file.py:Class" names.
+    """Import the object named by "module:Class" or "file.py:Class".
 
     Raises
     ------
     ConfigError
-        There is no such module, file or attribute; the message begins with `what`.
+        The module, file or attribute does not exist; the message begins with `what`.
     """
     place, _, attribute = name.rpartition(":")
-    if "<" in attribute:  # a lambda, or of a function: nothing is imported for it
+    if "<" in attribute:  # a lambda or local function: nothing is imported
         raise ConfigError(f"{what}={name!r}: {place} has no {attribute!r} that can be imported")
     try:
         module = load_module(place)

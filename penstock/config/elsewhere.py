@@ -1,4 +1,4 @@
-"""Names of settings in other libraries, and the hints that lead from them to Penstock's.
+"""Names of settings in other libraries, and hints to Penstock's names.
 
 Names and values are those of Stable-Baselines3, CleanRL, RLlib and Sample Factory.
 """
@@ -186,8 +186,8 @@ NO_SETTINGS = {
     "with_wandb": "call wandb.init(sync_tensorboard=True) before training",
     "capture_video": "penstock eval RUN --video episode.mp4 films the trained policy",
     "framework": "it is torch",
-    "multi_agent": "nothing needs to be set: environments of several agents are known by what they have",
-    "async_rl": "the algorithm says so: APPO and IMPALA are asynchronous, PPO and A2C synchronous",
+    "multi_agent": "leave it out: environments of several agents are detected",
+    "async_rl": "the algorithm decides: APPO and IMPALA are asynchronous, PPO and A2C synchronous",
 }
 
 _ACT = "penstock.load_policy(run_dir).act(observation)"
@@ -239,12 +239,12 @@ _VALUES = {
 
 
 def method_hint(name: str) -> str:
-    """Return ": here it is ..." for a method of other libraries' trainers and policies, else nothing."""
+    """Return ": here it is ..." for a method name of other libraries' trainers and policies, else ""."""
     return f": here it is {_METHODS[name]}" if name in _METHODS else ""
 
 
 def value_hint(name: str, value: Any) -> str:
-    """'; did you mean ...?' for a value that other libraries take, else nothing."""
+    """Return '; did you mean ...?' for a value of other libraries, else ""."""
     word = value.__name__ if isinstance(value, type) else str(value)
     meant = _VALUES.get((name, word.strip().lower()))
     if meant is None and isinstance(value, type) and name == "activation":

@@ -1,4 +1,4 @@
-"""In which group each setting is shown: by ``--help``, and in the signatures that editors complete."""
+"""Groups of settings, as shown by ``--help`` and in the signatures that editors complete."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _GROUPS = {
 
 
 def group_of(setting: str) -> str:
-    """The group that a setting is shown in."""
+    """Return the group of a setting."""
     return next((group for group, settings in _GROUPS.items() if setting in settings), LEARNING)
 
 
 def grouped(config_class: type) -> dict[str, list[dataclasses.Field[object]]]:
-    """The fields of a config class by group, groups and fields in the order in which they are shown."""
+    """Return the fields of a config class by group, in the order of display."""
     groups: dict[str, list[dataclasses.Field[object]]] = {group: [] for group in _GROUPS}
     for field in dataclasses.fields(config_class):
         groups[group_of(field.name)].append(field)

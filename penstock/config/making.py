@@ -68,7 +68,7 @@ def setting_hint(name: str, known: Collection[str]) -> str:
 
 
 def change_config(config_class: type[C], before: Mapping[str, Any], changes: Mapping[str, Any]) -> C:
-    """Make the config of a run that goes on: the settings it had, but for some changes.
+    """Return the config of a resumed run: its old settings with changes.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def change_config(config_class: type[C], before: Mapping[str, Any], changes: Map
 
 
 def cannot_change(name: str, found: str, legal: Any, why: str) -> ConfigError:
-    """Error for a setting that cannot change within a run."""
+    """Return the error for a setting that cannot change within a run."""
     return ConfigError(
         f"{name}={found} is not legal here: {name} cannot change within a run, and is {legal!r} in this one, because "
         f"{why}. Start a new run for another"
@@ -94,9 +94,9 @@ def cannot_change(name: str, found: str, legal: Any, why: str) -> ConfigError:
 
 
 def load_preset(name: str | os.PathLike[str], config_class: type[Config]) -> dict[str, Any]:
-    """Read the settings of a preset: a name in ``penstock/presets``, or the path of a TOML file of one's own.
+    """Read the settings of a preset: a name in ``penstock/presets``, or the path of a TOML file.
 
-    A preset is a table of settings per algorithm, named as the algorithm is on the command line.
+    A preset has a table of settings per algorithm, with the algorithm's name on the command line.
 
     Raises
     ------

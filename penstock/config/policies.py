@@ -1,4 +1,4 @@
-"""Several policies in one run: which agents are whose, and with which settings each learns."""
+"""Several policies in one run: the agents and the settings of each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.config.making import make_config
 from penstock.self_play import settings as self_play
 
 AGENTS = "agents"
-"""Key of a policy's settings: patterns of the agents that it plays."""
+"""Key of a policy's settings: patterns of its agents' names."""
 OF_THE_RUN = (
     "env", "env_kwargs", "vectorize", "on_env_error", "num_workers", "num_envs_per_worker", "num_groups", "num_agents",
     "num_policies", "policies", "policy_of", "seats", "inference", "backend", "address", "nodes", "evaluator",
@@ -24,7 +24,7 @@ OF_THE_RUN = (
     "eval_interval", "eval_episodes", "eval_exploration", "eval_max_steps", "checkpoint_interval",
     "keep_checkpoints", "run_dir",
 )  # fmt: skip
-"""Settings that all policies of a run share."""
+"""Settings shared by all policies of a run."""
 
 
 class PolicyConfig(NamedTuple):
@@ -51,24 +51,24 @@ def policy_configs(config: Config, agents: Sequence[str]) -> list[PolicyConfig]:
     Raises
     ------
     ConfigError
-        A pattern matches no agent, an agent is nobody's or two policies', a policy's setting is unknown, not legal, or
-        of the whole run, or there are more policies than agents, or than environments can be shared among.
+        A pattern matches no agent; an agent has no policy, or two; a policy's setting is unknown, illegal, or belongs
+        to the whole run; or there are too many policies for the agents or environments.
     """
     found = tuple(agents)
     if config.seats == "shuffled" and (len(found) < 2 or len(config.policy_names) < 2):
         raise ConfigError(
-            "seats='shuffled' lets policies change agents from game to game, and "
+            "seats='shuffled' exchanges agents between policies from game to game, and "
             + ("the environment has one agent" if len(found) < 2 else "one policy plays all agents")
             + ": leave it out; opponents='past' draws seats in any case"
         )
     if not config.policies and config.num_policies == 1:
         if config.policy_of is not None:
-            raise ConfigError("policy_of says which policy plays what, and there is one: give num_policies or policies")
+            raise ConfigError("policy_of assigns agents to policies, and there is one: give num_policies or policies")
         own = dataclasses.replace(config, num_agents=len(found), num_groups=_num_groups(config)) if found else config
         return [PolicyConfig("", found, own)]
     if config.policies and config.num_policies not in (1, len(config.policies)):
         raise ConfigError(
-            f"num_policies={config.num_policies} and policies={list(config.policies)} say different things: give one"
+            f"num_policies={config.num_policies} and policies={list(config.policies)} contradict each other: give one"
         )
     if not found:
         return _population(config)
@@ -91,7 +91,7 @@ def agents_by_policy(config: Config, agents: Sequence[str]) -> dict[str, tuple[s
     Raises
     ------
     ConfigError
-        A pattern matches no agent, an agent is nobody's or two policies', or there are more policies than agents.
+        A pattern matches no agent; an agent has no policy, or two; or there are more policies than agents.
     """
     found = tuple(agents)
     if config.num_policies > len(found) and config.policy_of is None:
@@ -116,14 +116,14 @@ def agents_by_policy(config: Config, agents: Sequence[str]) -> dict[str, tuple[s
 
 
 def _num_groups(config: Config) -> int | None:
-    """The groups of all policies; None: one or two, each with as many games of each kind."""
+    """Number of groups for all policies; None: one or two, each with equally many games of each kind."""
     return config.num_groups or (None if self_play.splits_in_two(config) else 1)
 
 
 def _population(config: Config) -> list[PolicyConfig]:
-    """Policies that play environments of one agent: each has its share of every worker's.
+    """Return policies of one-agent environments, each with an equal share of every worker's environments.
 
-    Each has a seed of its own, so that they start from different weights.
+    Each has its own seed, for different initial weights.
     """
     names, size = config.policy_names, config.num_envs_per_worker
     if AGENTS in (key for own in config.policies.values() if isinstance(own, Mapping) for key in own):
@@ -155,10 +155,10 @@ def _population(config: Config) -> list[PolicyConfig]:
 
 
 def _played_by(config: Config, agents: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Settings of each policy with the agents that `policy_of` gives it."""
+    """Return each policy's settings, with the agents that `policy_of` assigns to it."""
     names, played = config.policy_names, dict[str, list[str]]()
     if AGENTS in (key for own in config.policies.values() if isinstance(own, Mapping) for key in own):
-        raise ConfigError(f"policy_of and {AGENTS} both say who plays what: give one")
+        raise ConfigError(f"policy_of and {AGENTS} both assign agents to policies: give one")
     for agent in agents:
         of = [_called(config.policy_of, agent, env, names) for env in range(config.num_envs_per_worker)]
         if len(set(of)) > 1:
@@ -173,7 +173,7 @@ def _played_by(config: Config, agents: Sequence[str]) -> dict[str, dict[str, Any
 
 
 def _called(policy_of: Any, agent: str, env: int, names: Sequence[str]) -> str:
-    """The policy that plays an agent in an environment of a worker."""
+    """Return the policy of an agent in an environment of a worker."""
     function = find_object(policy_of, "policy_of") if isinstance(policy_of, str) else policy_of
     found = function(agent, env)
     name = str(found) if isinstance(found, int) else found
@@ -208,12 +208,12 @@ def _agents_of(name: str, settings: Mapping[str, Any], agents: tuple[str, ...]) 
 
 
 def _with_own(config: Config, name: str, settings: Any, share: Mapping[str, Any]) -> Config:
-    """The settings of a policy: the run's, its share of what is shared, and its own."""
+    """Return the settings of a policy: the run's, its share of shared ones, and its own."""
     if not isinstance(settings, Mapping):
         raise ConfigError(f"policies[{name!r}]={settings!r} is not legal: give its settings by name, or {{}}")
     own = {key: value for key, value in settings.items() if key != AGENTS}
     if shared := sorted(own.keys() & set(OF_THE_RUN)):
-        raise ConfigError(f"policies[{name!r}]: {', '.join(shared)} is of the whole run: give it beside policies")
+        raise ConfigError(f"policies[{name!r}]: {', '.join(shared)} belongs to the whole run: give it beside policies")
     values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     try:
         return make_config(type(config), {**values, **share, **own})

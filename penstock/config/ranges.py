@@ -1,4 +1,4 @@
-"""Ranges of numbers that settings may take, as tables of a TOML file: what a search and a population share."""
+"""Ranges of numeric settings, as tables of a TOML file: used by searches and populations."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from penstock.config.checking import ConfigError, checked
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers between two ends.
+    """Range of a numeric setting.
 
     Attributes
     ----------
     name
-        Of the setting.
+        Name of the setting.
     low, high
-        The ends, which belong to the range: both int, or both float.
+        Bounds, inclusive: both int, or both float.
     log
-        Whether each order of magnitude is as likely as the next, instead of each number.
+        Whether sampling is uniform on a logarithmic scale.
     step
-        Distance between two legal numbers, counted from `low`; None: any number between the ends.
+        Distance between legal values, counted from `low`; None: any value within the bounds.
     """
 
     name: str
@@ -39,27 +39,27 @@ class Range:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the numbers are whole ones."""
+        """Whether the values are integers."""
         return isinstance(self.low, int)
 
     @property
     def ends(self) -> tuple[Any, ...]:
-        """The values that decide whether all are legal."""
+        """Extreme values: if they are legal, all are."""
         return self.low, self.high
 
     def holds(self, value: Any) -> bool:
-        """Whether a value is one of these."""
+        """Return whether a value lies in the range, on its grid."""
         if isinstance(value, bool) or not isinstance(value, int | float) or not self.low <= value <= self.high:
             return False
         return self.step is None or is_multiple(value - self.low, self.step)
 
     def to_json(self) -> dict[str, Any]:
-        """The table of the file."""
+        """Return the table of the TOML file."""
         return {"low": self.low, "high": self.high, "log": self.log, "step": self.step}
 
 
 def tables_in(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the tables of a space; raises `ConfigError` if there is no such file, or it is not TOML."""
+    """Read the tables of a space; raise `ConfigError` if the file is missing or not TOML."""
     try:
         return tomllib.loads(Path(path).read_text())
     except OSError as error:
@@ -69,12 +69,12 @@ def tables_in(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def range_of(name: str, table: Mapping[str, Any], hint: Any) -> Range:
-    """Make a range of a table with low and high, and log or step, for a setting whose type is `hint`.
+    """Make a range of a setting of type `hint` from a table with low and high, and log or step.
 
     Raises
     ------
     ConfigError
-        The setting is no number, or the ends or the step are not legal.
+        The setting is not numeric, or the bounds or the step are not legal.
     """
     number: type = _number_of(name, table, hint)
     low, high = checked(name, table["low"], number), checked(name, table["high"], number)
@@ -94,7 +94,7 @@ def range_of(name: str, table: Mapping[str, Any], hint: Any) -> Range:
 
 
 def _number_of(name: str, table: Mapping[str, Any], hint: Any) -> type:
-    """Whether a setting is a whole number, or any; one that may be either is what its ends are written as."""
+    """Return int or float, by the setting's type; for a setting that may be either, by the type of the bounds."""
     kinds = [option for option in _options(hint) if option in (int, float)]
     if not kinds:
         raise ConfigError(f"[{name}] has low and high, but {name} is no number: write its values")
@@ -107,5 +107,5 @@ def _options(hint: Any) -> Iterator[Any]:
 
 
 def is_multiple(distance: float, step: float) -> bool:
-    """Whether so many steps make up a distance, but for rounding."""
+    """Return whether `distance` is a whole number of steps, up to rounding."""
     return math.isclose(distance / step, round(distance / step), abs_tol=1e-9)

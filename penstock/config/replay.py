@@ -1,4 +1,4 @@
-"""The settings of algorithms that learn from replay."""
+"""Settings of algorithms that learn from replay."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.config.base import STORED
 from penstock.config.checking import ConfigError, require
 from penstock.config.features import RewardConfig
 
-LEAST_SLACK = 32  # updates: enough that neither side waits for the other's single steps
+LEAST_SLACK = 32  # updates: enough that neither side waits for single steps of the other
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class ReplayConfig(RewardConfig):
     refills the buffer before it learns."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` where a value is outside what is legal."""
+        """Raise `ConfigError` for a value that is not legal."""
         super().validate()
         for name in ("batch_size", "buffer_size", "learning_starts", "n_step", "publish_interval"):
             require(getattr(self, name) > 0, name, getattr(self, name), "1 or more")
@@ -105,7 +105,7 @@ class ReplayConfig(RewardConfig):
             self._require_hindsight()
 
     def _require_hindsight(self) -> None:
-        """Raise `ConfigError` where rows cannot be written again for another goal."""
+        """Raise `ConfigError` if rows cannot be relabelled with other goals."""
         if self.n_step > 1:
             raise ConfigError(
                 f"n_step={self.n_step} is not possible with hindsight={self.hindsight!r}: successive steps are "
@@ -134,29 +134,29 @@ class ReplayConfig(RewardConfig):
 
     @property
     def _least_slack(self) -> int:
-        """Updates that one step of a worker's lanes calls for."""
+        """Number of updates due for one step of a worker's lanes."""
         return max(1, math.ceil(self.num_envs_per_worker * self.updates_per_step))
 
     @property
     def shared_by_learners(self) -> dict[str, int]:
-        """The rows of an update."""
+        """Return the rows of an update."""
         return {f"rows of an update (batch_size={self.batch_size})": self.batch_size}
 
     @property
     def min_steps(self) -> int:
-        """Steps before the first update: learning_starts, or as many as finish a row of the buffer in every lane."""
+        """Steps before the first update: learning_starts, or enough to finish a row of the buffer in every lane."""
         return max(self.learning_starts, self.num_lanes * self.steps_of_a_row)
 
     @property
     def steps_of_a_row(self) -> int:
-        """Steps by which a lane has finished a row of the replay buffer in any case."""
+        """Steps after which a lane has certainly finished a row of the replay buffer."""
         return self.n_step + 1
 
     @property
     def slack(self) -> int:
-        """Updates that either side may be ahead, resolved."""
+        """ratio_slack, resolved."""
         if self.ratio_slack is not None:
             return self.ratio_slack
-        if self.backend == "serial":  # a step of every lane at once, so that all are let in alike
+        if self.backend == "serial":  # one step of every lane
             return max(1, math.ceil(self.num_lanes * self.updates_per_step))
         return max(LEAST_SLACK, math.ceil(2 * self.num_lanes * self.updates_per_step))

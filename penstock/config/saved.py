@@ -1,4 +1,4 @@
-"""Arguments of environments as JSON: what JSON has no word for is written in marks, or marked as not saved.
+"""Environment arguments as JSON. Values without a JSON type become marks; some are only marked as not saved.
 
 =================================================  ==================================================================
 mark                                               value
@@ -8,8 +8,8 @@ mark                                               value
 ``{"$path": "maps/a.txt"}``                        a path
 ``{"$dict": [[key, value], ...]}``                 a dict whose keys are not all texts
 ``{"$array": [...], "shape": ..., "dtype": ...}``  a NumPy array of numbers, of at most `LARGEST` elements
-``{"$not_saved": "numpy.ndarray float64 (9, 9)"}`` whatever else: it has to be given again
-``{"$not_saved": "secret"}``                       what may be a secret, by its name (`penstock.masking`): likewise
+``{"$not_saved": "numpy.ndarray float64 (9, 9)"}`` any other object: give it again to resume
+``{"$not_saved": "secret"}``                       a possible secret, by its name (`penstock.masking`): give it again
 =================================================  ==================================================================
 """
 
@@ -31,7 +31,7 @@ _MARKS = ({"$tuple"}, {"$float"}, {"$path"}, {"$dict"}, {"$array", "shape", "dty
 
 
 def saved(value: Any, name: str = "") -> Any:
-    """Return a value as JSON values, from which `restored` makes it again, but for a secret by its name."""
+    """Return a value as JSON, which `restored` reads; secrets, recognised by name, are replaced by marks."""
     if isinstance(value, dict) and value.keys() == {NOT_SAVED}:
         return dict(value)
     if is_secret(name, value) or (isinstance(value, str) and has_secret(value)):
@@ -63,7 +63,7 @@ def saved(value: Any, name: str = "") -> Any:
 
 
 def restored(value: Any) -> Any:
-    """Return the value that `saved` has written; what was not saved stays a mark, other values as they are."""
+    """Return the value written by `saved`. A mark of a value that was not saved stays a mark."""
     if isinstance(value, list):
         return [restored(item) for item in value]
     if not isinstance(value, dict):
@@ -87,7 +87,7 @@ def restored(value: Any) -> Any:
 
 
 def described(value: Any) -> str:
-    """Return what a value is that cannot be written down: its type, of an array also dtype and shape."""
+    """Describe a value that cannot be saved: its type, and an array's dtype and shape."""
     kind = type(value)
     name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
     if _is_array(value):
@@ -97,19 +97,19 @@ def described(value: Any) -> str:
 
 
 def _has_mark(value: Any) -> bool:
-    """Whether `restored` returns another value; objects that were given are used as they are."""
+    """Return whether the value holds marks, so that `restored` must rebuild it."""
     if isinstance(value, dict):
         return _is_mark(value) or any(map(_has_mark, value.values()))
     return isinstance(value, list) and any(map(_has_mark, value))
 
 
 def whole_arguments(env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a config to make an environment with.
+    """Return the environment's arguments, complete.
 
     Raises
     ------
     ConfigError
-        Some were not saved with the run, and not given again; the message names them.
+        Some were neither saved with the run nor given again; the message names them.
     """
     if missing := _not_saved(env_kwargs):
         given = ", ".join(f'"{name}": ...' for name in missing)
@@ -123,7 +123,7 @@ def whole_arguments(env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def require_no_secrets(env_kwargs: Mapping[str, Any], command: str) -> None:
-    """Refuse secrets in a command whose runs are begun and resumed without the user.
+    """Refuse secrets in a command that starts and resumes runs unattended.
 
     Raises
     ------
@@ -132,14 +132,14 @@ def require_no_secrets(env_kwargs: Mapping[str, Any], command: str) -> None:
     """
     if missing := _not_saved(saved(env_kwargs)):
         raise ConfigError(
-            f"env_kwargs hold {_listed(missing)}, which is not legal in {command}: it resumes its runs by itself, from "
+            f"env_kwargs hold {_listed(missing)}, which is not legal in {command}: it resumes runs unattended, from "
             "files in which no secret is written. Let the environment read it from an environment variable "
             "(os.environ), which these processes inherit"
         )
 
 
 def with_arguments(before: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with some changed; arguments of the environment that are not given again stay."""
+    """Return settings with changes applied; environment arguments that are not given again stay."""
     merged = {**before, **changes}
     given, had = changes.get("env_kwargs"), before.get("env_kwargs")
     if isinstance(given, Mapping) and isinstance(had, Mapping):
@@ -160,7 +160,7 @@ def _not_saved_in(value: Any) -> Iterator[str]:
 
 
 def _not_saved(env_kwargs: Mapping[str, Any]) -> dict[str, str]:
-    """Arguments that are not saved with a run: description by name."""
+    """Descriptions of the arguments that are not saved with a run, by name."""
     found = ((name, next(_not_saved_in(value), None)) for name, value in env_kwargs.items())
     return {name: kind for name, kind in found if kind is not None}
 
@@ -174,7 +174,7 @@ def _is_mark(value: dict[Any, Any]) -> bool:
 
 
 def _is_array(value: Any) -> bool:
-    numpy = sys.modules.get("numpy")  # where it is not imported, there is no array
+    numpy = sys.modules.get("numpy")  # without NumPy imported, no value is an array
     return numpy is not None and isinstance(value, numpy.ndarray)
 
 

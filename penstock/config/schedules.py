@@ -1,7 +1,7 @@
 """Settings that may change over a run: a number, or a function of progress.
 
-Progress is the share of ``total_steps`` that is learned from: 0 where the run begins, 1 where its budget is spent (and
-1 beyond it). After a resume it goes on where the run stood, as a share of the new ``total_steps``.
+Progress is the fraction of ``total_steps`` learned so far: 0 at the start, 1 at the end of the budget, more beyond it.
+A resumed run continues at its steps as a fraction of the new ``total_steps``.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from penstock.config.checking import ConfigError, find_object
 from penstock.config.elsewhere import value_hint
 
 Schedule = Callable[[float], float]
-"""A setting at each progress, from 0.0 to 1.0."""
+"""Value of a setting as a function of progress, from 0.0 to 1.0."""
 
 Scheduled = float | str | Schedule
-"""A number, a function of progress, or where one is found: "module:function" or "file.py:function"."""
+"""A number, a function of progress, or its import path: "module:function" or "file.py:function"."""
 
 C = TypeVar("C")
 
-_LOOKS = (0.0, 0.5, 1.0)  # at which a schedule is tried before anything starts
+_LOOKS = (0.0, 0.5, 1.0)  # progress at which a schedule is tried before the run starts
 
 
 def with_schedules(config: C) -> C:
-    """A config in which functions of progress are functions, found where they were named; each is tried.
+    """Return a config whose schedules given by import path are functions; each is tried.
 
     Raises
     ------
     ConfigError
-        There is no such function, or what it returns is not a finite number of 0 or more.
+        The function does not exist, or returns something other than a finite number, 0 or more.
     """
     found: dict[str, Schedule] = {}
     for name, hint in typing.get_type_hints(type(config)).items():
@@ -45,12 +45,12 @@ def with_schedules(config: C) -> C:
 
 
 def value_at(name: str, setting: Scheduled, progress: float) -> float:
-    """The value of a setting at this progress of the run.
+    """Return the value of a setting at a progress of the run.
 
     Raises
     ------
     ConfigError
-        A function returned what is not a finite number of 0 or more.
+        The function returned something other than a finite number, 0 or more.
     """
     if isinstance(setting, int | float):
         return setting
@@ -86,8 +86,8 @@ def _function(name: str, setting: str | Schedule) -> Schedule:
     try:
         function = find_object(setting, name)
     except ConfigError as error:
-        is_lost = setting.startswith("__main__:") or "<" in setting  # a script's own, a lambda, a function in another
-        again = f"; what is no function of a module or file has to be given again: {name}=..." if is_lost else ""
+        is_lost = setting.startswith("__main__:") or "<" in setting  # of a script, a lambda, or a local function
+        again = f"; a function that cannot be imported must be given again: {name}=..." if is_lost else ""
         raise ConfigError(f"{error}{again}") from error
     if not callable(function):
         raise ConfigError(f"{name}={setting!r} is a {type(function).__name__}, and no function of progress")
@@ -96,5 +96,5 @@ def _function(name: str, setting: str | Schedule) -> Schedule:
 
 
 def is_json(schedule: object) -> bool:
-    """Whether a schedule is given as the text of an object, as on a command line, and is no path."""
+    """Return whether a schedule is the text of a JSON object, as on a command line, and no path."""
     return isinstance(schedule, str) and schedule.lstrip().startswith("{")

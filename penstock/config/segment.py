@@ -1,4 +1,4 @@
-"""The settings of algorithms that learn from segments: fresh ones, and fresh and replayed ones mixed."""
+"""Settings of algorithms that learn from segments, fresh or mixed with replayed ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.config.sources import Source, parse_source, parse_sources
 
 @dataclass(frozen=True, kw_only=True)
 class FreshConfig(Config):
-    """Settings of whatever learns from fresh segments. A batch is one segment of every lane."""
+    """Settings of algorithms over fresh segments. A batch is one segment of every lane."""
 
     fixed: ClassVar[Mapping[str, str]] = dict.fromkeys(("memory", "memory_size", "memory_span"), NETWORK)
 
@@ -35,7 +35,7 @@ class FreshConfig(Config):
     """Steps per segment (T)."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` where a value is outside what is legal."""
+        """Raise `ConfigError` for a value that is not legal."""
         super().validate()
         for name in ("memory_size", "segment_length", "max_grad_norm"):
             require(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
@@ -50,12 +50,12 @@ class FreshConfig(Config):
 
     @property
     def segments_per_batch(self) -> int:
-        """Segments that the learner takes at once (B)."""
+        """Number of segments per batch (B)."""
         return self.num_lanes
 
     @property
     def shared_by_learners(self) -> dict[str, int]:
-        """The segments of a batch; of a minibatch segments, too, or steps where they are learned from one by one."""
+        """Return the segments of a batch, and the segments or steps of an update."""
         shared, steps = {"segments of a batch": self.segments_per_batch}, getattr(self, "batch_size", None)
         if steps is None:
             return shared
@@ -66,7 +66,7 @@ class FreshConfig(Config):
 
     @property
     def fresh_per_batch(self) -> int:
-        """Fresh segments in each batch: all of them, where none are replayed."""
+        """Number of fresh segments per batch."""
         return self.segments_per_batch
 
     def data_path_for(self, usual: str | type, algorithm: str) -> str | type:
@@ -85,7 +85,7 @@ class FreshConfig(Config):
 
     @property
     def replayed_sources(self) -> tuple[Source, ...]:
-        """Sources of the replayed segments of a batch."""
+        """Sources of replayed segments."""
         return ()
 
 
@@ -108,7 +108,7 @@ class SegmentConfig(FreshConfig):
     """Running normalisation of value targets; its statistics are part of the weights."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` where a value is outside what is legal."""
+        """Raise `ConfigError` for a value that is not legal."""
         super().validate()
         for name in ("entropy_coef", "entropy_coef_final", "value_coef"):
             value = getattr(self, name)
@@ -116,7 +116,7 @@ class SegmentConfig(FreshConfig):
             require(is_weight, name, value, "a finite number, 0 or more")
         if self.entropy_coef_final is not None and not isinstance(self.entropy_coef, float):
             raise ConfigError(
-                f"entropy_coef={self.entropy_coef!r} is a function, which says itself where it ends: use "
+                f"entropy_coef={self.entropy_coef!r} is a function, which also gives the final value: use "
                 f"entropy_coef_final=None, found {self.entropy_coef_final}"
             )
 
@@ -131,14 +131,14 @@ class AsynchronousConfig(SegmentConfig):
     """Steps whose action was chosen by weights at least this many versions old are masked out of the loss."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` where a value is outside what is legal."""
+        """Raise `ConfigError` for a value that is not legal."""
         super().validate()
         require(self.max_policy_lag > 0, "max_policy_lag", self.max_policy_lag, "more than 0")
         require_whole_segments(self.batch_size, self.segment_length)
 
     @property
     def segments_per_batch(self) -> int:
-        """Segments that the learner takes at once (B), whichever lanes they come from."""
+        """Number of segments per batch (B), of any lanes."""
         return self.batch_size // self.segment_length
 
 
@@ -161,7 +161,7 @@ class MixtureConfig(AsynchronousConfig):
         super().__post_init__()
 
     def validate(self) -> None:
-        """Raise `ConfigError` where a value is outside what is legal."""
+        """Raise `ConfigError` for a value that is not legal."""
         super().validate()
         needed = [source.starts_at(self.segments_from(source)) for source in self.replayed_sources]
         if needed and max(needed) * self.segment_length >= self.total_steps:
@@ -182,21 +182,21 @@ class MixtureConfig(AsynchronousConfig):
 
     @property
     def fresh_share(self) -> Fraction:
-        """Part of each batch that is fresh."""
+        """Fraction of each batch that is fresh."""
         return next(source.share for source in self.sources if source.is_fresh)
 
     @property
     def fresh_per_batch(self) -> int:
-        """Fresh segments in each batch."""
+        """Number of fresh segments per batch."""
         return int(self.fresh_share * self.segments_per_batch)
 
     def segments_from(self, source: Source) -> int:
-        """Segments of a source in each batch."""
+        """Return the number of segments per batch of a source."""
         return int(source.share * self.segments_per_batch)
 
 
 def require_whole_segments(batch_size: int, segment_length: int) -> None:
-    """Raise `ConfigError` unless an update's steps are a whole number of segments."""
+    """Raise `ConfigError` unless `batch_size` steps are a whole number of segments."""
     require(batch_size > 0, "batch_size", batch_size, "more than 0")
     if batch_size % segment_length:
         raise ConfigError(
@@ -206,7 +206,7 @@ def require_whole_segments(batch_size: int, segment_length: int) -> None:
 
 
 def require_whole_minibatches(config: FreshConfig, batch_size: int) -> None:
-    """Raise `ConfigError` unless all lanes' segments together are a whole number of updates of so many steps each."""
+    """Raise `ConfigError` unless `batch_size` divides the steps of one segment of every lane."""
     require_whole_segments(batch_size, config.segment_length)
     if config.num_lanes * config.segment_length % batch_size:
         hint = "" if config.num_agents is not None else "; if environments have several agents, give num_agents, too"

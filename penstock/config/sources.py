@@ -1,4 +1,4 @@
-"""The sources of a batch of segments: fresh ones from the lanes, and replayed ones, each with its share."""
+"""Sources of a batch of segments: fresh ones from the lanes and replayed ones, each with its share."""
 
 from __future__ import annotations
 
@@ -32,41 +32,41 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
 class Source:
     """Source of a share of every batch.
 
-    Written as text it is ``kind:share`` and what differs from the defaults, such as ``elite:1/2,capacity=1000``.
+    As text: ``kind:share`` and the settings that differ from the defaults, such as ``elite:1/2,capacity=1000``.
 
     Attributes
     ----------
     kind
-        "queue": fresh segments, each once; "uniform", "prioritized", "attentive", "elite": the newest ones, drawn
-        uniformly, by priority, by likeness to where the lanes are now, or by how little the network's view of them has
-        changed; "reservoir": a uniform sample of all that there ever were, drawn uniformly.
+        "queue": fresh segments, each once. "uniform", "prioritized", "attentive", "elite": the newest segments, drawn
+        uniformly, by priority, by similarity to the lanes' current states, or by how little the network's features of
+        them have changed. "reservoir": a uniform sample of all segments so far, drawn uniformly.
     share
-        Part of the batch, more than 0 and at most 1.
+        Fraction of the batch, in (0, 1].
     capacity
-        Segments that are kept.
+        Number of segments kept.
     min_size
-        Segments that must lie there before learning starts; None: a tenth of the capacity, and at least what a batch
-        takes.
+        Segments stored before learning starts; None: a tenth of the capacity, at least the source's segments per
+        batch.
     disk
-        Directory of a file that holds them; None: memory.
+        Directory of the file that stores the segments; None: memory.
     alpha, beta
         Exponents of priorities and of importance weights (arXiv:1511.05952).
     candidates
-        So many times as many segments as needed are looked at at first, and the best of them taken.
+        Candidates per segment drawn, of which the best are taken.
     anneal
-        Fraction of total_steps over which candidates falls to 1, which is uniform.
+        Fraction of total_steps over which `candidates` falls to 1, which is uniform sampling.
     distance
-        Between feature vectors: "ln_norm", "cosine" or "kl".
+        Distance between feature vectors: "ln_norm", "cosine" or "kl".
     p
-        Of "ln_norm".
+        Exponent of "ln_norm".
     projection
         Width of a fixed random projection of the features; 0: none.
     strategy
-        Of elite sampling, 1 to 4: nearest, spread, nearest of the least used, least used of each spread.
+        Strategy of elite sampling, 1 to 4: nearest, spread, nearest of the least used, least used of each spread.
     insertion
-        Which segment a new one replaces: the "oldest", or the "elite" ones stay and the farthest of a few is replaced.
+        Segment that a new one replaces: "oldest", or with "elite" the farthest of `insertion_group` segments.
     insertion_group
-        So many are compared for that.
+        Number of segments compared for insertion="elite".
     """
 
     kind: str
@@ -87,12 +87,12 @@ class Source:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether its segments are fresh."""
+        """Whether the segments are fresh."""
         return self.kind == "queue"
 
     @property
     def compares(self) -> bool:
-        """Whether it chooses by the network's features."""
+        """Whether sampling compares the network's features."""
         return self.kind in ("attentive", "elite")
 
     def __str__(self) -> str:
@@ -104,7 +104,7 @@ class Source:
         return ",".join(said)
 
     def starts_at(self, needed: int) -> int:
-        """Segments that must lie there before learning starts, where a batch takes so many of them."""
+        """Return the number of stored segments at which learning starts, for a batch that needs `needed` of them."""
         return max(needed, self.capacity // 10 if self.min_size is None else self.min_size)
 
 
@@ -114,7 +114,7 @@ def parse_source(text: str | Mapping[str, Any]) -> Source:
     Raises
     ------
     ConfigError
-        It cannot be read; the message says what was found and what is legal.
+        The text or table is not a source; the message shows it and the legal forms.
     """
     if isinstance(text, Mapping):
         given = dict(text)
@@ -129,7 +129,7 @@ def parse_source(text: str | Mapping[str, Any]) -> Source:
             raise ConfigError(f"replay={text!r} is not legal: write kind:share, such as uniform:0.5,capacity=1000")
         given = {name.strip(): _read(value.strip()) for name, _, value in pairs}
     if kind not in KINDS:
-        raise ConfigError(f"replay knows no source {kind!r}{closest(kind, list(KINDS))} (legal: {', '.join(KINDS)})")
+        raise ConfigError(f"replay has no source {kind!r}{closest(kind, list(KINDS))} (legal: {', '.join(KINDS)})")
     options = _OPTIONS[kind]
     hints = {name: hint for name, hint in _HINTS.items() if name in options}
     for name in given:
@@ -143,12 +143,13 @@ def parse_source(text: str | Mapping[str, Any]) -> Source:
 
 
 def parse_sources(texts: Sequence[str], batch: int) -> tuple[Source, ...]:
-    """Read the sources of a batch of so many segments.
+    """Read the sources of a batch of `batch` segments.
 
     Raises
     ------
     ConfigError
-        One cannot be read, a kind comes twice, none is fresh, or shares are not legal: then the nearest that are.
+        A source cannot be read, a kind occurs twice, none is fresh, or the shares are not legal (the message gives the
+        nearest legal ones).
     """
     sources = tuple(parse_source(text) for text in texts)
     kinds = [source.kind for source in sources]
@@ -164,7 +165,7 @@ def parse_sources(texts: Sequence[str], batch: int) -> tuple[Source, ...]:
     total = sum((source.share for source in sources), Fraction(0))
     counts = [source.share * batch for source in sources]
     if total != 1 or any(count.denominator != 1 for count in counts):
-        wrong = f"sum to {total}" if total != 1 else f"are no whole numbers of the {batch} segments of a batch"
+        wrong = f"sum to {total}" if total != 1 else f"are not whole numbers of the {batch} segments of a batch"
         nearest = _nearest(sources, total, batch)
         raise ConfigError(
             f"replay has shares that {wrong} ({shown}): "
@@ -174,13 +175,13 @@ def parse_sources(texts: Sequence[str], batch: int) -> tuple[Source, ...]:
         if not source.is_fresh and source.capacity < count:
             raise ConfigError(
                 f"replay source {source.kind!r} keeps capacity={source.capacity} segments, fewer than the {count} that "
-                f"each batch takes of it: use a larger capacity, or a smaller share"
+                f"each batch takes from it: use a larger capacity, or a smaller share"
             )
     return sources
 
 
 def _nearest(sources: Sequence[Source], total: Fraction, batch: int) -> str:
-    """Shares that give whole segments, at least one of each, as near as they can be to those given."""
+    """Return the nearest shares that give whole segments, at least one of each source."""
     if batch < len(sources):
         return ""
     wanted = [source.share / total * batch for source in sources]

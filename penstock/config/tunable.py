@@ -1,7 +1,7 @@
-"""Settings that may change while a run goes on: which they are, and how a config takes other values of them.
+"""Tunable settings: those that may change while a run goes on.
 
-A field says so by its type, ``gae_lambda: Tunable[float]``, once: a subclass that gives it another default need not
-repeat it. What is fixed within a run (`Config.fixed`) is not tunable, whatever its type says.
+A field declares it once by its type, ``gae_lambda: Tunable[float]``; subclasses inherit it with other defaults. A
+setting that is fixed within a run (`Config.fixed`) is not tunable.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ C = TypeVar("C", bound=Config)
 
 
 def tunable_settings(config_class: type[Config]) -> tuple[str, ...]:
-    """Names of the settings that may change while a run goes on, in the order of the fields."""
+    """Return the names of the tunable settings, in the order of the fields."""
     found: set[str] = set()
     for owner in config_class.__mro__:
         if dataclasses.is_dataclass(owner):
@@ -29,36 +29,36 @@ def tunable_settings(config_class: type[Config]) -> tuple[str, ...]:
 
 
 def tunable_values(config: Config) -> dict[str, float]:
-    """The tunable settings of a config that are numbers, by name; None and functions of progress are none."""
+    """Return a config's tunable numbers by name, without None and functions of progress."""
     values = {name: getattr(config, name) for name in tunable_settings(type(config))}
     return {name: float(value) for name, value in values.items() if isinstance(value, int | float)}
 
 
 def require_tunable(config: Config, name: str) -> None:
-    """Raise `ConfigError` unless a setting of this config may change while the run goes on; the message says why."""
+    """Raise `ConfigError` unless a setting of this config is tunable; the message gives the reason."""
     legal = list(tunable_settings(type(config)))
     if name in legal:
         value = getattr(config, name)
         if isinstance(value, int | float):
             return
-        why = "which says itself what it is at any time" if value is not None else "which switches it off"
+        why = "a function of progress" if value is not None else "which switches it off"
         raise ConfigError(f"{name} cannot be tuned in a run with {name}={value!r}, {why}: start the run with a number")
     known = [field.name for field in dataclasses.fields(config)]
     may = f"(tunable: {', '.join(legal)})"
     if name not in known:
         raise ConfigError(f"unknown setting {name!r}{closest(name, legal) or closest(name, known)} {may}")
     reason = type(config).fixed_settings().get(name)
-    because = f": {reason}" if reason else ", because roles and memory were made with it"
-    raise ConfigError(f"{name} cannot change while a run goes on{because}{closest(name, legal)} {may}")
+    because = f": {reason}" if reason else ", because roles and memory depend on it"
+    raise ConfigError(f"{name} cannot change during a run{because}{closest(name, legal)} {may}")
 
 
 def tuned(config: C, values: Mapping[str, Any]) -> C:
-    """A config with other values of tunable settings.
+    """Return a config with other values of tunable settings.
 
     Raises
     ------
     ConfigError
-        A setting is not tunable (the closest that is is named), or a value is not legal.
+        A setting is not tunable (the message names the closest that is), or a value is not legal.
     """
     for name in values:
         require_tunable(config, name)

@@ -1,4 +1,4 @@
-"""From the actions a policy chooses to the actions an environment takes."""
+"""Conversion of a policy's actions into an environment's."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from penstock.envs.spaces import ActionSpec
 
 
 class ActionDecoder:
-    """Turns a batch of policy actions into fresh environment actions.
+    """Converts batches of policy actions into new environment actions.
 
-    Choices are shifted by what the environment calls value 0. Of the numbers, one with two bounds is scaled from
-    [-1, 1] to them and clipped, one with a single bound is clipped at it, one without bounds is passed on.
+    Choices are shifted by the environment's number for value 0. A number with two bounds is scaled from [-1, 1] to them
+    and clipped; with one bound it is clipped there; without bounds it is unchanged.
     """
 
     def __init__(self, spec: ActionSpec) -> None:
         self._spec = spec
         self._leaves = []
-        begins = {"choices": 0, "numbers": len(spec.choices)}  # of the next leaf's columns
+        begins = {"choices": 0, "numbers": len(spec.choices)}  # columns of the next leaf
         for leaf in spec.leaves:
             what = "choices" if leaf.choices else "numbers"
             begin = begins[what]
@@ -29,7 +29,7 @@ class ActionDecoder:
             self._leaves.append(_LeafDecoder(leaf, columns))
 
     def __call__(self, actions: np.ndarray) -> Any:
-        """Return what a vector environment takes: ``[N, *shape]``, or Dicts and Tuples of such.
+        """Return the actions for a vector environment: ``[N, *shape]``, or Dicts and Tuples of such.
 
         Parameters
         ----------
@@ -39,7 +39,7 @@ class ActionDecoder:
         return _arranged(self._spec, (leaf(actions) for leaf in self._leaves))
 
     def each(self, actions: np.ndarray) -> list[Any]:
-        """Return what each of N single environments takes, for the same actions."""
+        """Return the same actions for N single environments."""
         if not self._spec.parts:
             return self._leaves[0].each(actions)
         members = zip(*(leaf.each(actions) for leaf in self._leaves), strict=True)
@@ -47,7 +47,7 @@ class ActionDecoder:
 
 
 class _LeafDecoder:
-    """Decodes the columns of a policy's actions that belong to one leaf."""
+    """Decoder of the columns of a policy's actions that belong to one leaf."""
 
     def __init__(self, spec: ActionSpec, columns: Any) -> None:
         self._spec = spec
@@ -61,7 +61,7 @@ class _LeafDecoder:
         has_low, has_high = np.isfinite(self._low), np.isfinite(self._high)
         self._is_bounded = bool((has_low | has_high).any())
         bounded = has_low & has_high
-        # Scaling [-1, 1] to itself leaves the other dimensions as they are.
+        # Scaling [-1, 1] to itself leaves the other dimensions unchanged.
         low, high = np.where(bounded, self._low, -1.0), np.where(bounded, self._high, 1.0)
         self._scale, self._centre = (high - low) / 2, (high + low) / 2
 
@@ -84,7 +84,7 @@ class _LeafDecoder:
 
 
 def _arranged(spec: ActionSpec, leaves: Iterator[Any]) -> Any:
-    """Arrange the leaves of one action, or of a batch, as the Dicts and Tuples of the space have them."""
+    """Arrange the leaves of one action, or of a batch, in the space's Dicts and Tuples."""
     if not spec.parts:
         return next(leaves)
     members = [(key, _arranged(part, leaves)) for key, part in spec.parts]

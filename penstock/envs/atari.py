@@ -8,7 +8,7 @@ from typing import Any
 
 from ale_py import AtariVectorEnv
 
-# The preprocessing of the DQN and IMPALA papers, except that scores are true, games whole and no action sticks.
+# The preprocessing of the DQN and IMPALA papers, except that scores are true, games whole and actions not sticky.
 DEFAULTS: dict[str, Any] = {
     "img_height": 84,
     "img_width": 84,
@@ -35,7 +35,7 @@ _OWNED = ("game", "num_envs", "batch_size", "num_threads")
 
 
 def atari_arguments(game: str, env_kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return all arguments for a game but those that depend on the worker.
+    """Return all arguments for a game, except those that depend on the worker.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def atari_arguments(game: str, env_kwargs: dict[str, Any]) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        A key is unknown, or its value would make the scores or the episode ends untrue.
+        A key is unknown, or its value would falsify scores or episode ends.
     """
     legal = [name for name in inspect.signature(AtariVectorEnv).parameters if name not in _OWNED]
     for name, value in env_kwargs.items():

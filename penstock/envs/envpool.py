@@ -1,4 +1,4 @@
-"""Environments of EnvPool by their ids, such as ``EnvPool/Pong-v5``: one pool for all lanes of a group."""
+"""EnvPool environments by id, such as ``EnvPool/Pong-v5``: one pool for all lanes of a group."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.envs.failures import UnknownEnvironmentError
 from penstock.masking import masked
 
 NAMESPACE = "EnvPool/"
-_OLDEST = "1.2.5"  # earlier pools are no vector environments of Gymnasium
+_OLDEST = "1.2.5"  # earlier pools are not Gymnasium vector environments
 
 _REFUSED = {
     "reward_clip": "it hides the true score; leave it False and set the learner's reward_clip instead",
@@ -29,17 +29,17 @@ _OWNED = {
     "max_num_players": "one lane is one player",
 }
 _HIDDEN = ("env_seed", "gym_reset_return_info")
-# What `envpool.make` takes beside a task's own settings.
+# Arguments of `envpool.make` besides a task's own settings.
 _PIXELS = ("from_pixels", "render_width", "render_height", "render_camera_id")
 
 
 def pool_arguments(env: str, env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all arguments for a pool but those that depend on the group.
+    """Return all arguments for a pool, except those that depend on the group.
 
     Parameters
     ----------
     env
-        The id, with `NAMESPACE`.
+        Environment id, with `NAMESPACE`.
     env_kwargs
         Settings of the task, as `envpool.make` takes them.
 
@@ -48,7 +48,7 @@ def pool_arguments(env: str, env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     UnknownEnvironmentError
         EnvPool is not installed or too old, or has no such task.
     ValueError
-        A setting is unknown, is Penstock's own, or makes scores untrue; or several players share an environment.
+        A setting is unknown, managed by Penstock, or falsifies scores; or several players share an environment.
     """
     envpool = _envpool(env)
     task = env.removeprefix(NAMESPACE)
@@ -85,23 +85,23 @@ def pool_arguments(env: str, env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make_pool(arguments: Mapping[str, Any], seeds: list[int], num_threads: int) -> VectorEnv:
-    """Make the pool of a group: one environment for each of `seeds`, stepped by `num_threads` native threads.
+    """Make the pool of a group: one environment per seed, stepped by `num_threads` native threads.
 
-    A seed or a number of threads among `arguments` is kept.
+    A seed or number of threads in `arguments` takes precedence.
     """
     import envpool
 
     chosen = {"seed": seeds, "num_threads": num_threads, **arguments}
     pool: Any = envpool.make_gymnasium(num_envs=len(seeds), **chosen)
     with warnings.catch_warnings():
-        # EnvPool names its bounds in float64; they are made here, and kept.
+        # EnvPool declares bounds in float64; the warning about their conversion is expected.
         warnings.filterwarnings("ignore", message=".*precision lowered by casting to float32")
         _ = pool.single_observation_space, pool.single_action_space
     return pool
 
 
 def _envpool(env: str) -> ModuleType:
-    """Import EnvPool, or raise `UnknownEnvironmentError` with what to install."""
+    """Import EnvPool, or raise `UnknownEnvironmentError` with the package to install."""
     install = "pip install 'penstock[envpool]'"
     if importlib.util.find_spec("envpool") is None:
         raise UnknownEnvironmentError(f"env={env!r}: environments of EnvPool need the package envpool: {install}")
@@ -113,7 +113,7 @@ def _envpool(env: str) -> ModuleType:
 
 
 def _settings(task: str) -> dict[str, Any]:
-    """Return a task's settings with their defaults, also where they do not suffice to make one."""
+    """Return a task's settings with their defaults, even if the task needs more to be made."""
     from envpool.registration import registry
 
     module, spec, arguments = registry.specs[task]

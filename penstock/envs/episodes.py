@@ -1,4 +1,4 @@
-"""Book-keeping of true episode scores and of the numbers environments report about themselves."""
+"""Records of true episode scores and of the metrics that environments report."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 SUCCESS = "is_success"
-"""Key of an info: whether what the episode is for has been reached, as goal environments say."""
+"""Key of an info with the success of a goal environment."""
 
 
 class EpisodeRecord(NamedTuple):
-    """An episode that has finished, or a running one so far.
+    """Finished episode, or the running one so far.
 
     Attributes
     ----------
     lane
-        Its lane, counted from 0 in its `Lanes`.
+        Lane, counted from 0 in its `Lanes`.
     episode_return
-        Undiscounted sum of its true rewards, neither scaled nor clipped.
+        Undiscounted sum of true rewards, neither scaled nor clipped.
     length
-        Number of its steps.
+        Number of steps.
     success
-        ``info["is_success"]`` of its last step, from 0 to 1; None where the environment does not say.
+        ``info["is_success"]`` of the last step, from 0 to 1; None if not reported.
     """
 
     lane: int
@@ -33,13 +33,13 @@ class EpisodeRecord(NamedTuple):
 
 
 def outcome(returns: Sequence[float], seat: int) -> int:
-    """Outcome of a game for one seat: 1 if its return exceeds all others, -1 if it is below one of them, else 0."""
+    """Return a game's outcome for one seat: 1 if its return exceeds all others, -1 if one exceeds it, else 0."""
     best = max(one for other, one in enumerate(returns) if other != seat)
     return int(returns[seat] > best) - int(returns[seat] < best)
 
 
 class EpisodeBook:
-    """Sums rewards and counts steps of the running episode of each lane."""
+    """Return and length of each lane's running episode, and finished episodes."""
 
     def __init__(self, num_lanes: int) -> None:
         self._returns = np.zeros(num_lanes, np.float64)
@@ -48,11 +48,11 @@ class EpisodeBook:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Steps of each lane's running episode so far, int64 ``[N]``; not to be written."""
+        """Steps of each lane's running episode, int64 ``[N]``; read-only."""
         return self._lengths
 
     def running(self, lane: int) -> EpisodeRecord:
-        """Return and length of a lane's running episode so far."""
+        """Return the record so far of a lane's running episode."""
         return EpisodeRecord(lane, float(self._returns[lane]), int(self._lengths[lane]))
 
     def restart(self) -> None:
@@ -61,7 +61,7 @@ class EpisodeBook:
         self._lengths.fill(0)
 
     def add(self, reward: np.ndarray, valid: np.ndarray, ended: list[int]) -> None:
-        """Add one step of every lane; those in ``ended`` finish with it.
+        """Add one step of every lane; the episodes of lanes in ``ended`` finish with it.
 
         Parameters
         ----------
@@ -80,20 +80,20 @@ class EpisodeBook:
             self._lengths[lane] = 0
 
     def grant(self, lane: int, reward: float) -> None:
-        """Add to the return of a lane's running episode what belongs to none of its steps."""
+        """Add a reward that belongs to no step to a lane's running episode."""
         self._returns[lane] += reward
 
     def skip(self, lane: int) -> None:
-        """Note that a lane had no part in a game that is over: its episode has no steps."""
+        """Record an episode without steps for a lane that had no part in a game."""
         self._finished.append(EpisodeRecord(lane, 0.0, 0))
 
-    def tell_success(self, lane: int, success: Any) -> None:
-        """Note what the environment says of an episode that has just been added; what is not a number is passed over.
+    def add_success(self, lane: int, success: Any) -> None:
+        """Record the success of an episode that has just been added; a value that is not a number is ignored.
 
         Parameters
         ----------
         lane
-            Its lane.
+            Lane of the episode.
         success
             ``info["is_success"]``: a number or an array of one.
         """
@@ -106,28 +106,28 @@ class EpisodeBook:
                 return
 
     def take(self) -> list[EpisodeRecord]:
-        """Return the finished episodes, and forget them."""
+        """Return and forget the finished episodes."""
         finished, self._finished = self._finished, []
         return finished
 
 
 class MetricMeans:
-    """Means of the numbers in ``info["metrics"]``, which the lanes have found to be a mapping."""
+    """Means of the numbers in ``info["metrics"]``, already checked to be a mapping."""
 
     def __init__(self) -> None:
         self._sums: dict[str, float] = {}
         self._counts: dict[str, int] = {}
 
     def add(self, metrics: Mapping[str, Any]) -> None:
-        """Add the metrics of one lane; what is not a number is passed over."""
+        """Add one lane's metrics; values that are not numbers are ignored."""
         for name, value in metrics.items():
             if isinstance(value, (int, float, np.number, np.bool_)):
                 self._add(name, float(value), 1)
 
     def add_batch(self, metrics: Mapping[str, Any]) -> None:
-        """Add the metrics of a vector environment: one number per lane, masked by ``_name`` where some did not report.
+        """Add the metrics of a vector environment: one per lane, masked by ``_name`` where a lane did not report.
 
-        Gymnasium gives such an array the type of the first lane's number: report floats, or fractions are lost.
+        Gymnasium gives such an array the type of the first lane's number: environments should report floats.
         """
         for name, values in metrics.items():
             array = np.asarray(values)
@@ -139,7 +139,7 @@ class MetricMeans:
                 self._add(name, float(reported.sum(dtype=np.float64)), reported.size)
 
     def take(self) -> dict[str, float]:
-        """Return the means, and forget them."""
+        """Return and forget the means."""
         means = {name: self._sums[name] / self._counts[name] for name in self._sums}
         self._sums, self._counts = {}, {}
         return means

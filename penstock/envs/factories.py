@@ -1,22 +1,22 @@
-"""Arguments of an environment factory: it requests them by parameter name; the user's own take precedence.
+"""Arguments that an environment factory requests by parameter name; the user's own take precedence.
 
 =================  ====================================================================================================
 parameter          value
 =================  ====================================================================================================
 ``worker_index``   number of the rollout worker, from 0; `EVALUATOR` in the evaluator, `OUTSIDE` for environments made
-                   to look at their spaces, to score a policy or to film it
-``lane``           number of the environment among all lanes of the run, from 0, and from a million on for lanes that
-                   nothing is learned from; for a vector environment that of its first lane
-``seed``           what the first reset is seeded with, in [0, 2^31): another for each lane and after each restart; for
-                   a vector environment that of its first lane
-``num_envs``       lanes of the group, which a vector environment must have; single environments are never told
+                   to read their spaces, to score a policy or to film it
+``lane``           number of the environment among all lanes of the run, from 0; from a million on for lanes without
+                   learning; for a vector environment that of its first lane
+``seed``           seed of the first reset, in [0, 2^31), different for each lane and after each restart; for a vector
+                   environment that of its first lane
+``num_envs``       lanes of the group, which a vector environment must have; not passed to single environments
 =================  ====================================================================================================
 
-- What the user gives, in ``env_kwargs`` or to `functools.partial`, is never replaced.
-- A function is given each value whose name is a parameter of its own; so is a class of vector environments.
-- A class of single environments is given a value only if the parameter has no default. A default stays, because
-  ``seed=0`` may name a level and ``lane=2`` a lane of a road.
-- ``**kwargs`` ask for nothing. A registered id is told nothing.
+- Arguments in ``env_kwargs``, or bound by `functools.partial`, are never replaced.
+- A function receives each value whose name is one of its parameters; so does a class of vector environments.
+- A class of single environments receives a value only if the parameter has no default: ``seed=0`` may name a level and
+  ``lane=2`` a lane of a road.
+- ``**kwargs`` request nothing. A registered id receives nothing.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 EVALUATOR, OUTSIDE = -1, -2  # worker_index where no rollout worker makes the environment
-TOLD = ("worker_index", "lane", "seed")
+REQUESTABLE = ("worker_index", "lane", "seed")
 
 Vectorize = Literal["make", "vector"]
 
 
-def told(source: Callable[..., Any], env_kwargs: Mapping[str, Any], values: Mapping[str, int]) -> dict[str, Any]:
-    """Return the arguments to call a factory with: the user's, and those of `values` that it asks for.
+def requested(source: Callable[..., Any], env_kwargs: Mapping[str, Any], values: Mapping[str, int]) -> dict[str, Any]:
+    """Return the arguments to call a factory with: the user's, and those of `values` that it requests.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def told(source: Callable[..., Any], env_kwargs: Mapping[str, Any], values: Mapp
     env_kwargs
         The user's arguments.
     values
-        What it can be told; with "num_envs" among them it makes vector environments, and is told that in any case.
+        Available values; "num_envs" among them marks a factory of vector environments, and is always passed.
     """
     parameters = _parameters(source)
     maker, bound = _unwrapped(source)
@@ -64,14 +64,15 @@ def told(source: Callable[..., Any], env_kwargs: Mapping[str, Any], values: Mapp
 def require_fitting_arguments(
     name: str, source: Callable[..., Any], env_kwargs: Mapping[str, Any], vectorize: Vectorize
 ) -> None:
-    """Raise ValueError if a factory called `name` cannot be called with the user's arguments and what it asks for."""
+    """Raise ValueError if a factory called `name` does not accept the user's arguments and those it requests."""
     try:
         signature = inspect.signature(source)
     except (TypeError, ValueError):
         return
     is_vector = vectorize == "vector"
     try:
-        signature.bind(**told(source, env_kwargs, dict.fromkeys([*TOLD, "num_envs"] if is_vector else TOLD, 0)))
+        names = [*REQUESTABLE, "num_envs"] if is_vector else REQUESTABLE
+        signature.bind(**requested(source, env_kwargs, dict.fromkeys(names, 0)))
     except TypeError as error:
         given = ", ".join([*env_kwargs, *(["num_envs"] if is_vector else [])]) or "nothing"
         asks_for_lanes = "num_envs" in signature.parameters and not is_vector
@@ -80,7 +81,7 @@ def require_fitting_arguments(
 
 
 def name_of_factory(source: Any) -> str:
-    """Return what a factory is called, whatever `functools.partial` has wrapped around it."""
+    """Return the name of a factory, also within `functools.partial`."""
     maker, _ = _unwrapped(source)
     return getattr(maker, "__name__", type(maker).__name__)
 
@@ -93,7 +94,7 @@ def _parameters(source: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
 
 
 def _unwrapped(source: Any) -> tuple[Any, set[str]]:
-    """Return what partials have been made of, and the names of the arguments that they bind."""
+    """Return the callable within partials, and the names of the arguments that they bind."""
     bound: set[str] = set()
     while isinstance(source, functools.partial):
         bound.update(source.keywords)

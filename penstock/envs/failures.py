@@ -1,4 +1,4 @@
-"""Errors of environments: unknown, unsupported spaces, or a failure."""
+"""Errors of environments: unknown name, unsupported space, or failure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import traceback
 from pathlib import Path
 from types import TracebackType
 
-PROBED_LANE = 3_000_000  # none of training, evaluation or scoring: nobody plays the episode that is looked at
+PROBED_LANE = 3_000_000  # outside the lanes of training, evaluation and scoring
 
 _HERE = str(Path(__file__).parent)
 
@@ -19,32 +19,32 @@ OF_COPIES = (
 
 
 class EnvironmentUsageError(ValueError):
-    """An environment that cannot be used as it was asked for; the message says what to change."""
+    """Environment that cannot be used as requested; the message says what to change."""
 
 
 class UnknownEnvironmentError(EnvironmentUsageError):
-    """No environment goes by this name here; the message lists the closest ones, or the package to install."""
+    """Name without an environment; the message lists the closest names, or the package to install."""
 
 
 class UnsupportedSpaceError(EnvironmentUsageError):
-    """An observation or action space that has no column layout; the message names the part."""
+    """Observation or action space without a column layout; the message names the part."""
 
 
 class EnvironmentFailure(RuntimeError):
-    """An environment raised an exception, or broke the contract it promised to keep.
+    """Exception in an environment, or violation of its contract.
 
     Attributes
     ----------
     env
         Name of the environment.
     phase
-        What it was doing: ``"make"``, ``"reset"``, ``"step"`` or ``"close"``.
+        Phase: ``"make"``, ``"reset"``, ``"step"`` or ``"close"``.
     lane
         Lane of the run, counted over all workers; ``None`` if all lanes of a vector environment failed together.
     step
-        How many times its lanes had been stepped, this step included; 0 before the first one.
+        Number of steps of its lanes, this one included; 0 before the first.
     problem
-        What happened, with the original traceback if there was one.
+        Description of the problem, with the original traceback if any.
     """
 
     def __init__(self, env: str, phase: str, lane: int | None, step: int, problem: str) -> None:
@@ -59,7 +59,7 @@ class EnvironmentFailure(RuntimeError):
     def of(
         cls, env: str, phase: str, lane: int | None, step: int, problem: str | BaseException
     ) -> EnvironmentFailure:
-        """Make one of what is told, or of what was raised."""
+        """Make a failure from a description or an exception."""
         if isinstance(problem, BaseException):
             advice = OF_COPIES if isinstance(problem, pickle.PicklingError) else ""
             told = traceback.format_exception(type(problem), problem, _own_frames(problem))
@@ -73,7 +73,7 @@ class EnvironmentFailure(RuntimeError):
 
 
 def _own_frames(error: BaseException) -> TracebackType | None:
-    """Return an exception's traceback from the first frame that is not of this package."""
+    """Return an exception's traceback from the first frame outside this package."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_HERE):
         trace = trace.tb_next

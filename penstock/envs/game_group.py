@@ -1,4 +1,4 @@
-"""Games that step together: every seat, the place of one agent in one of them, is a lane of its agent's policy."""
+"""Games that step together: every seat, one agent's place in one game, is a lane of its agent's policy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Over = Callable[[int, Sequence[float]], object]
 
 
 class Games(Group):
-    """Games that step together, and the seats of each team, which are the lanes of one policy.
+    """Games that step together, with the seats of each team as the lanes of one policy.
 
     A game that is over is reset at once.
 
@@ -29,37 +29,37 @@ class Games(Group):
     games
         Games of the same agents.
     seeds
-        Of their first resets.
+        Seeds of the first resets.
     name
         Name of the environment, for messages.
     teams
-        Names of each team's agents; empty: all are one team.
+        Names of each team's agents; empty: one team of all.
     team_reward
-        "own": each agent's reward is its own; "mean", "sum": that of all agents of its team.
+        "own": each agent's own reward; "mean", "sum": over all agents of its team.
     is_shuffled
-        Before each game it is drawn which agents each team plays, as many as are its own.
+        Whether teams draw their agents anew before each game, the number per team unchanged.
     first_lane
         Number of the first game's first seat among all seats of the run, for messages.
     mask_is_in_info
-        Every info holds a mask of legal actions.
+        Whether every info holds a mask of legal actions.
     over
-        Hears that a game has been played to its end, its number, and what each seat's agent has got in it.
+        Called after each finished game with its number and the return of each seat's agent.
 
     Attributes
     ----------
     agents
         Names of all agents, in the order of their seats.
     teams
-        The lanes of each team.
+        Lanes of each team.
     ends
-        Whether games are over for all agents at some time.
+        Whether games end for all agents together.
     have_winners
-        Whether that of two teams has won whose agents have got more: each could be in the other's place.
+        Whether games of two teams have a winner by return, because the teams could change places.
 
     Raises
     ------
     UnsupportedSpaceError
-        A team's spaces have no column layout, or differ; teams are shuffled, and the spaces of all agents differ, or
+        A team's spaces have no column layout, or differ; or teams are shuffled, and the spaces of all agents differ or
         games have no end.
     """
 
@@ -85,7 +85,7 @@ class Games(Group):
         self._over = over
         if is_shuffled:
             _require_exchangeable(games[0], mask_is_in_info)
-        # The last word keeps these numbers apart from those of the environments.
+        # The last number separates these seeds from the environments'.
         self._draws = [np.random.default_rng([seed, 3]) for seed in seeds] if is_shuffled else []
         self._returns = [[0.0] * len(self.agents) for _ in games]
         self._steps = 0
@@ -137,26 +137,26 @@ class Games(Group):
     def failure(
         self, phase: str, number: int, seat: int | None, problem: str | BaseException, *, named: bool = False
     ) -> EnvironmentFailure:
-        """Error for a game that broke its contract: with its number, the seat, and optionally the agent's name."""
+        """Return the error of a game, with its number, the seat and optionally the agent's name."""
         if named and seat is not None:
             problem = f"{problem} (agent {self.agents[seat]!r})"
         place = number * len(self.agents) + (seat or 0)
         return EnvironmentFailure.of(self.name, phase, self._first_lane + place, self._steps, problem)
 
     def means(self, number: int, returns: Sequence[float]) -> list[float]:
-        """Mean over each team of the values of its seats' agents in a game."""
+        """Return each team's mean of its agents' values in a game."""
         return [fmean(returns[seat] for seat in seats) for seats in self._seats_by_team(number)]
 
     def _seats_by_team(self, number: int) -> list[list[int]]:
         return [lanes.seats_in(number) for lanes in self.teams]
 
     def _seated(self, teams: Sequence[Sequence[str]]) -> list[tuple[type[SeatLanes], list[list[int]]]]:
-        """For each team what its lanes are, and which seats it takes in each game."""
+        """Return each team's type of lanes, and its seats in each game."""
         seats = {agent: seat for seat, agent in enumerate(self.agents)}
         return [(SeatLanes, [[seats[agent] for agent in team]] * len(self._games)) for team in teams]
 
     def _seat(self, number: int) -> None:
-        """Let teams take their seats in a game that is about to begin: they keep them, unless they are shuffled."""
+        """Assign seats in a game that is about to begin; they change only if teams are shuffled."""
         if self._draws:
             seats = iter(self._draws[number].permutation(len(self.agents)).tolist())
             for team in self.teams:
@@ -187,7 +187,7 @@ class Games(Group):
         self._take(number, turn)
 
     def _call(self, phase: str, number: int, call: Callable[[], Turn]) -> Turn:
-        """Let a game take its turn."""
+        """Call a game's reset or step; raise `EnvironmentFailure` for its errors."""
         try:
             return call()
         except EnvironmentFailure:
@@ -199,11 +199,11 @@ class Games(Group):
 
 
 def _require_exchangeable(game: Game, mask_is_in_info: bool) -> None:
-    """Raise `UnsupportedSpaceError` where no team could be in another's place."""
+    """Raise `UnsupportedSpaceError` if the teams cannot change places."""
     if not game.ends:
         raise UnsupportedSpaceError(
-            "teams change agents between games, and this environment has no games that end: each agent goes on by "
-            "itself with its next episode; use seats='fixed'"
+            "teams change agents between games, and this environment has no games that end: each agent starts its next "
+            "episode alone; use seats='fixed'"
         )
     _specs_of(game, game.agents, mask_is_in_info, "agents that policies change between games", "use seats='fixed'")
 
@@ -215,7 +215,7 @@ def _specs_of(
     whose: str = "agents of one policy",
     advice: str = "give them policies of their own",
 ) -> tuple[ObservationSpec, ActionSpec]:
-    """Observation and action specs of a team's agents, which are identical."""
+    """Return the specs of a team's agents, which must be identical."""
     spaces = [game.spaces(game.agents.index(agent)) for agent in team]
     found = [environment_specs(*seen_and_done, mask_is_in_info) for seen_and_done in spaces]
     for number, specs in enumerate(found):

@@ -1,7 +1,7 @@
-"""Games: environments of several agents, every convention behind one contract.
+"""Games: environments of several agents, with every convention behind one contract.
 
 =============================  ===================================================================================
-convention                     known by
+convention                     recognised by
 =============================  ===================================================================================
 PettingZoo, agents in turn     ``agent_iter`` and ``last``
 PettingZoo, agents at once     ``possible_agents``, and spaces that are methods of an agent's name
@@ -9,7 +9,7 @@ lists                          ``is_multiagent`` and ``num_agents`` (Sample Fact
                                for each of ``num_agents`` or ``n_agents`` agents
 =============================  ===================================================================================
 
-An environment is known by what it has: nothing of PettingZoo is imported.
+Games are recognised by their attributes; PettingZoo is not imported.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FINAL_KEYS = ("final_observation", "final_obs")
 
 
 class GameError(Exception):
-    """A game broke its contract: `seat` is the agent's, None where it is nobody's; `problem` says what was found."""
+    """Game that violated its contract: `seat` is the agent's, None for the whole game; `problem` describes it."""
 
     def __init__(self, seat: int | None, problem: str) -> None:
         super().__init__(seat, problem)
@@ -40,7 +40,7 @@ class Ending(NamedTuple):
     terminated: bool
     truncated: bool
     observation: Any
-    """The true last one."""
+    """True last observation."""
     info: Mapping[str, Any]
 
 
@@ -51,13 +51,13 @@ class Turn:
     Attributes
     ----------
     asked
-        Observation and info of every seat that is to choose an action now.
+        Observation and info of every seat that must choose an action now.
     rewards
-        What seats got since they were last told.
+        Rewards of seats since they were last reported.
     ended
         Seats whose episode is over.
     is_over
-        Whether no agent is left: the game is to be reset.
+        Whether no agent is left and the game must be reset.
     """
 
     asked: dict[int, tuple[Any, Mapping[str, Any]]] = field(default_factory=dict)
@@ -67,16 +67,16 @@ class Turn:
 
 
 class Game(ABC):
-    """One environment of several agents. An agent's seat is its place in `agents`.
+    """Environment of several agents. An agent's seat is its index in `agents`.
 
     Attributes
     ----------
     agents
-        Names of all agents that there may be, in an order that is the same in every process.
+        Names of all possible agents, in the same order in every process.
     is_simultaneous
-        Whether all agents act in every step: then `step` is given any action for those that were not asked.
+        Whether all agents act in every step; `step` then takes arbitrary actions for those not asked.
     ends
-        Whether a game is over for all agents at some time; else each goes on by itself with its next episode.
+        Whether games end for all agents together; otherwise each agent starts its next episode alone.
     """
 
     agents: tuple[str, ...]
@@ -94,12 +94,12 @@ class Game(ABC):
         Raises
         ------
         GameError
-            The environment broke its contract.
+            The environment violated its contract.
         """
 
     @abstractmethod
     def spaces(self, seat: int) -> tuple[spaces.Space, spaces.Space]:
-        """Return what an agent sees, and what it does."""
+        """Return an agent's observation space and action space."""
 
     @abstractmethod
     def close(self) -> None:
@@ -107,7 +107,7 @@ class Game(ABC):
 
 
 def game_of(env: Any) -> Game | None:
-    """Return an environment as a game; None where it has one agent, or shows several in a way that is not known."""
+    """Return an environment as a game; None for one agent or an unknown convention."""
     if callable(getattr(env, "agent_iter", None)) and callable(getattr(env, "last", None)):
         return GameInTurn(env)
     if getattr(env, "possible_agents", None) and callable(getattr(env, "action_space", None)):
@@ -125,11 +125,11 @@ def game_of(env: Any) -> Game | None:
 
 
 class _PettingZooGame(Game):
-    """Base of both of PettingZoo's conventions."""
+    """Base of PettingZoo's two conventions."""
 
     def __init__(self, env: Any) -> None:
         self._env = env
-        agents = env.possible_agents  # the order of a set differs from process to process
+        agents = env.possible_agents  # a set's order would differ between processes
         self.agents = tuple(sorted(agents) if isinstance(agents, set | frozenset) else agents)
         self._seats = {agent: seat for seat, agent in enumerate(self.agents)}
 
@@ -147,7 +147,7 @@ class _PettingZooGame(Game):
 
 
 class GameAtOnce(_PettingZooGame):
-    """PettingZoo's ParallelEnv: all living agents act in each step. It is over when ``agents`` is empty."""
+    """PettingZoo's ParallelEnv: all living agents act in each step; the game is over when ``agents`` is empty."""
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)
@@ -193,7 +193,7 @@ class GameAtOnce(_PettingZooGame):
         return turn
 
     def _join(self, turn: Turn, observations: Mapping[str, Any], infos: Mapping[str, Any]) -> None:
-        """Ask the agents that are there, and were not."""
+        """Ask the agents that have newly appeared."""
         for agent in self._env.agents:
             seat = self._seat(agent)
             if agent in self._gone:
@@ -211,7 +211,7 @@ class GameAtOnce(_PettingZooGame):
 
 
 class GameInTurn(_PettingZooGame):
-    """PettingZoo's AECEnv: the selected agent acts. Dead agents are stepped with None, and their last reward read."""
+    """PettingZoo's AECEnv: the selected agent acts. Dead agents are stepped with None."""
 
     is_simultaneous = False
 
@@ -225,7 +225,7 @@ class GameInTurn(_PettingZooGame):
         return self._turn()
 
     def _turn(self) -> Turn:
-        """Read on until a living agent is selected, or none is left."""
+        """Read until a living agent is selected, or none is left."""
         env, turn = self._env, Turn()
         while env.agents:
             agent = env.agent_selection
@@ -244,17 +244,17 @@ class GameInTurn(_PettingZooGame):
 
 
 class GameOfLists(Game):
-    """Lists with an item for each agent. An agent whose info says ``is_active=False`` is not asked.
+    """Lists with an item per agent. An agent whose info has ``is_active=False`` is not asked.
 
     Parameters
     ----------
     env
         The environment.
     count
-        Number of its agents.
+        Number of agents.
     resets_itself
-        An agent that is over is shown its next episode at once (Sample Factory). If it was truncated, its last
-        observation is in its info; where it is not, the one that it acted on stands for it.
+        Whether an agent whose episode ends shows its next one at once (Sample Factory). After truncation its last
+        observation is in its info; if missing there, the one that it acted on replaces it.
     """
 
     def __init__(self, env: gymnasium.Env, count: int, *, resets_itself: bool) -> None:

@@ -1,4 +1,4 @@
-"""Goal environments: where goals lie in a row of observations, and what the environment says of goals not meant.
+"""Goal environments: places of the goals in observations, and rewards under other goals.
 
 The contract is that of ``gymnasium_robotics.core.GoalEnv``. No Gymnasium, no torch.
 """
@@ -18,26 +18,26 @@ ACHIEVED, DESIRED = "achieved_goal", "desired_goal"
 """Keys of the goals in a Dict observation."""
 
 Fail = Callable[[str, str | BaseException], EnvironmentFailure]
-"""Makes the failure of an environment from what it was doing, and the problem."""
+"""Function that makes an environment's failure from its phase and the problem."""
 
 
 class Goals:
-    """Positions of the goals in the rows of a goal environment's observations.
+    """Places of the goals in the rows of a goal environment's observations.
 
     Parameters
     ----------
     observation
-        What the environment shows.
+        Spec of the observations.
 
     Attributes
     ----------
     achieved, desired
-        Find the goals in rows uint8 ``[N, nbytes]``: each a view ``[N, *shape]``, alike but for its place.
+        Views ``[N, *shape]`` of the goals in rows uint8 ``[N, nbytes]``, with the same shape and dtype.
 
     Raises
     ------
     ValueError
-        There are no goals, or the two are not alike.
+        The observation has no goals, or their specs differ.
     """
 
     def __init__(self, observation: ObservationSpec) -> None:
@@ -63,9 +63,9 @@ class GoalRules:
     Parameters
     ----------
     env
-        The environment, with its wrappers: the outermost ``compute_reward`` and ``compute_terminated`` are asked.
+        Environment with its wrappers; the outermost ``compute_reward`` and ``compute_terminated`` are used.
     fail
-        Makes the failure that is raised where the environment breaks its contract.
+        Makes the failure to raise if the environment violates its contract.
 
     Raises
     ------
@@ -87,14 +87,14 @@ class GoalRules:
         self._is_checked = False
 
     def rewards(self, achieved: np.ndarray, desired: np.ndarray, infos: Sequence[Mapping[str, Any]]) -> np.ndarray:
-        """Ask ``compute_reward``.
+        """Return the values of ``compute_reward``.
 
         Parameters
         ----------
         achieved, desired
-            Goals as they lie in rows of observations, ``[N, *shape]``.
+            Goals as in rows of observations, ``[N, *shape]``.
         infos
-            Of the steps that achieved them.
+            Infos of the steps that achieved them.
 
         Returns
         -------
@@ -104,7 +104,7 @@ class GoalRules:
         Raises
         ------
         EnvironmentFailure
-            It raised, or returned something else than a finite float32 for each.
+            The function raised, or did not return a finite float32 for each.
         """
         rewards = self._ask("compute_reward", self._reward, achieved, desired, infos)
         unfit = np.flatnonzero(~(np.abs(rewards) <= np.finfo(np.float32).max))
@@ -115,7 +115,7 @@ class GoalRules:
     def terminations(
         self, achieved: np.ndarray, desired: np.ndarray, infos: Sequence[Mapping[str, Any]]
     ) -> np.ndarray | None:
-        """Ask ``compute_terminated``, as `rewards` does: bool ``[N]``; None if the environment has none."""
+        """Return the values of ``compute_terminated``, bool ``[N]``; None without it. See `rewards`."""
         if self._terminated is None:
             return None
         return self._ask("compute_terminated", self._terminated, achieved, desired, infos) != 0
@@ -123,12 +123,12 @@ class GoalRules:
     def require_own_rewards(
         self, rewards: np.ndarray, achieved: np.ndarray, desired: np.ndarray, infos: Sequence[Mapping[str, Any]]
     ) -> None:
-        """Compare the rewards that ``step`` gave with those of ``compute_reward`` for the goals meant, once.
+        """Compare ``step``'s rewards with those of ``compute_reward`` for the original goals, once.
 
         Raises
         ------
         EnvironmentFailure
-            They differ: rewards of goals that were not meant would be of another kind.
+            They differ, so that rewards under other goals would not be comparable.
         """
         if self._is_checked:
             return
@@ -159,15 +159,15 @@ class GoalRules:
 
 
 class Rule:
-    """A function of an achieved goal, a desired goal and an info, asked about N of each.
+    """Function of an achieved goal, a desired goal and an info, applied to N of each.
 
-    ``GoalEnv`` defines it for one. Most environments' take arrays ``[N, ...]`` too, with an object array of infos: it
-    is called so from the second time on if that gave the same numbers the first time, else one by one.
+    ``GoalEnv`` defines it for one. Most environments' functions also take arrays ``[N, ...]`` with an object array of
+    infos: if the first such call agrees with single calls, later calls use arrays.
 
     Parameters
     ----------
     function
-        Of an environment.
+        Function of an environment.
     """
 
     def __init__(self, function: Callable[[Any, Any, Any], Any]) -> None:
@@ -175,7 +175,7 @@ class Rule:
         self._takes_batches: bool | None = None
 
     def __call__(self, achieved: np.ndarray, desired: np.ndarray, infos: Sequence[Mapping[str, Any]]) -> np.ndarray:
-        """Return the numbers, float64 ``[N]``; raises what the function does, or `ValueError`."""
+        """Return the values, float64 ``[N]``; raises what the function raises, or `ValueError`."""
         if self._takes_batches is None and len(desired) > 1:
             return self._try(achieved, desired, infos)
         return (self._at_once if self._takes_batches else self._one_by_one)(achieved, desired, infos)
@@ -210,12 +210,12 @@ class Rule:
 def _attempt(ask: Callable[..., np.ndarray], rows: tuple[Any, ...]) -> tuple[np.ndarray | None, Exception | None]:
     try:
         return ask(*rows), None
-    except Exception as error:  # the other way may do
+    except Exception as error:  # the other way of calling may work
         return None, error
 
 
 def _found(env: Any, name: str) -> Callable[[Any, Any, Any], Any] | None:
-    """Return the method of the outermost wrapper that has it, or of the environment."""
+    """Return the method of the outermost wrapper that has it, or of the environment; None without one."""
     try:
         function = env.get_wrapper_attr(name)
     except AttributeError:

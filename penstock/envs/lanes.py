@@ -1,6 +1,6 @@
-"""The lane contract: environment instances that step together, each showing one observation after every step.
+"""Contract of lanes: environments that step together, each with one observation after every step.
 
-A group is what a rollout worker steps at once: the lanes of each policy that acts in its environments.
+A group is the unit that a rollout worker steps: the lanes of each policy that acts in its environments.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from penstock.envs.statistics import RunningStatistics
 class Lanes(ABC):
     """N streams of experience that step together: environments of one agent, or seats of games.
 
-    Every call of `step` moves each lane on by exactly one row, except that a seat waits while others act: then the
-    lane has not ``moved``, or is not ``asked``. What kind of row it is, the arrays below say; they describe the last
-    `reset` or `step`, belong to the lanes and are overwritten by the next call.
+    Every `step` advances each lane by exactly one row, except that a seat waits while others act: the lane has not
+    ``moved``, or is not ``asked``. The arrays below describe the kind of row of the last `reset` or `step`; they belong
+    to the lanes and are overwritten by the next call.
 
     ============================  ==========  =====  =====  =========  =============================================
-    what happened                 terminated  valid  first  in finals  observation shown now
+    event                         terminated  valid  first  in finals  observation shown now
     ============================  ==========  =====  =====  =========  =============================================
     an ordinary step              no          yes    no     no         the next one of the same episode
     ended, autoreset comes next   as it is    yes    no     no         the true final one
@@ -39,14 +39,14 @@ class Lanes(ABC):
                                                             truncated
     ============================  ==========  =====  =====  =========  =============================================
 
-    Where an environment says both, terminated wins: ``truncated`` is then reported as False.
+    If an environment reports both, terminated wins: ``truncated`` becomes False.
 
     Parameters
     ----------
     num_lanes
         N, at least 1.
     observation, action
-        What one lane shows and takes.
+        Specs of one lane's observations and actions.
     name
         Name of the environment, for messages.
     first_lane
@@ -63,19 +63,19 @@ class Lanes(ABC):
     valid : bool [N]
         Whether it was a real step; False if it was only the autoreset after a final observation.
     first : bool [N]
-        Whether the observation shown last is the first one of an episode.
+        Whether the observation shown is the first of an episode.
     moved : bool [N]
-        Whether a transition was completed; always, where an environment has one agent.
+        Whether a transition was completed; always True with one agent.
     asked : bool [N]
-        Whether the lane shows an observation that wants an action; always, where an environment has one agent.
+        Whether the lane's observation requests an action; always True with one agent.
     pending : bool [N]
-        Whether an action was taken whose transition is not complete yet; never, where an environment has one agent.
+        Whether an action's transition is not yet complete; always False with one agent.
     agents : tuple of str
-        Names of the agents whose seats are the lanes of an environment; empty where it has one agent.
+        Names of the agents whose seats are the lanes of an environment; empty with one agent.
     finals : int64 [K]
         Lanes whose true final observation came in the same step as the next episode's first one.
     mask_was_in_info : bool
-        Whether an info of a reset has held a mask of legal actions.
+        Whether the info of a reset has held a mask of legal actions.
     """
 
     def __init__(
@@ -116,23 +116,23 @@ class Lanes(ABC):
 
     @abstractmethod
     def step(self, actions: np.ndarray) -> None:
-        """Move every lane on by one row.
+        """Advance every lane by one row.
 
         Parameters
         ----------
         actions
-            ``[N, *action.column_shape]`` of the dtype ``action.column_dtype``, as the policy chose them. The actions
-            of lanes whose turn is an autoreset are ignored.
+            ``[N, *action.column_shape]`` of the dtype ``action.column_dtype``, as chosen by the policy. Actions of
+            lanes due for an autoreset are ignored.
 
         Raises
         ------
         EnvironmentFailure
-            An environment raised, or answered with something that breaks its own contract.
+            An environment raised, or violated its own contract.
         """
 
     @abstractmethod
     def write_observations(self, column: np.ndarray, rows: np.ndarray) -> None:
-        """Copy the observation that each lane shows now into its row: ``column[rows[i]]`` for lane ``i``.
+        """Copy the current observation of each lane into its row: ``column[rows[i]]`` for lane ``i``.
 
         Parameters
         ----------
@@ -144,8 +144,8 @@ class Lanes(ABC):
         Raises
         ------
         EnvironmentFailure
-            An observation has the wrong shape or an incompatible dtype, or is not finite, or no action is legal
-            though its episode goes on.
+            An observation has the wrong shape or an incompatible dtype, is not finite, or leaves no action legal within
+            an episode.
         """
 
     @abstractmethod
@@ -155,7 +155,7 @@ class Lanes(ABC):
         Raises
         ------
         EnvironmentFailure
-            As `write_observations` does.
+            As for `write_observations`.
         """
 
     @abstractmethod
@@ -163,12 +163,12 @@ class Lanes(ABC):
         """Close every environment; a second call does nothing."""
 
     def goal_rules(self) -> list[GoalRules]:
-        """Return what each lane's environment says of goals that were not meant.
+        """Return the functions that compute each lane's rewards for other goals.
 
         Raises
         ------
         ValueError
-            They cannot be asked.
+            The environments have no such functions, or cannot be reached.
         """
         raise ValueError(
             f"expected single environments, whose compute_reward can be asked, found lanes of the vector environment "
@@ -176,32 +176,32 @@ class Lanes(ABC):
         )
 
     def take_episodes(self) -> list[EpisodeRecord]:
-        """Return the episodes that ended since the last call, in the order in which they ended.
+        """Return the episodes that ended since the last call, in the order of their ends.
 
-        An agent that had no part in a game has an episode of no steps there.
+        An agent that had no part in a game has an episode without steps.
         """
         return self._episodes.take()
 
     @property
     def running_lengths(self) -> np.ndarray:
-        """Steps of each lane's running episode so far, int64 ``[N]``; belongs to the lanes."""
+        """Return the steps of each lane's running episode, int64 ``[N]``; the array belongs to the lanes."""
         return self._episodes.lengths
 
     def running_episode(self, lane: int) -> EpisodeRecord:
-        """Return what the running episode of a lane, counted from 0, has brought so far."""
+        """Return the record so far of a lane's running episode; lanes are counted from 0."""
         return self._episodes.running(lane)
 
     def take_metrics(self) -> dict[str, float]:
-        """Return the means of the numbers found in ``info["metrics"]`` since the last call; empty if none."""
+        """Return the means of the numbers in ``info["metrics"]`` since the last call."""
         return self._metrics.take()
 
     def take_env_steps(self) -> int:
-        """Return how many steps environments of several agents have made since the last call; 0 where they have one."""
+        """Return the steps of environments of several agents since the last call; 0 with one agent."""
         taken, self._env_steps = self._env_steps, 0
         return taken
 
     def _begin(self) -> None:
-        """Set the arrays to what they are after `reset`."""
+        """Set the arrays to their state after `reset`."""
         self.reward.fill(0.0)
         self.terminated.fill(False)
         self.truncated.fill(False)
@@ -213,7 +213,7 @@ class Lanes(ABC):
     def _settle_reward(self, reward: np.ndarray) -> None:
         """Check and store the rewards of a step whose flags and ``valid`` are set; 0 where not valid."""
         reward = reward.astype(np.float64, copy=False)
-        # One dot product screens all lanes: it is small only if every reward is finite and fits a float32.
+        # One dot product checks all lanes: it is small only if every reward is finite and fits a float32.
         if not reward.dot(reward) < 1e70:
             unfit = np.flatnonzero(~(np.abs(reward) <= np.finfo(np.float32).max))
             if unfit.size:
@@ -223,7 +223,7 @@ class Lanes(ABC):
         self._episodes.add(reward, self.valid, (self.terminated | self.truncated).nonzero()[0].tolist())
 
     def _mask_of(self, phase: str, lane: int, mask: Any, *, is_final: bool = False) -> np.ndarray:
-        """Return the mask of an info, flat; where the episode is over it may be missing: all is legal then."""
+        """Return the flat mask of an info; after an episode's end it may be missing, and all is legal."""
         try:
             return flat_mask(mask, self.action)
         except ValueError as error:
@@ -232,7 +232,7 @@ class Lanes(ABC):
             raise self._failure(phase, lane, str(error)) from error
 
     def _require_known_mask(self, lane: int | None) -> None:
-        """Refuse a mask of legal actions in the info of a step where those of resets have none: it would be ignored."""
+        """Refuse a mask in the info of a step if infos of resets have none: it would be ignored."""
         if self.action.choices and self.observation.mask is None and not self.mask_was_in_info:
             problem = "expected the info of reset() to have an 'action_mask' too: the first actions are chosen by it"
             raise self._failure("step", lane, f"{problem}; found one in the info of step() only")
@@ -244,16 +244,16 @@ class Lanes(ABC):
         is_final: np.ndarray | None = None,
         lanes: np.ndarray | None = None,
     ) -> None:
-        """Allow all values of a choice without a legal one if the episode is over, else raise.
+        """Allow all values of a choice without a legal one if the episode is over; raise otherwise.
 
         Parameters
         ----------
         column, rows
             As just written.
         is_final
-            Rows of episodes that are over; None: as what the lanes show now.
+            Rows of episodes that are over; None: determined from the lanes' current state.
         lanes
-            Whose rows they are; None: those of all lanes.
+            Lanes of the rows; None: all.
         """
         mask = self.observation.mask
         if mask is None:
@@ -279,17 +279,17 @@ class Lanes(ABC):
 
 
 class Group:
-    """Environments that step together: here of one agent, so that lanes of several policies do not meet.
+    """Environments that step together; here of one agent, with separate lanes for several policies.
 
     Parameters
     ----------
     lanes
-        Of each policy.
+        Lanes of each policy.
 
     Attributes
     ----------
     lanes
-        The same, as a tuple.
+        Lanes of each policy, as a tuple.
     statistics
         Running statistics of the environments' wrappers.
     """
@@ -304,7 +304,7 @@ class Group:
             lanes.reset()
 
     def step(self, actions: Sequence[np.ndarray]) -> None:
-        """Step everything; actions are those of each policy's lanes, as `Lanes.step` takes them."""
+        """Step everything; `actions` has an array per policy, as `Lanes.step` takes it."""
         for lanes, taken in zip(self.lanes, actions, strict=True):
             lanes.step(taken)
 

@@ -1,7 +1,7 @@
 """Detection of environments that are already made, where a constructor is expected.
 
-They, and environments of several agents, are known by what they have, without Gymnasium or PettingZoo: settings are
-read without either.
+They, and environments of several agents, are recognised by their attributes, without importing Gymnasium or PettingZoo,
+so that reading settings needs neither.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def made_hint(env: Any) -> str:
-    """Hint about an environment that is already made; empty if it is not."""
+    """Return a hint about an environment that is already made; "" if it is not."""
     if isinstance(env, str | type) or not (hasattr(env, "step") and hasattr(env, "reset")):
         return ""
     name = getattr(getattr(env, "spec", None), "id", None)
@@ -19,14 +19,14 @@ def made_hint(env: Any) -> str:
         ways = f'env=lambda num_envs: {maker}, vectorize="vector"'
     else:
         ways = f'env=lambda: gym.make("{name}"), or env="{name}"' if name else f"env=lambda: {type(env).__name__}(...)"
-    return f"env={env!r} is already made, and every lane makes an environment of its own: give what makes one, {ways}"
+    return f"env={env!r} is already made, but every lane makes its own environment: give a constructor, {ways}"
 
 
 def several_agents(env: Any) -> str:
-    """Hint about an environment of several agents that `games` does not recognise; empty for one agent.
+    """Return a hint about an environment of several agents that `games` does not recognise; "" for one agent.
 
-    An environment that knows of agents is still of one, if it has one observation space, and one action space that
-    is not by agent.
+    An environment with a list of agents still counts as one agent's if it has a single observation space and a single
+    action space.
     """
     agents = _agents(env)
     observation, action = (_of(env, name) for name in ("observation_space", "action_space"))
@@ -36,13 +36,13 @@ def several_agents(env: Any) -> str:
         return ""
     shown = f" ({', '.join(map(str, agents[:3]))}{', ...' if len(agents) > 3 else ''})" if agents else ""
     return (
-        f"an environment of several agents{shown} of a kind that is not known: legal are PettingZoo's ParallelEnv and "
+        f"an environment of several agents{shown} of an unknown kind: legal are PettingZoo's ParallelEnv and "
         "AECEnv with possible_agents, and environments of lists (see docs/environments.md)"
     )
 
 
 def _agents(env: Any) -> list[str | int]:
-    """Names of its agents, if they have names."""
+    """Return the names of the environment's agents, if they have names."""
     for name in ("possible_agents", "agents"):
         agents = _of(env, name)
         if isinstance(agents, list | tuple | set | dict) and agents:
@@ -51,12 +51,12 @@ def _agents(env: Any) -> list[str | int]:
 
 
 def _is_space(space: Any) -> bool:
-    """Whether it is one space: PettingZoo's are a method or a dict, by agent."""
+    """Return whether it is a single space; PettingZoo's are a method or a dict, by agent."""
     return not (space is None or callable(space) or isinstance(space, dict))
 
 
 def _is_by(space: Any, agents: list[str | int]) -> bool:
-    """Whether a Dict space has a space for each agent."""
+    """Return whether a Dict space has a space for each agent."""
     keys = getattr(space, "spaces", None)
     return isinstance(keys, dict) and bool(agents) and set(keys) <= set(agents)
 
@@ -64,5 +64,5 @@ def _is_by(space: Any, agents: list[str | int]) -> bool:
 def _of(env: Any, name: str) -> Any:
     try:
         return getattr(env, name, None)
-    except Exception:  # a property that raises says nothing
+    except Exception:  # a property that raises counts as missing
         return None

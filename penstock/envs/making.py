@@ -1,4 +1,4 @@
-"""Lanes made from an environment's spec, seeded, and closed again if any of them cannot be made."""
+"""Creation of lanes from an environment's spec: seeded, and closed again if one of them fails."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 from gymnasium.wrappers import FrameStackObservation
 
-from penstock.envs.factories import OUTSIDE, told
+from penstock.envs.factories import OUTSIDE, requested
 from penstock.envs.failures import PROBED_LANE, EnvironmentFailure, EnvironmentUsageError
 from penstock.envs.game_group import Games
 from penstock.envs.games import Game, game_of
@@ -29,18 +29,18 @@ from penstock.surroundings import kept_settings
 
 
 class Probed(NamedTuple):
-    """Findings about an environment."""
+    """Properties of an environment."""
 
     observation: ObservationSpec
     action: ActionSpec
     frame_skip: int
     """Simulator frames per step."""
     agents: tuple[str, ...] = ()
-    """Names of the agents; empty where it has one."""
+    """Names of the agents; empty for one agent."""
     mask_is_in_info: bool = False
-    """Its infos hold a mask of legal actions."""
+    """Whether infos hold a mask of legal actions."""
     statistics: tuple[Moments, ...] = ()
-    """Running statistics of its wrappers, as they are when it is new."""
+    """Running statistics of its wrappers, in their initial state."""
     unshared: tuple[str, ...] = ()
     """Names of running statistics that cannot be saved and shared."""
 
@@ -61,28 +61,28 @@ def make_group(
     Parameters
     ----------
     spec
-        Which environment.
+        The environment.
     num_envs
-        How many environments, at least 1.
+        Number of environments, at least 1.
     seed, first_lane, incarnation
         Environment ``i`` of A agents is seeded by `lane_seed` of ``(seed, first_lane + i * A, incarnation)``.
     worker_index
-        Whose lanes they are, for factories that ask (see `penstock.envs.factories`).
+        Rollout worker of the lanes, for factories that request it (see `penstock.envs.factories`).
     num_threads
-        Native threads that a vector environment may use, where it can be told.
+        Native threads for a vector environment that has such a setting.
     games
-        Makes the group where environments have several agents.
+        Constructor of the group for environments of several agents.
 
     Raises
     ------
     UnsupportedSpaceError
         The environment's spaces have no column layout.
     EnvironmentFailure
-        The environment could not be made, or is not what its spec promises.
+        The environment cannot be made, or differs from its spec.
     """
     if num_envs < 1:
         raise ValueError(f"num_envs={num_envs}: use at least 1")
-    if spec.population > 1:  # all play the same episodes
+    if spec.population > 1:  # each policy plays the same episodes
         made: list[Group] = []
         try:
             for _ in range(spec.population):
@@ -112,7 +112,7 @@ def make_group(
 
 
 def make_lanes(spec: EnvSpec, num_envs: int, **given: Any) -> Lanes:
-    """Make the lanes of environments in which one policy acts; parameters and errors are those of `make_group`."""
+    """Make the lanes of environments with one acting policy; parameters and errors are those of `make_group`."""
     (lanes,) = make_group(spec, num_envs, **given).lanes
     return lanes
 
@@ -127,31 +127,31 @@ def make_env(
     seed: int = 0,
     num_threads: int = 1,
 ) -> Lanes:
-    """Make lanes of whatever `EnvSpec.resolve` understands, in one call; raises what it and `make_lanes` raise.
+    """Make lanes of anything that `EnvSpec.resolve` accepts; raise what it and `make_lanes` raise.
 
-    With `mask_is_in_info` observations hold the mask of legal actions that is found in ``info["action_mask"]``.
+    With `mask_is_in_info`, observations include the mask of legal actions from ``info["action_mask"]``.
     """
     spec = dataclasses.replace(EnvSpec.resolve(env, env_kwargs, vectorize), mask_is_in_info=mask_is_in_info)
     return make_lanes(spec, num_envs, seed=seed, num_threads=num_threads)
 
 
 def probe(spec: EnvSpec) -> Probed:
-    """Find out what an environment is in which one policy acts, as `probe_all` does."""
+    """Return the properties of an environment with one acting policy; see `probe_all`."""
     (found,) = probe_all(spec)
     return found
 
 
 def probe_all(spec: EnvSpec) -> list[Probed]:
-    """Find out what an environment is to each policy that acts in it, by making one and closing it.
+    """Return an environment's properties for each acting policy, by making one and closing it.
 
-    If actions have choices, and no observation says which are legal, it is reset to see whether its info does.
+    If actions have choices and observations no mask, reset it to look for a mask in its info.
     """
     if spec.population > 1:
         return probe_all(spec.of_one) * spec.population
     group = make_group(spec, 1, first_lane=PROBED_LANE, worker_index=OUTSIDE)
     statistics = tuple(moments.start for moments in group.statistics.moments)
     if any(lanes.action.choices and lanes.observation.mask is None for lanes in group.lanes):
-        # What is wrong with a reset is for those to tell who go on from it.
+        # A failing reset is reported when the lanes are reset.
         with contextlib.suppress(EnvironmentFailure):
             group.reset()
     group.close()
@@ -167,7 +167,7 @@ def probe_all(spec: EnvSpec) -> list[Probed]:
 
 
 def require_goal_rules(spec: EnvSpec) -> None:
-    """Raise ValueError if an environment cannot say what it would have rewarded, by making one and closing it."""
+    """Raise ValueError if an environment cannot compute rewards of other goals; makes one and closes it."""
     lanes = make_lanes(spec, 1, first_lane=PROBED_LANE, worker_index=OUTSIDE)
     try:
         lanes.goal_rules()
@@ -176,7 +176,7 @@ def require_goal_rules(spec: EnvSpec) -> None:
 
 
 def agents_of(spec: EnvSpec) -> tuple[str, ...]:
-    """Return the names of an environment's agents, by making one and closing it; nothing where it has one agent."""
+    """Return the names of an environment's agents, by making one and closing it; empty for one agent."""
     if spec.kind in ("atari", "envpool") or spec.vectorize == "vector":
         return ()
     order = _Order(spec, OUTSIDE, PROBED_LANE, [lane_seed(0, PROBED_LANE, 0)], 1)
@@ -187,7 +187,7 @@ def agents_of(spec: EnvSpec) -> tuple[str, ...]:
 
 
 def lane_seed(seed: int, lane: int, incarnation: int) -> int:
-    """Return the seed of a lane's environment, in [0, 2^31): another for each lane and each of its restarts."""
+    """Return the seed of a lane's environment, in [0, 2^31): different for each lane and each restart."""
     return int(np.random.SeedSequence([seed, lane, incarnation]).generate_state(1)[0]) >> 1
 
 
@@ -204,7 +204,7 @@ class _Order:
     made: list[Any] = field(default_factory=list)
 
     def make(self, lane: int | None, make: Callable[[], Any]) -> Any:
-        """Make an environment, of one lane or of all (None)."""
+        """Make an environment of one lane, or of all lanes (None)."""
         self.made.append(_guarded(self.spec, lane, make))
         return self.made[-1]
 
@@ -212,7 +212,7 @@ class _Order:
         return _guarded(self.spec, None, self.spec.unpack)
 
     def values(self, index: int) -> dict[str, int]:
-        """Return what a factory can be told about the environment of this index."""
+        """Return the values that a factory may request for the environment of this index."""
         lane = self.first_lane + index * self.spec.seats
         return {"worker_index": self.worker_index, "lane": lane, "seed": self.seeds[index]}
 
@@ -275,19 +275,19 @@ _MAKERS: dict[str, Callable[[_Order], Group]] = {
 
 
 def _of_all(groups: Sequence[Group]) -> Group:
-    """Join groups of one agent's environments: their policies do not meet."""
+    """Join groups of one-agent environments, each of one policy."""
     return Group([lanes for group in groups for lanes in group.lanes])
 
 
 def _stacked(lanes: Lanes, is_stacked: bool) -> Group:
-    # Rows of bytes are no stacks, whatever lies in them.
+    # Rows of bytes are never stacks.
     is_stacked = is_stacked and not lanes.observation.parts
     lanes.observation = dataclasses.replace(lanes.observation, is_stacked=is_stacked)
     return Group([lanes])
 
 
 def _single_env(source: Any, kwargs: dict[str, Any], values: dict[str, int]) -> gymnasium.Env | Game:
-    env = source(**told(source, kwargs, values)) if callable(source) else gymnasium.make(source, **kwargs)
+    env = source(**requested(source, kwargs, values)) if callable(source) else gymnasium.make(source, **kwargs)
     if game := game_of(env):
         return game
     require_single(env)
@@ -297,7 +297,7 @@ def _single_env(source: Any, kwargs: dict[str, Any], values: dict[str, int]) -> 
 def _vector_env(source: Any, kwargs: dict[str, Any], values: dict[str, int]) -> VectorEnv:
     num_lanes = values["num_envs"]
     if callable(source):
-        env = source(**told(source, kwargs, values))
+        env = source(**requested(source, kwargs, values))
     else:
         env = gymnasium.make_vec(source, num_envs=num_lanes, **kwargs)
     require_vector(env, num_lanes)
@@ -312,7 +312,7 @@ def _statistics(spec: EnvSpec, envs: list[Any]) -> RunningStatistics:
 
 
 def _vector_seed(env: VectorEnv, seeds: list[int]) -> list[int] | int:
-    # A single number is all that Gymnasium asks a vector environment of a class of its own to take.
+    # Gymnasium requires custom vector environments to accept a single seed only.
     return seeds if isinstance(env.unwrapped, (SyncVectorEnv, AsyncVectorEnv)) else seeds[0]
 
 

@@ -1,4 +1,4 @@
-"""Masks of legal actions: taken out of infos and checked. No Gymnasium, no torch."""
+"""Masks of legal actions, extracted from infos and checked. No Gymnasium, no torch."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import numpy as np
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 
 MASK = "action_mask"
-"""Key of the mask of legal actions, in a Dict observation or in an info."""
+"""Key of the mask of legal actions in a Dict observation or an info."""
 
 
 def flat_mask(mask: Any, action: ActionSpec, name: str = "info['action_mask']") -> np.ndarray:
-    """Return a mask as it lies in a row of observations.
+    """Return a mask in the layout of a row of observations.
 
     Parameters
     ----------
     mask
-        An array with an entry for each value of each choice, not 0 where it is legal; or such arrays in Dicts and
-        Tuples like those of the space, as the ``sample`` of Gymnasium's spaces takes them. (But each bit of a
-        MultiBinary has two entries: whether it may be off, and whether it may be on.)
+        Array with an entry for each value of each choice, not 0 where legal; or such arrays in Dicts and Tuples that
+        mirror the space, as the ``sample`` of Gymnasium's spaces takes them. (Each bit of a MultiBinary, however, has
+        two entries: off is legal, on is legal.)
     action
-        What it restricts.
+        The restricted action.
     name
-        What it is called in messages.
+        Name of the mask in messages.
 
     Returns
     -------
@@ -35,7 +35,7 @@ def flat_mask(mask: Any, action: ActionSpec, name: str = "info['action_mask']") 
     Raises
     ------
     ValueError
-        There is none, or it has another size.
+        The mask is missing, or has another size.
     """
     if isinstance(mask, Mapping) and action.parts:
         parts = [flat_mask(mask.get(key), part, f"{name}[{key!r}]") for key, part in action.parts if part.choices]
@@ -50,7 +50,7 @@ def flat_mask(mask: Any, action: ActionSpec, name: str = "info['action_mask']") 
     try:
         legal = _side_by_side(mask) != 0
         found = f"{len(legal)} of them" if len(legal) else "none"
-    except (TypeError, ValueError) as error:  # ragged, or no numbers
+    except (TypeError, ValueError) as error:  # ragged, or not numeric
         legal, found = np.empty(0, np.bool_), f"a {type(mask).__name__} that is no array: {error}"
     if len(legal) != size:
         raise ValueError(
@@ -61,7 +61,7 @@ def flat_mask(mask: Any, action: ActionSpec, name: str = "info['action_mask']") 
 
 
 def mask_of_lane(masks: Any, lane: int) -> Any:
-    """Return one lane's mask of a batch as vector environments have it in their infos; None if it has none."""
+    """Return one lane's mask from a vector environment's batch of masks; None if the lane has none."""
     if isinstance(masks, Mapping):
         return {key: mask_of_lane(member, lane) for key, member in masks.items()}
     if isinstance(masks, tuple):
@@ -79,7 +79,7 @@ def offers_nothing(masks: np.ndarray, choices: tuple[int, ...]) -> np.ndarray:
 
 
 def forbids_all(spec: ObservationSpec, observation: Any, info: Mapping[str, Any]) -> bool:
-    """Whether the mask that comes with an observation leaves not one action, as games show who is to wait."""
+    """Return whether an observation's mask forbids every action, which in games means that the agent waits."""
     if spec.mask is None:
         return False
     holder = info if spec.mask_is_in_info else observation
@@ -95,7 +95,7 @@ def _forbids_all(mask: Any) -> bool:
 
 
 def _side_by_side(mask: Any) -> np.ndarray:
-    """Join what a MultiDiscrete has one of for each component; nothing where there is no mask."""
+    """Join the masks of a MultiDiscrete's components; return an empty array without a mask."""
     if isinstance(mask, (tuple, list)):
         return np.concatenate([np.empty(0), *map(_side_by_side, mask)])
     return np.empty(0) if mask is None else np.asarray(mask, np.float64).ravel()

@@ -1,4 +1,4 @@
-"""From what environments show into the rows of a column, checked on the way."""
+"""Copying of observations into the rows of a column, with checks."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from penstock.envs.spaces import ObservationPart, ObservationSpec
 from penstock.ipc import all_finite, scatter
 
 SMALL = 1024
-"""Bytes of an observation up to which it is quicker to join those of all lanes than to copy each by itself."""
+"""Largest observation, in bytes, for which joining those of all lanes is faster than copying each alone."""
 
 
 class BadObservationError(ValueError):
-    """An observation that does not fit its column; ``index`` is its place in the batch, ``None`` for all of it."""
+    """Observation that does not fit its column; ``index`` is its place in the batch, ``None`` for all of it."""
 
     def __init__(self, index: int | None, problem: str) -> None:
         super().__init__(index, problem)
@@ -36,46 +36,46 @@ class ObservationWriter(ABC):
 
     @abstractmethod
     def write_each(self, column: np.ndarray, rows: np.ndarray, observations: Sequence[Any]) -> None:
-        """Copy ``observations[i]``, as a single environment shows it, into ``column[rows[i]]``.
+        """Copy ``observations[i]`` of a single environment into ``column[rows[i]]``.
 
         Raises
         ------
         BadObservationError
-            No array, wrong shape, incompatible dtype, discrete value out of range, NaN or infinity; no such leaf.
+            No array, wrong shape, incompatible dtype, discrete value out of range, NaN or infinity, or a missing leaf.
         """
 
     @abstractmethod
     def write_batch(self, column: np.ndarray, rows: np.ndarray, batch: Any) -> None:
-        """Copy the observations of a batch, one array ``[N, *shape]`` or dicts and tuples of such, into their rows.
+        """Copy a batch of observations, one array ``[N, *shape]`` or dicts and tuples of such, into their rows.
 
         Raises
         ------
         BadObservationError
-            As `write_each` does.
+            As for `write_each`.
         """
 
     @abstractmethod
     def batch_size(self, observation: Any) -> int | None:
-        """Number of observations if it is a batch of them; None if it is one."""
+        """Return the number of observations in a batch; None for a single observation."""
 
 
 def observation_writer(spec: ObservationSpec) -> ObservationWriter:
-    """Return what writes observations of this layout.
+    """Return the writer for observations of this layout.
 
-    Where the mask is in the info, it takes pairs of an observation and its mask.
+    With the mask in the info, it takes pairs of an observation and its mask.
     """
     return CompositeWriter(spec) if spec.parts else LeafWriter(spec)
 
 
 class LeafWriter(ObservationWriter):
-    """Writes observations that are one array or number each.
+    """Writer of observations that are one array or number each.
 
     Parameters
     ----------
     spec
-        Layout of the column. Columns may be strided: parts of the rows of another.
+        Layout of the column, which may be strided: a part of another's rows.
     is_mask
-        Any numbers will do: what is not 0 is legal.
+        Whether the values are a mask: any numbers, not 0 where legal.
     """
 
     def __init__(self, spec: ObservationSpec, *, is_mask: bool = False) -> None:
@@ -84,7 +84,7 @@ class LeafWriter(ObservationWriter):
         self._is_flattened = is_mask or bool(spec.nvec)
         self._dtype = np.dtype(spec.dtype)
         self._is_small = not is_mask and math.prod(spec.shape) * self._dtype.itemsize <= SMALL
-        # Dtypes that any assignment to the column converts without loss of meaning.
+        # Dtypes that convert to the column's without loss.
         self._accepted = {self._dtype}
 
     def write_each(self, column: np.ndarray, rows: np.ndarray, observations: Sequence[Any]) -> None:
@@ -115,10 +115,10 @@ class LeafWriter(ObservationWriter):
         self._require_finite(column, rows)
 
     def _write_joined(self, column: np.ndarray, rows: np.ndarray, observations: Sequence[Any]) -> bool:
-        """Write all of them as one batch; False if they do not make one, and nothing has been written."""
+        """Write all observations as one batch; return False, having written nothing, if they do not form one."""
         try:
             batch = np.array(observations)
-        except Exception:  # ragged, or an object whose own conversion fails: which of them is found one by one
+        except Exception:  # ragged, or a failing conversion; `write_each` finds the observation at fault
             return False
         fits = batch.shape == (len(rows), *self._spec.shape) and batch.dtype in self._accepted
         if fits:
@@ -129,7 +129,7 @@ class LeafWriter(ObservationWriter):
         shape = self._spec.shape
         try:
             array = np.asarray(observation)
-        except Exception:  # `write_each` says what is wrong with it
+        except Exception:  # `write_each` reports the problem
             return None
         if self._is_flattened:  # one observation may have any shape
             return len(array) if array.size > shape[0] or array.shape == (1, *shape) else None
@@ -138,7 +138,7 @@ class LeafWriter(ObservationWriter):
     def _admit(self, observation: Any, shape: tuple[int, ...], index: int | None) -> np.ndarray:
         try:
             array = np.asarray(observation)
-        except Exception as error:  # ragged, or an object whose own conversion fails
+        except Exception as error:  # ragged, or a failing conversion
             found = f"a {type(observation).__name__} that is no array: {error}"
             raise BadObservationError(index, f"expected an observation of shape {shape}, found {found}") from error
         if self._is_flattened and array.size == math.prod(shape):
@@ -200,12 +200,12 @@ class LeafWriter(ObservationWriter):
 
 
 class CompositeWriter(ObservationWriter):
-    """Writes observations of several leaves, side by side into rows of bytes.
+    """Writer of observations with several leaves, side by side in rows of bytes.
 
     Parameters
     ----------
     spec
-        Layout of the rows. Where the mask is in the info, observations come in pairs with their masks.
+        Layout of the rows. With the mask in the info, observations come in pairs with their masks.
     """
 
     def __init__(self, spec: ObservationSpec) -> None:
@@ -240,12 +240,12 @@ class CompositeWriter(ObservationWriter):
 
 
 class PartView:
-    """Finds a part in rows of bytes: called with uint8 ``[N, nbytes]``, it returns a strided view ``[N, *shape]``.
+    """View of a part in rows of bytes: maps uint8 ``[N, nbytes]`` to a strided view ``[N, *shape]``.
 
     Parameters
     ----------
     part
-        Where it lies, and its shape and dtype.
+        Offset, shape and dtype of the part.
     """
 
     def __init__(self, part: ObservationPart) -> None:
@@ -258,16 +258,16 @@ class PartView:
 
 
 class _Leaf:
-    """A leaf of a composite observation: where it lies there, and where in the row.
+    """Leaf of a composite observation, with its place there and in the row.
 
     Parameters
     ----------
     part
-        Where it lies in the row.
+        Place in the row.
     writer
-        Writes it.
+        Writer of the leaf.
     beginning, path
-        Keys, then keys joined to a path, that lead to it in what is written.
+        Path to the leaf in the observation: first these keys, then those joined in `path`.
     """
 
     def __init__(self, part: ObservationPart, writer: LeafWriter, beginning: tuple[int, ...], path: str) -> None:
@@ -290,12 +290,12 @@ class _Leaf:
             raise BadObservationError(index, f"expected an observation that has it, found {found}") from None
 
     def named(self, bad: BadObservationError) -> BadObservationError:
-        """Return the error with the leaf's name."""
+        """Return the error with the leaf's name added."""
         return BadObservationError(bad.index, f"{self._name}: {bad.problem}" if self._name else bad.problem)
 
 
 def _keys_along(path: str, observation: Any) -> tuple[Any, ...]:
-    """Take a path apart into the keys and indices of an observation that it leads through: keys may contain "/"."""
+    """Split a path into the keys and indices of an observation; keys may contain "/"."""
     if not path:
         return ()
     is_sequence = isinstance(observation, (tuple, list))

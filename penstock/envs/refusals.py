@@ -1,4 +1,4 @@
-"""Refusals of environments: the reason why one cannot be trained on, or could not be made, and what to do about it."""
+"""Refusals of environments: the reason why one cannot be trained on or made, and the remedy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STEP = "step(self, action) returns (observation, reward, terminated, truncated,
 
 
 def require_single(env: Any) -> None:
-    """Raise `EnvironmentUsageError` unless `env` is an environment of one agent as Gymnasium defines it."""
+    """Raise `EnvironmentUsageError` unless `env` is a Gymnasium environment of one agent."""
     if agents := several_agents(env):
         raise UnsupportedSpaceError(f"found {agents}")
     if isinstance(env, VectorEnv):
@@ -41,7 +41,7 @@ def require_single(env: Any) -> None:
 
 
 def require_vector(env: Any, num_envs: int) -> None:
-    """Raise `EnvironmentUsageError` unless `env` is a vector environment of so many lanes."""
+    """Raise `EnvironmentUsageError` unless `env` is a vector environment of `num_envs` lanes."""
     if not isinstance(env, VectorEnv):
         raise EnvironmentUsageError(
             f"vectorize='vector' expects a gymnasium.vector.VectorEnv, found {_kind(env)}: use vectorize='make' for "
@@ -54,14 +54,14 @@ def require_vector(env: Any, num_envs: int) -> None:
 
 
 def explained(error: BaseException, source: Any, kwargs: Mapping[str, Any]) -> EnvironmentUsageError | None:
-    """Return the refusal that tells all of an error in making an environment; None: its traceback is needed.
+    """Return a refusal that explains an error in making an environment; None if its traceback is needed.
 
     Parameters
     ----------
     error
         The exception.
     source, kwargs
-        The registered spec or the callable that was called, and its arguments.
+        Registered spec or callable, and its arguments.
     """
     causes = _causes(error)
     for cause in causes:
@@ -80,7 +80,7 @@ def explained(error: BaseException, source: Any, kwargs: Mapping[str, Any]) -> E
 
 
 def needs(package: str, extra: str) -> str:
-    """Return what is said where a package that an extra brings is not installed."""
+    """Return the message for a missing package of an extra."""
     return f"it needs the package {package}, which is not installed: {install_command(extra)}"
 
 
@@ -111,7 +111,7 @@ def _why_not_legal(argument: str, maker: Any) -> str:
 
 
 def _parameters(maker: Any) -> list[str]:
-    """Names of the arguments that a class or a function takes; of a class also those that it passes on to its bases."""
+    """Return the argument names of a class or function; for a class, also those passed on to its bases."""
     makers = maker.__mro__[:-1] if inspect.isclass(maker) else [maker]
     names: dict[str, None] = {}
     for each in makers:
@@ -131,7 +131,7 @@ def _maker(source: Any) -> Any:
         return source
     try:
         return load_env_creator(source.entry_point) if isinstance(source.entry_point, str) else source.entry_point
-    except Exception:  # what cannot be loaded is where its entry point says
+    except Exception:  # the class cannot be loaded: its entry point names it
         return source.entry_point
 
 
@@ -149,13 +149,13 @@ def _takes_seed(reset: Callable[..., Any]) -> bool:
         inspect.signature(reset).bind(seed=0)
     except TypeError:
         return False
-    except ValueError:  # written in C: it shows no signature
+    except ValueError:  # written in C, without a signature
         return True
     return True
 
 
 def _causes(error: BaseException) -> list[BaseException]:
-    """An exception and what it was raised from, the outermost first."""
+    """Return an exception and its causes, the outermost first."""
     causes = [error]
     while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None and cause not in causes:
         causes.append(cause)

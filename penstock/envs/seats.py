@@ -1,4 +1,4 @@
-"""The seats of a team in games, each a lane: what its agent sees, what it has got, and when it is asked."""
+"""Seats of a team in games, each a lane: observations, rewards and turns of its agent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TeamReward = Literal["own", "mean", "sum"]
 
 
 class SteppedGames(Protocol):
-    """Games that step together, as the lanes of a team use them (see `penstock.envs.game_group.Games`)."""
+    """Games that step together, in the form that a team's lanes use (see `penstock.envs.game_group.Games`)."""
 
     name: str
     agents: tuple[str, ...]
@@ -43,20 +43,20 @@ class SteppedGames(Protocol):
 
 
 class SeatLanes(Lanes):
-    """The seats of one team, each a lane: those of the first game come first, in the order of the team's agents.
+    """Seats of one team, each a lane: the first game's first, in the order of the team's agents.
 
     A row is one decision of an agent, not one step of the game. A transition is complete when its agent is asked again
-    or its episode is over; its reward is the sum of all that the agent got since it acted. An agent waits without rows
-    while others act, and after its end until its game is over.
+    or its episode ends; its reward is the sum of the agent's rewards since its action. A lane has no rows while other
+    agents act, nor between its episode's end and its game's.
 
     Parameters
     ----------
     games
         The games.
     seated
-        The team's seats in each of them.
+        Team's seats in each game.
     observation, action
-        What each agent of the team shows and takes.
+        Specs of each agent's observations and actions.
     team_reward
         As for `Games`.
     is_simultaneous
@@ -80,20 +80,20 @@ class SeatLanes(Lanes):
         self.pending = np.zeros(self.num_lanes, np.bool_)
         self._all = games
         lanes = count()
-        self._lanes_of = [[(next(lanes), seat) for seat in seats] for seats in seated]  # of each game, and their seats
+        self._lanes_of = [[(next(lanes), seat) for seat in seats] for seats in seated]  # lanes and seats of each game
         self._team_reward = team_reward
         self._may_wait = is_simultaneous and observation.mask is not None
         self._is_reset = False
         self._chosen: list[Any] = []
         self._acts = np.zeros(self.num_lanes, np.bool_)  # in this step
-        self._gathered = np.zeros(self.num_lanes, np.float64)  # since each lane acted
-        self._earned = np.zeros(self.num_lanes, np.float64)  # by the transitions that this step completed
-        self._unearned = np.zeros(self.num_lanes, np.float64)  # before the first action of an episode that has begun
-        self._lives = np.zeros(self.num_lanes, np.bool_)  # the lane's episode has begun, and is not over
-        self._played = np.zeros(self.num_lanes, np.bool_)  # it has begun in the running game
+        self._gathered = np.zeros(self.num_lanes, np.float64)  # reward since each lane's last action
+        self._earned = np.zeros(self.num_lanes, np.float64)  # reward of the transitions completed in this step
+        self._unearned = np.zeros(self.num_lanes, np.float64)  # reward before the first action of a new episode
+        self._lives = np.zeros(self.num_lanes, np.bool_)  # the lane's episode is running
+        self._played = np.zeros(self.num_lanes, np.bool_)  # the lane's episode has begun in the running game
         self._shown: list[Any] = [None] * self.num_lanes
         self._endings: dict[int, Ending] = {}
-        self._ended_at: dict[int, tuple[int, int]] = {}  # game and seat, when it did
+        self._ended_at: dict[int, tuple[int, int]] = {}  # game and seat at the end, by lane
         self._writes_finals = False
         self._decode = ActionDecoder(self.action)
         self._idle_action = self._decode.each(np.zeros((1, *self.action.column_shape), self.action.column_dtype))[0]
@@ -103,11 +103,11 @@ class SeatLanes(Lanes):
         self._all.reset()
 
     def step(self, actions: np.ndarray) -> None:
-        """Step the games, all of whose agents are of this team."""
+        """Step the games, if all of their agents belong to this team."""
         self._all.step([actions])
 
     def write_observations(self, column: np.ndarray, rows: np.ndarray) -> None:
-        """Copy the observations of those lanes that are asked; the rows of others stay as they are."""
+        """Copy the observations of lanes that are asked; rows of others stay unchanged."""
         lanes = self.asked.nonzero()[0]
         self._write("step", column, rows[lanes], lanes, [self._shown[lane] for lane in lanes], is_final=False)
 
@@ -130,10 +130,10 @@ class SeatLanes(Lanes):
     def close(self) -> None:
         self._all.close()
 
-    # -- what the games tell -----------------------------------------------------------------------------------------
+    # -- updates from the games --------------------------------------------------------------------------------------
 
     def restart(self) -> None:
-        """Forget everything: all games are about to be reset."""
+        """Clear all state before the games are reset."""
         self._begin()
         for array in (self.asked, self.moved, self.pending, self._lives, self._played):
             array.fill(False)
@@ -141,24 +141,24 @@ class SeatLanes(Lanes):
             rewards.fill(0.0)
 
     def begin(self) -> None:
-        """All games are reset."""
+        """Start after all games were reset."""
         self._grant_unearned()
         self._is_reset = True
 
     def count_env_steps(self, count: int) -> None:
-        """Note steps of the games."""
+        """Add steps of the games."""
         self._env_steps += count
 
     def seats_in(self, number: int) -> list[int]:
-        """The team's seats in a game."""
+        """Return the team's seats in a game."""
         return [seat for _, seat in self._lanes_of[number]]
 
     def sit(self, number: int, seats: Sequence[int]) -> None:
-        """Take other seats in a game that is about to begin."""
+        """Change seats in a game that is about to begin."""
         self._lanes_of[number] = [(lane, seat) for (lane, _), seat in zip(self._lanes_of[number], seats, strict=True)]
 
     def choose(self, actions: np.ndarray) -> None:
-        """Take the policy's actions, of all lanes: those of lanes that were not asked are ignored."""
+        """Store the policy's actions of all lanes; those of lanes that were not asked are ignored."""
         self._chosen = self._decoded(actions)
         if len(self._chosen) != self.num_lanes or not self._is_reset:
             found = f"{len(self._chosen)} actions"
@@ -173,11 +173,11 @@ class SeatLanes(Lanes):
         self.asked.fill(False)
 
     def _decoded(self, actions: np.ndarray) -> list[Any]:
-        """Actions as the games take them; an array of objects holds them already."""
+        """Return actions in the games' form; an array of objects holds them already."""
         return list(actions) if actions.dtype == object else self._decode.each(actions)
 
     def actions_of(self, number: int, is_simultaneous: bool) -> dict[int, Any]:
-        """Actions of the team in a game, by seat; with simultaneous agents, those not asked get an arbitrary action."""
+        """Return the team's actions in a game, by seat; if simultaneous, arbitrary ones for seats not asked."""
         return {
             seat: self._chosen[lane] if self._acts[lane] else self._idle_action
             for lane, seat in self._lanes_of[number]
@@ -185,10 +185,10 @@ class SeatLanes(Lanes):
         }
 
     def take(self, number: int, turn: Turn) -> None:
-        """Take what a turn of a game has brought.
+        """Process a turn of a game.
 
-        What an agent got before it acted at all counts in its episode's return alone; an episode that ends before that
-        has no steps.
+        Rewards before an agent's first action count in its episode's return alone; an episode that ends before that has
+        no steps.
         """
         self._gather(number, turn)
         for lane, seat in self._lanes_of[number]:
@@ -199,7 +199,7 @@ class SeatLanes(Lanes):
                 self._ask(lane, *turn.asked[seat])
 
     def end_game(self, number: int) -> None:
-        """A game is over, or was never begun."""
+        """End a game, or discard one that never began."""
         for lane, seat in self._lanes_of[number]:
             if self._lives[lane]:
                 problem = "expected every agent to be terminated or truncated by the end of its game, found neither"
@@ -209,13 +209,13 @@ class SeatLanes(Lanes):
             self._played[lane] = False
 
     def settle(self) -> None:
-        """All games have taken their turn."""
+        """Finish the step after all games' turns."""
         self.finals = np.array([lane for lane in self._endings if self.truncated[lane]], np.int64)
         self._settle_reward(self._earned)
         self._grant_unearned()
         for lane, ending in self._endings.items():
             if SUCCESS in ending.info:
-                self._episodes.tell_success(lane, ending.info[SUCCESS])
+                self._episodes.add_success(lane, ending.info[SUCCESS])
 
     def _end(self, lane: int, ending: Ending) -> None:
         self._collect("step", lane, ending.info)
@@ -226,7 +226,7 @@ class SeatLanes(Lanes):
         self._lives[lane] = False
         self.terminated[lane] = ending.terminated
         self.truncated[lane] = ending.truncated and not ending.terminated
-        # The reset that comes before it is written may use its memory again.
+        # Copied, because the reset before it is written may reuse its memory.
         if self.truncated[lane]:
             ending = ending._replace(observation=deepcopy(ending.observation))
         self._endings[lane] = ending
@@ -245,13 +245,13 @@ class SeatLanes(Lanes):
         self._shown[lane] = self._observation(phase, lane, observation, info)
 
     def _complete(self, lane: int) -> None:
-        """End the transition of a lane's pending action."""
+        """Complete the transition of a lane's pending action."""
         self.moved[lane] = self.valid[lane] = True
         self.pending[lane] = False
         self._earned[lane], self._gathered[lane] = self._gathered[lane], 0.0
 
     def _gather(self, number: int, turn: Turn) -> None:
-        """Add rewards to what their agents have got; where a team shares them, to what its living agents have."""
+        """Add rewards to the agents' sums; with team rewards, to those of the team's living agents."""
         lanes = self._lanes_of[number]
         rewards = {lane: self._number(lane, turn.rewards[seat]) for lane, seat in lanes if seat in turn.rewards}
         if self._team_reward != "own" and lanes:
@@ -262,7 +262,7 @@ class SeatLanes(Lanes):
             self._gathered[lane] += value
 
     def _number(self, lane: int, reward: Any) -> float:
-        """An agent's reward, finite."""
+        """Return an agent's reward, checked to be finite."""
         try:
             number = float(reward if isinstance(reward, float | int) else np.asarray(reward).item())
         except (TypeError, ValueError):
@@ -272,7 +272,7 @@ class SeatLanes(Lanes):
         return number
 
     def _grant_unearned(self) -> None:
-        """Add what agents got before their first actions to the returns of the episodes that begin."""
+        """Add rewards before an agent's first action to the return of the episode that begins."""
         for lane in self._unearned.nonzero()[0].tolist():
             self._episodes.grant(lane, self._unearned[lane])
         self._unearned.fill(0.0)
@@ -280,7 +280,7 @@ class SeatLanes(Lanes):
     def _observation(
         self, phase: str, lane: int, observation: Any, info: Mapping[str, Any], *, is_final: bool = False
     ) -> Any:
-        """Observation for the writer, with the mask from the info beside it, if any."""
+        """Return an observation for the writer, paired with the mask from the info, if any."""
         if not self.observation.mask_is_in_info:
             return observation
         return observation, self._mask_of(phase, lane, info.get(MASK), is_final=is_final)
@@ -297,7 +297,7 @@ class SeatLanes(Lanes):
         self._settle_masks(column, rows, np.full(len(rows), is_final), lanes)
 
     def _collect(self, phase: str, lane: int, info: Mapping[str, Any]) -> None:
-        """Take the numbers that an info reports, and note whether it holds a mask."""
+        """Collect an info's metrics, and note whether it holds a mask."""
         if isinstance(info, dict) and not info:
             return
         if not isinstance(info, Mapping):

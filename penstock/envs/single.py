@@ -1,7 +1,7 @@
-"""Lanes of single environments: one Gymnasium environment for each lane, stepped in a plain loop.
+"""Lanes of single environments: one Gymnasium environment per lane, stepped in a plain loop.
 
-This loop is the hot path of CPU training: per lane it does nothing but call the environment, copy its observation
-and let NumPy convert whole batches of answers.
+This loop is the hot path of CPU training: per lane it only calls the environment and copies its observation; NumPy
+converts whole batches of answers.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ class SingleLanes(Lanes):
     """One environment per lane.
 
     A terminated environment is reset at once, unless `show_finals` was called. A truncated one first shows its final
-    observation; its lane's next step is the reset, so that every lane moves on by one row in every step.
+    observation; its lane's next step is the reset, so that every step advances every lane by one row.
 
     Parameters
     ----------
     envs
-        One environment for each lane, all with the same spaces.
+        One environment per lane, all with the same spaces.
     seeds
-        Their seeds, passed to their first reset.
+        Seeds of their first resets.
     name, first_lane
         As for `Lanes`.
     mask_is_in_info
-        Every info holds a mask of legal actions.
+        Whether every info holds a mask of legal actions.
 
     Raises
     ------
@@ -50,7 +50,7 @@ class SingleLanes(Lanes):
     Attributes
     ----------
     infos
-        What each environment's last `step` told beside; nothing before the first.
+        Info of each environment's last `step`; empty before the first.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class SingleLanes(Lanes):
         self._settle_masks(column, rows)
 
     def write_finals(self, column: np.ndarray, rows: np.ndarray) -> None:
-        """Do nothing: final observations have rows of their own here, and ``finals`` stays empty."""
+        """Do nothing: final observations have their own rows here, and ``finals`` stays empty."""
 
     def close(self) -> None:
         envs, self._envs = self._envs, []
@@ -158,7 +158,7 @@ class SingleLanes(Lanes):
             raise failure
 
     def show_finals(self) -> None:
-        """Show the final observations of terminated episodes too from now on, as those of truncated ones."""
+        """From now on, show final observations of terminated episodes too."""
         self._shows_finals = True
 
     def goal_rules(self) -> list[GoalRules]:
@@ -192,7 +192,7 @@ class SingleLanes(Lanes):
         self._resuming = []
 
     def _take_masks(self, infos: Sequence[Any]) -> None:
-        """Take the masks of all lanes but those of which a reset gives it."""
+        """Store the masks of all lanes, except those whose mask comes from a reset."""
         for lane in (self.valid & ~self.first).nonzero()[0].tolist():
             mask = (infos[lane] or {}).get(MASK)
             is_final = bool(self.terminated[lane] or self.truncated[lane])
@@ -214,7 +214,7 @@ class SingleLanes(Lanes):
     def _collect_successes(self, infos: Sequence[Mapping[str, Any]]) -> None:
         for lane in (self.terminated | self.truncated).nonzero()[0].tolist():
             if SUCCESS in infos[lane]:
-                self._episodes.tell_success(lane, infos[lane][SUCCESS])
+                self._episodes.add_success(lane, infos[lane][SUCCESS])
 
     def _not_an_info(self, phase: str, lane: int, info: Any) -> EnvironmentFailure:
         return self._failure(phase, lane, f"{phase}() must return a dict as info, found {_outline(info)}")

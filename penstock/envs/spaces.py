@@ -16,14 +16,14 @@ ROW_ALIGNMENT = 8  # bytes: any part of a composite row can be viewed in its own
 
 
 class Scaling(NamedTuple):
-    """Scale of integers: a network sees ``(x - origin) / unit``, which lies in [-1, 1].
+    """Scale of integers: networks see ``(x - origin) / unit``, in [-1, 1].
 
     Attributes
     ----------
     origin
-        The legal values nearest 0: one for each number of the observation, or one for all.
+        Legal values nearest 0: one per number of the observation, or one for all.
     unit
-        The largest distances of legal values from them, as many.
+        Largest distances of legal values from `origin`, in the same number.
     """
 
     origin: tuple[int, ...]
@@ -32,16 +32,16 @@ class Scaling(NamedTuple):
 
 @dataclass(frozen=True)
 class ObservationPart:
-    """A leaf of a composite observation: which one, and where it lies in the row.
+    """Leaf of a composite observation, with its place in the row.
 
     Attributes
     ----------
     path
-        Keys and indices that lead to it in the environment's observation, joined by "/", such as ``"robot/arm"``.
+        Keys and indices of the leaf in the environment's observation, joined by "/", such as ``"robot/arm"``.
     spec
-        The leaf by itself.
+        Spec of the leaf alone.
     offset
-        Its first byte in the row, a multiple of 8.
+        First byte in the row, a multiple of 8.
     """
 
     path: str
@@ -51,11 +51,11 @@ class ObservationPart:
 
 @dataclass(frozen=True)
 class ObservationSpec:
-    """One observation of one lane, as it lies in its column.
+    """Layout of one lane's observation in its column.
 
-    A composite observation (of a Dict or Tuple space, or one with an action mask) is one row of bytes, uint8
-    ``[nbytes]``, in which its leaves lie side by side, each as it would lie in a column of its own. So whatever carries
-    observations carries composite ones; only who writes them and the network's first stage look inside.
+    A composite observation (of a Dict or Tuple space, or with an action mask) is one row of bytes, uint8 ``[nbytes]``,
+    in which its leaves lie side by side, each as in a column of its own. All code that carries observations carries
+    composite ones; only the writer and the network's first stage look inside.
 
     Attributes
     ----------
@@ -66,25 +66,24 @@ class ObservationSpec:
     num_values
         Number of values of a discrete observation, which is an int64 scalar counted from 0; else ``None``.
     start
-        What the environment calls value 0 of a discrete observation; subtracted by the lanes.
+        Environment's number for value 0 of a discrete observation; subtracted by the lanes.
     is_stacked
-        The first axis is a stack of successive frames: each observation shares all but one with the one before.
+        Whether the first axis is a stack of successive frames: consecutive observations share all but one.
     nvec
         Numbers of values of the components of a multi-discrete observation, an int64 vector counted from 0; else empty.
     starts
-        What the environment calls value 0 of each of them.
+        Environment's numbers for value 0 of each component.
     parts
         Leaves of a composite observation that the network sees; else empty.
     mask
-        Where the mask of legal actions lies: bool ``[sum of the action's choices]``; ``None`` without one. It is no
-        part: the network does not see it, the distribution of actions is restricted by it.
+        Place of the mask of legal actions, bool ``[sum of the action's choices]``; ``None`` without one. The network
+        does not see it; it restricts the distribution of actions.
     mask_is_in_info
-        The mask is found in ``info["action_mask"]``, not in the observation.
+        Whether the mask comes from ``info["action_mask"]`` rather than the observation.
     low, high
-        Bounds that the environment declares, one for each number of the observation or one for all of them, infinite
-        where there is none. ``None`` where no number is bounded: of a composite, of choices, and in checkpoints that
-        were saved without bounds. Specs compare equal whatever their bounds; `is_seen_as` compares what follows from
-        them.
+        Declared bounds, one per number of the observation or one for all, infinite where unbounded. ``None`` without
+        any bound: for composites, choices, and checkpoints saved without bounds. Comparison of specs ignores bounds;
+        `is_seen_as` compares their consequences.
     """
 
     shape: tuple[int, ...]
@@ -102,30 +101,30 @@ class ObservationSpec:
 
     @property
     def newest(self) -> ObservationSpec:
-        """New part of each observation: the last frame of a stack, else all of it."""
+        """Spec of the new part of each observation: the last frame of a stack, else all of it."""
         if not self.is_stacked:
             return self
         low, high = (bounds and bounds[-math.prod(self.shape[1:]) :] for bounds in (self.low, self.high))
         return replace(self, shape=(1, *self.shape[1:]), is_stacked=False, low=low, high=high)
 
     def newest_of(self, column: Any) -> Any:
-        """New part of observations ``[..., *shape]``, an array or tensor: a view of it."""
+        """Return the new part of observations ``[..., *shape]``, an array or tensor, as a view."""
         leading = (slice(None),) * (column.ndim - len(self.shape))
         return column[(*leading, slice(-1, None))] if self.is_stacked else column
 
     @property
     def is_image(self) -> bool:
-        """Whether observations are pixels, or pixels are among them: uint8 with three dimensions."""
+        """Whether observations are or contain pixels: uint8 with three dimensions."""
         if self.parts:
             return any(part.spec.is_image for part in self.parts)
         return self.dtype == "uint8" and len(self.shape) == 3
 
     @property
     def scaling(self) -> Scaling | None:
-        """Scale of a plain observation of integers by its bounds; ``None`` if its numbers are seen as they are.
+        """Scale of a plain integer observation from its bounds; ``None`` if numbers stay unscaled.
 
-        A number without a bound on either side is seen as it is. In a dtype of more than 8 bits the dtype's own limit
-        is no bound. Bytes without declared bounds lie in [0, 255].
+        A number without a lower or upper bound stays unscaled. In a dtype of more than 8 bits the dtype's own limit is
+        no bound. Bytes without declared bounds lie in [0, 255].
         """
         kind = np.dtype(self.dtype)
         if self.parts or self.nvec or self.num_values is not None or kind.kind not in "iu":
@@ -138,9 +137,9 @@ class ObservationSpec:
 
     @property
     def brightest(self) -> float | None:
-        """The largest value of an image whose bytes all count from 0 up to it; ``None`` of all else.
+        """Largest value of an image whose bytes all range from 0 to it; ``None`` for other observations.
 
-        Encoders of images take such bytes as they are.
+        Image encoders take such bytes directly.
         """
         if self.parts or not self.is_image:
             return None
@@ -148,17 +147,17 @@ class ObservationSpec:
         return unit[0] if len(unit) == 1 and origin == (0,) else None
 
     def is_seen_as(self, other: ObservationSpec) -> bool:
-        """Whether a network sees observations of both alike: the same layout, and the same scales of integers."""
+        """Return whether networks see observations of both alike: same layout and same integer scales."""
         return self == other and [leaf.scaling for leaf in self.leaves] == [leaf.scaling for leaf in other.leaves]
 
     @property
     def leaves(self) -> tuple[ObservationSpec, ...]:
-        """The parts' specs, in order; the spec itself if it is plain."""
+        """Specs of the parts, in order; the spec itself if it is plain."""
         return tuple(part.spec for part in self.parts) or (self,)
 
 
 def _scale(low: float, high: float, limits: Any) -> tuple[int, float]:
-    """Origin and unit of one integer."""
+    """Return origin and unit of one integer."""
     is_wide = limits.bits > 8
     if math.isinf(low) or math.isinf(high) or (is_wide and (high == limits.max or low == limits.min < 0)):
         return 0, 1.0
@@ -168,29 +167,29 @@ def _scale(low: float, high: float, limits: Any) -> tuple[int, float]:
 
 @dataclass(frozen=True)
 class ActionSpec:
-    """One action of one lane, as the policy chooses it and as the environment takes it.
+    """One action of one lane, in the policy's form and in the environment's.
 
-    To the policy any action is some *choices*, each one of a number of values counted from 0, and some *numbers*,
-    each with nominal range [-1, 1] if it is bounded. It is a vector: first all choices, then all numbers, each in the
-    order of the environment's leaves; int64 if there are no numbers, else float32 (which holds choices exactly). A
-    single Discrete is a scalar. The lanes make of it what the environment takes.
+    For the policy, an action is a vector of *choices*, each among a number of values counted from 0, followed by
+    *numbers*, each with nominal range [-1, 1] if bounded; both in the order of the environment's leaves. Its dtype is
+    int64 without numbers, else float32 (which holds choices exactly). A single Discrete is a scalar. The lanes convert
+    it to the environment's form.
 
     Attributes
     ----------
     shape, dtype
-        Shape and NumPy dtype name of what the environment itself takes; of no meaning if it takes several `parts`.
+        Shape and NumPy dtype name of the environment's action; meaningless with several `parts`.
     num_actions
         Number of values of a Discrete; else ``None``.
     start
-        What the environment calls value 0 of it; added by the lanes.
+        Environment's number for value 0; added by the lanes.
     low, high
-        Bounds of all numbers, infinite where there is none; ``None`` without numbers.
+        Bounds of all numbers, infinite where unbounded; ``None`` without numbers.
     nvec
         Number of values of each component of a MultiDiscrete or MultiBinary (2 each), flattened; else empty.
     starts
-        What the environment calls value 0 of each of them.
+        Environment's numbers for value 0 of each component.
     parts
-        Of a Dict, its keys and what each takes; of a Tuple, ``None`` and what each member takes; else empty.
+        For a Dict, pairs of key and spec; for a Tuple, pairs of ``None`` and spec; else empty.
     """
 
     shape: tuple[int, ...]
@@ -205,12 +204,12 @@ class ActionSpec:
 
     @cached_property
     def is_discrete(self) -> bool:
-        """Whether the policy chooses among ``num_actions`` actions, and nothing else."""
+        """Whether an action is one choice among ``num_actions`` values."""
         return self.num_actions is not None
 
     @property
     def kind(self) -> ActionKind:
-        """A single choice, several, numbers, or both."""
+        """Kind of action: a single choice, several, numbers, or both."""
         if self.is_discrete:
             return "discrete"
         if not self.choices:
@@ -219,7 +218,7 @@ class ActionSpec:
 
     @property
     def leaves(self) -> tuple[ActionSpec, ...]:
-        """Leaves of the tree of Dicts and Tuples, in order; the spec itself if it is no tree."""
+        """Leaves of the tree of Dicts and Tuples, in order; the spec itself without a tree."""
         return tuple(self._leaves())
 
     @cached_property
@@ -238,22 +237,22 @@ class ActionSpec:
 
     @property
     def noise(self) -> Literal["uniform", "normal"]:
-        """Distribution of the random numbers that a lane draws for each action: uniform if it is all choices."""
+        """Distribution of the random numbers drawn for each action: uniform if all are choices."""
         return "normal" if self.num_numbers else "uniform"
 
     @cached_property
     def noise_size(self) -> int:
-        """Random numbers per action: one for each choice and each number."""
+        """Random numbers per action: one per choice and number."""
         return len(self.choices) + self.num_numbers
 
     @property
     def column_shape(self) -> tuple[int, ...]:
-        """Shape of one action as the policy chooses it."""
+        """Shape of one action of the policy."""
         return () if self.is_discrete else (self.noise_size,)
 
     @property
     def column_dtype(self) -> str:
-        """NumPy dtype name of an action as the policy chooses it."""
+        """NumPy dtype name of the policy's actions."""
         return "float32" if self.num_numbers else "int64"
 
     def _leaves(self) -> Iterator[ActionSpec]:

@@ -1,4 +1,4 @@
-"""Which environment to make, in a form that travels to worker processes."""
+"""Specification of an environment, picklable for worker processes."""
 
 from __future__ import annotations
 
@@ -28,43 +28,43 @@ from penstock.imports import NoSuchPlaceError, UntrustedCodeError, is_own, load_
 from penstock.travelling import Parcel, packed
 
 _SHOWN = 8  # names of a module that a message lists
-_MAKERS = ("env", "parallel_env", "raw_env")  # of PettingZoo, whose makers all have one of these names
+_MAKERS = ("env", "parallel_env", "raw_env")  # the names of PettingZoo's constructors
 
 Kind = Literal["gymnasium", "atari", "envpool", "callable"]
 
 
 @dataclass(frozen=True)
 class EnvSpec:
-    """An environment with its arguments: picklable whatever the environment is.
+    """Environment with its arguments, always picklable.
 
     Attributes
     ----------
     name
-        Short name that can stand in a file name, such as ``"CartPole-v1"``.
+        Short name, legal in a file name, such as ``"CartPole-v1"``.
     kind
         ``"gymnasium"`` for a registered id, ``"atari"`` for an ``ALE/...`` id, ``"envpool"`` for an ``EnvPool/...`` id,
-        ``"callable"`` for all else.
+        ``"callable"`` for all others.
     vectorize
         ``"make"``: one environment for each lane. ``"vector"``: one vector environment for all lanes of a group.
     payload
-        What to call and its keyword arguments, pickled: by value if it lives in a script, a notebook or a loose file.
-        What is large lies in memory that the processes of this machine share.
-        With it travels what is registered here, which an environment that is not Gymnasium's own may make.
+        Callable and keyword arguments, pickled: by value if defined in a script, a notebook or a loose file. Large
+        values lie in memory shared by the processes of this machine. Includes the registrations of this process,
+        because a custom environment may make registered ones.
     mask_is_in_info
-        Its infos hold a mask of legal actions: `penstock.envs.probe` finds out.
+        Whether infos hold a mask of legal actions; `penstock.envs.probe` finds out.
     teams
-        Names of the agents that each policy plays: of each is a lane. Empty where it has one agent.
+        Names of the agents of each policy; each agent is a lane. Empty for one agent.
     team_reward
-        What each agent is rewarded with, see `Games`.
+        Reward of each agent, see `Games`.
     is_shuffled
-        Teams change agents before each game, see `Games`.
+        Whether teams change agents before each game, see `Games`.
     statistics
-        What the wrappers' running statistics are, frozen (see `penstock.envs.statistics`); None: they begin anew, and
-        are learned.
+        Frozen values of the wrappers' running statistics (see `penstock.envs.statistics`); None: they start anew and
+        are updated.
     population
-        So many policies play it, each in environments of its own; they do not meet.
+        Number of policies, each with environments of its own.
     given
-        The very objects that the payload is a copy of, in the process that resolved them alone; None in all others.
+        In the process that resolved them, the objects of which the payload is a copy; None elsewhere.
     """
 
     name: str
@@ -84,36 +84,36 @@ class EnvSpec:
 
     @property
     def of_one(self) -> EnvSpec:
-        """The same environment as one policy of a population plays it."""
+        """Return the same environment for a single policy of a population."""
         return dataclasses.replace(self, population=1)
 
     @property
     def seats(self) -> int:
-        """Lanes of each environment, of all policies together."""
+        """Lanes of each environment, over all policies."""
         return sum(map(len, self.teams)) or 1
 
     @classmethod
     def resolve(
         cls, env: str | Callable[..., Any], env_kwargs: Mapping[str, Any] | None = None, vectorize: Vectorize = "make"
     ) -> EnvSpec:
-        """Find out what a user means.
+        """Return the spec of an environment as users name it.
 
         Parameters
         ----------
         env
             A Gymnasium id (also ``"module:Id"``, which imports the module that registers it), ``"EnvPool/Id"``, a
             callable that returns an environment, an environment class, ``"module:Class"`` or ``"file.py:Class"``. With
-            ``vectorize="vector"`` a callable or class takes ``num_envs`` and returns a vector environment. What else
-            they may take, `penstock.envs.factories` says.
+            ``vectorize="vector"`` a callable or class takes ``num_envs`` and returns a vector environment.
+            `penstock.envs.factories` describes the other arguments they may take.
         env_kwargs
-            Keyword arguments for it.
+            Keyword arguments of the environment.
         vectorize
-            As the attribute. ``ALE/...`` and ``EnvPool/...`` ids are always made by their vector environments.
+            As the attribute. ``ALE/...`` and ``EnvPool/...`` ids always use their vector environments.
 
         Raises
         ------
         UnknownEnvironmentError
-            Nothing goes by this name.
+            No environment has this name.
         TypeError
             ``env`` is neither a string nor callable.
         ValueError
@@ -132,7 +132,7 @@ class EnvSpec:
                 arguments = atari_arguments(source.kwargs["game"], kwargs)
                 return cls._of(source.id, "atari", vectorize, None, arguments)
             _leave_num_envs(kwargs, vectorize)
-            # What the wrappers left out here would check, the lanes guarantee or check themselves.
+            # The lanes guarantee or check what the wrappers left out here would check.
             bare = dataclasses.replace(source, order_enforce=False, disable_env_checker=True)
             return cls._of(source.id, "gymnasium", vectorize, bare, kwargs)
         name = _module_of_makers(env) or name_of_factory(source)
@@ -150,10 +150,10 @@ class EnvSpec:
         return cls(_file_name(name), kind, vectorize, _pickled(name, source, kwargs), given=(source, kwargs))
 
     def unpack(self) -> tuple[Any, dict[str, Any]]:
-        """Return what to make, a registered spec, a callable or (ALE, EnvPool) None, and its keyword arguments.
+        """Return the constructor, a registered spec, a callable or (ALE, EnvPool) None, and its keyword arguments.
 
-        In the process that resolved them these are the objects that were given. Elsewhere they are copies, and
-        Gymnasium's registry gets the registrations that travelled along, as far as it can load them.
+        The process that resolved them gets the objects that were given. Other processes get copies, and Gymnasium's
+        registry gets the pickled registrations, as far as they can be loaded here.
         """
         if self.given is not None:
             source, kwargs = self.given
@@ -161,7 +161,7 @@ class EnvSpec:
         source, kwargs, registrations = self.payload.open()
         for name, registration in registrations.items():
             if name not in gymnasium.registry:
-                with contextlib.suppress(Exception):  # one that the environment has nothing to do with must not stop it
+                with contextlib.suppress(Exception):  # a registration that the environment may not need
                     gymnasium.registry[name] = pickle.loads(registration)
         return source, kwargs
 
@@ -206,7 +206,7 @@ def _is_environment(found: Any) -> bool:
 
 
 def _registered(env_id: str) -> RegisteredEnv:
-    # Some packages register their games when they are imported; others, such as MinAtar, name a function that does.
+    # Some packages register their games on import; others, such as MinAtar, have a function for it.
     has_ale = importlib.util.find_spec("ale_py") is not None
     if has_ale and env_id not in gymnasium.registry:
         importlib.import_module("ale_py")
@@ -243,7 +243,7 @@ def _closest(name: str, known: list[str]) -> str:
 
 
 def _module_of_makers(env: Any) -> str:
-    """Module that an environment is called by, because PettingZoo's makers all have one name; else nothing."""
+    """Return the module of a PettingZoo constructor, as its environment's name; else ""."""
     place, _, name = env.rpartition(":") if isinstance(env, str) else ("", "", "")
     return re.split(r"[./]", place.removesuffix(".py"))[-1] if name in _MAKERS else ""
 
@@ -253,8 +253,8 @@ def _file_name(name: str) -> str:
 
 
 def _registrations() -> dict[str, bytes]:
-    # What a script, or a package that it imports, has registered, a worker process that imports neither has not. Each
-    # is pickled for itself: what cannot travel, or not arrive, hinders no other.
+    # A worker process does not import the script, or the packages that registered environments here. Each registration
+    # is pickled alone, so that one that fails affects no other.
     travelling = {}
     for name, registration in gymnasium.registry.items():
         with contextlib.suppress(Exception):

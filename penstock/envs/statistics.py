@@ -1,8 +1,8 @@
-"""Running statistics of wrappers: found, shared by all environments of a run, and frozen where a policy is scored.
+"""Running statistics of wrappers: found, shared by all environments of a run, and frozen for scoring.
 
-A wrapper such as ``NormalizeObservation`` is a part of the policy: what the network was trained on is what the wrapper
-made of the observations. Its moments are therefore replaced by `RunningMoments`, of which all environments of a process
-hold the same object. No Gymnasium, no torch.
+A wrapper such as ``NormalizeObservation`` is a part of the policy, whose network was trained on its outputs. Its
+moments are therefore replaced by `RunningMoments`, one object for all environments of a process. No Gymnasium, no
+torch.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ KNOWN: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("gymnasium", "NormalizeReward"): ("return_rms",),
     ("stable_baselines3", "VecNormalize"): ("obs_rms", "ret_rms"),
 }
-"""Attributes that hold the moments of a wrapper, by package and name of its class; subclasses are known by it, too."""
-SWITCHES = ("update_running_mean", "training")  # of those wrappers: whether they go on learning their moments
+"""Attributes with a wrapper's moments, by package and name of its class; subclasses are recognised too."""
+SWITCHES = ("update_running_mean", "training")  # attributes that switch a wrapper's updates on and off
 ADVICE = "use normalize_observations=True, and normalize_returns=True for rewards, where the algorithm has it"
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Moments of a wrapper at one instant.
+    """Moments of a wrapper at one time.
 
     Attributes
     ----------
     name
         Class and attribute: "NormalizeObservation.obs_rms".
     count
-        Values seen, with the wrapper's own beginning counted as it counts it.
+        Number of values seen, including the wrapper's initial count.
     mean, var
-        float64, of the shape of one value.
+        float64, in the shape of one value.
     """
 
     name: str
@@ -46,11 +46,11 @@ class Moments:
 
     @property
     def kind(self) -> tuple[str, tuple[int, ...]]:
-        """Name and shape, in which moments that stand for each other agree."""
+        """Name and shape; equal for moments that can replace each other."""
         return self.name, self.mean.shape
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values; mean and variance lie flat."""
+        """Return JSON values; mean and variance are flat."""
         mean, var = self.mean.ravel().tolist(), self.var.ravel().tolist()
         return {"name": self.name, "count": self.count, "shape": list(self.mean.shape), "mean": mean, "var": var}
 
@@ -61,17 +61,17 @@ class Moments:
         return cls(str(values["name"]), float(values["count"]), mean, var)
 
     def flat(self) -> np.ndarray:
-        """Count, mean and sum of squared deviations side by side, float64 ``[1 + 2 n]``."""
+        """Return count, mean and sum of squared deviations side by side, float64 ``[1 + 2 n]``."""
         return np.concatenate([[self.count], self.mean.ravel(), self.count * self.var.ravel()])
 
 
 def statistics_of(meta: Mapping[str, Any]) -> tuple[Moments, ...]:
-    """Return the running statistics that a checkpoint's metadata holds."""
+    """Return the running statistics in a checkpoint's metadata."""
     return tuple(map(Moments.from_json, meta.get("statistics", ())))
 
 
 def merge(into: np.ndarray, other: np.ndarray) -> None:
-    """Add the moments of other values, exactly (Chan et al. 1979); both lie as `Moments.flat` lays them."""
+    """Add the moments of other values exactly (Chan et al. 1979); both in the layout of `Moments.flat`."""
     size = len(into) // 2
     count, more = into[0], other[0]
     if more == 0.0:
@@ -85,24 +85,24 @@ def merge(into: np.ndarray, other: np.ndarray) -> None:
 
 
 def moments_nbytes(size: int) -> int:
-    """Bytes of flat moments of values of so many numbers."""
+    """Bytes of flat moments of values with `size` numbers."""
     return 8 * (1 + 2 * size)
 
 
 class RunningMoments:
-    """Stands for a wrapper's own moments: all environments of a process have the same.
+    """Replacement of a wrapper's moments, shared by all environments of a process.
 
     Parameters
     ----------
     start
-        Moments to begin with.
+        Initial moments.
 
     Attributes
     ----------
     own
         Moments of the values seen here, flat.
     is_frozen
-        Whether values that are seen change nothing.
+        Whether updates are ignored.
     """
 
     def __init__(self, start: Moments) -> None:
@@ -112,7 +112,7 @@ class RunningMoments:
         self.begin_from(self.start.flat())
 
     def begin_from(self, others: np.ndarray) -> None:
-        """Set the moments of all values that were not seen here, flat."""
+        """Set the moments of all values seen elsewhere, flat."""
         self._all = others.copy()
         merge(self._all, self.own)
 
@@ -125,7 +125,7 @@ class RunningMoments:
             self.update_from_moments(values.mean(axis=0), values.var(axis=0), len(values))
 
     def update_from_moments(self, batch_mean: Any, batch_var: Any, batch_count: float) -> None:
-        """Add moments of a batch."""
+        """Add the moments of a batch."""
         if self.is_frozen:
             return
         size = len(self.own) // 2
@@ -154,12 +154,12 @@ class RunningMoments:
         return (self._all[1 + math.prod(shape) :] / self._all[0]).reshape(shape)
 
     def now(self) -> Moments:
-        """Moments at this instant."""
+        """Return the current moments."""
         return Moments(self.start.name, self.count, self.mean.copy(), self.var)
 
 
 class RunningStatistics:
-    """Running statistics that environments have in common.
+    """Running statistics shared by environments.
 
     Parameters
     ----------
@@ -169,14 +169,14 @@ class RunningStatistics:
     Attributes
     ----------
     moments
-        Those of their wrappers, from the outermost to the innermost.
+        Moments of their wrappers, from the outermost to the innermost.
     unshared
-        Names of what seem to be running statistics, of wrappers that are not known or out of reach.
+        Names of apparent running statistics in unknown or unreachable wrappers.
 
     Raises
     ------
     ValueError
-        The environments have other wrappers than the first.
+        The environments' wrappers differ.
     """
 
     def __init__(self, envs: Sequence[Any]) -> None:
@@ -186,14 +186,14 @@ class RunningStatistics:
         self.unshared = _unshared(envs[0]) if envs else ()
 
     def share(self, other: RunningStatistics) -> None:
-        """Let these environments hold the moments of others."""
+        """Replace these environments' moments by another group's."""
         self.moments = other.moments
         for places, moments in zip(self._places, self.moments, strict=True):
             for place in places:
                 place.put(moments)
 
     def join(self, others: Sequence[RunningStatistics]) -> RunningStatistics:
-        """Let environments of other groups hold these moments; return all as one."""
+        """Share these moments with other groups' environments; return all as one."""
         for other in others:
             other.share(self)
             for places, more in zip(self._places, other._places, strict=True):
@@ -201,16 +201,16 @@ class RunningStatistics:
         return self
 
     def freeze(self, statistics: Sequence[Moments]) -> None:
-        """Hold these moments from now on, whatever is seen.
+        """Fix the moments at these values and ignore later observations.
 
         Raises
         ------
         ValueError
-            They are of other wrappers.
+            The statistics belong to other wrappers.
         """
         if not statistics and self.moments:
             warnings.warn(
-                f"nothing was saved of the running statistics of {self}: they begin anew, and the policy sees other "
+                f"nothing was saved of the running statistics of {self}: they start anew, and the policy sees other "
                 "observations than in its training. Train it again with this version, or set them yourself",
                 stacklevel=2,
             )
@@ -250,7 +250,7 @@ def _unshared(env: Any) -> tuple[str, ...]:
 
 
 class _Place:
-    """Where a wrapper keeps moments: an attribute, or a value of a dict that lies there."""
+    """Place of a wrapper's moments: an attribute, or a value of a dict in one."""
 
     def __init__(self, wrapper: Any, attribute: str, key: Any = None) -> None:
         self._wrapper, self._attribute, self._key = wrapper, attribute, key
@@ -275,7 +275,7 @@ class _Place:
 
 
 def _places(env: Any) -> list[list[_Place]]:
-    """Return of each moments of an environment's wrappers all places: of a vector environment one in each inside."""
+    """Return all places of each of the wrappers' moments; a vector environment has one per inner environment."""
     found = []
     for wrapper in _chain(env):
         for attribute in _attributes(wrapper):
@@ -287,7 +287,7 @@ def _places(env: Any) -> list[list[_Place]]:
 
 
 def _aligned(of_envs: Sequence[list[list[_Place]]]) -> list[list[_Place]]:
-    """Return the places of environments that have the same wrappers as those of one."""
+    """Return the places of the wrappers' moments over environments with the same wrappers."""
     kinds = [[places[0].moments().kind for places in each] for each in of_envs]
     if any(each != kinds[0] for each in kinds):
         found = "; ".join(sorted({_listed(each) or "none" for each in kinds}))
@@ -306,7 +306,7 @@ def _chain(env: Any) -> Iterator[Any]:
 
 
 def _inside(env: Any) -> Sequence[Any]:
-    """Return the environments that a vector environment steps one after the other."""
+    """Return the environments that a vector environment steps in sequence."""
     envs = dict(_variables(env)).get("envs")
     return envs if isinstance(envs, list | tuple) else ()
 
@@ -323,7 +323,7 @@ def _variables(env: Any) -> list[tuple[str, Any]]:
 
 
 def _are_moments(value: Any) -> bool:
-    """Whether an object looks like running moments: a mean, a deviation, a count, and a way to learn more of them."""
+    """Return whether an object looks like running moments: mean, deviation, count and an update method."""
     kind = type(value)
     if kind.__module__.partition(".")[0] in ("builtins", "numpy", "torch", "pandas") or not callable(
         getattr(kind, "update", None) or getattr(kind, "push", None)
@@ -336,7 +336,7 @@ def _are_moments(value: Any) -> bool:
 def _has_inside(vector: Any, name: str) -> bool:
     try:
         return any(vector.call("has_wrapper_attr", name))
-    except Exception:  # what does not answer hides nothing that is known
+    except Exception:  # an unreachable environment hides no known statistics
         return False
 
 

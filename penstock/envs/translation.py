@@ -1,4 +1,4 @@
-"""Gymnasium spaces translated into specs, or refused with the reason."""
+"""Translation of Gymnasium spaces into specs, or their refusal with a reason."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _EXACT = 2**24  # integers up to here are exact in a float32
 def environment_specs(
     observation_space: spaces.Space, action_space: spaces.Space, mask_is_in_info: bool = False
 ) -> tuple[ObservationSpec, ActionSpec]:
-    """Return what an environment shows and what it takes.
+    """Return the specs of an environment's observations and actions.
 
     Parameters
     ----------
     observation_space, action_space
-        Its spaces, or those of one sub-environment of a vector environment.
+        Spaces of the environment, or of one sub-environment of a vector environment.
     mask_is_in_info
-        Its infos hold a mask of legal actions. One in the observation goes before it.
+        Whether infos hold a mask of legal actions. A mask in the observation takes precedence.
 
     Raises
     ------
     UnsupportedSpaceError
-        As `observation_spec` and `action_spec` do.
+        As for `observation_spec` and `action_spec`.
     """
     action = action_spec(action_space)
     return observation_spec(observation_space, action.choices, mask_is_in_info), action
@@ -45,26 +45,26 @@ def environment_specs(
 def observation_spec(
     space: spaces.Space, choices: tuple[int, ...] = (), mask_is_in_info: bool = False
 ) -> ObservationSpec:
-    """Return the column layout of a space's observations.
+    """Return the column layout of observations in a space.
 
     A Box keeps its bounds and its dtype, except that every float but float16 is stored as float32. A Discrete is an
-    int64 scalar counted from 0, a MultiDiscrete a vector of such, a MultiBinary int8. Dict and Tuple become one row of
+    int64 scalar counted from 0, a MultiDiscrete a vector of them, a MultiBinary int8. Dict and Tuple become one row of
     bytes.
 
     Parameters
     ----------
     space
-        What is observed.
+        The observation space.
     choices
-        Number of values of each choice of an action. With choices, a member "action_mask" of a Dict says which of
-        them are legal.
+        Number of values of each choice of an action. With choices, a member "action_mask" of a Dict is the mask of
+        legal ones.
     mask_is_in_info
-        If it has no such member, the infos say which choices are legal.
+        Whether, without such a member, infos hold the mask.
 
     Raises
     ------
     UnsupportedSpaceError
-        There is another space in it, or an empty one, or impossible bounds, or a mask that does not fit the choices.
+        The space contains an unsupported or empty space, impossible bounds, or a mask that does not fit the choices.
     """
     mask_space = space.spaces.get(MASK) if choices and isinstance(space, spaces.Dict) else None
     if mask_space is not None:
@@ -91,15 +91,15 @@ def observation_spec(
 
 
 def action_spec(space: spaces.Space) -> ActionSpec:
-    """Return what a policy has to choose to act in a space.
+    """Return the form of a policy's actions in a space.
 
-    Bounds that are as large as the largest float32 count as none.
+    Bounds of the largest float32 or beyond count as none.
 
     Raises
     ------
     UnsupportedSpaceError
-        There is a space in it other than Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple, or an empty one,
-        or impossible bounds, or beside numbers a choice among more values than a float32 can count.
+        The space contains one other than Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple, an empty one,
+        impossible bounds, or, beside numbers, a choice among more values than float32 counts exactly.
     """
     spec = _taken(space, ())
     if spec.kind == "mixed" and max(spec.choices) > _EXACT:
@@ -168,7 +168,7 @@ def _members(role: str, space: spaces.Dict | spaces.Tuple, keys: tuple[Any, ...]
 
 
 def _side_by_side(leaves: list[tuple[str, ObservationSpec]]) -> tuple[tuple[ObservationPart, ...], int]:
-    """Lay leaves out in a row; return them with their places, and the row's length in bytes."""
+    """Lay leaves out in a row; return them with their offsets, and the row's length in bytes."""
     parts, end = [], 0
     for path, leaf in leaves:
         parts.append(ObservationPart(path, leaf, end))
@@ -229,7 +229,7 @@ def _checked_box(place: str, space: spaces.Space, advice: str) -> spaces.Box:
 
 
 def _bounds(bound: np.ndarray, is_bounded: np.ndarray, otherwise: float) -> tuple[float, ...]:
-    """Bounds on one side, one of each number, or one for all where they are alike."""
+    """Return the bounds of one side: one per number, or one for all if they are equal."""
     if is_bounded.all():
         return (bound.flat[0].item(),) if (bound == bound.flat[0]).all() else tuple(bound.ravel().tolist())
     if not is_bounded.any():

@@ -1,4 +1,4 @@
-"""Lanes of a vector environment, whatever its autoreset mode."""
+"""Lanes of a vector environment, for every autoreset mode."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ class VectorLanes(Lanes):
     """The sub-environments of one Gymnasium vector environment.
 
     ========== =====================================================================================================
-    autoreset  what becomes of an episode's end
+    autoreset  end of an episode
     ========== =====================================================================================================
     NEXT_STEP  the final observation is shown; the next step is the reset and ignores the lane's action
     SAME_STEP  the next episode's first observation is shown; a truncated lane's final one is ``info["final_obs"]``
-    DISABLED   these lanes reset what ended, at once, with ``options={"reset_mask": ...}``: as SAME_STEP from outside
+    DISABLED   the lanes reset ended episodes at once, with ``options={"reset_mask": ...}``: like SAME_STEP from outside
     ========== =====================================================================================================
 
     Parameters
     ----------
     env
-        The vector environment; its ``metadata["autoreset_mode"]`` says which row of the table holds.
+        Vector environment; its ``metadata["autoreset_mode"]`` selects the row of the table.
     seed
-        What its first reset is seeded by: one number for each lane, or a single one, as its class takes them; None
-        if it was seeded when it was made.
+        Seed of its first reset: one number per lane, or a single one, as its class takes them; None if it was seeded
+        when made.
     name, first_lane, frame_skip
         As for `Lanes`.
     mask_is_in_info
-        The infos hold a mask of legal actions of every lane.
+        Whether infos hold a mask of legal actions for every lane.
 
     Raises
     ------
     UnsupportedSpaceError
         The environment's spaces have no column layout.
     EnvironmentFailure
-        The environment does not say how it resets.
+        The environment declares no autoreset mode.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class VectorLanes(Lanes):
         self._env = env
         self._is_open = True
         self._seed: int | list[int] | np.ndarray | None = seed
-        # Read now: an ALE environment made later overwrites the metadata that vector environments inherit.
+        # Read now: making an ALE environment later overwrites the metadata that vector environments inherit.
         self._mode = self._autoreset_mode()
         self._observations: Any = None
         self._final_observations: list[Any] = []
@@ -140,7 +140,7 @@ class VectorLanes(Lanes):
         self.finals = self.truncated.nonzero()[0]
         lanes = self.finals.tolist()
         if self._mode is AutoresetMode.DISABLED:
-            # Copied, because the reset may write into the same buffer.
+            # Copied, because the reset may reuse the buffer.
             self._final_observations = [
                 self._paired(copy.deepcopy(self._shown_by(lane)), self._masks[lane]) for lane in lanes
             ]
@@ -182,7 +182,7 @@ class VectorLanes(Lanes):
         return observations
 
     def _mask_in(self, infos: Any, phase: str, lane: int, is_final: bool = False) -> np.ndarray | None:
-        """Return the mask of a lane, if masks are in infos; a key "_action_mask" says of which lanes there is one."""
+        """Return the mask of a lane, if masks are in infos; the key "_action_mask" marks the lanes that have one."""
         if not self.observation.mask_is_in_info:
             return None
         found = infos if isinstance(infos, Mapping) else {}
@@ -191,7 +191,7 @@ class VectorLanes(Lanes):
         return self._mask_of(phase, lane, mask, is_final=is_final)
 
     def _paired(self, observation: Any, mask: Any) -> Any:
-        """Return what the writer of observations takes."""
+        """Return the input of the observation writer."""
         return (observation, mask) if self.observation.mask_is_in_info else observation
 
     def _ended(self) -> np.ndarray:
@@ -212,7 +212,7 @@ class VectorLanes(Lanes):
             self._require_known_mask(None)
         if phase == "step":
             self._collect_successes(infos)
-        # Under SAME_STEP the last step of an episode reports in final_info, the reset after it in infos itself.
+        # In SAME_STEP, an episode's last step reports in final_info, and the reset after it in infos itself.
         for source in (infos, infos.get("final_info")):
             if isinstance(source, Mapping) and "metrics" in source:
                 metrics = source["metrics"]
@@ -231,7 +231,7 @@ class VectorLanes(Lanes):
             return
         for lane in self._ended().nonzero()[0].tolist():
             if told is None or told[lane]:
-                self._episodes.tell_success(lane, successes[lane])
+                self._episodes.add_success(lane, successes[lane])
 
     def _autoreset_mode(self) -> AutoresetMode:
         found = (self._env.metadata or {}).get("autoreset_mode")

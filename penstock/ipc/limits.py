@@ -8,22 +8,22 @@ from pathlib import Path
 from typing import NamedTuple
 
 PROC, CGROUP = Path("/proc"), Path("/sys/fs/cgroup")
-_MEMORY_FILES = {  # of a cgroup, by its version: limit, use, and the entry of memory.stat for droppable file cache
+_MEMORY_FILES = {  # by cgroup version: limit, use, and the entry of memory.stat for droppable file cache
     1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
     2: ("memory.max", "memory.current", "inactive_file"),
 }
 
-# Functions take `proc` and `cgroup`, the mounts of the kernel's files, so that tests can replace them.
+# Parameters `proc` and `cgroup`, the mounts of the kernel's files, exist for tests.
 
 
 class Cgroup(NamedTuple):
-    """A cgroup's folder, and the version of the interface of its files."""
+    """Folder of a cgroup, and its interface version."""
 
     folder: Path
     version: int
 
     def read(self, name: str) -> str:
-        """Return the text of a file; "" where it is missing: the group cannot be seen from here, or has no limit."""
+        """Return the text of a file; "" if it is missing: the group is not visible, or has no limit."""
         try:
             return (self.folder / name).read_text().strip()
         except OSError:
@@ -31,14 +31,14 @@ class Cgroup(NamedTuple):
 
 
 class MemoryUse(NamedTuple):
-    """Bytes in use, and the limit."""
+    """Memory in use and its limit, in bytes."""
 
     used: int
     limit: int
 
 
 def cgroups(controller: str, *, proc: Path = PROC, cgroup: Path = CGROUP) -> Iterator[Cgroup]:
-    """Find every cgroup that limits this process, from its own to the root.
+    """Return every cgroup that limits this process, from its own to the root.
 
     Parameters
     ----------
@@ -57,48 +57,48 @@ def cgroups(controller: str, *, proc: Path = PROC, cgroup: Path = CGROUP) -> Ite
             mount, version = cgroup / controller, 1
         else:
             continue
-        # A container often sees only its own cgroup, mounted as the root: the path is then missing, the root is not.
+        # A container often sees only its own cgroup, mounted as the root: the path is missing, the root is not.
         group = Path(path.lstrip("/"))
         for part in (group, *group.parents):
             yield Cgroup(mount / part, version)
 
 
 def available_cores() -> float:
-    """Cores' worth of time that this process and its children may use at once."""
+    """Return the cores' worth of time that this process and its children may use."""
     allowed, quota = float(len(os.sched_getaffinity(0))), cpu_quota()
     return allowed if quota is None else min(allowed, quota)
 
 
 def whole_cores() -> int:
-    """Whole cores that this process and its children may use, at least 1."""
+    """Return the number of whole cores that this process and its children may use, at least 1."""
     return max(1, int(available_cores()))
 
 
 def cpu_quota(*, proc: Path = PROC, cgroup: Path = CGROUP) -> float | None:
-    """Tightest limit of this process's cgroups, in cores' worth of time; None: no limit."""
+    """Return the tightest limit of this process's cgroups, in cores' worth of time; None: no limit."""
     quotas = [_quota(group) for group in cgroups("cpu", proc=proc, cgroup=cgroup)]
     return min((quota for quota in quotas if quota is not None), default=None)
 
 
 def busy_by_core(*, proc: Path = PROC) -> dict[int, float]:
-    """Seconds that each core of this process's affinity has been busy so far, with any program, by core number."""
+    """Return the busy seconds of each core of this process's affinity, over all programs, by core number."""
     cores = {f"cpu{number}": number for number in sorted(os.sched_getaffinity(0))}
     busy = dict.fromkeys(cores.values(), 0.0)
     for line in (proc / "stat").read_text().splitlines():
         name, *counts = line.split(" ")
         if name in cores:
-            user, nice, system, _, _, *others = map(int, counts[:8])  # idle, and idle but for a disk
+            user, nice, system, _, _, *others = map(int, counts[:8])  # without idle and iowait
             busy[cores[name]] = (user + nice + system + sum(others)) / os.sysconf("SC_CLK_TCK")
     return busy
 
 
 def memory_use(*, proc: Path = PROC, cgroup: Path = CGROUP) -> MemoryUse:
-    """Memory of the machine, or of the cgroup of this process that leaves less, over all programs."""
+    """Return memory use of the machine, or of this process's cgroup with the least left."""
     return min([_machine_use(proc), *_cgroup_uses(proc, cgroup)], key=lambda use: use.limit - use.used)
 
 
 def available_memory(*, proc: Path = PROC, cgroup: Path = CGROUP) -> int:
-    """Bytes this process may still use: the machine's MemAvailable or what its cgroups leave, whichever is less."""
+    """Return the bytes this process may still use: the least of MemAvailable and the cgroups' remainders."""
     use = memory_use(proc=proc, cgroup=cgroup)
     return max(0, use.limit - use.used)
 
@@ -106,7 +106,7 @@ def available_memory(*, proc: Path = PROC, cgroup: Path = CGROUP) -> int:
 def require_memory(nbytes: int, what: str) -> None:
     """Raise MemoryError, with the arithmetic shown, unless ``nbytes`` more bytes are available.
 
-    Shared memory has no limit of its own: taking too much is not refused but ends in the kernel's OOM killer.
+    Shared memory has no limit of its own: taking too much ends in the kernel's OOM killer instead of an error.
     """
     available = available_memory()
     if nbytes > available:
@@ -135,7 +135,7 @@ def _machine_use(proc: Path) -> MemoryUse:
 
 
 def _cgroup_uses(proc: Path, cgroup: Path) -> list[MemoryUse]:
-    """Use and limit of every cgroup of this process that has a limit; file cache that the kernel drops is no use."""
+    """Return use and limit of every cgroup with a limit, without droppable file cache."""
     uses = []
     for group in cgroups("memory", proc=proc, cgroup=cgroup):
         limit, usage, cache = _MEMORY_FILES[group.version]

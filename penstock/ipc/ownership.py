@@ -1,7 +1,7 @@
-"""Ownership between processes: states of a slot, turns at shared memory, objects that only their maker may close.
+"""Ownership between processes: slot states, a lock on shared memory, objects that only their creator may close.
 
-A child that user code forks has copies of a trainer, of its sockets and of the files that it writes. However the child
-goes on (it leaves ``with Trainer``, collects garbage, raises, exits), it closes, stops and deletes nothing of these.
+A forked child has copies of a trainer, its sockets and its files. Whatever the child does (leave ``with Trainer``,
+collect garbage, raise, exit), it closes, stops and deletes none of them.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ _owned: weakref.WeakSet[Owned] = weakref.WeakSet()
 
 
 class SlotState(IntEnum):
-    """State of a slot; the numbers are those of ``SlotTable``.
+    """State of a slot, numbered as in ``SlotTable``.
 
     A segment passes through ``FREE -> WRITING -> FULL -> READING -> FREE``.
     """
 
     FREE = 0  # unowned
     WRITING = 1  # a rollout worker writes experience
-    FULL = 2  # a whole segment waits for the learner
+    FULL = 2  # a complete segment is ready for the learner
     READING = 3  # the learner reads it
 
 
 @contextmanager
 def taking_turns(arena: Arena) -> Iterator[None]:
-    """Let one process at a time into the block; the others wait.
+    """Admit one process at a time to the block; others wait.
 
-    The kernel holds the lock, on the arena's memory: it ends with a process that dies in the block. Threads of one
+    The kernel holds the lock on the arena's memory and releases it when a process dies in the block. Threads of one
     process do not exclude each other, and blocks must not be nested.
 
     Parameters
@@ -56,12 +56,12 @@ def taking_turns(arena: Arena) -> Iterator[None]:
 
 
 class Owned:
-    """Base of objects that only the process that made them may close.
+    """Base of objects that only their creating process may close.
 
     Attributes
     ----------
     is_foreign : bool
-        Whether this process is a forked child of the one that made the object.
+        Whether this process is a forked child of the creating process.
     """
 
     is_foreign = False
@@ -74,7 +74,7 @@ class Owned:
         return made
 
     def require_owner(self) -> None:
-        """Raise RuntimeError in a forked child of the process that made the object."""
+        """Raise RuntimeError in a forked child of the creating process."""
         if self.is_foreign:
             raise RuntimeError(
                 f"process {os.getpid()} was forked from process {self._maker}, whose training this is: let the child "
@@ -83,7 +83,7 @@ class Owned:
 
 
 def owner_only(close: Callable[Concatenate[O, P], None]) -> Callable[Concatenate[O, P], None]:
-    """Let a method do nothing in a forked child of the process that made the object."""
+    """Make a method a no-op in a forked child of the object's creating process."""
 
     @functools.wraps(close)
     def closes(self: O, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -96,7 +96,7 @@ def owner_only(close: Callable[Concatenate[O, P], None]) -> Callable[Concatenate
 def _disown() -> None:
     for each in list(_owned):
         each.is_foreign = True
-        # Never destroyed here either: a destructor would end what is the parent's, or join a thread that is not here.
+        # Never destroyed here: a destructor would end the parent's objects, or join a thread that does not exist here.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
 
 

@@ -14,7 +14,7 @@ import gymnasium
 import numpy as np
 
 from penstock.config import ConfigError
-from penstock.envs.factories import OUTSIDE, told
+from penstock.envs.factories import OUTSIDE, requested
 from penstock.envs.games import Game, game_of
 from penstock.envs.masks import MASK, forbids_all
 from penstock.envs.spec import EnvSpec
@@ -220,15 +220,15 @@ def _make_stage(env: EnvSpec, seed: int, *, draws: bool) -> gymnasium.Env:
     values = {"worker_index": OUTSIDE, "lane": FILMED_LANE, "seed": seed}
     if not draws:
         is_id = env.kind == "gymnasium"
-        made: gymnasium.Env = gymnasium.make(source, **kwargs) if is_id else source(**told(source, kwargs, values))
+        made: gymnasium.Env = gymnasium.make(source, **kwargs) if is_id else source(**requested(source, kwargs, values))
         return made
     drawing = {**kwargs, "render_mode": "rgb_array"}
     try:
         if env.kind == "gymnasium":
             stage = gymnasium.make(source, **drawing)
         else:
-            arguments = told(source, drawing, values)
-            stage = source(**(arguments if _takes(source, arguments) else told(source, kwargs, values)))
+            arguments = requested(source, drawing, values)
+            stage = source(**(arguments if _takes(source, arguments) else requested(source, kwargs, values)))
     except Exception as error:  # it has been made before without drawing, so drawing is what it cannot do
         raise _cannot_draw(env.name, f"{type(error).__name__}: {error}") from error
     if (render_mode := getattr(stage, "render_mode", None)) != "rgb_array":

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from penstock.config import find_object
-from penstock.envs.factories import told
+from penstock.envs.factories import requested
 from penstock.envs.masks import MASK
 from penstock.envs.seats import SeatLanes
 from penstock.nn import PolicyNetwork
@@ -85,7 +85,7 @@ class OwnOpponent(Opponent):
     def __init__(self, lanes: SeatLanes, source: Callable[..., Any], seed: int) -> None:
         self._lanes = lanes
         self._players: list[Any] = [
-            source(**told(source, {}, {"seed": seed + lane})) if inspect.isclass(source) else source
+            source(**requested(source, {}, {"seed": seed + lane})) if inspect.isclass(source) else source
             for lane in range(lanes.num_lanes)
         ]
 

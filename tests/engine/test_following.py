@@ -191,7 +191,7 @@ def test_the_command_line_takes_a_lineage():
         ({"schedule": BY_HAND, "schedule_policy": "3"}, "schedule is one policy's already: leave schedule_policy out"),
         ({"schedule": json.dumps(BY_HAND), "schedule_policy": "3"}, "one policy's already: leave schedule_policy out"),
         ({**POPULATION, "schedule": BY_HAND}, "schedule and pbt='truncation' both say"),
-        ({"policies": {"a": {"schedule": BY_HAND}, "b": {}}}, "schedule is of the whole run"),
+        ({"policies": {"a": {"schedule": BY_HAND}, "b": {}}}, "schedule belongs to the whole run"),
     ],
 )  # fmt: skip
 def test_a_schedule_that_cannot_be_followed_is_refused(settings, message):

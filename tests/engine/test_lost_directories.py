@@ -107,4 +107,4 @@ def test_a_command_whose_run_is_removed_at_its_end_ends_without_a_traceback(tmp_
     path = tmp_path / "run"
     done = subprocess.run([sys.executable, "-c", PROGRAM, path], capture_output=True, text=True)
     assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
-    assert "the run cannot be gone on with" in done.stdout and not path.exists()
+    assert "the run cannot be resumed" in done.stdout and not path.exists()

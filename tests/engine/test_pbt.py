@@ -325,7 +325,7 @@ def test_in_processes_a_population_copies_too(tmp_path):
         ({"pbt_fraction": 0.7}, "pbt_fraction=0.7 is not legal"),
         ({"policies": {"a": {"gamma": 0.5}, "b": {}}, "num_policies": 1}, "gamma=0.5 is outside the bounds"),
         ({"policies": {"a": {}, "b": {"hidden_sizes": (4,)}}, "num_policies": 1}, "'a' and 'b' cannot copy each other"),
-        ({"policies": {"a": {}, "b": {"pbt_episodes": 4}}, "num_policies": 1}, "pbt_episodes is of the whole run"),
+        ({"policies": {"a": {}, "b": {"pbt_episodes": 4}}, "num_policies": 1}, "pbt_episodes belongs to the whole run"),
     ],
 )
 def test_a_population_that_cannot_be_is_refused(settings, message):

@@ -129,5 +129,5 @@ def test_a_schedule_that_cannot_be_found_is_refused_with_the_closest(schedules):
 
 
 def test_a_bonus_that_is_a_function_says_itself_where_it_ends():
-    with pytest.raises(ConfigError, match="a function, which says itself where it ends: use entropy_coef_final=None"):
+    with pytest.raises(ConfigError, match="a function, which also gives the final value: use entropy_coef_final=None"):
         Trainer(APPO, **SERIAL, entropy_coef=lambda progress: 0.1, entropy_coef_final=0.0)

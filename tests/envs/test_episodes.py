@@ -60,7 +60,7 @@ def test_an_episodes_success_is_what_its_last_step_says(arrangement: str) -> Non
 def test_a_success_that_is_no_number_is_passed_over(success: object) -> None:
     book = EpisodeBook(1)
     book.add(np.array([1.0]), np.ones(1, np.bool_), [0])
-    book.tell_success(0, success)
+    book.add_success(0, success)
     assert book.take() == [EpisodeRecord(0, 1.0, 1, None)]
 
 
