@@ -115,10 +115,10 @@ def test_an_activation_given_as_a_class_is_answered_with_its_name():
 
 
 def test_an_environment_that_is_already_made_is_answered_with_what_makes_one():
-    assert 'give what makes one, env=lambda: gym.make("CartPole-v1"), or env="CartPole-v1"' in refusal(
+    assert 'give a constructor, env=lambda: gym.make("CartPole-v1"), or env="CartPole-v1"' in refusal(
         env=gymnasium.make("CartPole-v1")
     )
-    assert "give what makes one, env=lambda: CountingEnv(...)" in refusal(env=CountingEnv())
+    assert "give a constructor, env=lambda: CountingEnv(...)" in refusal(env=CountingEnv())
     made_vector = gymnasium.make_vec("CartPole-v1", num_envs=2)
     assert (
         'env=lambda num_envs: gym.make_vec("CartPole-v1", num_envs=num_envs), vectorize="vector"'

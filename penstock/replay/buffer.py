@@ -1,4 +1,4 @@
-"""The replay buffer: rows that many processes write and read at once."""
+"""Replay buffer: rows that many processes write and read at once."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from penstock.replay.writer import Writer
 
 Batch = dict[str, NDArray[Any]]
 
-_MOST_THREADS = 4  # more add little: memory is as fast as it is
+_MOST_THREADS = 4  # more add little: memory bandwidth is the limit
 
 
 @dataclass(frozen=True)
 class Stats:
-    """Counts since the buffer was made, over all its processes.
+    """Counts over all processes since the buffer was made.
 
     Attributes
     ----------
     rows_added : int
-        Rows ever added; a reservoir has not kept all.
+        Rows added so far, including those that a reservoir has not kept.
     rows_skipped : int
-        Rows given up because other writers were in every row that was tried.
+        Rows given up because other writers held every row that was tried.
     rows_redrawn : int
-        Sampled rows that could not be read any more, and were drawn again: overwritten meanwhile, or without frames.
+        Sampled rows that became unreadable, overwritten or without frames, and were drawn again.
     rows_without_frames : int
         Of these, rows whose frames were overwritten before them: give the buffer a larger ``frame_capacity``.
     updates_late : int
-        Priority updates for rows that were overwritten, and dropped.
+        Priority updates dropped because their rows were overwritten.
     frames_stored : int
         Frames written to the stores of stacked and shared fields.
     """
@@ -59,34 +59,34 @@ class Stats:
 class ReplayBuffer:
     """Rows of experience, written and sampled by any number of threads and processes at once.
 
-    No writer ever waits for another or for a reader, unless rows are evicted by priority, and a process that is killed
-    holds up nobody: its unfinished row is never seen. Give the buffer itself to other processes, as an argument: it is
-    pickled as a handle of its memory, which has no name and is gone with the last process that holds it.
+    Writers never wait for other writers or readers, unless rows are evicted by priority. A killed process blocks no
+    other: its unfinished row stays invisible. Pass the buffer itself to other processes, as an argument: it is pickled
+    as a handle of its memory, which has no name and is freed with the last process that holds it.
 
     Parameters
     ----------
     capacity : int
         Rows kept; the oldest is overwritten, unless the sampler says otherwise.
     fields : mapping of str to Field
-        The values of every step.
+        Values of every step.
     sampler : Uniform, Prioritized, Reverse, Reservoir or Elite
-        How rows are drawn (and, with ``Reservoir``, ``Elite`` and ``eviction_alpha``, which ones are kept).
+        Order of drawing, and with ``Reservoir``, ``Elite`` or ``eviction_alpha`` also of eviction.
     n_step : NStep or None
-        Make rows of several steps' reward.
+        Rows of n-step rewards.
     sequences : Sequences or None
-        Make rows of several steps each.
+        Rows of several steps each.
     rate_limiter : RateLimiter or None
-        Holds back whoever is ahead, writers or readers.
+        Makes writers or readers wait when they are ahead.
     frame_capacity : int or None
-        Frames kept for each stacked or shared field. By default one for each step of all rows and an eighth more,
-        enough for episodes of at least 8 steps (with ``sequences``: of several times their length). Where episodes are
-        shorter, the oldest rows lose their frames early, and are drawn no more.
+        Frames kept for each stacked or shared field. Default: one for each step of all rows and an eighth more, enough
+        for episodes of at least 8 steps (with ``sequences``: of several times their length). With shorter episodes, the
+        oldest rows lose their frames early and are no longer drawn.
     disk : str, Path or None
-        A directory on whose disk the rows lie, in a file without a name. Words and priorities stay in memory.
+        Directory on whose disk the rows are stored, in a file without a name. Words and priorities stay in memory.
     num_threads : int or None
-        Threads that gather a batch of 512 KiB or more; None: as many as this process has cores, up to 4.
+        Threads that gather a batch of 512 KiB or more; None: one per core of this process, up to 4.
     seed : int or None
-        Of sampling. Other processes draw from streams of their own.
+        Seed of sampling. Other processes draw from streams of their own.
 
     Raises
     ------
@@ -153,7 +153,7 @@ class ReplayBuffer:
         self._sampler = sampler
         self._num_threads = num_threads
         first_seed = secrets.randbits(64) if seed is None else int(seed) % 2**64
-        # Sampling, and then each writer (reservoirs draw too), has a stream of its own.
+        # Sampling and each writer (reservoirs draw too) have separate streams.
         self._writer_seeds = (number % 2**64 for number in itertools.count(first_seed + 1))
         self._core = memory.open(num_threads, first_seed, is_new=is_new)
         self._beta = sampler.beta if isinstance(sampler, Prioritized) else 0.0
@@ -163,13 +163,13 @@ class ReplayBuffer:
     # ---- writing
 
     def writer(self, lanes: int = 1, timeout: float | None = None) -> Writer:
-        """A writer of several lanes that step together.
+        """Return a writer of several lanes that step together.
 
         Parameters
         ----------
         lanes : int
         timeout : float or None
-            Seconds that ``add`` waits for the rate limiter at most; None: for ever.
+            Longest wait of ``add`` for the rate limiter, in seconds; None: no limit.
         """
         return Writer(self._core, self.rate_limiter, lanes, timeout, next(self._writer_seeds))
 
@@ -178,7 +178,7 @@ class ReplayBuffer:
         return self._default_writer().add(**steps)
 
     def end_episode(self) -> int | None:
-        """Cut the episode that ``add`` writes after its last step: see ``Writer.end_episode``."""
+        """Cut the episode that ``add`` writes, after its last step: see ``Writer.end_episode``."""
         return self._default_writer().end_episode()
 
     def _default_writer(self) -> Writer:
@@ -199,30 +199,29 @@ class ReplayBuffer:
         beta : float or None
             Exponent of the importance weights; None: the sampler's.
         out : dict or None
-            Arrays to be filled and returned, as made by ``allocate(batch_size)``; None: new ones, the caller's own.
+            Arrays to fill and return, as made by ``allocate(batch_size)``; None: new arrays.
         timeout : float or None
-            Seconds to wait while the buffer is empty or the rate limiter holds readers back: 0 not at all, None for
-            ever.
+            Longest wait, in seconds, while the buffer is empty or the rate limiter blocks readers; None: no limit.
 
         Returns
         -------
         dict of ndarray
             Every field, ``[batch_size, *shape]`` (``[batch_size, length, *shape]`` with sequences), and ``ids`` int64
-            ``[batch_size]``, to be given to ``update_priorities``; with ``Prioritized`` ``weights`` float32
+            ``[batch_size]``, for ``update_priorities``; with ``Prioritized`` ``weights`` float32
             ``[batch_size]``; with ``n_step`` ``discount`` float32 ``[batch_size]``; with ``sequences`` ``mask`` bool
             ``[batch_size, length]``.
 
         Raises
         ------
         NotReady
-            If there was nothing to sample within the timeout.
+            Nothing could be sampled within the timeout.
         """
         batch_size = operator.index(batch_size)
         deadline = deadline_after(timeout)
         found = self._draw(batch_size, beta, out)
         if found is None:
             found = self._draw_later(batch_size, beta, out, deadline)
-        # Only what can be taken is counted. Who had to wait draws once more, from what came meanwhile.
+        # Only samples that can be taken are counted. A reader that had to wait draws again, from the newer contents.
         if self.rate_limiter is not None and not self.rate_limiter.try_sample(batch_size):
             self.rate_limiter.sample(batch_size, seconds_left(deadline))
             found = self._draw(batch_size, beta, out) or found
@@ -238,7 +237,7 @@ class ReplayBuffer:
             found = self._draw(batch_size, beta, out)
             if found is not None:
                 return found
-            time.sleep(0.001)  # rows are there, but all of priority 0 or in the hands of writers
+            time.sleep(0.001)  # rows exist, but all have priority 0 or are being written
         raise NotReady(self._nothing_to_sample())
 
     def _nothing_to_sample(self) -> str:
@@ -250,28 +249,28 @@ class ReplayBuffer:
         return f"none of the {len(self):,} rows can be sampled: {', or '.join(reasons)}"
 
     def allocate(self, batch_size: int) -> Batch:
-        """Arrays for ``sample(batch_size, out=...)``, uninitialised.
+        """Return arrays for ``sample(batch_size, out=...)``, uninitialised.
 
         For pinned memory replace them by NumPy views of pinned tensors of the same shapes.
         """
         return self._core.allocate(batch_size)
 
     def get(self, ids: ArrayLike, fields: tuple[str, ...] | None = None) -> Batch:
-        """The rows with these ids.
+        """Return the rows with these ids.
 
         Parameters
         ----------
         ids : int64 [n]
         fields : tuple of str or None
-            Names of the fields to be read, so that large ones are not copied for nothing; None: all. ``ids``,
-            ``discount`` and ``mask`` come with them as in ``sample``.
+            Names of the fields to read, to save copying large ones; None: all. ``ids``, ``discount`` and ``mask`` are
+            included as in ``sample``.
 
         Raises
         ------
         KeyError
-            If one of the rows has been overwritten, or a name is that of no field.
+            A row has been overwritten, or a field does not exist.
         TypeError
-            For a ``Reservoir`` and an ``Elite`` buffer, which do not know where a row went.
+            The buffer is a ``Reservoir`` or ``Elite`` one, which stores rows out of order.
         """
         if self._plan.reservoir or self._plan.group:
             kept = "a reservoir" if self._plan.reservoir else "one of the elite"
@@ -295,12 +294,12 @@ class ReplayBuffer:
                 raise KeyError(f"{name!r} is no field of this buffer: it has {', '.join(self.fields)}")
 
     def sample_uniform(self, batch_size: int) -> Batch:
-        """Draw rows with equal probability, whatever the sampler; as ``sample``, without weights.
+        """Draw rows with equal probability, regardless of the sampler; as ``sample``, without weights.
 
         Raises
         ------
         NotReady
-            If the buffer is empty.
+            The buffer is empty.
         """
         found = self._core.sample_uniform(batch_size)
         if found is None:
@@ -308,19 +307,19 @@ class ReplayBuffer:
         return found
 
     def get_all(self) -> Batch:
-        """All rows, oldest first, with their ``ids``."""
+        """Return all rows, oldest first, with their ``ids``."""
         rows, ids, _ = self._core.live()
         return self._rows(rows, ids)
 
     def episodes(self) -> Iterator[Batch]:
-        """The rows of each episode, in order; the episode that was written to first comes first.
+        """Yield the rows of each episode, in order; episodes in the order of their first rows.
 
-        The first one may have lost its beginning, and the last ones may still be going on.
+        The first may have lost its beginning, and the last ones may be unfinished.
 
         Raises
         ------
         TypeError
-            If rows are evicted by priority: episodes then have gaps, and ids do not say what comes first.
+            Rows are evicted by priority, so that episodes have gaps and ids give no order.
         """
         if self._plan.eviction_alpha is not None:
             raise TypeError(
@@ -340,21 +339,21 @@ class ReplayBuffer:
                 yield batch
 
     def _rows(self, rows: NDArray[np.int64], ids: NDArray[np.int64]) -> Batch:
-        """These rows, less those overwritten meanwhile."""
+        """Return these rows, without those overwritten meanwhile."""
         batch, unread = self._core.gather(rows, ids)
         return {name: np.delete(array, unread, axis=0) for name, array in batch.items()} if len(unread) else batch
 
-    # ---- choosing among rows
+    # ---- selection of rows
 
     def live(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Present rows and their ids, oldest first: int64 ``[len]`` both."""
+        """Return rows with readable contents and their ids, oldest first: int64 ``[len]`` both."""
         rows, ids, _ = self._core.live()
         return rows, ids
 
     def read(
         self, rows: NDArray[np.int64], ids: NDArray[np.int64], fields: tuple[str, ...] | None = None
     ) -> tuple[Batch, NDArray[np.bool_]]:
-        """Contents of rows returned by `live`.
+        """Return the contents of rows returned by `live`.
 
         Parameters
         ----------
@@ -366,7 +365,7 @@ class ReplayBuffer:
         -------
         batch : dict of str to ndarray
         is_there : bool [n]
-            False for rows that have been overwritten since; what the batch holds of them means nothing.
+            False for rows overwritten since; their entries in the batch are meaningless.
         """
         batch, unread = self._core.gather(rows, ids, fields=fields)
         is_there = np.ones(len(rows), bool)
@@ -374,24 +373,24 @@ class ReplayBuffer:
         return batch, is_there
 
     def update_scores(self, rows: NDArray[np.int64], ids: NDArray[np.int64], scores: NDArray[np.float32]) -> int:
-        """Say how little rows are wanted, of an ``Elite`` buffer.
+        """Set eviction scores of rows, in an ``Elite`` buffer.
 
         Parameters
         ----------
         rows, ids : int64 [n]
-            As `live` gave them.
+            As returned by `live`.
         scores : float32 [n]
-            The larger, the sooner the row is replaced.
+            Rows with larger scores are replaced sooner.
 
         Returns
         -------
         int
-            How many were dropped because their row has been overwritten.
+            Number of updates dropped because their rows have been overwritten.
 
         Raises
         ------
         TypeError
-            If the buffer keeps no scores.
+            The buffer has no scores.
         """
         if not self._plan.group:
             raise TypeError("update_scores() needs a buffer with scores: make it with sampler=Elite()")
@@ -400,7 +399,7 @@ class ReplayBuffer:
     # ---- priorities
 
     def update_priorities(self, ids: ArrayLike, priorities: ArrayLike) -> int:
-        """Set the priorities of rows, by the ids that came with them.
+        """Set the priorities of rows, by their ids.
 
         Parameters
         ----------
@@ -411,21 +410,21 @@ class ReplayBuffer:
         Returns
         -------
         int
-            How many were dropped because their row has been overwritten.
+            Number of updates dropped because their rows have been overwritten.
 
         Raises
         ------
         ValueError
-            If a priority is NaN, infinite or negative; nothing is updated.
+            A priority is NaN, infinite or negative; nothing is updated.
         TypeError
-            If the buffer is not prioritized.
+            The buffer is not prioritized.
         """
         self._require_priorities()
         return self._core.update(ids, priorities)
 
     @property
     def max_priority(self) -> float:
-        """The largest priority given so far, which new rows get by default; 1.0 at first."""
+        """Largest priority so far, the default of new rows; initially 1.0."""
         self._require_priorities()
         return self._core.largest_priority
 
@@ -436,7 +435,7 @@ class ReplayBuffer:
     # ---- the whole buffer
 
     def __len__(self) -> int:
-        """Rows that lie in the buffer; a few too few where a writer was killed inside ``add``."""
+        """Number of rows in the buffer; slightly too low after a writer was killed inside ``add``."""
         return self._core.size
 
     @property
@@ -455,33 +454,34 @@ class ReplayBuffer:
         return self.stats().rows_added
 
     def stats(self) -> Stats:
-        """Counts since the buffer was made."""
+        """Return counts since the buffer was made."""
         return Stats(**self._core.counts())
 
     def clear(self) -> None:
-        """Forget all rows and priorities, what writers have not finished, and the rate limiter's counts."""
+        """Remove all rows and priorities, unfinished steps of writers, and the rate limiter's counts."""
         self._core.clear()
         if self.rate_limiter is not None:
             self.rate_limiter.reset()
 
     def save(self, path: str | Path, *, report: Callable[[str], None] | None = None) -> None:
-        """Write rows, priorities, counters and the generator's state to a directory, while others go on.
+        """Write rows, priorities, counters and the generator's state to a directory, while others use the buffer.
 
-        Only what changed since the last save to the same directory is written. An interrupted save leaves that one.
+        Only changes since the last save to the same directory are written. An interrupted save leaves the last one
+        intact.
 
         Parameters
         ----------
         path : str or Path
-            A directory, made if it is not there.
+            Directory, created if missing.
         report : callable or None
-            Is told of a damaged manifest in the directory, which is moved aside; None: it is a RuntimeWarning.
+            Called with a message if a damaged manifest was moved aside; None: a RuntimeWarning.
 
         Raises
         ------
         OSError
-            If the disk is full or cannot be written.
+            The disk is full or cannot be written.
         ReplayFileError
-            If the directory holds a save of another version, or another program's ``manifest.json``.
+            The directory holds a save of another version, or another program's ``manifest.json``.
         """
         extras = {
             "reverse": self._reverse.next if self._reverse else None,
@@ -490,18 +490,17 @@ class ReplayBuffer:
         save_buffer(self._core, self._description, Path(path), extras, report)
 
     def load(self, path: str | Path) -> None:
-        """Replace everything in the buffer by what ``save`` wrote; nobody else may use it meanwhile.
+        """Replace the contents by a save; no other thread or process may use the buffer meanwhile.
 
-        Ids given before mean nothing any more. What writers have not finished is forgotten.
-
-        A rate limiter with the settings of the saved one goes on with its counts, another starts again.
+        Earlier ids become invalid, and unfinished steps of writers are dropped. A rate limiter with the saved settings
+        continues from the saved counts; one with other settings starts anew.
 
         Raises
         ------
         ReplayFileError
-            If a file is damaged or missing, or of a buffer with other settings; the buffer is left as it was.
+            A file is damaged or missing, or of a buffer with other settings; the buffer is unchanged.
         OSError
-            If a file cannot be read.
+            A file cannot be read.
         """
         load_buffer(self._core, self._description, Path(path), self._take_extras)
 

@@ -1,11 +1,11 @@
-"""A replay buffer in a directory: saved in blocks of rows, wholly or not at all; checked before a row is loaded.
+"""Replay buffer in a directory: saved in blocks of rows, atomically; checked before a row is loaded.
 
-The manifest names all other files, with the size and the CRC-32 of each. A file of rows holds the ids of rows
-`begin` to `end` (int64, -1: nothing there) and then the records of those that are there; the file of priorities holds
-the ids of all rows (int64) and then their leaves of the sum tree (float64). All numbers are little-endian.
+The manifest names all other files, with the size and the CRC-32 of each. A file of rows holds the ids of rows `begin`
+to `end` (int64, -1: empty), then the records of the non-empty ones; the file of priorities holds the ids of all rows
+(int64), then their leaves of the sum tree (float64). All numbers are little-endian.
 
-A save writes files under new names, replaces the manifest in one instant, and then removes the files that no manifest
-names: whatever interrupts it, the manifest that is there names whole files. Files of other names are left alone.
+A save writes files under new names, replaces the manifest atomically, and then removes files that no manifest names: an
+interruption at any time leaves a manifest that names complete files. Files with other names are left alone.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ _NOTHING = -1
 
 
 class Core(Protocol):
-    """Saved parts: stores of records (0: the rows, the others: frames), priorities, generator, counters.
+    """Saved parts: stores of records (0: rows; others: frames), priorities, generator, counters.
 
-    Ids are int64, -1 where nothing can be read; a record with a given id never changes.
+    Ids are int64, -1 for unreadable records; a record with a given id never changes.
     """
 
     @property
@@ -60,7 +60,8 @@ class Core(Protocol):
     @property
     def prioritized(self) -> bool: ...
 
-    # Which save these contents were last written to or read from, by any process; 0: none. Lies in shared memory.
+    # Number of the save that these contents were last written to or read from, by any process; 0: none. In shared
+    # memory.
     def last_save(self) -> int: ...
     def set_last_save(self, number: int, /) -> None: ...
 
@@ -72,7 +73,7 @@ class Core(Protocol):
     def set_counters(self, store: int, counters: tuple[int, int, int, int], /) -> None: ...
     def read_priorities(self) -> tuple[NDArray[np.float64], NDArray[np.int64], float]: ...  # leaves, ids, largest
     def put_priorities(self, leaves: NDArray[np.float64], ids: NDArray[np.int64], largest: float, /) -> None: ...
-    def episode_starts(self) -> int: ...  # so many writers have had episode numbers of their own
+    def episode_starts(self) -> int: ...  # number of writers with episode numbers of their own
     def set_episode_starts(self, count: int, /) -> None: ...
     def generator_state(self) -> bytes: ...
     def set_generator_state(self, state: bytes, /) -> None: ...
@@ -97,28 +98,28 @@ def save_buffer(
 ) -> None:
     """Save the buffer to the directory `path`; others may write to the buffer meanwhile.
 
-    Blocks of rows that have not changed since the save in `path` keep their files, if these contents were last saved
-    to or loaded from it; else all is written. Rows that are overwritten while the save runs may be left out.
+    Unchanged blocks of rows keep their files, if these contents were last saved to or loaded from `path`; otherwise
+    everything is written. Rows overwritten during the save may be left out.
 
     Parameters
     ----------
     core
-        The contents.
+        Contents.
     description
-        Settings that JSON can hold, which must be the same in the buffer that loads.
+        Settings as JSON values, which must be equal in the buffer that loads.
     path
-        A directory, made if it is not there. Processes that save there at once take turns.
+        Directory, created if missing. Processes that save there at once take turns.
     extras
-        What `load_buffer` shall hand over, of what JSON can hold.
+        JSON values that `load_buffer` returns.
     report
-        Is told of a damaged manifest that was moved aside; None: it is a `RuntimeWarning`.
+        Called with a message if a damaged manifest was moved aside; None: a `RuntimeWarning`.
 
     Raises
     ------
     OSError
-        For example when the disk is full; the save that was there before is whole.
+        For example, the disk is full; the previous save is intact.
     ReplayFileError
-        If `path` holds a manifest of another version or another program's, which is left alone.
+        `path` holds a manifest of another version or another program, which is left alone.
     """
     if not path.exists():
         path.mkdir(parents=True, exist_ok=True)
@@ -136,7 +137,7 @@ def save_buffer(
             _sync_directory(path)
             os.replace(aside, path / MANIFEST)
         except BaseException:
-            # An interrupt may come right after the replacement, so the disk is asked which manifest counts.
+            # An interrupt may follow the replacement, so the disk decides which manifest counts.
             with suppress(OSError, ReplayFileError):
                 _sync_directory(path)
                 _remove_unnamed(path, read_manifest(path) if os.path.lexists(path / MANIFEST) else None)
@@ -147,14 +148,14 @@ def save_buffer(
 
 
 def _manifest_before(path: Path, report: Callable[[str], None]) -> Manifest | None:
-    """Return the manifest of the save that is there; None if there is none, or none that can be read any more."""
+    """Return the manifest of an existing save; None without a readable one."""
     if not os.path.lexists(path / MANIFEST):
         return None
     try:
         return read_manifest(path)
     except DamagedManifestError as error:
         if not any(OWN_NAME.fullmatch(name) for name in os.listdir(path)):
-            raise  # nothing shows that a save has written it: it may be another program's
+            raise  # possibly another program's file
         aside = path / f"{MANIFEST}.damaged"
         os.replace(path / MANIFEST, aside)
         problem, _, _advice = str(error).rpartition(": ")
@@ -168,30 +169,30 @@ def load_buffer(
     path: Path,
     take_extras: Callable[[dict[str, Any]], None] | None = None,
 ) -> None:
-    """Replace the contents by those saved in the directory `path`; nobody may use the buffer meanwhile.
+    """Replace the contents by the save in the directory `path`; the buffer must not be used meanwhile.
 
-    Everything is read and checked once before the first row of the buffer changes. Blocks of some 8 MiB are in memory
-    one at a time; priorities take some 40 bytes for each row meanwhile.
+    Everything is read and checked before the first row of the buffer changes. One block of some 8 MiB is in memory at a
+    time; priorities take some 40 bytes per row meanwhile.
 
     Parameters
     ----------
     core
-        The contents.
+        Contents.
     description
-        This buffer's settings, which must be those that were saved.
+        This buffer's settings, which must equal the saved ones.
     path
-        A directory that `save_buffer` wrote.
+        Directory written by `save_buffer`.
     take_extras
-        Called with the extras given to `save_buffer` before the buffer changes; raises `ValueError` if they are others
-        than a save writes, and takes nothing over then.
+        Called with the extras of `save_buffer` before the buffer changes; raises `ValueError`, changing nothing, for
+        extras that no save writes.
 
     Raises
     ------
     ReplayFileError
-        If a file is missing or damaged, or the save is of another version or another buffer. The buffer is as it was,
-        unless the files are damaged while they are loaded: then it is empty, and the error says so.
+        A file is missing or damaged, or the save is of another version or another buffer. The buffer is unchanged,
+        unless files are damaged during the load: then it is empty, and the error says so.
     OSError
-        If a file cannot be read.
+        A file cannot be read.
     """
     if not path.is_dir():
         raise ReplayFileError(f"{path} is not a directory: give the one that a replay buffer was saved to")
@@ -224,7 +225,7 @@ def _write_contents(
     core: Core, path: Path, save: int, known: Manifest | None
 ) -> tuple[list[Store], Priorities | None, int, str]:
     blocks = [
-        # Rows come before the frames that they refer to, so that a row which is there finds its frames.
+        # Rows before the frames they refer to, so that every row found has its frames.
         _write_store(core, path, save, store, known.stores[store].blocks if known else [])
         for store in range(core.num_stores)
     ]
@@ -233,7 +234,7 @@ def _write_contents(
         leaves, ids, largest = core.read_priorities()
         file = _write_file(path / f"priorities-{save:016x}.bin", ids.astype("<i8"), leaves.astype("<f8"))
         priorities = Priorities(largest, file)
-    # After all records, so that no id in the files is given out again.
+    # After all records, so that no id in the files is reused.
     stores = [Store(*core.store_shape(store), core.counters(store), blocks[store]) for store in range(core.num_stores)]
     return stores, priorities, core.episode_starts(), core.generator_state().hex()
 
@@ -279,14 +280,14 @@ def _put_store(
     for block in store.blocks:
         rows = slice(block.begin, block.end)
         ids, records = _read_block(path, block, store.record_nbytes)
-        ids[ids < base] = _NOTHING  # cleared while the save ran
+        ids[ids < base] = _NOTHING  # cleared during the save
         is_there[rows] = ids != _NOTHING
         if leaf_ids is not None:
-            # Overwritten before the priorities were read: a row without a leaf gets that of the largest priority.
+            # Overwritten before the priorities were read: a row without a leaf gets the largest priority's.
             leaf_ids[rows][ids != leaf_ids[rows]] = _NOTHING
         core.put_block(number, block.begin, ids, records)
     found = int(is_there.sum())
-    if min(written - cleared, store.capacity) != found:  # others wrote while the save ran, or were killed writing
+    if min(written - cleared, store.capacity) != found:  # written during the save, or by killed writers
         written = max(written, found)
         cleared = written - found
     core.set_counters(number, (claimed, base, written, cleared))
@@ -376,7 +377,7 @@ def _read_priorities(path: Path, manifest: Manifest) -> _Leaves | None:
     both = _read_file(path, manifest.priorities.file).reshape(2, -1)
     ids = both[0].view("<i8").astype(np.int64, copy=False)
     leaves = both[1].view("<f8").astype(np.float64, copy=False)
-    # Above the largest leaf, which is the tree's own limit, a sum of all leaves could be infinite.
+    # The tree's own limit: with larger leaves the sum could be infinite.
     largest_leaf = np.finfo(np.float64).max / 2 / len(leaves)
     if not _are_ids(ids) or not ((leaves >= 0) & (leaves <= largest_leaf)).all():
         raise ReplayFileError(f"{path / name} does not hold ids and leaves of {len(ids)} rows: {ADVICE}")
@@ -406,11 +407,11 @@ def _remove_unnamed(path: Path, manifest: Manifest | None) -> None:
 def _locked(path: Path, kind: int) -> Iterator[None]:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with suppress(OSError):  # a file system without locks: then savers must not meet
+        with suppress(OSError):  # file system without locks: processes must not save at once
             fcntl.flock(descriptor, kind)
         yield
     finally:
-        with suppress(OSError):  # a child forked meanwhile holds the descriptor too: closing is not enough
+        with suppress(OSError):  # a forked child may hold the descriptor: closing is not enough
             fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)
 

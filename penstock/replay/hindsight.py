@@ -1,4 +1,4 @@
-"""Hindsight relabelling: episodes written again as if another goal had been meant."""
+"""Hindsight relabelling: episodes are stored again with other goals."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 STRATEGIES = ("future", "episode", "random", "final")
-OPTIONAL = frozenset({"terminated", "truncated"})  # the buffer takes them with every step, declared or not
+OPTIONAL = frozenset({"terminated", "truncated"})  # accepted with every step, declared or not
 
 
 def achieving_steps(
     rng: np.random.Generator, strategy: str, length: int, goals_per_step: int
 ) -> NDArray[np.int64]:
-    """Draw the steps of an episode in whose next states other goals are achieved.
+    """Draw the steps of an episode whose next states achieve other goals.
 
     Parameters
     ----------
     rng
-        Draws them.
+        Random generator.
     strategy : {"future", "episode", "final"}
         As for `Hindsight`.
     length
-        T, steps of the episode.
+        T, number of steps of the episode.
     goals_per_step
-        k; "final" has but one.
+        k; "final" has only one.
 
     Returns
     -------
     ndarray
-        int64 ``[k, T]``: for each step of the episode k steps, from 0 to T - 1.
+        int64 ``[k, T]``: for each step of the episode, k steps from 0 to T - 1.
     """
     if strategy == "final":
         return np.full((1, length), length - 1)
@@ -51,46 +51,46 @@ def achieving_steps(
 class Hindsight:
     """Hindsight experience replay (Andrychowicz et al. 2017, arXiv:1707.01495, algorithm 1), in front of a buffer.
 
-    Collects one episode at a time. When the episode ends it is written to the buffer with the goal that was meant, and
-    then again with goals that were achieved; each row's reward is computed for the goal written with it. Sampling and
-    priorities are the buffer's own: use ``buffer`` itself.
+    Collects one episode at a time. At its end, the episode is written to the buffer with its original goal, then again
+    with achieved goals; each row's reward is computed for the goal written with it. Sample and set priorities with
+    ``buffer`` itself.
 
-    An agent must see the goal, so feed it ``goal`` beside ``obs``. All other values of a step are written as they were,
-    whatever the goal; ``terminated`` too, unless there is a `terminated_fn`.
+    Agents must see the goal: feed them ``goal`` beside ``obs``. All other values of a step are written unchanged;
+    ``terminated`` too, unless there is a `terminated_fn`.
 
     Parameters
     ----------
     buffer : ReplayBuffer
-        Where the rows go; it declares all the fields named below. It must write one row per step: rows of several steps
-        (``n_step``, ``sequences``) would mix rewards of different goals.
+        Destination of the rows; declares all the fields named below. It must write one row per step: rows of several
+        steps (``n_step``, ``sequences``) would mix rewards of different goals.
     reward_fn : callable
-        ``reward_fn(next_obs [T, ...], action [T, ...], goal [T, ...]) -> reward [T]``: the reward of each step, had
-        that goal been meant.
+        ``reward_fn(next_obs [T, ...], action [T, ...], goal [T, ...]) -> reward [T]``: reward of each step under that
+        goal.
     terminated_fn : callable, optional
         ``terminated_fn(next_obs [T, ...], action [T, ...], goal [T, ...]) -> terminated [T]``: whether each step ends
-        the episode, had that goal been meant, because it reaches the goal or for any other reason. A task that ends at
-        its goal needs it: without it the value of what follows is added to the reward of a step that reaches a
-        relabelled goal, and a step that reached the goal that was meant ends every other goal's episode too.
+        the episode under that goal, by reaching it or for any other reason. Required for tasks that end at their goal:
+        otherwise the value of later states is added to the reward of a step that reaches a relabelled goal, and a step
+        that reached the original goal ends the episodes of all other goals too.
     goal_fn : callable, optional
-        ``goal_fn(next_obs [T, ...]) -> goal [T, ...]``: the goal that is achieved in each state. By default the
-        state itself.
+        ``goal_fn(next_obs [T, ...]) -> goal [T, ...]``: goal achieved in each state. Default: the state itself.
     strategy : {"future", "episode", "random", "final"}
-        Where achieved goals come from (section 4.5 of the paper): a state reached by the same or a later step of the
+        Source of achieved goals (section 4.5 of the paper): a state reached by the same or a later step of the
         episode, by any step of the episode, by any row of the buffer or the episode, or by the episode's last step.
     goals_per_step : int
+        Achieved goals per step, the paper's k; "final" has only one.
         Achieved goals for each step, the paper's k; "final" has but one.
     obs, action, next_obs, reward, goal, terminated : str
-        Names of the buffer's fields. The reward and the goal are Hindsight's to write; so are, and only then is the
-        field needed, terminations with a `terminated_fn`.
+        Names of the buffer's fields. Hindsight writes the reward and the goal; with a `terminated_fn`, which alone
+        needs that field, also terminations.
     max_episode_length : int, optional
-        Refuse longer episodes: one that is never ended would fill the memory.
+        Longest legal episode: one that never ends would fill the memory.
     seed : int, optional
-        Of the draw of goals. The rows that "random" takes from the buffer are drawn by the buffer's own generator.
+        Seed of the draw of goals. Rows for "random" are drawn by the buffer's own generator.
 
     Raises
     ------
     ValueError
-        If an argument is out of range, or the buffer lacks a field or has rows of several steps.
+        An argument is out of range, or the buffer lacks a field or has rows of several steps.
 
     Examples
     --------
@@ -150,7 +150,7 @@ class Hindsight:
         self._required = frozenset(self._fields) - self._computed
         self._rng = np.random.default_rng(seed)
         self._episode: dict[str, list[Array]] = {}
-        self._unwritten: list[dict[str, Array]] = []  # rows of the episode that ends, for one goal after another
+        self._unwritten: list[dict[str, Array]] = []  # rows of the finished episode, one goal after another
         self._length = 0
 
     def add(self, **steps: ArrayLike) -> None:
@@ -159,17 +159,16 @@ class Hindsight:
         Parameters
         ----------
         **steps
-            A value ``[...]`` or ``[k, ...]`` for every field of the buffer but the reward and the goal, and the
-            terminations if there is a `terminated_fn`; also ``terminated`` and ``truncated`` if the buffer is to know
-            them. They are copied.
+            A value ``[...]`` or ``[k, ...]`` for every field of the buffer except the reward, the goal, and with a
+            `terminated_fn` terminations; optionally ``terminated`` and ``truncated``. Values are copied.
 
         Raises
         ------
         KeyError
-            If a field is missing or unknown. Nothing was added.
+            A field is missing or unknown. Nothing was added.
         TypeError, ValueError
-            If a value is of a wrong shape, dtype or range, the episode gets too long, or the last one is not written
-            yet. Nothing was added.
+            A value has a wrong shape, dtype or range, the episode is too long, or the last one is not written yet.
+            Nothing was added.
         """
         if self._unwritten:
             raise ValueError(
@@ -192,12 +191,12 @@ class Hindsight:
         self._length = length
 
     def end_episode(self, goal: ArrayLike) -> int:
-        """Write the collected episode to the buffer, and once more for every achieved goal.
+        """Write the collected episode to the buffer, then once more for every achieved goal.
 
         Parameters
         ----------
         goal
-            The goal that was meant: one ``[...]``, or ``[T, ...]`` one for each step.
+            Original goal: one ``[...]``, or one per step ``[T, ...]``.
 
         Returns
         -------
@@ -207,11 +206,11 @@ class Hindsight:
         Raises
         ------
         TypeError, ValueError
-            If the goal, or what ``reward_fn``, ``terminated_fn`` or ``goal_fn`` returns, has a wrong shape, dtype or
-            range. Nothing was written, and the steps are still there.
+            The goal, or a return value of ``reward_fn``, ``terminated_fn`` or ``goal_fn``, has a wrong shape, dtype or
+            range. Nothing was written, and the steps are kept.
         NotReady
-            If the buffer's rate limiter held a row too long. The rows not written yet are kept: the next call writes
-            them, whatever goal it is given.
+            The buffer's rate limiter blocked a row too long. Unwritten rows are kept: the next call writes them,
+            whatever goal it is given.
         """
         if len(self) == 0:
             return 0
@@ -226,7 +225,7 @@ class Hindsight:
         return rows
 
     def clear(self) -> None:
-        """Forget the steps collected since the last episode ended; the buffer stays as it is."""
+        """Forget the steps collected since the last episode ended; the buffer is unchanged."""
         self._episode = {}
         self._unwritten = []
         self._length = 0
@@ -236,7 +235,7 @@ class Hindsight:
         return self._length
 
     def _check_names(self, given: frozenset[str]) -> None:
-        # The first step decides whether terminated and truncated come with this episode.
+        # The first step decides whether this episode has terminated and truncated.
         expected = frozenset(self._episode) or self._required | (given & OPTIONAL) - self._computed
         if given == expected:
             return
@@ -276,7 +275,7 @@ class Hindsight:
         return np.array(np.broadcast_to(given, (len(self), *shape)))
 
     def _achieved_goals(self, states: Array) -> Iterator[Array]:
-        """Yield goals [T, ...], one array for each time that the episode is to be written again."""
+        """Yield goals [T, ...], one array for each relabelled copy of the episode."""
         length = len(states)
         if self.strategy == "random":
             chosen = self._random_states(states, self.goals_per_step * length)
@@ -294,7 +293,7 @@ class Hindsight:
             yield goals
 
     def _random_states(self, states: Array, count: int) -> Array:
-        """Draw next states of the buffer's rows and this episode's, each as likely as any other, priorities aside."""
+        """Draw next states from the buffer's rows and this episode, uniformly, regardless of priorities."""
         stored = len(self.buffer)
         drawn = self._rng.integers(stored + len(states), size=count)
         chosen = states[np.maximum(drawn - stored, 0)]

@@ -1,4 +1,4 @@
-"""Large batch experience replay: a large batch cut down to the rows that matter most now."""
+"""Large batch experience replay: selection of the most important rows of a large batch."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ VARIANTS = ("mean", "lazy", "max")
 class LaBER:
     """Large batch experience replay (Lahire et al. 2022, arXiv:2110.01528).
 
-    Sample ``M = m * batch_size`` rows uniformly, compute a priority for each with the present network (the paper's
+    Sample ``M = m * batch_size`` rows uniformly, compute a priority for each with the current network (the paper's
     surrogate for its gradient norm; with a squared loss the absolute TD error), and let LaBER draw the ``batch_size``
     rows to learn from: with replacement, row i with probability ``P(i) = (p_i + eps) / sum_j (p_j + eps)``.
-    Such priorities are never out of date, and the buffer needs no tree.
+    Such priorities are never outdated, and the buffer needs no tree.
 
-    Each row's loss is to be multiplied by its importance weight:
+    Multiply each row's loss by its importance weight:
 
     - "mean": ``w_i = mean_j(P(j)) / P(i) = 1 / (M P(i))``. The weighted mini-batch gradient is an unbiased estimate of
       that of the whole large batch: the variant that the paper recommends.
-    - "lazy": ``w_i = 1 / P(i)``. M times as large: it comes down to a larger learning rate.
+    - "lazy": ``w_i = 1 / P(i)``. M times as large, equivalent to a larger learning rate.
     - "max": ``w_i = min_j(P(j)) / P(i)``, j over the mini-batch. The largest weight is 1, as in prioritized replay.
 
     Parameters
@@ -32,18 +32,18 @@ class LaBER:
     batch_size : int
         Rows to learn from.
     m : int
-        How many times larger the large batch is.
+        Ratio of the large batch's size to `batch_size`.
     variant : {"mean", "lazy", "max"}
-        How weights are normalised.
+        Normalisation of weights.
     eps : float
         Added to every priority, so that none is zero.
     seed : int, optional
-        Of the draw.
+        Seed of the draw.
 
     Raises
     ------
     ValueError
-        If an argument is out of range.
+        An argument is out of range.
 
     Examples
     --------
@@ -76,7 +76,7 @@ class LaBER:
         Parameters
         ----------
         batch : mapping of str to array [m * batch_size, ...]
-            A uniform sample.
+            Uniform sample.
         priorities : array [m * batch_size]
             Not negative.
 
@@ -89,8 +89,8 @@ class LaBER:
         Raises
         ------
         ValueError
-            If an array has a wrong length, the batch has entries named weights or indexes already, or a priority is
-            NaN, infinite or negative.
+            An array has a wrong length, the batch already has entries named weights or indexes, or a priority is NaN,
+            infinite or negative.
         """
         if taken := {"weights", "indexes"} & set(batch):
             raise ValueError(
@@ -106,14 +106,14 @@ class LaBER:
                 )
         raised = self._raised(priorities)
         cumulative = np.cumsum(raised)
-        # At most (1 - 2**-53) * total, which rounds to below the total; "right" steps over rows of probability zero.
+        # At most (1 - 2**-53) * total, which rounds to below the total; "right" skips rows of probability zero.
         masses = self._rng.random(self.batch_size) * cumulative[-1]
         indexes = np.searchsorted(cumulative, masses, side="right")
         weights = self._weights(raised / cumulative[-1], indexes)
         return {**{name: entry[indexes] for name, entry in entries.items()}, "weights": weights, "indexes": indexes}
 
     def _raised(self, priorities: ArrayLike) -> NDArray[np.float64]:
-        """Check the priorities, add eps, and scale the largest to 1 so that no sum can overflow."""
+        """Check the priorities, add eps, and scale the largest to 1, so that no sum overflows."""
         p = np.asarray(priorities, dtype=np.float64)
         size = self.m * self.batch_size
         if p.shape != (size,):

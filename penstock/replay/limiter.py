@@ -1,4 +1,4 @@
-"""The rate limiter: so many samples per inserted row, whichever side is faster, across processes."""
+"""Rate limiter: a fixed number of samples per inserted row, across processes of any speed."""
 
 from __future__ import annotations
 
@@ -11,41 +11,40 @@ from penstock._native import RateLimiter as NativeRateLimiter
 from penstock.ipc import Arena
 from penstock.replay.sharing import ArenaHandle, arena_handle, attach
 
-_END_OF_COUNTS = 1 << 63  # the core's own are 64 bits, and grow
+_END_OF_COUNTS = 1 << 63  # the core's counters are growing 64-bit numbers
 
 
 class RateLimiter:
-    """Keep sampling and inserting in step: the side that is ahead waits.
+    """Keeps sampling and inserting in step: the side that is ahead waits.
 
-    Without a limiter, how often each row is learned from depends on how fast the machine's actors and learner happen to
-    be. The rule is that of Reverb (arXiv:2102.04736): with I rows inserted and S samples taken, the *surplus*
-    ``(I - min_size) * samples_per_insert - S`` says how many samples are due.
+    Without a limiter, the speeds of the machine's actors and learner decide how often each row is learned from. The
+    rule is that of Reverb (arXiv:2102.04736): with I rows inserted and S samples taken, the *surplus* of samples due is
+    ``(I - min_size) * samples_per_insert - S``.
 
-    - A sample of n goes when ``I >= min_size`` and ``surplus - n >= -tolerance``.
-    - An insert of n goes when ``I + n <= min_size`` or ``surplus + n * samples_per_insert <= tolerance``.
+    - A sample of n passes when ``I >= min_size`` and ``surplus - n >= -tolerance``.
+    - An insert of n passes when ``I + n <= min_size`` or ``surplus + n * samples_per_insert <= tolerance``.
 
     A batch must not exceed ``tolerance``, nor, once min_size is reached, an insert ``tolerance / samples_per_insert``
-    rows. So at any moment one of the sides may go on: the two never wait for each other.
+    rows. At any moment one side may therefore go on: the two never wait for each other.
 
     Any number of processes share a limiter: inherit it over fork, or pickle it (spawn, Ray actors on one node). It
-    takes no lock, so a process killed at any instant holds nobody up; at most its last request is counted but not done.
+    takes no lock: a process killed at any time blocks no other; at most its last request is counted but not done.
 
     Parameters
     ----------
     samples_per_insert : float, optional
-        Samples (rows, not batches) taken for each row inserted. None, or inf, holds nothing back once min_size rows
-        are there.
+        Samples (rows, not batches) per inserted row. None or inf: no limit once min_size rows are inserted.
     min_size : int
         Rows to insert before the first sample.
     tolerance : float, optional
-        How far the surplus may be from 0, in samples: at least one batch, and at least 1 and ``samples_per_insert``.
-        Small keeps the sides close together, large lets each run on while the other pauses. By default the larger of
-        1024 and ``128 * samples_per_insert``: room for batches up to 1024 and inserts up to 128 rows at once.
+        Largest distance of the surplus from 0, in samples: at least one batch, 1 and ``samples_per_insert``. A small
+        value keeps the sides close together, a large one lets each run on while the other pauses. Default: the larger
+        of 1024 and ``128 * samples_per_insert``, for batches up to 1024 and inserts up to 128 rows.
 
     Raises
     ------
     ValueError
-        If a setting is out of range.
+        A setting is out of range.
 
     Examples
     --------
@@ -73,14 +72,14 @@ class RateLimiter:
         n : int
             Rows.
         timeout : float, optional
-            Seconds to wait at most; 0 does not wait, None waits for ever. Ctrl-C ends a wait.
+            Longest wait in seconds; 0: no wait; None: no limit. Ctrl-C ends a wait.
 
         Raises
         ------
         NotReady
-            If the time is over; nothing was counted.
+            The time is over; nothing was counted.
         ValueError
-            If n exceeds the tolerance.
+            n exceeds the tolerance.
         """
         if not self.native.await_insert(n, timeout):
             raise NotReady(self.why_insert_waits(n))
@@ -91,15 +90,15 @@ class RateLimiter:
             raise NotReady(self.why_sample_waits(n))
 
     def try_insert(self, n: int = 1) -> bool:
-        """Count n rows if they may be inserted now; whether they may. ValueError if n exceeds the tolerance."""
+        """Count n rows if they may be inserted now; return whether they may. ValueError if n exceeds the tolerance."""
         return self.native.try_insert(n)
 
     def try_sample(self, n: int = 1) -> bool:
-        """Count n samples if they may be taken now; whether they may. ValueError if n exceeds the tolerance."""
+        """Count n samples if they may be taken now; return whether they may. ValueError if n exceeds the tolerance."""
         return self.native.try_sample(n)
 
     def why_insert_waits(self, n: int) -> str:
-        """Say, for an error, which side is ahead and what an insert of n rows waits for."""
+        """Return an error's description of the side ahead and the condition for an insert of n rows."""
         native = self.native
         missing = math.ceil(native.surplus + n * native.samples_per_insert - native.tolerance)
         return (
@@ -108,7 +107,7 @@ class RateLimiter:
         )
 
     def why_sample_waits(self, n: int) -> str:
-        """Say, for an error, which side is ahead and what a sample of n waits for."""
+        """Return an error's description of the side ahead and the condition for a sample of n."""
         native = self.native
         if native.inserts < native.min_size:
             return (
@@ -124,7 +123,7 @@ class RateLimiter:
 
     @property
     def samples_per_insert(self) -> float:
-        """The ratio that is kept; inf if none is."""
+        """Samples per inserted row; inf without a limit."""
         return self.native.samples_per_insert
 
     @property
@@ -134,12 +133,12 @@ class RateLimiter:
 
     @property
     def tolerance(self) -> float:
-        """Distance that the surplus may have from 0, in samples; inf without a ratio."""
+        """Largest distance of the surplus from 0, in samples; inf without a ratio."""
         return self.native.tolerance
 
     @property
     def largest_insert(self) -> int:
-        """Most rows that one insert may have once min_size is reached; make several of what is more."""
+        """Largest insert once min_size is reached; larger ones must be split."""
         return self.native.largest_insert
 
     @property
@@ -154,45 +153,45 @@ class RateLimiter:
 
     @property
     def ratio(self) -> float:
-        """The measured ratio ``samples / (inserts - min_size)``; 0 until there are more rows than min_size."""
+        """Measured ratio ``samples / (inserts - min_size)``; 0 until there are more rows than min_size."""
         beyond = self.inserts - self.min_size
         return self.samples / beyond if beyond > 0 else 0.0
 
     @property
     def insert_wait(self) -> float:
-        """Seconds that inserts have waited, added up over all processes; those of a wait going on included."""
+        """Seconds that inserts have waited, over all processes, including waits in progress."""
         return self.native.insert_wait
 
     @property
     def sample_wait(self) -> float:
-        """Seconds that samples have waited, added up over all processes; those of a wait going on included."""
+        """Seconds that samples have waited, over all processes, including waits in progress."""
         return self.native.sample_wait
 
     def state(self) -> dict[str, int]:
-        """Return the counters, for a checkpoint: ``inserts`` and ``samples``."""
+        """Return the counters ``inserts`` and ``samples``, for a checkpoint."""
         return {"inserts": self.inserts, "samples": self.samples}
 
     def restore(self, state: dict[str, int]) -> None:
-        """Set the counters to those of ``state()``, while nobody inserts or samples.
+        """Set the counters to those of ``state()``, while there are no inserts or samples.
 
         Raises
         ------
         ValueError
-            If they lie outside the band, as they may if they come from a limiter with other settings.
+            The counters lie outside the band, for example because they belong to a limiter with other settings.
         """
         self.native.set_counters(state["inserts"], state["samples"])
 
     def saved(self) -> dict[str, float]:
-        """Return settings and counters, as JSON can hold them, for `go_on_from`."""
+        """Return settings and counters as JSON values, for `go_on_from`."""
         return {**self._settings(), **self.state()}
 
     def go_on_from(self, saved: Mapping[str, Any]) -> None:
-        """Restore the counters that `saved` returned of a limiter with these settings; of another, start again.
+        """Restore the counters in `saved` if its settings equal these; otherwise start again.
 
         Raises
         ------
         ValueError
-            If they are no counters, or lie outside the band.
+            The values are not counters, or lie outside the band.
         """
         if not self._settings().items() <= saved.items():
             self.reset()
@@ -204,7 +203,7 @@ class RateLimiter:
         self.restore(counters)
 
     def reset(self) -> None:
-        """Start again from 0 inserts and 0 samples, while nobody inserts or samples; the waiting times stay."""
+        """Reset both counters to 0, while there are no inserts or samples; waiting times are kept."""
         self.native.set_counters(0, 0)
 
     def _settings(self) -> dict[str, float]:
@@ -237,22 +236,22 @@ class RateLimiter:
 
 
 def deadline_after(seconds: float | None) -> float | None:
-    """The moment so many seconds from now, by the monotonic clock; None: never."""
+    """Return the time after a number of seconds, by the monotonic clock; None: never."""
     return None if seconds is None else time.monotonic() + seconds
 
 
 def seconds_left(deadline: float | None) -> float | None:
-    """Seconds until the deadline, 0 when it is over; None: for ever."""
+    """Return the seconds until the deadline, 0 after it; None: no limit."""
     return None if deadline is None else max(0.0, deadline - time.monotonic())
 
 
 class NotReady(TimeoutError):
-    """The buffer is still empty, or its rate limiter held the request, and the time to wait is over.
+    """Timeout because the buffer is empty or the rate limiter blocked the request.
 
     Attributes
     ----------
     written : int
-        Steps of an ``add`` that were written before it was held.
+        Steps of an ``add`` that were written before it was blocked.
     """
 
     written = 0

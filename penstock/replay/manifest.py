@@ -1,4 +1,4 @@
-"""The manifest of a saved replay buffer: which files belong to it, what each holds, and whether a buffer can load it.
+"""Manifest of a saved replay buffer: the save's files, their contents, and checks of compatibility.
 
 `manifest.json` is JSON with the format's name and version, the content, and the content's CRC-32.
 """
@@ -28,16 +28,16 @@ _END_OF_EPISODE_STARTS = 1 << 31  # the core shifts them by 32 bits
 
 
 class ReplayFileError(ValueError):
-    """Saved files that cannot be loaded: missing, damaged, of another version or of another buffer."""
+    """Saved files that cannot be loaded: missing, damaged, of another version or another buffer."""
 
 
 class DamagedManifestError(ReplayFileError):
-    """A manifest that cannot be read: it is damaged, or another program's."""
+    """Manifest that cannot be read: damaged, or another program's."""
 
 
 @dataclass(frozen=True)
 class File:
-    """A file beside the manifest."""
+    """File beside the manifest."""
 
     name: str
     nbytes: int
@@ -57,7 +57,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Store:
-    """A store of records: counters (claimed, base, written, cleared) and blocks, ascending, without empty ones."""
+    """Store of records: counters (claimed, base, written, cleared) and blocks, ascending, without empty ones."""
 
     capacity: int
     record_nbytes: int
@@ -67,7 +67,7 @@ class Store:
 
 @dataclass(frozen=True)
 class Priorities:
-    """The largest priority ever given, and the file of the leaves."""
+    """Largest priority so far, and the file of the leaves."""
 
     largest: float
     file: File
@@ -75,9 +75,9 @@ class Priorities:
 
 @dataclass(frozen=True)
 class Manifest:
-    """All of a save: its random number, the buffer's settings, stores (rows, then frames), the generator (hex).
+    """Contents of a save: its random number, the buffer's settings, stores (rows, then frames), the generator (hex).
 
-    ``extras`` is what else the buffer wants back, as JSON.
+    ``extras`` holds further JSON values of the buffer.
     """
 
     save: int
@@ -99,7 +99,7 @@ class Manifest:
 
 
 def manifest_bytes(manifest: Manifest) -> bytes:
-    """Return what `read_manifest` reads."""
+    """Return the manifest in the form that `read_manifest` reads."""
     content = asdict(manifest)
     whole = {"format": _FORMAT, "version": _VERSION, "crc32": _json_crc32(content), "content": content}
     return json.dumps(whole, indent=1).encode()
@@ -111,11 +111,11 @@ def read_manifest(path: Path) -> Manifest:
     Raises
     ------
     DamagedManifestError
-        It is damaged, or another program's.
+        The manifest is damaged, or another program's.
     ReplayFileError
-        It is missing, or of another version.
+        The manifest is missing, or of another version.
     OSError
-        It cannot be read.
+        The manifest cannot be read.
     """
     file = path / MANIFEST
     try:
@@ -150,14 +150,14 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def open_regular(path: Path) -> FileIO:
-    """Open a regular file for reading; never wait for one of another kind, such as a pipe.
+    """Open a regular file for reading, without waiting on other kinds, such as a pipe.
 
     Raises
     ------
     ReplayFileError
-        `path` is something else.
+        `path` is not a regular file.
     OSError
-        It cannot be opened.
+        The file cannot be opened.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -169,7 +169,7 @@ def open_regular(path: Path) -> FileIO:
 def check_fits(
     manifest: Manifest, path: Path, description: dict[str, Any], shapes: list[tuple[int, int]], prioritized: bool
 ) -> None:
-    """Raise `ReplayFileError` unless the save in `path` is of a buffer with these settings and stores."""
+    """Raise `ReplayFileError` unless the save in `path` is from a buffer with these settings and stores."""
     difference = _first_difference(manifest.description, as_json(description))
     if difference:
         raise ReplayFileError(
@@ -183,7 +183,7 @@ def check_fits(
 
 
 def as_json(value: Any) -> Any:
-    """Return `value` as it comes back from JSON; raise `TypeError` if JSON cannot hold it."""
+    """Return `value` after a round trip through JSON; raise `TypeError` if JSON cannot hold it."""
     return json.loads(json.dumps(value))
 
 
@@ -197,7 +197,7 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 
 def _typed(kind: Any, value: Any, name: str) -> Any:
-    """Return `value`, of JSON, as `kind`; raise `ValueError` that names what is of another type."""
+    """Return a JSON `value` as `kind`; raise `ValueError` that names a value of another type."""
     origin = get_origin(kind) or kind
     if is_dataclass(origin) and isinstance(value, dict) and value.keys() == _hints(kind).keys():
         return kind(**{key: _typed(hint, value[key], f"{name}.{key}") for key, hint in _hints(kind).items()})
@@ -215,7 +215,7 @@ def _typed(kind: Any, value: Any, name: str) -> Any:
 
 
 def _check_values(manifest: Manifest) -> None:
-    """Raise `ValueError` that names the first value which no save writes."""
+    """Raise `ValueError` for the first value that no save writes."""
 
     def require(condition: bool, name: str, value: Any) -> None:
         if not condition:

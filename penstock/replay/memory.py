@@ -1,4 +1,4 @@
-"""The memory of a replay buffer: two arenas that processes share, and the plan by which they read them."""
+"""Memory of a replay buffer: two arenas shared between processes, and the layout by which they are read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Memory:
     Attributes
     ----------
     plan
-        How rows, frames and words lie in the arenas.
+        Layout of rows, frames and words in the arenas.
     control
         Words and trees.
     data
@@ -32,14 +32,14 @@ class Memory:
 
     @classmethod
     def create(cls, plan: Plan, disk: str | Path | None = None) -> Memory:
-        """Reserve memory, or for records a file without a name on the disk of a directory.
+        """Reserve memory, or for records a nameless file on the disk of a directory.
 
         Raises
         ------
         MemoryError
             The machine or container has too little memory; the message shows the arithmetic.
         OSError
-            The disk is full (ENOSPC), or has no such directory.
+            The disk is full (ENOSPC), or the directory does not exist.
         """
         control_nbytes, data_nbytes = ReplayCore.sizes(plan)
         what = f"a replay buffer of {plan.capacity:,} rows"
@@ -49,7 +49,7 @@ class Memory:
         return cls(plan, control, data)
 
     def open(self, num_threads: int, seed: int, *, is_new: bool = False) -> ReplayCore:
-        """Open the memory for writing and reading; new memory becomes an empty buffer first."""
+        """Open the memory for writing and reading; initialise new memory as an empty buffer."""
         return ReplayCore(self.control, self.data, self.plan, is_new, num_threads, seed)
 
     def __getstate__(self) -> tuple[Plan, ArenaHandle, ArenaHandle]:

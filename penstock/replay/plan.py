@@ -1,4 +1,4 @@
-"""Layout of a buffer's bytes, derived from the settings."""
+"""Layout of a buffer's bytes, derived from its settings."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class FieldPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything the processes of a buffer agree on; read by the native core."""
+    """Layout shared by all processes of a buffer; read by the native core."""
 
     capacity: int
     fields: tuple[FieldPlan, ...]
@@ -85,12 +85,12 @@ def make_plan(
     truncated: str = "truncated",
     lenient: bool = False,
 ) -> Plan:
-    """The plan for these settings.
+    """Return the layout for these settings.
 
     Raises
     ------
     ValueError, TypeError
-        If a setting is not legal: names it, what was found and what would be.
+        A setting is not legal; the message names it, the value found and legal ones.
     """
     check_settings(capacity, fields, sampler=sampler, n_step=n_step, sequences=sequences, frame_capacity=frame_capacity)
     check_names(fields, sampler, n_step, sequences, lenient)
@@ -134,16 +134,16 @@ def _plan_fields(
     boundaries: tuple[str, str],
     frames_of: Callable[[int], int],
 ) -> tuple[dict[str, FieldPlan], list[tuple[int, int]], int]:
-    """Lay out the fields of a record, one after the other, fields with successors last.
+    """Lay out the fields of a record, fields with successors last.
 
     Parameters
     ----------
     fields, length
-        The fields, and the steps of a sequence, 0 without sequences.
+        Fields, and the steps of a sequence, 0 without sequences.
     rewards, boundaries
         Names of the fields that n-step transitions sum, and of those that end an episode.
     frames_of
-        Number of frames that a store holds, by the depth of its stacks.
+        Number of frames in a store, by the depth of its stacks.
 
     Returns
     -------
@@ -151,7 +151,7 @@ def _plan_fields(
     stores : list of tuple of int
         Capacity and bytes per frame of each frame store.
     end : int
-        Bytes of the fields of a record.
+        Size of a record's fields in bytes.
     """
     plans: dict[str, FieldPlan] = {}
     stores: list[tuple[int, int]] = []
@@ -197,7 +197,7 @@ def _plan_fields(
 def describe(
     plan: Plan, fields: Mapping[str, Field], sampler: Sampler, n_step: NStep | None, sequences: Sequences | None
 ) -> dict[str, Any]:
-    """Description that determines the meaning of every stored byte, as plain data, for comparison with a file."""
+    """Return all properties that determine the meaning of stored bytes, for comparison with a file."""
     evicted = {} if plan.eviction_alpha is None else {"eviction_alpha": plan.eviction_alpha}
     return {
         "capacity": plan.capacity,
@@ -227,7 +227,7 @@ def _eviction_alpha(sampler: Sampler) -> float | None:
 
 
 def _frames(shape: tuple[int, ...], dtype: np.dtype, stack: int | None) -> tuple[int, int, int]:
-    """A value seen as [outer, depth, inner] bytes, its frames along the middle."""
+    """Return a value's shape in bytes as [outer, depth, inner], with frames along the middle."""
     if stack is None:
         return 1, 1, dtype.itemsize * math.prod(shape)
     axis = int(stack) % len(shape)
@@ -235,9 +235,9 @@ def _frames(shape: tuple[int, ...], dtype: np.dtype, stack: int | None) -> tuple
 
 
 def _frame_capacity(capacity: int, depth: int, sequences: Sequences | None, n_step: NStep | None) -> int:
-    """Frames for all rows: one per step, some for the ends of episodes, and the older ones that new rows still share.
+    """Return the number of frames for all rows: one per step, some for ends of episodes, older ones shared.
 
-    Of these each lane has as many as a row looks back; room for 128 lanes costs little.
+    Each lane has as many of the latter as a row looks back; room for 128 lanes costs little.
     """
     steps = capacity * (sequences.period if sequences else 1)
     window = sequences.length if sequences else n_step.steps if n_step else 1

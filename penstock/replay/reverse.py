@@ -1,4 +1,4 @@
-"""Reverse experience replay: batches that walk backwards in time."""
+"""Reverse experience replay: batches that go backwards in time."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from penstock._native import ReplayCore
 
 
 class ReverseCursor:
-    """Position of a reader of reverse experience replay (Rotinov 2019, arXiv:1910.08780).
+    """Position of a reader in reverse experience replay (Rotinov 2019, arXiv:1910.08780).
 
     Parameters
     ----------
     core : ReplayCore
         Core of a buffer whose rows lie in order.
     stride : int
-        Rows between two of one batch.
+        Distance between successive rows of a batch.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class ReverseCursor:
         return batch
 
     def _oldest(self) -> int:
-        """Id of the oldest row that may be readable: rows that have lost their frames never get them back."""
+        """Return the oldest row's id that may be readable: rows that lost their frames never get them back."""
         if self._core.epoch != self._epoch:
             self._epoch, self._oldest_seen = self._core.epoch, 0
         return max(self._core.oldest, self._oldest_seen)
@@ -69,6 +69,6 @@ class ReverseCursor:
             ids = self._walk(batch_size, self._oldest_seen, max(end, self._oldest_seen + 1))
             chosen = np.searchsorted(live, ids, side="right") - 1
             batch, unread = self._core.gather(rows[chosen], live[chosen], out)
-            if not len(unread):  # else overwritten since they were looked for
+            if not len(unread):  # otherwise overwritten since the search
                 self.next -= 1
                 return batch

@@ -1,4 +1,4 @@
-"""The settings of a buffer: what the steps hold, what the rows are made of, how they are drawn, and what is legal."""
+"""Settings of a buffer: fields of steps, form of rows, sampling, and their checks."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ _MAX_DEPTH = 4096
 
 @dataclass(frozen=True)
 class Field:
-    """One named value of every step.
+    """Named value of every step.
 
     Parameters
     ----------
     shape : tuple of int
-        Of one step; ``()`` for a number.
+        Shape of one step's value; ``()`` for a number.
     dtype : DTypeLike
         Any plain NumPy dtype.
     stack : int or None
-        The axis along which successive frames are stacked (an Atari observation of shape ``(4, 84, 84)`` has
-        ``stack=0``). Each frame is then stored once, however many stacks it is part of.
+        Axis along which successive frames are stacked (an Atari observation of shape ``(4, 84, 84)`` has ``stack=0``).
+        Each frame is then stored once, regardless of the number of stacks that contain it.
     shared : bool
-        Store a value once that several rows repeat, compared byte by byte: worth it from about 1 KiB on.
+        Store a value that several rows repeat once; compared byte by byte. Worth it from about 1 KiB.
     next_of : str or None
-        The field whose successor this is: the observation after the step. It shares its frames (with ``stack`` and
-        ``shared`` of that field), and in n-step rows it is taken from the last step.
+        Field of which this is the successor: the observation after the step. It shares that field's frames (with its
+        ``stack`` and ``shared``); n-step rows take it from their last step.
     first : bool
-        With ``sequences``: keep the first step's value only, such as the state of a memory core.
+        With ``sequences``: keep only the first step's value, such as the state of a memory core.
     """
 
     shape: tuple[int, ...] = ()
@@ -57,7 +57,7 @@ class NStep:
     steps : int
     gamma : float
     reward : str or tuple of str
-        Floating-point fields to be summed.
+        Floating-point fields to sum.
     """
 
     steps: int = 3
@@ -66,7 +66,7 @@ class NStep:
 
     @property
     def rewards(self) -> tuple[str, ...]:
-        """The fields to be summed."""
+        """Fields to sum."""
         return (self.reward,) if isinstance(self.reward, str) else tuple(self.reward)
 
 
@@ -74,8 +74,7 @@ class NStep:
 class Sequences:
     """Rows of ``length`` successive steps of one episode, for recurrent learners (R2D2, OpenReview r1lyTjAqYX).
 
-    One starts every ``period`` steps. The last one of an episode is padded with zeros; ``mask`` says which steps are
-    real.
+    A sequence starts every ``period`` steps. An episode's last one is padded with zeros; ``mask`` marks the real steps.
     """
 
     length: int = 80
@@ -84,30 +83,29 @@ class Sequences:
 
 @dataclass(frozen=True)
 class Uniform:
-    """Every row with equal probability."""
+    """Sampling with equal probability."""
 
 
 @dataclass(frozen=True)
 class Prioritized:
-    """Rows in proportion to ``(priority + eps)**alpha`` (Schaul et al. 2016, arXiv:1511.05952).
+    """Sampling in proportion to ``(priority + eps)**alpha`` (Schaul et al. 2016, arXiv:1511.05952).
 
     Parameters
     ----------
     alpha : float
-        0: uniform, 1: in proportion.
+        0: uniform; 1: proportional.
     beta : float
         Exponent of the importance weights ``(N P(i))**-beta``; ``sample(beta=...)`` overrides it.
     eps : float
-        Added to every priority, so that none is never sampled.
+        Added to every priority, so that every row can be sampled.
     normalize : {"buffer", "batch"}
-        Divide weights by the largest in the whole buffer, or in the batch.
+        Divide weights by the largest in the buffer, or in the batch.
     stratified : bool
-        One draw from each of ``batch_size`` equal parts of the total, as in the paper, or independent draws.
+        Whether to draw once from each of ``batch_size`` equal parts of the total, as in the paper, or independently.
     eviction_alpha : float or None
-        Once the buffer is full a new row replaces one that is drawn in proportion to
-        ``(priority + eps)**eviction_alpha`` (Horgan et al. 2018, arXiv:1803.00933, appendix D), 0 or less: the smaller
-        the priority, the sooner a row goes. Writers then take a lock for each row, and ids do not say which row is
-        older. None: it replaces the oldest.
+        Exponent, 0 or less: a full buffer replaces a row drawn in proportion to ``(priority + eps)**eviction_alpha``
+        (Horgan et al. 2018, arXiv:1803.00933, appendix D), so that rows of small priority go first. Writers then take
+        a lock for each row, and ids give no order of age. None: a new row replaces the oldest.
     """
 
     alpha: float = 0.6
@@ -120,9 +118,10 @@ class Prioritized:
 
 @dataclass(frozen=True)
 class Reverse:
-    """Backwards in time (Rotinov 2019, arXiv:1910.08780): rows ``t, t - stride, ...``, the next batch one step earlier.
+    """Sampling backwards in time (Rotinov 2019, arXiv:1910.08780): rows ``t, t - stride, ...``.
 
-    After ``2 * stride`` batches, or when it would fall behind that far, it starts again from the newest row.
+    Each batch starts one step earlier. After ``2 * stride`` batches, or when it would fall behind that far, it restarts
+    at the newest row.
     """
 
     stride: int = 300
@@ -130,15 +129,15 @@ class Reverse:
 
 @dataclass(frozen=True)
 class Reservoir:
-    """Keep a uniform sample of all rows ever added (Vitter 1985), instead of the newest; sample it uniformly."""
+    """Uniform sample of all rows ever added (Vitter 1985), instead of the newest; sampled uniformly."""
 
 
 @dataclass(frozen=True)
 class Elite:
-    """Keep the rows of low score, instead of the newest; sample all uniformly.
+    """Rows of low score, instead of the newest; sampled uniformly.
 
-    Once the buffer is full a new row replaces the one of the largest score among `group` that are drawn at random. A
-    row's score is 0 until `ReplayBuffer.update_scores` gives it another.
+    In a full buffer a new row replaces the one with the largest score among `group` rows drawn at random. A row's score
+    is 0 until `ReplayBuffer.update_scores` sets it.
     """
 
     group: int = 20
@@ -156,12 +155,12 @@ def check_settings(
     sequences: Sequences | None,
     frame_capacity: int | None,
 ) -> None:
-    """Name the first setting that is not legal, what was found and what would be.
+    """Check all settings; the message names the first illegal one, the value found and legal ones.
 
     Raises
     ------
     ValueError, TypeError
-        If there is one.
+        A setting is not legal.
     """
     if not _is_whole(capacity) or not 1 <= capacity < 2**40:
         raise ValueError(f"capacity={capacity!r} is not legal: give a whole number of rows, 1 or more")
@@ -199,7 +198,7 @@ def check_settings(
 def check_names(
     fields: Mapping[str, Field], sampler: Sampler, n_step: NStep | None, sequences: Sequences | None, lenient: bool
 ) -> None:
-    """No field may have a name that ``add`` or the batches of this buffer use themselves."""
+    """Raise ValueError for a field whose name is used by ``add`` or the batches of this buffer."""
     taken = ["priorities"]
     taken += [] if lenient else ["ids", "mask"]
     taken += ["weights", "indexes"] if isinstance(sampler, Prioritized) else []

@@ -44,8 +44,7 @@ def attach(handle: ArenaHandle) -> Arena:
     Raises
     ------
     ConnectionError
-        If that process is gone, has closed the arena, or cannot be seen from here: another machine, another
-        container or another user.
+        The process is gone, has closed the arena, or is not visible from here: another machine, container or user.
     """
     path = Path(f"/proc/{handle.pid}/fd/{handle.fd}")
     try:

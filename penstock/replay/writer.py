@@ -1,4 +1,4 @@
-"""Writing steps into a replay buffer, and the conversion of values to arrays of a field's dtype."""
+"""Writing of steps into a replay buffer, and conversion of values to arrays of a field's dtype."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from penstock._native import ReplayCore, ReplayWriter
 from penstock.replay.limiter import NotReady, RateLimiter, deadline_after, seconds_left
 
-_RANKS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}  # of kinds of dtype: a field takes its own rank and lower ones
+_RANKS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}  # of dtype kinds: a field accepts its own rank and lower ones
 
 
 class Writer:
-    """Writes the steps of one or several lanes of one process; made by ``ReplayBuffer.writer``.
+    """Writes the steps of lanes of one process; made by ``ReplayBuffer.writer``.
 
-    A writer copied by a fork goes on as a new one: what was unfinished stays with the parent.
+    The copy in a forked child is a new writer: unfinished steps stay with the parent.
     """
 
     def __init__(
@@ -40,9 +40,10 @@ class Writer:
     def written(self) -> NDArray[np.int64]:
         """Ids of the rows that the last ``add`` or ``end_episode`` finished, int64 ``[k]``, in the order written.
 
-        With several lanes lane by lane, in each lane oldest first. A new array; empty at first, after ``clear`` or
-        ``load`` of the buffer, and in the child of a fork. A call that raised before it wrote anything leaves it as it
-        was; after a ``NotReady`` with some steps written it holds the rows that these finished.
+        Several lanes come one after another, each oldest first. A new array; empty at first, after ``clear`` or
+        ``load`` of the buffer, and in a forked child. A call that raised before it wrote anything leaves it unchanged;
+        after a
+        ``NotReady`` with some steps written it holds the rows that these finished.
         """
         return self._native.written()
 
@@ -53,29 +54,29 @@ class Writer:
         ----------
         **steps
             A value for every field: ``[*shape]`` or ``[k, *shape]`` with one lane, else ``[lanes, *shape]``. Also
-            ``terminated`` and ``truncated``, which end an episode whether they are fields or not; ``priorities`` (one
-            for all or one for each step; the largest given so far by default); ``mask``, bool ``[lanes]``: the lanes
-            that take part in this step.
+            ``terminated`` and ``truncated``, which end an episode even if they are not fields; ``priorities`` (one for
+            all or one per step; default: the largest so far); ``mask``, bool ``[lanes]``: the lanes that take part in
+            this step.
 
         Returns
         -------
         int or None
-            The id of the first row that was finished by these steps; None if none was. All are in ``written``.
+            Id of the first row finished by these steps; None if there is none. All ids are in ``written``.
 
         Raises
         ------
         KeyError, TypeError, ValueError
-            If a field is missing, unknown, or its value has the wrong shape, dtype or range; nothing is written.
+            A field is missing, unknown, or its value has the wrong shape, dtype or range; nothing is written.
         NotReady
-            If the rate limiter has not let all in within the writer's timeout; its ``written`` says how many steps are
-            written.
+            The rate limiter has not admitted all steps within the writer's timeout; the error's ``written`` is the
+            number of steps written.
         """
         if self._limiter is None:
             return self._native.add(steps)
         return self._add_in_turn(self._limiter, steps)
 
     def _add_in_turn(self, limiter: RateLimiter, steps: dict[str, Any]) -> int | None:
-        """Add as much at once as the rate limiter lets in; rows count when they are finished."""
+        """Add as many steps at once as the rate limiter admits; rows count when they are finished."""
         count = self._native.check(steps)
         deadline = deadline_after(self._timeout)
         first = None
@@ -104,35 +105,35 @@ class Writer:
             raise
 
     def end_episode(self, lane: int | None = None) -> int | None:
-        """Cut the episode of a lane, or of all, after its last step, as a truncation does: write what is unfinished.
+        """Cut the episode of a lane, or of all, after its last step, like a truncation: write unfinished rows.
 
         Returns
         -------
         int or None
-            As ``add``.
+            As for ``add``.
         """
         if self._limiter is not None and (rows := self._native.count_rows_at_end(lane)):
             self._limiter.insert(rows, self._timeout)
         return self._native.end_episode(lane)
 
     def episode_length(self, lane: int = 0) -> int:
-        """Steps of the lane's episode so far."""
+        """Return the steps of the lane's running episode."""
         if not 0 <= lane < self._lanes:
             raise IndexError(f"lane {lane} is not legal: lanes are 0 to {self._lanes - 1}")
         return self._native.episode_length(lane)
 
 
 def convert(value: Any, name: str, dtype: np.dtype, lenient: bool) -> np.ndarray:
-    """Return ``value`` as a C-contiguous array of ``dtype``; the native core calls it for values that are none yet.
+    """Return ``value`` as a C-contiguous array of ``dtype``; called by the native core for values that are not arrays.
 
-    Without ``lenient`` nothing may be lost but the precision of floating-point numbers.
+    Without ``lenient`` only the precision of floating-point numbers may be lost.
 
     Raises
     ------
     TypeError
-        If the kind of number does not fit: a float for an integer field.
+        The kind of number does not fit: a float for an integer field.
     ValueError
-        If a number is outside the field's range: a finite one that would become infinite too.
+        A number is outside the field's range, or a finite one would become infinite.
     """
     try:
         array = np.asarray(value)

@@ -84,8 +84,8 @@ def test_in_processes_too_and_a_resume_restores_it_unless_it_says_otherwise(tmp_
     ("settings", "message"),
     [
         ({"learning_rat": 0.1}, "unknown setting 'learning_rat'; did you mean 'learning_rate'?"),
-        ({"segment_length": 8}, "segment_length cannot change while a run goes on.*tunable: gamma, learning_rate"),
-        ({"hidden_sizes": 8}, "hidden_sizes cannot change while a run goes on: the weights of the run are of this"),
+        ({"segment_length": 8}, "segment_length cannot change during a run.*tunable: gamma, learning_rate"),
+        ({"hidden_sizes": 8}, "hidden_sizes cannot change during a run: the run's weights belong to this"),
         ({"clip_range": -1.0}, "clip_range=-1.0 is not legal"),
         ({"target_kl": 0.1}, "target_kl cannot be tuned in a run with target_kl=None"),
         ({7: {"gamma": 0.9}}, r"policies \[7\]; there are \[0\]"),

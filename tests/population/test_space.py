@@ -24,7 +24,7 @@ def test_a_file_holds_the_tables(tmp_path):
     [
         ({}, "pbt_space is empty"),
         ({"learning_rat": BOUNDS}, "unknown setting 'learning_rat'; did you mean 'learning_rate'?"),
-        ({"batch_size": BOUNDS}, "batch_size cannot change while a run goes on.*tunable: gamma, learning_rate"),
+        ({"batch_size": BOUNDS}, "batch_size cannot change during a run.*tunable: gamma, learning_rate"),
         ({"learning_rate": {"low": 1e-2, "high": 1e-5}}, "low must be less than high"),
         ({"learning_rate": {"low": 0, "high": 1, "log": True}}, "low must be more than 0 on a logarithmic scale"),
         ({"learning_rate": {"high": 1}}, r"\[learning_rate\] has high: it needs low and high"),

@@ -1,36 +1,38 @@
-"""A drop-in for cpprb 11: its names, arguments and results, on Penstock's replay buffers.
+"""Drop-in replacement for cpprb 11: its names, arguments and results, on Penstock's replay buffers.
 
-A program moves over by changing its import::
+To switch a program, change its import::
 
     from penstock.replay.cpprb import PrioritizedReplayBuffer  # was: from cpprb import ...
 
-What differs is what was wrong there, or would pass over a mistake in silence:
+Differences, all where cpprb is wrong or silently accepts a mistake:
 
-- Sampling an empty buffer raises ``penstock.replay.NotReady``. It raised ``ValueError``, gave rows of rubbish with
-  weights NaN (prioritized), or hung (multi-process). ``sample(0)`` raises ``ValueError``.
-- A batch belongs to the caller: ``weights`` and ``indexes`` are not overwritten by the next ``sample()``.
-- Rows of ``Nstep`` that an episode's end cuts short have the last step's next values, where cpprb left 1.0. ``done`` is
-  that of the last step which the row covers, where cpprb looked one step less far. Batches have one entry more,
-  ``discount`` (float32, ``[B, 1]``): what to multiply the bootstrap value with. ``done`` ends an episode by itself, so
-  that no row runs on into the next one when ``on_episode_end()`` was forgotten.
-- ``next_of`` and ``stack_compress`` store equal bytes once, whatever is added after what; they need no
-  ``on_episode_end()`` to be right, work with ``Nstep``, and every class takes them.
-- Every buffer lies in shared memory and can be pickled to another process of the machine. Explorers take no lock: one
-  that is killed holds up nobody, and the row that it was writing is never sampled.
-- An addition that fails adds nothing. One larger than the buffer leaves its last rows.
-- Priorities that are NaN, infinite or negative raise ``ValueError``, indexes outside of the buffer ``IndexError``.
-- ``save_transitions`` writes no pickle, and ``load_transitions`` reads none: see there for files of cpprb's own.
-- ``mmap_prefix`` says in which directory the data lie on disk. Their file has no name and goes with the buffer.
+- Sampling an empty buffer raises ``penstock.replay.NotReady``. cpprb raises ``ValueError``, returns meaningless rows
+  with NaN weights (prioritized), or hangs (multi-process). ``sample(0)`` raises ``ValueError``.
+- A batch belongs to the caller: the next ``sample()`` does not overwrite ``weights`` and ``indexes``.
+- ``Nstep`` rows cut short by an episode's end have the last step's next values, where cpprb leaves 1.0. ``done`` is
+  that of the last step covered, where cpprb looks one step less far. Batches have an additional entry, ``discount``
+  (float32,
+  ``[B, 1]``), the factor of the bootstrap value. ``done`` ends an episode even without ``on_episode_end()``, so that no
+  row continues into the next one.
+- ``next_of`` and ``stack_compress`` store equal bytes once, in any order of additions; they need no
+  ``on_episode_end()``, work with ``Nstep``, and every class accepts them.
+- Every buffer lies in shared memory and can be pickled to another process of the machine. Explorers take no lock: a
+  killed one blocks no other, and its unfinished row is never sampled.
+- A failed addition adds nothing. One larger than the buffer leaves its last rows.
+- Priorities that are NaN, infinite or negative raise ``ValueError``, indexes outside the buffer ``IndexError``.
+- ``save_transitions`` writes no pickle, and ``load_transitions`` reads none; its message says how to convert files
+  of cpprb.
+- ``mmap_prefix`` gives the directory of the data on disk. The file has no name and is freed with the buffer.
 - For Dict spaces ``create_env_dict`` and ``create_before_add_func`` agree: see ``create_env_dict``.
-- ``train`` takes Gymnasium environments too, and the reward that it reports is the episode's sum, not its last.
+- ``train`` accepts Gymnasium environments too, and reports the episode's total reward, not its last.
 - Arguments that cpprb ignores are ignored with a warning.
 - These raise ``ValueError``: ``env_dict=None``; object dtypes; a negative ``alpha`` or ``beta``; fields named
   ``priorities``, in prioritized buffers ``weights`` or ``indexes``, with ``Nstep`` ``discount``; ``rew`` of ``Nstep``
-  that is no float32 or float64; ``Nstep`` with ``HindsightReplayBuffer``, which mixed rewards of different goals.
+  other than float32 or float64; ``Nstep`` with ``HindsightReplayBuffer``, which would mix rewards of different goals.
 - All names are at the top level: there is no ``cpprb.util`` or other module of cpprb's.
 
-Draws are seeded from NumPy's global generator when a buffer is made: ``np.random.seed`` before that makes them
-reproducible.
+The generator is seeded from NumPy's global generator when a buffer is made: call ``np.random.seed`` before that for
+reproducible draws.
 """
 
 from penstock.replay.cpprb.buffers import ReplayBuffer, ReverseReplayBuffer

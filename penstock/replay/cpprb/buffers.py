@@ -22,31 +22,31 @@ EMPTY = "the buffer has no row to sample: add some first"
 
 
 class ReplayBuffer:
-    """Rows are drawn with equal probability, with replacement.
+    """Buffer of rows drawn with equal probability, with replacement.
 
     Parameters
     ----------
     size : int
-        Rows that the buffer holds. A float such as 1e6 is cut to an integer.
+        Capacity in rows. A float such as 1e6 is truncated.
     env_dict : dict of dict
         ``{name: {"shape": int or tuple (default 1), "dtype": (default default_dtype)}}``. A number is ``[1]``.
     next_of : str or iterable of str, optional
-        Fields whose successors are stored with them: ``next_of="obs"`` declares ``"next_obs"`` and keeps what two rows
-        have in common once, if it is large enough for that to pay.
+        Fields stored with their successors: ``next_of="obs"`` declares ``"next_obs"``, and stores values common to two
+        rows once if they are large enough.
     stack_compress : str or iterable of str, optional
         Fields whose last dimension is a stack of frames. Each frame is stored once.
     default_dtype : dtype, optional
-        float32 by default.
+        Default: float32.
     Nstep : dict, optional
-        ``{"size": steps, "gamma": 0.99, "rew": names to sum, "next": names to take from the last step}``. It needs a
-        field ``"done"``, and summed fields are float32 or float64.
+        ``{"size": steps, "gamma": 0.99, "rew": names to sum, "next": names to take from the last step}``. Requires a
+        field ``"done"``, and float32 or float64 for summed fields.
     mmap_prefix : str, optional
-        Keep the data on disk, in the directory of this prefix.
+        Store the data on disk, in the directory of this prefix.
 
     Raises
     ------
     ValueError
-        If an argument is out of range or names a field that is not declared.
+        An argument is out of range or names an undeclared field.
     """
 
     def __init__(
@@ -82,31 +82,31 @@ class ReplayBuffer:
         Parameters
         ----------
         **steps
-            A value for every field, ``[*shape]`` or ``[k, *shape]``: whatever its size makes k rows of. Others are
+            A value for every field, ``[*shape]`` or ``[k, *shape]``: any value of the size of k rows. Other names are
             ignored.
 
         Returns
         -------
         int or None
-            The index of the first row stored; None if there is none, as n-step rows are still incomplete.
+            Index of the first row stored; None if none is complete, as for unfinished n-step rows.
 
         Raises
         ------
         KeyError
-            If a field is missing.
+            A field is missing.
         ValueError
-            If values do not fit the shape, or differ in k.
+            Values do not fit the shape, or differ in k.
         """
         row = self._writer.add(steps)
         return row if row is None else row % self._size
 
     def sample(self, batch_size: int) -> Batch:
-        """Draw rows: for every field an array ``[batch_size, *shape]`` of its own.
+        """Draw rows: for every field a new array ``[batch_size, *shape]``.
 
         Raises
         ------
         NotReady
-            If the buffer is empty.
+            The buffer is empty.
         """
         batch = self._core.sample(batch_size, 0.0)
         if batch is None:
@@ -115,17 +115,17 @@ class ReplayBuffer:
         return with_column(batch) if self._is_nstep else batch
 
     def on_episode_end(self) -> None:
-        """End the episode after the last step added: n-step rows that still wait for steps are stored shortened."""
+        """End the episode after the last step added: unfinished n-step rows are stored shortened."""
         self._writer.end_episode()
         self._episode_start = self._core.num_claimed
 
     def clear(self) -> None:
-        """Forget all rows, and the steps of the episode that have not become rows yet."""
+        """Remove all rows, and steps that have not become rows yet."""
         self._storage.clear()
         self._episode_start = self._core.num_claimed
 
     def get_all_transitions(self, shuffle: bool = False) -> Batch:
-        """Copy all rows, in the order of their indexes or a random one."""
+        """Return copies of all rows, in index order or shuffled."""
         rows = self._storage.get_all()
         ids = rows.pop("ids")
         if self._is_nstep:
@@ -133,31 +133,31 @@ class ReplayBuffer:
         if shuffle:
             order = np.random.permutation(len(ids))
             return {name: values[order] for name, values in rows.items()}
-        # They come oldest first. What was written before the last wrap-around has the higher indexes.
+        # Rows come oldest first; those written before the last wrap-around have the higher indexes.
         older = int(np.count_nonzero(ids // self._size < ids[-1] // self._size)) if len(ids) else 0
         return {name: np.roll(values, -older, axis=0) if older else values for name, values in rows.items()}
 
     def save_transitions(self, file: str | IO[bytes], *, safe: bool = True) -> None:
-        """Write all rows to an ``.npz`` file: rows only, without priorities and without pickle.
+        """Write all rows to an ``.npz`` file, without priorities and without pickle.
 
         Parameters
         ----------
         file
-            A path, replaced in one go when everything is written, or an open binary file.
+            Path, replaced once everything is written, or an open binary file.
         safe
             Accepted, without effect: every file is safe.
         """
         transitions.save(file, self.get_all_transitions(), is_nstep=self.is_Nstep())
 
     def load_transitions(self, file: str | IO[bytes]) -> None:
-        """Add the rows of a file that ``save_transitions`` wrote.
+        """Add the rows of a file written by ``save_transitions``.
 
         Raises
         ------
         ValueError
-            If the file is damaged or of another kind, lacks a field, or holds n-step rows while this buffer does not
-            (or the reverse). Nothing was added. A file written by cpprb itself holds pickled objects, which are not
-            loaded; the message says how to convert it.
+            The file is damaged or of another kind, lacks a field, or holds n-step rows while this buffer does not
+            (or the reverse). Nothing was added. Files written by cpprb contain pickled objects and are not loaded; the
+            message says how to convert them.
         """
         rows = transitions.load(file, self._storage.shapes, is_nstep=self.is_Nstep())
         self.on_episode_end()
@@ -165,23 +165,23 @@ class ReplayBuffer:
         self.on_episode_end()
 
     def get_stored_size(self) -> int:
-        """Rows that are stored."""
+        """Return the number of rows."""
         return len(self._storage)
 
     def get_buffer_size(self) -> int:
-        """Rows that can be stored."""
+        """Return the capacity in rows."""
         return self._size
 
     def get_next_index(self) -> int:
-        """The index that the next row gets."""
+        """Return the index of the next row."""
         return self._core.num_claimed % self._size
 
     def get_current_episode_len(self) -> int:
-        """Rows stored since the last ``on_episode_end()``."""
+        """Return the number of rows stored since the last ``on_episode_end()``."""
         return self._core.num_claimed - self._episode_start
 
     def is_Nstep(self) -> bool:
-        """Whether rows are n-step transitions."""
+        """Return whether rows are n-step transitions."""
         return self._is_nstep
 
     def _sampler(self) -> Sampler:
@@ -206,16 +206,16 @@ class ReplayBuffer:
 class ReverseReplayBuffer(ReplayBuffer):
     """Reverse experience replay (Rotinov 2019, arXiv:1910.08780): from the newest row backwards.
 
-    A batch is the rows ``start, start - stride, start - 2 stride, ...``, round the ring if need be. Each batch starts
-    one row earlier than the last; when it would start more than ``2 * stride`` rows back, or at a row that is not
-    stored, it starts at the newest again.
+    A batch is the rows ``start, start - stride, start - 2 stride, ...``, wrapping around. Each batch starts one row
+    earlier than the last; when it would start more than ``2 * stride`` rows back, or at a row that is not stored, it
+    restarts at the newest.
 
     Parameters
     ----------
     size, env_dict, **options
-        As of ``ReplayBuffer``.
+        As for ``ReplayBuffer``.
     stride : int
-        Rows between two of a batch.
+        Distance between successive rows of a batch.
     """
 
     def __init__(self, size: float, env_dict: EnvDict | None = None, *, stride: int = 300, **options: Any) -> None:
@@ -223,7 +223,7 @@ class ReverseReplayBuffer(ReplayBuffer):
         super().__init__(size, env_dict, **options)
 
     def sample(self, batch_size: int) -> Batch:
-        """Draw the rows of the next batch backwards. NotReady if the buffer is empty."""
+        """Draw the rows of the next batch, backwards. NotReady if the buffer is empty."""
         batch = self._storage.sample(batch_size)
         del batch["ids"]
         return with_column(batch) if self._is_nstep else batch
@@ -233,12 +233,12 @@ class ReverseReplayBuffer(ReplayBuffer):
 
 
 def with_column(batch: Batch) -> Batch:
-    """Give the discount a second dimension, as every field has it."""
+    """Give the discount the second dimension that all fields have."""
     batch["discount"] = batch["discount"].reshape(-1, 1)
     return batch
 
 
 def warn_of_ignored(buffer: object, ignored: Iterable[str]) -> None:
-    """Warn of arguments that a class does not know: cpprb says nothing."""
+    """Warn of arguments that the class ignores; cpprb ignores them silently."""
     if found := sorted(ignored):
         warnings.warn(f"{type(buffer).__name__} ignores {', '.join(found)}, as cpprb does", stacklevel=3)

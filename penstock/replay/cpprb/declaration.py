@@ -1,4 +1,4 @@
-"""From cpprb's way of declaring a buffer to Penstock's fields."""
+"""Conversion of cpprb's declarations of a buffer to Penstock's fields."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from numpy.typing import DTypeLike
 from penstock.replay import Field, NStep
 from penstock.replay.cpprb.storage import DONE
 
-# A value stored once for two rows saves its bytes and costs an id in each of them, and a look elsewhere when sampled.
+# Sharing a value between two rows saves its bytes, but costs an id per row and an indirection when sampled.
 SHARING_PAYS_FROM = 256  # bytes
 
 
 def names(given: str | Iterable[str] | None) -> tuple[str, ...]:
-    """Return the names given as None, as one string or as several."""
+    """Return names given as None, one string or several as a tuple."""
     if given is None:
         return ()
     return (given,) if isinstance(given, str) else tuple(str(name) for name in given)
@@ -30,7 +30,7 @@ def fields_of(
     stack_compress: str | Iterable[str] | None = None,
     default_dtype: DTypeLike | None = None,
 ) -> dict[str, Field]:
-    """Return the fields that an ``env_dict`` declares, those of ``next_of`` last.
+    """Return the fields declared by an ``env_dict``, those of ``next_of`` last.
 
     Parameters
     ----------
@@ -38,16 +38,16 @@ def fields_of(
         ``{name: {"shape": int or tuple (default 1), "dtype": (default default_dtype)}}``. A value has at least one
         dimension: a number is an array of one.
     next_of
-        Fields whose successors, ``"next_"`` + name, are declared with them.
+        Fields declared together with their successors, ``"next_"`` + name.
     stack_compress
         Fields whose last dimension is a stack of frames.
     default_dtype
-        float32 if None.
+        None: float32.
 
     Raises
     ------
     ValueError
-        If there is no field, or ``next_of`` or ``stack_compress`` name one that is not declared.
+        No field is declared, or ``next_of`` or ``stack_compress`` name an undeclared one.
     """
     if not env_dict:
         raise ValueError('env_dict declares no field: give at least one, such as {"obs": {"shape": 4}, "done": {}}')
@@ -72,12 +72,12 @@ def fields_of(
 
 
 def n_step_of(nstep: Mapping[str, Any] | None, fields: Mapping[str, Field]) -> tuple[NStep | None, tuple[str, ...]]:
-    """Return what ``Nstep={"size", "gamma", "rew", "next"}`` asks for, and the fields to be taken from the last step.
+    """Return the ``NStep`` for ``Nstep={"size", "gamma", "rew", "next"}``, and the fields taken from the last step.
 
     Raises
     ------
     ValueError
-        If ``"size"`` is missing, or a field that is named is, or ``"done"``.
+        ``"size"``, a named field or ``"done"`` is missing.
     """
     if nstep is None:
         return None, ()

@@ -1,4 +1,4 @@
-"""Buffer fields from an environment's spaces: ``env_dict``, and the splitting of steps."""
+"""Buffer fields for an environment's spaces: ``env_dict``, and the splitting of steps."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ def create_env_dict(
 ) -> dict[str, dict[str, Any]]:
     """Return the ``env_dict`` for transitions of an environment.
 
-    Its keys are ``rew``, ``done``, ``obs``, ``next_obs`` and ``act``. A Tuple space has a key for each of its spaces,
-    ``obs0``, ``next_obs0``, ``act0`` and so on; a Dict space ``obs_<key>``, ``next_obs_<key>`` and ``act_<key>``, which
-    is how ``create_before_add_func`` names them. (cpprb's two functions disagree: its ``create_env_dict`` has ``<key>``
-    and ``next_<key>``, so that no transition fits, and an action may overwrite an observation of the same key.)
+    Keys are ``rew``, ``done``, ``obs``, ``next_obs`` and ``act``. A Tuple space has a key per member, ``obs0``,
+    ``next_obs0``, ``act0`` and so on; a Dict space ``obs_<key>``, ``next_obs_<key>`` and ``act_<key>``, the names used
+    by
+    ``create_before_add_func``. (cpprb's two functions disagree: its ``create_env_dict`` has ``<key>`` and
+    ``next_<key>``, so that no transition fits, and an action may overwrite an observation with the same key.)
 
     Parameters
     ----------
     env : gymnasium.Env
     int_type : dtype, optional
-        Of Discrete, MultiDiscrete and MultiBinary spaces, int32 by default.
+        Dtype of Discrete, MultiDiscrete and MultiBinary spaces; default: int32.
     float_type : dtype, optional
-        Of Box spaces, whatever their own dtype is, and of ``rew`` and ``done``; float32 by default.
+        Dtype of Box spaces, replacing their own, and of ``rew`` and ``done``; default: float32.
 
     Raises
     ------
     NotImplementedError
-        If a space is of another kind, or nested deeper.
+        A space is of another kind, or nested deeper.
     """
     integer = np.int32 if int_type is None else int_type
     floating = np.float32 if float_type is None else float_type
@@ -47,7 +48,7 @@ def create_env_dict(
 
 
 def create_before_add_func(env: gymnasium.Env[Any, Any]) -> Callable[..., dict[str, Any]]:
-    """Return ``before_add(obs, act, next_obs, rew, done)``, which gives what ``add`` takes for this environment.
+    """Return ``before_add(obs, act, next_obs, rew, done)``, which makes the arguments of ``add`` for an environment.
 
     Examples
     --------
@@ -71,7 +72,7 @@ def create_before_add_func(env: gymnasium.Env[Any, Any]) -> Callable[..., dict[s
 
 
 def _parts(space: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the spaces that get a key each, with what is appended to the name."""
+    """Yield the spaces with a key each, and the suffix of the key."""
     from gymnasium import spaces
 
     if isinstance(space, spaces.Tuple):

@@ -13,27 +13,27 @@ BACKENDS = ("sharedctypes", "SharedMemory")
 
 
 class MPReplayBuffer(ReplayBuffer):
-    """A uniform buffer for several processes: hand it to them by fork, or pickled.
+    """Uniform buffer for several processes, passed by fork or pickled.
 
-    Every buffer of Penstock is that already. Any number of processes may add, and any number may sample.
+    Every buffer of Penstock has this ability: any number of processes may add and sample.
 
     Parameters
     ----------
     size, env_dict, default_dtype
-        As of ``ReplayBuffer``.
+        As for ``ReplayBuffer``.
     ctx : multiprocessing context or SyncManager, optional
-        Accepted, without effect: nothing here needs a lock or a server of it.
+        Accepted, without effect: no lock or server is needed.
     backend : {"sharedctypes", "SharedMemory"}
-        Accepted, without effect: the memory is anonymous and goes with the last process that has it.
+        Accepted, without effect: the memory is anonymous and freed with the last process that has it.
     logger : optional
         Accepted, without effect.
 
     Raises
     ------
     TypeError
-        If ``ctx`` is no context.
+        ``ctx`` is not a context.
     ValueError
-        If ``backend`` is unknown.
+        ``backend`` is unknown.
     """
 
     def __init__(
@@ -58,14 +58,14 @@ class MPReplayBuffer(ReplayBuffer):
 
 
 class MPPrioritizedReplayBuffer(WithPriorities, MPReplayBuffer):
-    """A prioritized buffer for several processes.
+    """Prioritized buffer for several processes.
 
-    ``update_priorities`` passes over rows that were overwritten since this process's last ``sample()``.
+    ``update_priorities`` skips rows overwritten since this process's last ``sample()``.
 
     Parameters
     ----------
     size, env_dict, **options
-        As of ``MPReplayBuffer``.
+        As for ``MPReplayBuffer``.
     alpha : float
         Exponent of the priorities.
     eps : float

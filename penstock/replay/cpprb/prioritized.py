@@ -12,12 +12,12 @@ from penstock.replay.cpprb.buffers import EMPTY, Batch, EnvDict, ReplayBuffer, w
 
 
 class WithPriorities(ReplayBuffer):
-    """Additions of prioritized buffers: priorities with rows, weights and indexes with batches, updates by index."""
+    """Methods of prioritized buffers: priorities with rows, weights and indexes with batches, updates by index."""
 
     _alpha: float
     _eps: float
     _ignores_overwritten: bool
-    _sampled_at = 0  # ids given out when the last batch was drawn
+    _sampled_at = 0  # next id when the last batch was drawn
 
     def add(self, *, priorities: ArrayLike | None = None, **steps: Any) -> int | None:
         """Add one step or several successive ones.
@@ -25,14 +25,14 @@ class WithPriorities(ReplayBuffer):
         Parameters
         ----------
         priorities : array of k, optional
-            By default the largest priority given so far, which starts at 1.0. An n-step row has its first step's.
+            Default: the largest priority so far, initially 1.0. An n-step row has its first step's.
         **steps
             As for a uniform buffer.
 
         Returns
         -------
         int or None
-            The index of the first row stored, or None if there is none yet.
+            Index of the first row stored, or None if none is complete yet.
         """
         steps["priorities"] = priorities
         row = self._writer.add(steps)
@@ -56,9 +56,9 @@ class WithPriorities(ReplayBuffer):
         Raises
         ------
         NotReady
-            If the buffer is empty.
+            The buffer is empty.
         """
-        # Before the draw: a row that comes in between counts as overwritten, which costs it one update at most.
+        # Read before the draw: a row written in between counts as overwritten, which costs it at most one update.
         self._sampled_at = self._core.num_claimed
         batch = self._core.sample(batch_size, beta, None, True)
         if batch is None:
@@ -68,17 +68,17 @@ class WithPriorities(ReplayBuffer):
     def update_priorities(self, indexes: ArrayLike, priorities: ArrayLike) -> None:
         """Set the priorities of rows.
 
-        Of buffers with ``check_for_update``, and of multi-process ones, rows written since this process's last
-        ``sample()`` keep the priority that they came with.
+        In buffers with ``check_for_update`` and multi-process ones, rows written since this process's last ``sample()``
+        keep their priority.
 
         Raises
         ------
         TypeError
-            If an argument is None.
+            An argument is None.
         IndexError
-            If an index is outside of the buffer.
+            An index is outside the buffer.
         ValueError
-            If the lengths differ, or a priority is NaN, infinite or negative.
+            The lengths differ, or a priority is NaN, infinite or negative.
         """
         if indexes is None or priorities is None:
             raise TypeError("indexes and priorities must be arrays, found None")
@@ -89,11 +89,11 @@ class WithPriorities(ReplayBuffer):
             self._core.update_positions(rows, values)
 
     def get_max_priority(self) -> float:
-        """The largest priority given so far, 1.0 at least."""
+        """Return the largest priority so far, at least 1.0."""
         return float(self._storage.max_priority)
 
     def clear(self) -> None:
-        """Forget all rows and priorities."""
+        """Remove all rows and priorities."""
         super().clear()
         self._sampled_at = self._core.num_claimed
 
@@ -107,13 +107,13 @@ class PrioritizedReplayBuffer(WithPriorities):
     Parameters
     ----------
     size, env_dict, **options
-        As of ``ReplayBuffer``.
+        As for ``ReplayBuffer``.
     alpha : float
         Exponent of the priorities.
     eps : float
-        Added to every priority, so that no row is out of reach.
+        Added to every priority, so that every row can be sampled.
     check_for_update : bool
-        Whether ``update_priorities`` passes over rows that were overwritten since the last ``sample()``.
+        Whether ``update_priorities`` skips rows overwritten since the last ``sample()``.
     """
 
     def __init__(
@@ -133,5 +133,5 @@ class PrioritizedReplayBuffer(WithPriorities):
 def create_buffer(
     size: float, env_dict: EnvDict | None = None, *, prioritized: bool = False, **options: Any
 ) -> ReplayBuffer | PrioritizedReplayBuffer:
-    """Make a prioritized buffer or a uniform one, with the options of its class."""
+    """Return a prioritized or a uniform buffer, with the options of its class."""
     return (PrioritizedReplayBuffer if prioritized else ReplayBuffer)(size, env_dict, **options)

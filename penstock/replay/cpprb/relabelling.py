@@ -21,32 +21,32 @@ class HindsightReplayBuffer:
     Parameters
     ----------
     size : int
-        Rows that the buffer holds.
+        Capacity in rows.
     env_dict : dict of dict
-        As of ``ReplayBuffer``, without ``"rew"`` and ``"goal"``, which are added.
+        As for ``ReplayBuffer``, without ``"rew"`` and ``"goal"``, which are added.
     max_episode_len : int
-        Steps of an episode at most.
+        Largest number of steps per episode.
     reward_func : callable
         ``reward_func(next_state [T, ...], action [T, ...], goal [T, ...]) -> [T]``.
     goal_func : callable, optional
-        ``goal_func(next_state [T, ...]) -> goal [T, ...]``, the state itself by default.
+        ``goal_func(next_state [T, ...]) -> goal [T, ...]``; default: the state itself.
     goal_shape : int or tuple of int, optional
-        The state's shape by default.
+        Default: the state's shape.
     state, action, next_state : str
         Names of the fields.
     strategy : {"future", "episode", "random", "final"}
-        Where achieved goals come from.
+        Source of achieved goals.
     additional_goals : int
-        Achieved goals for each step; "final" has one.
+        Achieved goals per step; "final" has one.
     prioritized : bool
-        Whether the rows lie in a prioritized buffer.
+        Whether the buffer is prioritized.
     **options
-        As of that buffer's class.
+        As for that buffer's class.
 
     Raises
     ------
     ValueError
-        If an argument is out of range.
+        An argument is out of range.
     """
 
     def __init__(
@@ -95,9 +95,9 @@ class HindsightReplayBuffer:
         Raises
         ------
         KeyError
-            If a field is missing.
+            A field is missing.
         ValueError
-            If a value does not fit, or the episode gets longer than ``max_episode_len``.
+            A value does not fit, or the episode exceeds ``max_episode_len``.
         """
         values = {}
         for name in self._storage.fields:
@@ -109,7 +109,7 @@ class HindsightReplayBuffer:
         self._hindsight.add(**values)
 
     def on_episode_end(self, goal: ArrayLike) -> None:
-        """Store the episode with the goal that was meant, and again with goals that were achieved."""
+        """Store the episode with its original goal, and again with achieved goals."""
         shape = (len(self._hindsight), *self._storage.shapes["goal"])
         self._hindsight.end_episode(np.broadcast_to(self._as_field("goal", goal), shape))
         self.rb.on_episode_end()
@@ -119,20 +119,20 @@ class HindsightReplayBuffer:
         return self.rb.sample(batch_size, **options)
 
     def clear(self) -> None:
-        """Forget all rows and the collected steps."""
+        """Remove all rows and the collected steps."""
         self.rb.clear()
         self._hindsight.clear()
 
     def get_stored_size(self) -> int:
-        """Rows that are stored."""
+        """Return the number of rows."""
         return self.rb.get_stored_size()
 
     def get_buffer_size(self) -> int:
-        """Rows that can be stored."""
+        """Return the capacity in rows."""
         return self.rb.get_buffer_size()
 
     def get_all_transitions(self, shuffle: bool = False) -> Batch:
-        """Copy all rows, in the order of their indexes or a random one."""
+        """Return copies of all rows, in index order or shuffled."""
         return self.rb.get_all_transitions(shuffle)
 
     def update_priorities(self, indexes: ArrayLike, priorities: ArrayLike) -> None:
@@ -140,7 +140,7 @@ class HindsightReplayBuffer:
         self._with_priorities().update_priorities(indexes, priorities)
 
     def get_max_priority(self) -> float:
-        """The largest priority given so far. ValueError if the buffer has none."""
+        """Return the largest priority so far. ValueError if the buffer has none."""
         return self._with_priorities().get_max_priority()
 
     def _as_field(self, name: str, value: ArrayLike) -> Array:
@@ -153,14 +153,14 @@ class HindsightReplayBuffer:
 
 
 class _LaBER:
-    """Cuts a large batch down to the rows that matter most (Lahire et al. 2022, arXiv:2110.01528).
+    """Selection of the most important rows of a large batch (Lahire et al. 2022, arXiv:2110.01528).
 
     Parameters
     ----------
     batch_size : int
         Rows to keep.
     m : int
-        How many times larger the large batch is.
+        Ratio of the large batch's size to `batch_size`.
     eps : float
         Added to every priority.
     """
@@ -177,7 +177,7 @@ class _LaBER:
     def __call__(self, *, priorities: ArrayLike, **batch: ArrayLike) -> Batch:
         """Draw ``batch_size`` rows of the large batch, with ``"weights"`` and their ``"indexes"`` in it.
 
-        Weights and indexes that the large batch has itself are replaced.
+        Existing weights and indexes of the large batch are replaced.
         """
         return self._laber({k: v for k, v in batch.items() if k not in {"weights", "indexes"}}, priorities)
 
@@ -189,12 +189,12 @@ class LaBERmean(_LaBER):
 
 
 class LaBERlazy(_LaBER):
-    """LaBER with weights as they are, ``1 / P(i)``."""
+    """LaBER with weights ``1 / P(i)``, not normalised."""
 
     _variant = "lazy"
 
 
 class LaBERmax(_LaBER):
-    """LaBER with weights divided by the largest of the rows that are kept."""
+    """LaBER with weights divided by the largest among the drawn rows."""
 
     _variant = "max"

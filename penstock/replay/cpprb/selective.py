@@ -1,4 +1,4 @@
-"""cpprb's buffer of whole episodes, which can be looked at and deleted one by one."""
+"""cpprb's buffer of whole episodes, which can be read and deleted individually."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ Rows = dict[str, NDArray[np.float64]]
 
 
 class SelectiveReplayBuffer:
-    """Episodes one after another, all in float64 and in this process's own memory.
+    """Consecutive episodes, all in float64 and in this process's memory.
 
-    ``done`` ends an episode. A full buffer takes no more rows, with a warning, until an episode is deleted.
+    ``done`` ends an episode. A full buffer drops further rows, with a warning, until an episode is deleted.
 
     Parameters
     ----------
     episode_len : int
-        Steps of an episode; the buffer holds ``episode_len * Nepisodes`` rows.
+        Steps per episode; the capacity is ``episode_len * Nepisodes`` rows.
     obs_dim, act_dim, rew_dim : int
         Lengths of ``obs`` and ``next_obs``, of ``act``, and of ``rew``.
     Nepisodes : int
         Episodes of that length.
     obs_shape : iterable of int, optional
-        Shape of ``obs`` and ``next_obs`` in batches, in place of ``obs_dim``; episodes have them flat.
+        Shape of ``obs`` and ``next_obs`` in batches, instead of ``obs_dim``; episodes have them flat.
     is_discrete_action : bool
-        Whether an action is one number, whatever ``act_dim`` says.
+        Whether an action is one number, regardless of ``act_dim``.
     """
 
     def __init__(
@@ -55,10 +55,10 @@ class SelectiveReplayBuffer:
         self._size = int(episode_len) * int(Nepisodes)
         self._rows: Rows = {name: np.zeros((self._size, int(width))) for name, width in widths.items()}
         self._stored = 0
-        self._ends: list[int] = []  # where each finished episode ends
+        self._ends: list[int] = []  # end of each finished episode
 
     def add(self, obs: ArrayLike, act: ArrayLike, rew: ArrayLike, next_obs: ArrayLike, done: ArrayLike) -> int:
-        """Add one step or several successive ones, and return the index of the first."""
+        """Add one step or several successive ones; return the index of the first."""
         given = {"obs": obs, "act": act, "rew": rew, "next_obs": next_obs, "done": done}
         values = {
             name: np.asarray(value, np.float64).reshape(-1, self._rows[name].shape[1]) for name, value in given.items()
@@ -80,7 +80,7 @@ class SelectiveReplayBuffer:
         return first
 
     def sample(self, batch_size: int) -> Rows:
-        """Draw rows with equal probability, with replacement. ValueError if there is none."""
+        """Draw rows with equal probability, with replacement. ValueError if the buffer is empty."""
         if self._stored == 0:
             raise ValueError("the buffer is empty: add rows before you sample")
         drawn = np.random.randint(0, self._stored, batch_size)
@@ -91,12 +91,12 @@ class SelectiveReplayBuffer:
         return batch
 
     def get_episode(self, i: int) -> Rows:
-        """Copy the rows of the i-th episode, oldest first; none if there is no such episode."""
+        """Return a copy of the rows of the i-th episode, oldest first; empty if it does not exist."""
         begin, end = self._span(i)
         return {name: values[begin:end].copy() for name, values in self._rows.items()}
 
     def delete_episode(self, i: int) -> int:
-        """Delete the i-th episode, and return the number of its rows. Later rows move up."""
+        """Delete the i-th episode and return its number of rows. Later rows move up."""
         begin, end = self._span(i)
         length = end - begin
         if length == 0:
@@ -113,23 +113,23 @@ class SelectiveReplayBuffer:
         self._ends = []
 
     def get_stored_size(self) -> int:
-        """Rows that are stored."""
+        """Return the number of rows."""
         return self._stored
 
     def get_next_index(self) -> int:
-        """The index that the next row gets."""
+        """Return the index of the next row."""
         return self._stored
 
     def get_stored_episode_size(self) -> int:
-        """Episodes that are stored, with the one that has not ended."""
+        """Return the number of episodes, including an unfinished one."""
         return len(self._ends) + (self._stored > (self._ends[-1] if self._ends else 0))
 
     def get_buffer_size(self) -> int:
-        """Rows that can be stored."""
+        """Return the capacity in rows."""
         return self._size
 
     def get_obs_shape(self) -> tuple[int, ...] | None:
-        """``obs_shape`` as it was given; None if ``obs_dim`` was."""
+        """Return ``obs_shape`` as given; None if ``obs_dim`` was given."""
         return self._obs_shape
 
     def get_obs_dim(self) -> int:

@@ -1,4 +1,4 @@
-"""The buffer underneath: Penstock's, taking what cpprb took."""
+"""Penstock's buffer with cpprb's conversion of values."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from penstock.replay.plan import FieldPlan, describe, make_plan
 from penstock.replay.settings import Sampler
 from penstock.replay.writer import convert
 
-DONE = "done"  # the field that ends an episode of n-step rows
+DONE = "done"  # field that ends an episode of n-step rows
 _FIRST, _LAST = 0, 2  # Taken in schema.h
 
 
 class Storage(ReplayBuffer):
-    """Takes values of any dtype and any shape of the right size, and passes over names that it does not know.
+    """Buffer that accepts any dtype and any shape of the right size, and ignores unknown names.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class Storage(ReplayBuffer):
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of one row's value of each field."""
+        """Shape of one row's value of each field."""
         return {field.name: field.shape for field in self._plan.fields}
 
     @property
@@ -73,19 +73,19 @@ class Storage(ReplayBuffer):
 
     @property
     def is_nstep(self) -> bool:
-        """Whether rows are of several steps, and so have a discount."""
+        """Whether rows span several steps, and thus have a discount."""
         return self._plan.n_step > 0
 
     def writer_of_steps(self) -> ReplayWriter:
-        """Writer that turns steps into rows."""
+        """Return a writer that turns steps into rows."""
         return self._default_writer()._native
 
     def add_rows(self, rows: Batch) -> None:
-        """Write finished rows, as ``get_all`` gives them."""
+        """Write complete rows, as returned by ``get_all``."""
         if not self.is_nstep:
             self.add(**rows)
             return
-        # The same memory, seen as rows of one step whose discount is a field like the others.
+        # The same memory as rows of one step, whose discount is a field like the others.
         discount = FieldPlan(
             name="discount",
             dtype=np.dtype(np.float32),

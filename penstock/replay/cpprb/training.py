@@ -35,12 +35,12 @@ def train(
     episode_callback: Callable[[int, int, float], Any] | None = None,
     logger: logging.Logger | None = None,
 ) -> None:
-    """Train a policy: after each step the transition is stored, and a batch is drawn and learned from.
+    """Train a policy: after each step, store the transition, then draw a batch and learn from it.
 
     Parameters
     ----------
     buffer : ReplayBuffer
-        Of any class; a prioritized one gets what ``update_policy`` returns as new priorities.
+        Buffer of any class; a prioritized one receives the return value of ``update_policy`` as priorities.
     env
         An environment of Gymnasium, or of the older Gym with four values from ``step`` and one from ``reset``.
     get_action : callable
@@ -48,29 +48,29 @@ def train(
     update_policy : callable
         ``update_policy(batch, step, episode) -> |TD error| [batch_size]``; not called during warm-up.
     max_steps, max_episodes : int
-        Steps to train for, and episodes, if these are over first.
+        Limits on steps and episodes, whichever is reached first.
     batch_size, n_warmups : int
-        Rows of a batch, and steps before the first batch.
+        Rows per batch, and steps before the first batch.
     after_step : callable
-        ``after_step(obs, action, result of env.step, step, episode)`` -> the transition to add. By default ``obs, act,
+        ``after_step(obs, action, result of env.step, step, episode)`` -> the transition to add. Default: ``obs, act,
         rew, next_obs, done``; ``done`` is true after a termination, and after a truncation that looks like one.
     done_check : callable
-        ``done_check(transition)``: whether the episode is over. By default when it was terminated or truncated.
+        ``done_check(transition)`` -> whether the episode is over. Default: whether it was terminated or truncated.
     obs_update : callable
-        ``obs_update(transition)`` -> the observation to act on next. By default ``next_obs``.
+        ``obs_update(transition)`` -> the next observation to act on. Default: ``next_obs``.
     rew_sum : callable
-        ``rew_sum(sum so far, transition)`` -> the sum, from 0.0. By default ``rew`` is added.
+        ``rew_sum(sum so far, transition)`` -> the sum, from 0.0. Default: adds ``rew``.
     episode_callback : callable
         ``episode_callback(episode, last step of the episode, sum)``, both counted from 0.
     logger : logging.Logger
-        Told of every episode.
+        Receives a line per episode.
 
     Raises
     ------
     TypeError
-        If ``buffer`` is none of these classes, or a prioritized one is given no priorities.
+        ``buffer`` is of another class, or a prioritized one gets no priorities.
     ValueError
-        If ``max_steps`` does not fit 64 bits.
+        ``max_steps`` does not fit 64 bits.
     """
     _check(buffer, max_steps)
     log, transition_of = logger or logging.getLogger(__name__), after_step or _transition
@@ -108,7 +108,7 @@ def _check(buffer: object, max_steps: int) -> None:
 
 
 def _prioritize(buffer: ReplayBuffer, batch: Batch, priorities: ArrayLike | None) -> None:
-    """Update the priorities of a batch, where the buffer has some."""
+    """Update the priorities of a batch, if the buffer has any."""
     if isinstance(buffer, WithPriorities):
         if priorities is None:
             raise TypeError("update_policy must return the priorities of the batch, found None")
@@ -127,5 +127,5 @@ def _transition(obs: Any, action: Any, outcome: tuple[Any, ...], step: int, epis
 
 
 def _truncated(outcome: tuple[Any, ...]) -> bool:
-    """Tell from what Gymnasium's ``step`` returns: obs, reward, terminated, truncated, info."""
+    """Return whether Gymnasium's ``step`` reported a truncation: obs, reward, terminated, truncated, info."""
     return len(outcome) == 5 and bool(outcome[3])

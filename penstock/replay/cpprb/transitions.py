@@ -1,4 +1,4 @@
-"""Files of transitions, and where a buffer's data lie on disk."""
+"""Files of transitions, and the directory of a buffer's data on disk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 FORMAT = "penstock-transitions-1"
-DISCOUNT = "discount"  # what n-step rows have besides their fields
+DISCOUNT = "discount"  # additional entry of n-step rows
 
 CONVERT = (
     "it was written by cpprb and holds pickled objects, which are not loaded. If you trust it, convert it once: "
@@ -29,7 +29,7 @@ def directory(mmap_prefix: str | None) -> str | None:
 def save(file: str | os.PathLike[str] | IO[bytes], rows: Mapping[str, NDArray[Any]], *, is_nstep: bool) -> None:
     """Write rows as an ``.npz``: entry ``data/<field>`` for each field, ``format`` and ``Nstep``.
 
-    A path gets ``.npz`` appended if it lacks it, and is replaced only when all is written.
+    A path without the suffix ``.npz`` gets it; the file is replaced only when complete.
     """
     entries: dict[str, Any] = {"format": FORMAT, "Nstep": is_nstep}
     entries |= {f"data/{name}": values for name, values in rows.items()}
@@ -56,9 +56,9 @@ def load(
     Raises
     ------
     FileNotFoundError
-        If there is no such file.
+        The file does not exist.
     ValueError
-        If it is damaged, of another kind, lacks a field or has it in another shape, or differs in ``Nstep``.
+        The file is damaged, of another kind, lacks a field or has another shape for it, or differs in ``Nstep``.
     """
     try:
         archive = np.load(file, allow_pickle=False)
