@@ -171,7 +171,7 @@ class EvalFlags:
     video: str | None = None
     """File for a film of one more episode, e.g. episode.mp4; "auto": one in the run, named by the weights' steps."""
     explain: str | None = None
-    """File to draw one more episode's rewards to, as given and as learned from, e.g. episode.png; see setting rewards."""
+    """File for a plot of one more episode's rewards, as given and as learned from, e.g. episode.png; see rewards."""
     seed: int = 0
     """Seed of the environments and of sampling."""
     max_steps: int | None = None

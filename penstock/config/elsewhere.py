@@ -15,7 +15,7 @@ _TARGET = "target_period (in updates) | tau"
 _NETWORK = 'encoder (with hidden_sizes, activation and memory, e.g. encoder="mlp")'
 _PLOT = "run_dir (TensorBoard events are written there)"
 
-# By the name elsewhere: our field, and what else is to be said; " | " parts what differs between algorithms.
+# Penstock's field and remarks, by the name elsewhere; " | " separates fields of different algorithms.
 SETTINGS = {
     "env_id": "env",
     "env_name": "env",
@@ -178,9 +178,9 @@ SETTINGS = {
     "tensorboard_log": _PLOT,
 }
 
-# What is no setting here: how it is done instead.
+# Settings elsewhere that are none here, and the alternative.
 NO_SETTINGS = {
-    "verbose": "training shows itself; algo.train(quiet=True) shows nothing",
+    "verbose": "training shows its progress; algo.train(quiet=True) shows nothing",
     "callback": "give it to algo.train(on_update=...)",
     "track": "call wandb.init(sync_tensorboard=True) before training",
     "with_wandb": "call wandb.init(sync_tensorboard=True) before training",

@@ -21,33 +21,33 @@ if TYPE_CHECKING:
 
 MOMENTUM = 0.99
 EPSILON = 1e-3
-WARM_UP = 100_000  # batches that are normalised by their own moments alone
+WARM_UP = 100_000  # batches normalised by their own moments alone
 R_MAX, D_MAX = 3.0, 5.0
 
 
 class BatchRenorm(nn.Module):
-    """Normalises each feature by a batch's moments, held near the running ones (arXiv:1702.03275, algorithm 1).
+    """Normalises each feature by a batch's moments, corrected towards running ones (arXiv:1702.03275, algorithm 1).
 
         y = (x - mean_B) / std_B * r + d
         r = clip(std_B / std, 1 / 3, 3),    d = clip((mean_B - mean) / std, -5, 5)
 
-    No gradient goes through ``r`` and ``d``. Over the first 100,000 batches they are 1 and 0, which is plain batch
+    No gradient passes through ``r`` and ``d``. For the first 100,000 batches they are 1 and 0, which is plain batch
     normalisation. Outside learning the running moments are used: ``y = (x - mean) / std``. A learned scale and shift
     follow.
 
-    Running moments are buffers: they travel with the weights, so that who acts normalises as the learner's policy does.
+    Running moments are buffers, part of the weights: acting roles normalise as the learner's policy does.
 
     Parameters
     ----------
     shape : tuple of int
-        Of the moments: ``(1, F)`` for inputs ``[N, F]``, or ``(C, 1, F)`` for those of ``C`` networks, ``[C, N, F]``.
+        Shape of the moments: ``(1, F)`` for inputs ``[N, F]``, or ``(C, 1, F)`` for those of ``C`` networks.
 
     Attributes
     ----------
     mean, var : Tensor
         Running mean and population variance, float32 ``[*shape]``.
     batches : Tensor
-        Number of batches that they have seen, int64 ``[]``.
+        Number of batches in the moments, int64 ``[]``.
     """
 
     mean: Tensor
@@ -72,7 +72,7 @@ class BatchRenorm(nn.Module):
         var, mean = moments_of_rows(x)
         batch_std = (var + EPSILON).sqrt()
         self._seen = mean.detach(), var.detach()
-        is_warm = self.batches >= WARM_UP  # a tensor, for which nobody waits
+        is_warm = self.batches >= WARM_UP  # stays a tensor, to avoid synchronisation
         r = torch.where(is_warm, (batch_std.detach() / std).clamp(1.0 / R_MAX, R_MAX), 1.0)
         d = torch.where(is_warm, ((mean.detach() - self.mean) / std).clamp(-D_MAX, D_MAX), 0.0)
         y = torch.addcmul(d, (x - mean) / batch_std, r)
@@ -80,7 +80,7 @@ class BatchRenorm(nn.Module):
 
     @torch.no_grad()
     def follow(self) -> None:
-        """Let the running moments follow those of the last batch, once it has been learned from."""
+        """Update the running moments with those of the last batch, after an update."""
         assert self._seen is not None
         mean, var = self._seen
         self.mean.lerp_(mean, 1.0 - MOMENTUM)
@@ -89,21 +89,21 @@ class BatchRenorm(nn.Module):
 
 
 def follow(network: nn.Module) -> None:
-    """Let all running moments of a network follow those of the last batch. See :meth:`BatchRenorm.follow`."""
+    """Update all running moments of a network with those of the last batch. See :meth:`BatchRenorm.follow`."""
     for module in network.modules():
         if isinstance(module, BatchRenorm):
             module.follow()
 
 
 class NormalizedMLP(nn.Module):
-    """The layers of an mlp encoder, with its input and the output of each hidden layer normalised.
+    """Layers of an mlp encoder, with normalised input and hidden layers.
 
     Parameters
     ----------
     mlp : MLP
-        Whose layers they are.
+        Encoder that provides the layers.
     input_size : int
-        How many numbers it sees.
+        Number of inputs.
     """
 
     def __init__(self, mlp: MLP, input_size: int) -> None:
@@ -115,7 +115,7 @@ class NormalizedMLP(nn.Module):
         self.norms = nn.ModuleList(BatchRenorm((1, size)) for size in (input_size, *(x.out_features for x in layers)))
 
     def forward(self, x: Seen) -> Tensor:
-        """Turn what the first stage gives into features ``[N, F]``."""
+        """Convert the first stage's output into features ``[N, F]``."""
         features: Tensor = self.norms[0](self.side_by_side(x))
         for layer, norm in zip(self.layers, self.norms[1:], strict=True):
             features = norm(self.activation(layer(features)).float())
@@ -123,28 +123,28 @@ class NormalizedMLP(nn.Module):
 
 
 class NormalizedCritics(Critics):
-    """Critics whose input and hidden layers are normalised, each one's by moments of its own. See :class:`Critics`."""
+    """Critics with normalised input and hidden layers, each with its own moments. See :class:`Critics`."""
 
     def __init__(self, input_size: int, hidden_sizes: tuple[int, ...], activation: str, num_critics: int) -> None:
         super().__init__(input_size, hidden_sizes, activation, num_critics)
         self.norms = nn.ModuleList(BatchRenorm((num_critics, 1, size)) for size in (input_size, *hidden_sizes))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Turn inputs ``[N, I]`` into values ``[C, N]``."""
+        """Return values ``[C, N]`` of inputs ``[N, I]``."""
         x = self.norms[0](x.expand(self.num_critics, *x.shape))
         for layer, norm in zip(cast("Iterable[StackedLinear]", self.hidden), self.norms[1:], strict=True):
             x = norm(self.activation(torch.baddbmm(layer.bias, x, layer.weight)).float())
         return self.values(x)
 
     def first(self, x: Tensor) -> Tensor:
-        """Turn inputs ``[N, I]`` into the first critic's values, ``[N]``; all of them run."""
+        """Return the first critic's values ``[N]`` of inputs ``[N, I]``; all critics run."""
         return self(x)[0]
 
 
 class NormalizedActorCritic(StochasticActorCritic):
-    """SAC's network with batch renormalisation in the critics and, where it sees vectors, in the actor, for CrossQ.
+    """SAC's network with batch renormalisation in the critics and, for vectors, in the actor, for CrossQ.
 
-    Encoders of images, and the user's own, stay as they are; what critics make of their features is normalised.
+    Encoders of images and custom encoders stay unchanged; the critics' layers over their features are normalised.
 
     Parameters
     ----------
@@ -178,15 +178,15 @@ class NormalizedActorCritic(StochasticActorCritic):
     def joint_q(
         self, observation: Tensor, action: Tensor, next_observation: Tensor, next_action: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Values by all critics of both ends of transitions, normalised by the moments of both together.
+        """Return the values of both ends of transitions by all critics, normalised by joint moments.
 
-        Either end by itself would be normalised by other moments than the other: actions of the policy are distributed
-        differently from replayed ones (arXiv:1902.05605, section 3.2).
+        Separate batches would be normalised by different moments: the policy's actions are distributed differently from
+        replayed ones (arXiv:1902.05605, section 3.2).
 
         Parameters
         ----------
         observation, next_observation : Tensor
-            Observations as they lie in their column, ``[N, *shape]``.
+            Observations in their column's layout, ``[N, *shape]``.
         action, next_action : Tensor
             Actions in [-1, 1], float32 ``[N, d]``.
 

@@ -1,4 +1,4 @@
-"""Networks for continuous actions: a deterministic or a stochastic actor, and critics that value its actions."""
+"""Networks for continuous actions: a deterministic or a stochastic actor, and critics of its actions."""
 
 from __future__ import annotations
 
@@ -25,35 +25,34 @@ if TYPE_CHECKING:
     from penstock.envs.spaces import ActionSpec, ObservationSpec
 
 IMAGE_CRITIC_SIZES = (256,)
-"""Widths of the critics' own layers where they share an encoder."""
+"""Widths of the critics' own layers over a shared encoder."""
 
 
 class ContinuousActorCritic(PolicyNetwork):
     """Base of the networks for continuous actions: observations, actor trunk and critics.
 
-    From vectors, actor and critics have layers of their own (``config.hidden_sizes``), and critics see observation
-    and action side by side. Where an image is among the observations, or with the user's own encoder, the actor has one
-    encoder and the critics share another, whose features with the action beside them go through 256 units of each
-    critic.
+    For vectors, actor and critics have separate layers (``config.hidden_sizes``), and critics take observation and
+    action side by side. With images or a custom encoder, the actor has one encoder and the critics share another; its
+    features and the action enter 256 units of each critic.
 
     Encoders and the critics' hidden layers may run under ``torch.autocast``; all else computes in float32 regardless.
 
     Parameters
     ----------
     observation : ObservationSpec
-        What the network sees.
+        Spec of the observations.
     action : ActionSpec
-        What it chooses: vectors of ``d`` numbers in [-1, 1].
+        Spec of the actions: vectors of ``d`` numbers in [-1, 1].
     config : NetworkConfig
-        What it is made of; of it ``encoder``, ``hidden_sizes``, ``activation`` and ``normalize_observations`` apply.
+        Settings; ``encoder``, ``hidden_sizes``, ``activation`` and ``normalize_observations`` apply.
     num_critics : int
         Number ``C`` of critics.
     num_quantiles : int
-        Number ``M`` of quantiles by which each critic describes the return; 1: its mean.
+        Number ``M`` of quantiles per critic; 1: the mean return.
     critic_sizes : tuple of int, optional
-        Widths of the critics' hidden layers where they are not the actor's, ``config.hidden_sizes``.
+        Widths of the critics' hidden layers, if different from ``config.hidden_sizes``.
     outputs_per_dimension : int
-        How many numbers the actor gives for each of the ``d``.
+        Outputs of the actor for each of the ``d`` numbers.
 
     Attributes
     ----------
@@ -63,7 +62,7 @@ class ContinuousActorCritic(PolicyNetwork):
     Raises
     ------
     ValueError
-        When there is a choice among the actions, or ``config.memory`` is not ``"none"``.
+        The actions contain a choice, or ``config.memory`` is not ``"none"``.
     """
 
     def __init__(
@@ -103,7 +102,7 @@ class ContinuousActorCritic(PolicyNetwork):
         return Critics(input_size, sizes, activation, num_critics, num_quantiles)
 
     def actor(self, observation: Tensor) -> Tensor:
-        """Actor output for observations ``[N, *shape]`` as they lie in their column, float32 ``[N, numbers]``."""
+        """Return the actor's outputs for observations ``[N, *shape]`` of the column, float32 ``[N, numbers]``."""
         x = self.input(observation)
         if isinstance(self.encoder, MLP):
             return self.encoder(x, self.actor_head)
@@ -111,19 +110,19 @@ class ContinuousActorCritic(PolicyNetwork):
 
     @in_shares(1, observation=0, action=0)
     def q(self, observation: Tensor, action: Tensor) -> Tensor:
-        """Values by all critics.
+        """Return values by all critics.
 
         Parameters
         ----------
         observation : Tensor
-            Observations as they lie in their column, ``[N, *shape]``.
+            Observations in their column's layout, ``[N, *shape]``.
         action : Tensor
             Actions in [-1, 1], float32 ``[N, d]``.
 
         Returns
         -------
         Tensor
-            Values, float32 ``[C, N]``; of several quantiles ``[C, N, M]``.
+            Values, float32 ``[C, N]``; with several quantiles ``[C, N, M]``.
         """
         features = self.critic_encoder(self.input(observation))
         q: Tensor = self.critics(torch.cat((features.float(), action), -1))
@@ -131,19 +130,19 @@ class ContinuousActorCritic(PolicyNetwork):
 
     @in_shares(0, observation=0, action=0)
     def q1(self, observation: Tensor, action: Tensor) -> Tensor:
-        """Values by the first critic alone, float32 ``[N]``; the others do not run. Parameters as for :meth:`q`.
+        """Return values by the first critic alone, float32 ``[N]``; the others do not run. Parameters as for :meth:`q`.
 
-        Of critics without quantiles.
+        For critics without quantiles.
         """
         features = self.critic_encoder(self.input(observation))
         return self.critics.first(torch.cat((features.float(), action), -1))
 
     def actor_parameters(self) -> list[nn.Parameter]:
-        """Parameters that an actor's loss trains, always in the same order."""
+        """Return the parameters trained by the actor's loss, in a fixed order."""
         return [*self.encoder.parameters(), *self.actor_head.parameters()]
 
     def critic_parameters(self) -> list[nn.Parameter]:
-        """Parameters that the critics' loss trains, always in the same order."""
+        """Return the parameters trained by the critics' loss, in a fixed order."""
         return [*self.critic_encoder.parameters(), *self.critics.parameters()]
 
 
@@ -155,7 +154,7 @@ class DeterministicActorCritic(ContinuousActorCritic):
     observation, action, config, num_critics
         As for :class:`ContinuousActorCritic`.
     exploration_std : float
-        Standard deviation of the noise that :meth:`act` explores with, in units of actions in [-1, 1].
+        Standard deviation of :meth:`act`'s exploration noise, in units of actions in [-1, 1].
     """
 
     def __init__(
@@ -172,11 +171,11 @@ class DeterministicActorCritic(ContinuousActorCritic):
 
     @in_shares(0, observation=0)
     def policy(self, observation: Tensor) -> Tensor:
-        """Actions for observations ``[N, *shape]`` as they lie in their column: in [-1, 1], float32 ``[N, d]``."""
+        """Return actions in [-1, 1], float32 ``[N, d]``, for observations ``[N, *shape]`` of the column."""
         return self.actor(observation).tanh()
 
     def act(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[Deterministic, Tensor]:
-        """Choose how to act on one row of every lane; the critics do not run. See :meth:`PolicyNetwork.act`."""
+        """Return choices for one row of every lane, without critics. See :meth:`PolicyNetwork.act`."""
         return Deterministic(self.policy(observation), self.exploration_std), state
 
 
@@ -188,12 +187,12 @@ class StochasticActorCritic(ContinuousActorCritic):
     observation, action, config, num_critics, num_quantiles, critic_sizes
         As for :class:`ContinuousActorCritic`.
     initial_alpha : float
-        Temperature to start with.
+        Initial temperature.
 
     Attributes
     ----------
     log_alpha : nn.Parameter
-        Logarithm of the temperature, float32 ``[]``; among neither actor's nor critics' parameters.
+        Logarithm of the temperature, float32 ``[]``; in neither the actor's nor the critics' parameters.
     """
 
     def __init__(
@@ -215,20 +214,20 @@ class StochasticActorCritic(ContinuousActorCritic):
 
     @in_shares(0, observation=0)
     def policy(self, observation: Tensor) -> TanhGaussian:
-        """Distributions for observations ``[N, *shape]`` as they lie in their column, over ``[N, d]`` actions."""
+        """Return distributions over ``[N, d]`` actions for observations ``[N, *shape]`` of the column."""
         return TanhGaussian(self.actor(observation))
 
     def act(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[TanhGaussian, Tensor]:
-        """Choose how to act on one row of every lane; the critics do not run. See :meth:`PolicyNetwork.act`."""
+        """Return choices for one row of every lane, without critics. See :meth:`PolicyNetwork.act`."""
         return self.policy(observation), state
 
 
 class Critics(nn.Module):
-    """Several networks of the same sizes that value the same input, each layer of all of them in one tensor.
+    """Several networks of the same sizes over the same input, with each layer of all of them in one tensor.
 
     Hidden layers may run under ``torch.autocast``; values are computed in float32 regardless.
 
-    Layers start as ``nn.Linear`` does, uniform within 1/sqrt(inputs), each critic's with numbers of its own.
+    Layers start like ``nn.Linear``, uniform within 1/sqrt(inputs), with different numbers for each critic.
 
     Parameters
     ----------
@@ -237,11 +236,11 @@ class Critics(nn.Module):
     hidden_sizes : tuple of int
         Widths of each critic's hidden layers.
     activation : str
-        Their activation.
+        Activation of the hidden layers.
     num_critics : int
         Number ``C`` of critics.
     num_quantiles : int
-        Number ``M`` of quantiles that each gives.
+        Number ``M`` of quantiles per critic.
     """
 
     def __init__(
@@ -255,11 +254,11 @@ class Critics(nn.Module):
         self.can_be_fused = activation in fused.ACTIVATIONS and len(hidden_sizes) > 0
         self.hidden = nn.ModuleList(StackedLinear(num_critics, *layer) for layer in pairwise(sizes))
         self.head = StackedLinear(num_critics, sizes[-1], num_quantiles)
-        # In place where that is possible: a layer's output is of no use without it, and memory costs time.
+        # In place if possible: a layer's output is not used elsewhere, and memory traffic costs time.
         self.activation = nn.ReLU(inplace=True) if activation == "relu" else ACTIVATIONS[activation]()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Turn inputs ``[N, I]`` into values ``[C, N]``, or of several quantiles ``[C, N, M]``."""
+        """Return values ``[C, N]`` of inputs ``[N, I]``; with several quantiles ``[C, N, M]``."""
         if self.can_be_fused and fused.fits(x):
             return self._fused(x, self.num_critics)
         x = x.expand(self.num_critics, *x.shape)
@@ -268,15 +267,15 @@ class Critics(nn.Module):
         return self.values(x)
 
     def values(self, x: Tensor) -> Tensor:
-        """Turn the last hidden layer ``[C, N, H]`` into values, as `forward` returns them."""
+        """Return the values of the last hidden layer ``[C, N, H]``, as `forward` does."""
         with without_autocast(x.device):
             if self.head.weight.shape[-1] > 1:
                 return torch.baddbmm(self.head.bias, x.float(), self.head.weight)
-            # For a single output a sum is several times as fast as a product of matrices.
+            # For a single output a sum is several times as fast as a matrix product.
             return (x.float() * self.head.weight.mT).sum(-1) + self.head.bias.squeeze(-1)
 
     def first(self, x: Tensor) -> Tensor:
-        """Turn inputs ``[N, I]`` into the first critic's values, ``[N]``."""
+        """Return the first critic's values ``[N]`` of inputs ``[N, I]``."""
         if self.can_be_fused and fused.fits(x):
             return self._fused(x, 1).view(-1)
         for layer in cast("Iterable[StackedLinear]", self.hidden):

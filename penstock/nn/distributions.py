@@ -1,8 +1,8 @@
-"""Action distributions: a policy's answer, from which actions are drawn with noise made elsewhere.
+"""Action distributions. Actions are drawn with noise from outside.
 
-``sample`` is a function of (parameters, noise): the random stream of a lane lives with the lane, so the same
-noise gives the same action wherever the network runs. Light classes of a few tensor operations, because they
-are built for every batch of actions; ``torch.distributions`` costs several times as much per call.
+``sample`` is a function of (parameters, noise): each lane owns its random stream, so that the same noise gives the same
+action in any process. The classes are a few tensor operations each, because one is built for every batch of actions;
+``torch.distributions`` costs several times as much per call.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 ILLEGAL = -1e8
-"""Logit or value of an illegal action: its probability is exactly 0, and yet what is computed from it is finite."""
+"""Logit or value of an illegal action: its probability is exactly 0, and results computed from it are finite."""
 
 BELOW_ONE = 1.0 - 2.0**-24
 """The largest float32 below 1."""
@@ -51,15 +51,15 @@ class Categorical:
 
     @property
     def flat(self) -> Tensor:
-        """All parameters as one tensor, float32 ``[..., A]``: the logits."""
+        """Return all parameters as one tensor, float32 ``[..., A]``: the logits."""
         return self.logits
 
     def __getitem__(self, index: Any) -> Categorical:
-        """Distribution of the chosen rows: ``distribution[:-1]`` leaves out the last time step."""
+        """Return the distribution of selected rows: ``distribution[:-1]`` omits the last time step."""
         return Categorical(self.logits[index])
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Categorical:
-        """The distribution whose parameters are changed, such as put together of several."""
+        """Return a distribution with transformed parameters, for example joined from several."""
         return Categorical(change(self.logits))
 
     def sample(self, noise: Tensor) -> Tensor:
@@ -76,35 +76,35 @@ class Categorical:
             Actions, int64 ``[...]``; never one of probability zero.
         """
         cumulative = self.log_probs.exp().cumsum(-1)
-        # Rounding leaves the last sum near 1, not at it. Noise times that sum stays below it in float32 for all
-        # noise below 1, so the action found always has a share of its own; not counting the last column keeps
-        # the answer below A even for noise that was rounded up to 1.
+        # Rounding leaves the last sum near 1. For noise below 1, noise times that sum stays below it in float32, so the
+        # action found always has a positive probability; without the last column, the result stays below A even for
+        # noise rounded up to 1.
         return (cumulative[..., :-1] <= noise * cumulative[..., -1:]).sum(-1)
 
     def log_prob(self, action: Tensor) -> Tensor:
-        """Log-probability of ``action`` (int64 ``[...]``), float32 ``[...]``."""
+        """Return the log-probability of ``action`` (int64 ``[...]``), float32 ``[...]``."""
         return self.log_probs.gather(-1, action.unsqueeze(-1)).squeeze(-1)
 
     def entropy(self) -> Tensor:
-        """Entropy in nats, float32 ``[...]``."""
+        """Return the entropy in nats, float32 ``[...]``."""
         return -(self.log_probs.exp() * self.log_probs).sum(-1)
 
     def mode(self) -> Tensor:
-        """Most probable action (the first of several), int64 ``[...]``."""
+        """Return the most probable action (the first of several), int64 ``[...]``."""
         return self.logits.argmax(-1)
 
     def kl(self, other: Categorical) -> Tensor:
-        """``KL(self || other)`` in nats, float32 ``[...]``."""
+        """Return ``KL(self || other)`` in nats, float32 ``[...]``."""
         return (self.log_probs.exp() * (self.log_probs - other.log_probs)).sum(-1)
 
 
 class MultiCategorical:
-    """Several independent choices, of ``n_1 .. n_k`` values each, counted from 0.
+    """Several independent choices, among ``n_1 .. n_k`` values each, counted from 0.
 
     Parameters
     ----------
     logits : Tensor
-        Unnormalised log-probabilities of the values of all choices side by side, float32 ``[..., n_1 + .. + n_k]``.
+        Unnormalised log-probabilities of all choices' values side by side, float32 ``[..., n_1 + .. + n_k]``.
     nvec : tuple of int
         Numbers of values of the choices.
 
@@ -113,7 +113,7 @@ class MultiCategorical:
     logits, nvec
         As given.
     table : Categorical
-        The choices as rows ``[..., k, max n]``; what a choice has less of values than the widest is illegal.
+        Choices as rows ``[..., k, max n]``; values beyond a choice's own number are illegal.
     """
 
     __slots__ = ("logits", "nvec", "table")
@@ -125,35 +125,35 @@ class MultiCategorical:
 
     @property
     def flat(self) -> Tensor:
-        """All parameters as one tensor, float32 ``[..., n_1 + .. + n_k]``: the logits."""
+        """Return all parameters as one tensor, float32 ``[..., n_1 + .. + n_k]``: the logits."""
         return self.logits
 
     def __getitem__(self, index: Any) -> MultiCategorical:
-        """Distribution of the chosen rows: ``distribution[:-1]`` leaves out the last time step."""
+        """Return the distribution of selected rows: ``distribution[:-1]`` omits the last time step."""
         return MultiCategorical(self.logits[index], self.nvec)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> MultiCategorical:
-        """The distribution whose parameters are changed, such as put together of several."""
+        """Return a distribution with transformed parameters, for example joined from several."""
         return MultiCategorical(change(self.logits), self.nvec)
 
     def sample(self, noise: Tensor) -> Tensor:
-        """Draw actions, int64 ``[..., k]``, each choice as :class:`Categorical` does by its noise of ``[..., k]``."""
+        """Draw actions, int64 ``[..., k]``: each choice as in :class:`Categorical`, with noise ``[..., k]``."""
         return self.table.sample(noise.unsqueeze(-1))
 
     def log_prob(self, action: Tensor) -> Tensor:
-        """Log-probability of ``action`` (int64 ``[..., k]``), summed over the choices, float32 ``[...]``."""
+        """Return the log-probability of ``action`` (int64 ``[..., k]``), summed over choices, float32 ``[...]``."""
         return self.table.log_prob(action).sum(-1)
 
     def entropy(self) -> Tensor:
-        """Entropy in nats, summed over the choices, float32 ``[...]``."""
+        """Return the entropy in nats, summed over choices, float32 ``[...]``."""
         return self.table.entropy().sum(-1)
 
     def mode(self) -> Tensor:
-        """Most probable value of each choice, int64 ``[..., k]``."""
+        """Return the most probable value of each choice, int64 ``[..., k]``."""
         return self.table.mode()
 
     def kl(self, other: MultiCategorical) -> Tensor:
-        """``KL(self || other)`` in nats, summed over the choices, float32 ``[...]``."""
+        """Return ``KL(self || other)`` in nats, summed over choices, float32 ``[...]``."""
         return self.table.kl(other.table).sum(-1)
 
 
@@ -176,15 +176,15 @@ class DiagonalGaussian:
 
     @property
     def flat(self) -> Tensor:
-        """All parameters as one tensor, float32 ``[..., 2 d]``: means, then logarithms of standard deviations."""
+        """Return all parameters as one tensor, float32 ``[..., 2 d]``: means, then log standard deviations."""
         return torch.cat((self.mean, self.log_std), -1)
 
     def __getitem__(self, index: Any) -> DiagonalGaussian:
-        """Distribution of the chosen rows: ``distribution[:-1]`` leaves out the last time step."""
+        """Return the distribution of selected rows: ``distribution[:-1]`` omits the last time step."""
         return DiagonalGaussian(self.mean[index], self.log_std[index])
 
     def map(self, change: Callable[[Tensor], Tensor]) -> DiagonalGaussian:
-        """The distribution whose parameters are changed, such as put together of several."""
+        """Return a distribution with transformed parameters, for example joined from several."""
         return DiagonalGaussian(change(self.mean), change(self.log_std))
 
     def sample(self, noise: Tensor) -> Tensor:
@@ -203,27 +203,27 @@ class DiagonalGaussian:
         return torch.addcmul(self.mean, self.log_std.exp(), noise)
 
     def log_prob(self, action: Tensor) -> Tensor:
-        """Log-density of ``action`` (float32 ``[..., d]``), summed over its dimensions, float32 ``[...]``."""
+        """Return the log-density of ``action`` (float32 ``[..., d]``), summed over dimensions, float32 ``[...]``."""
         deviation = (action - self.mean) * torch.exp(-self.log_std)
         return -(0.5 * deviation.square() + self.log_std).sum(-1) - HALF_LOG_TWO_PI * self.mean.shape[-1]
 
     def entropy(self) -> Tensor:
-        """Differential entropy in nats, summed over the dimensions, float32 ``[...]``."""
+        """Return the differential entropy in nats, summed over dimensions, float32 ``[...]``."""
         return self.log_std.sum(-1) + (0.5 + HALF_LOG_TWO_PI) * self.mean.shape[-1]
 
     def mode(self) -> Tensor:
-        """The mean, float32 ``[..., d]``."""
+        """Return the mean, float32 ``[..., d]``."""
         return self.mean
 
     def kl(self, other: DiagonalGaussian) -> Tensor:
-        """``KL(self || other)`` in nats, summed over the dimensions, float32 ``[...]``."""
+        """Return ``KL(self || other)`` in nats, summed over dimensions, float32 ``[...]``."""
         spread = self.log_std - other.log_std
         shift = (self.mean - other.mean) * torch.exp(-other.log_std)
         return (0.5 * (torch.exp(2.0 * spread) + shift.square() - 1.0) - spread).sum(-1)
 
 
 class Joint:
-    """``k`` choices and ``d`` numbers, independent of each other: how mixed actions are drawn.
+    """``k`` choices and ``d`` numbers, independent of each other: the distribution of mixed actions.
 
     An action is float32 ``[..., k + d]``: first the choices, then the numbers.
 
@@ -243,38 +243,38 @@ class Joint:
 
     @property
     def flat(self) -> Tensor:
-        """All parameters as one tensor, float32 ``[..., n_1 + .. + n_k + 2 d]``: those of the choices come first."""
+        """Return all parameters as one tensor, float32 ``[..., n_1 + .. + n_k + 2 d]``, those of the choices first."""
         return torch.cat((self.choices.flat, self.numbers.flat), -1)
 
     def __getitem__(self, index: Any) -> Joint:
-        """Distribution of the chosen rows: ``distribution[:-1]`` leaves out the last time step."""
+        """Return the distribution of selected rows: ``distribution[:-1]`` omits the last time step."""
         return Joint(self.choices[index], self.numbers[index])
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Joint:
-        """The distribution whose parameters are changed, such as put together of several."""
+        """Return a distribution with transformed parameters, for example joined from several."""
         return Joint(self.choices.map(change), self.numbers.map(change))
 
     def sample(self, noise: Tensor) -> Tensor:
-        """Draw actions, float32 ``[..., k + d]``, from as much standard normal noise: choices by ``Phi(noise)``."""
+        """Draw actions, float32 ``[..., k + d]``, by standard normal noise of that shape: choices by ``Phi(noise)``."""
         for_choices, for_numbers = self._split(noise)
         uniform = torch.special.ndtr(for_choices).clamp(max=BELOW_ONE)
         return self._joined(self.choices.sample(uniform), self.numbers.sample(for_numbers))
 
     def log_prob(self, action: Tensor) -> Tensor:
-        """Log-density of ``action`` (float32 ``[..., k + d]``), summed over choices and numbers, float32 ``[...]``."""
+        """Return the log-density of ``action`` (float32 ``[..., k + d]``), summed over all parts, float32 ``[...]``."""
         choices, numbers = self._split(action)
         return self.choices.log_prob(choices.long()) + self.numbers.log_prob(numbers)
 
     def entropy(self) -> Tensor:
-        """Entropy of the choices and differential entropy of the numbers in nats, summed, float32 ``[...]``."""
+        """Return the choices' entropy plus the numbers' differential entropy in nats, float32 ``[...]``."""
         return self.choices.entropy() + self.numbers.entropy()
 
     def mode(self) -> Tensor:
-        """Most probable value of each choice, and the means, float32 ``[..., k + d]``."""
+        """Return the most probable value of each choice, and the means, float32 ``[..., k + d]``."""
         return self._joined(self.choices.mode(), self.numbers.mode())
 
     def kl(self, other: Joint) -> Tensor:
-        """``KL(self || other)`` in nats, summed over choices and numbers, float32 ``[...]``."""
+        """Return ``KL(self || other)`` in nats, summed over choices and numbers, float32 ``[...]``."""
         return self.choices.kl(other.choices) + self.numbers.kl(other.numbers)
 
     def _split(self, action: Tensor) -> tuple[Tensor, Tensor]:
@@ -289,26 +289,26 @@ Distribution = Categorical | MultiCategorical | DiagonalGaussian | Joint
 
 
 def num_parameters(action: ActionSpec) -> int:
-    """Width ``P`` of :attr:`flat` for such actions: a logit for each value of each choice, two for each number."""
+    """Return the width ``P`` of :attr:`flat`: a logit for each value of each choice, two entries for each number."""
     return sum(action.choices) + 2 * action.num_numbers
 
 
 def distribution_of(
     action: ActionSpec, outputs: Tensor, log_std: Tensor | None = None, legal: Tensor | None = None
 ) -> Distribution:
-    """Distribution of such actions with these parameters.
+    """Return the distribution of actions with these parameters.
 
     Parameters
     ----------
     action : ActionSpec
-        Choices and numbers that an action is made of.
+        Spec of the actions.
     outputs : Tensor
         A logit for each value of each choice, then the mean of each number, float32 ``[..., n_1 + .. + n_k + d]``.
     log_std : Tensor, optional
-        Logarithms of the numbers' standard deviations, float32 ``[..., d]`` or broadcast to it; ``None`` if
-        there are no numbers.
+        Logarithms of the numbers' standard deviations, float32 ``[..., d]`` or broadcast to it; ``None`` without
+        numbers.
     legal : Tensor, optional
-        Which values of each choice are legal, bool ``[..., n_1 + .. + n_k]``, one of each at least; all when left out.
+        Legal values of each choice, bool ``[..., n_1 + .. + n_k]``, at least one of each; default: all.
     """
     choices = action.choices
     if not choices:
@@ -324,7 +324,7 @@ def distribution_of(
 
 
 def recorded_distribution(action: ActionSpec, flat: Tensor) -> Distribution:
-    """Distribution of such actions whose parameters were recorded as :attr:`flat`, float32 ``[..., P]``."""
+    """Return the distribution of actions whose parameters were recorded as :attr:`flat`, float32 ``[..., P]``."""
     num_numbers = action.num_numbers
     if not num_numbers:
         return distribution_of(action, flat)
@@ -332,21 +332,21 @@ def recorded_distribution(action: ActionSpec, flat: Tensor) -> Distribution:
 
 
 def legal_values(mask: Tensor, choices: tuple[int, ...]) -> Tensor:
-    """Which values of each choice are legal: those of the mask, or all where it leaves none.
+    """Return the legal values of each choice: those of the mask, or all if the mask has none.
 
-    Final observations, after which nothing is chosen, often have masks that leave none.
+    Masks of final observations, which precede no action, often allow none.
 
     Parameters
     ----------
     mask : Tensor
-        As the environment gave it, bool ``[..., n_1 + .. + n_k]``.
+        Mask of the environment, bool ``[..., n_1 + .. + n_k]``.
     choices : tuple of int
         Numbers of values ``n_1 .. n_k`` of the choices.
 
     Returns
     -------
     Tensor
-        bool, shaped as the mask; in each choice a value at least is legal.
+        bool, in the shape of the mask, with at least one legal value per choice.
     """
     return torch.cat([values | ~values.any(-1, keepdim=True) for values in mask.split(choices, -1)], -1)
 

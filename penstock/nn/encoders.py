@@ -1,4 +1,4 @@
-"""Encoders: networks that turn observations into feature vectors, by name or the user's own."""
+"""Encoders: networks from observations to feature vectors, by name or custom."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from penstock.envs.spaces import ObservationSpec
 
 EncoderBuilder = Callable[["ObservationSpec"], nn.Module]
-"""A user's own encoder: a ``nn.Module`` class, or any callable, that takes the observation spec."""
+"""Custom encoder: a ``nn.Module`` class or a callable that takes the observation spec."""
 
 NATURE_CNN_MINIMUM = 36
-"""Smallest height and width that survive the three convolutions of :class:`NatureCNN`."""
+"""Smallest height and width for the three convolutions of :class:`NatureCNN`."""
 
 
 class EncoderError(ValueError):
-    """The given object is no encoder; errors within a user's encoder are raised unchanged."""
+    """Object that is not an encoder. Errors within a custom encoder are raised unchanged."""
 
 
 class SideBySide(nn.Module):
-    """All numbers of an observation, plain or composite, as one vector: float32 ``[N, encoder_input_size]``."""
+    """Concatenates all numbers of an observation, plain or composite: float32 ``[N, encoder_input_size]``."""
 
     def forward(self, x: Seen) -> Tensor:
         if isinstance(x, Tensor):
@@ -40,7 +40,7 @@ class SideBySide(nn.Module):
 
 
 class MLP(nn.Sequential):
-    """Fully connected layers, each followed by the activation, over all numbers of an observation side by side."""
+    """Fully connected layers, each followed by the activation, over all numbers of an observation."""
 
     def __init__(self, observation: ObservationSpec, hidden_sizes: tuple[int, ...], activation: str) -> None:
         is_vector = not observation.parts and len(encoder_input_shape(observation)) == 1
@@ -55,12 +55,12 @@ class MLP(nn.Sequential):
         self.activation = activation
 
     def forward(self, x: Seen, head: nn.Linear | None = None) -> Tensor:
-        """Turn what the first stage gives into features ``[N, F]``, or into what a head makes of them in float32."""
+        """Convert the first stage's output into features ``[N, F]``, or with `head` into its float32 output."""
         layers = list(self)
         if layers and isinstance(layers[0], SideBySide):
             x = layers.pop(0)(x)
         features = cast("Tensor", x)
-        is_plain = len(layers) == 2 * len(self.sizes) - 2 > 0  # nothing stands between layers and activations
+        is_plain = len(layers) == 2 * len(self.sizes) - 2 > 0  # only layers and activations
         if is_plain and self.activation in fused.ACTIVATIONS and fused.fits(features):
             linear, num_outputs = (layers[::2], 0) if head is None else ([*layers[::2], head], head.out_features)
             parameters = [each for layer in linear for each in (layer.weight, layer.bias)]
@@ -102,7 +102,7 @@ class NatureCNN(nn.Sequential):
 
 
 class ImpalaResNet(nn.Sequential):
-    """The deep network of IMPALA: 15 convolutions in three sections and 256 units (arXiv:1802.01561, figure 3)."""
+    """Deep network of IMPALA: 15 convolutions in three sections and 256 units (arXiv:1802.01561, figure 3)."""
 
     def __init__(self, observation: ObservationSpec) -> None:
         layout = ImageLayout(observation)
@@ -124,7 +124,7 @@ class _Residual(nn.Module):
             nn.ReLU(),
             orthogonal(nn.Conv2d(channels, channels, 3, padding=1)),
             nn.ReLU(),
-            # Six branches are summed one after the other: the smaller gain keeps the sum at the input's scale.
+            # Six branches are added in sequence: the smaller gain keeps the sum at the input's scale.
             orthogonal(nn.Conv2d(channels, channels, 3, padding=1), gain=HIDDEN_GAIN / math.sqrt(6)),
         )
 
@@ -133,17 +133,17 @@ class _Residual(nn.Module):
 
 
 class ImageLayout(nn.Module):
-    """Knows which axis of an image holds its channels, and brings any image to floating point ``[N, C, H, W]``.
+    """Conversion of any image to floating point ``[N, C, H, W]``, by its channel axis.
 
     Channels are the first or the last of three axes, whichever is smaller: ``(4, 84, 84)`` has them first,
-    ``(210, 160, 3)`` last. The result is channels-last in memory, which convolutions on CPUs like best. Bytes are
-    reordered first, then made floating point in the precision that autocast wants, and not scaled: passes over pixels
-    are dear, and the first convolution (see :meth:`convolution`) makes up for the scale.
+    ``(210, 160, 3)`` last. The result is channels-last in memory, the fastest layout for convolutions on CPUs. Bytes
+    are reordered, then converted to autocast's floating-point type without scaling: passes over pixels are expensive,
+    and the first convolution (see :meth:`convolution`) includes the scale.
 
     Raises
     ------
     ValueError
-        When the observation has not three axes, or its first and last axes are equally long.
+        The observation does not have three axes, or its first and last axes have equal lengths.
     """
 
     def __init__(self, observation: ObservationSpec) -> None:
@@ -161,7 +161,7 @@ class ImageLayout(nn.Module):
         self.brightest = observation.brightest
 
     def convolution(self, out_channels: int, kernel_size: int, stride: int = 1, padding: int = 0) -> nn.Conv2d:
-        """Make the first convolution of such images."""
+        """Return the first convolution for such images."""
         if self.brightest is None:
             return nn.Conv2d(self.channels, out_channels, kernel_size, stride, padding)
         return ConvolutionOfBytes(self.channels, out_channels, kernel_size, stride, padding, brightest=self.brightest)
@@ -175,7 +175,7 @@ class ImageLayout(nn.Module):
 
 
 class ConvolutionOfBytes(nn.Conv2d):
-    """Convolution of bytes in [0, brightest] as if they were in [0, 1]: its few weights are scaled instead of them."""
+    """Convolution of bytes in [0, brightest] as if in [0, 1]; the weights are scaled instead of the bytes."""
 
     def __init__(self, *sizes: Any, brightest: float) -> None:
         super().__init__(*sizes)
@@ -192,19 +192,18 @@ IMAGE_ENCODERS: dict[str, type[NatureCNN] | type[ImpalaResNet]] = {
 
 
 class ImagesAndMore(nn.Module):
-    """Each image through an encoder of its own, then the features and all other parts, side by side, through one mlp.
+    """One encoder per image, then an mlp over the features and all other parts.
 
-    Thus what is made of one part can depend on any other, which it could not if only features met. An image that is
-    the only part has its encoder and no mlp.
+    Features of one part can thus depend on any other part. An image that is the only part has an encoder and no mlp.
 
     Parameters
     ----------
     observation : ObservationSpec
-        A composite observation with an image among its parts.
+        Composite observation with an image among its parts.
     encoder : str
-        How each image is encoded: a name of ``IMAGE_ENCODERS``, or "auto".
+        Encoder of each image: a name of ``IMAGE_ENCODERS``, or "auto".
     hidden_sizes, activation
-        Of the mlp.
+        Widths and activation of the mlp.
     """
 
     def __init__(
@@ -232,31 +231,30 @@ ENCODER_NAMES = ("auto", "mlp", *IMAGE_ENCODERS)
 
 
 def takes_bytes(encoder: str | EncoderBuilder, observation: ObservationSpec) -> bool:
-    """Whether the encoder that :func:`build_encoder` builds takes images as bytes where their bytes have one range."""
+    """Return whether the encoder from :func:`build_encoder` takes images with one range as bytes."""
     return not callable(encoder) and encoder != "mlp" and observation.is_image
 
 
 def build_encoder(
     encoder: str | EncoderBuilder, observation: ObservationSpec, hidden_sizes: tuple[int, ...], activation: str
 ) -> tuple[nn.Module, int]:
-    """Build an encoder of what the network's first stage gives into features ``[N, F]``.
+    """Build an encoder from the first stage's output to features ``[N, F]``.
 
-    It gives float32 ``[N, *encoder_input_shape(observation)]``, images as they are if the encoder `takes_bytes`;
-    of a composite observation (but for a plain one that only has a mask beside it) a dict with such a tensor for each
-    path.
+    Its input is float32 ``[N, *encoder_input_shape(observation)]``, with images unconverted if `takes_bytes`; for a
+    composite observation (other than a plain one with a mask) a dict with such a tensor per path.
 
     Parameters
     ----------
     encoder : str or callable
-        One of ``ENCODER_NAMES``; ``"auto"`` is ``nature_cnn`` for images, ``impala_resnet`` for those too small for
-        it, and ``mlp`` for all else. In a composite observation each image has an encoder of its own, and an ``mlp``
-        over the features and all else follows; with ``"mlp"`` images are numbers among others. Or the user's own: a
-        ``nn.Module`` class, or any callable, that takes the observation spec. Its ``F`` is its attribute
-        ``output_size``, or is found by a dry run.
+        One of ``ENCODER_NAMES``; ``"auto"`` is ``nature_cnn`` for images, ``impala_resnet`` for smaller images, and
+        ``mlp`` for all others. In a composite observation each image has its own encoder, followed by an ``mlp`` over
+        the features and all other parts; with ``"mlp"`` images are treated as numbers. Or custom: a ``nn.Module``
+        class or a callable that takes the observation spec. Its ``F`` is its attribute ``output_size``, or found by
+        a dry run.
     observation : ObservationSpec
-        What is encoded.
+        Spec of the observations.
     hidden_sizes, activation
-        Widths and activation of an ``mlp``; the others have their own.
+        Widths and activation of an ``mlp``; other encoders have fixed ones.
 
     Returns
     -------
@@ -268,9 +266,9 @@ def build_encoder(
     Raises
     ------
     ValueError
-        When the encoder cannot take such observations.
+        The encoder cannot take such observations.
     EncoderError
-        When the user's own encoder is not one.
+        The custom object is not an encoder.
     """
     observation = unmasked(observation)
     if callable(encoder):
@@ -308,7 +306,7 @@ def _build_own(builder: EncoderBuilder, observation: ObservationSpec) -> tuple[n
         inspect.signature(builder).bind(observation)
     except TypeError as error:
         raise EncoderError(f"encoder {name} must take the observation spec: {error}") from None
-    except ValueError:  # written in C: it shows no signature
+    except ValueError:  # written in C, without a signature
         pass
     module = builder(observation)
     if not isinstance(module, nn.Module):

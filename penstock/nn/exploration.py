@@ -1,6 +1,6 @@
-"""Policies of agents that learn from replay: how each acts, and how it explores.
+"""Policies of agents that learn from replay, with their exploration.
 
-As with the distributions, what is drawn is a function of (parameters, noise).
+As for distributions, a sample is a function of (parameters, noise).
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ LOG_STD_RANGE = (-5.0, 2.0)
 
 
 class EpsilonGreedy:
-    """The action of the highest value, or with probability ``epsilon`` any legal action.
+    """Action of the highest value, or with probability ``epsilon`` any legal action.
 
     Parameters
     ----------
     q : Tensor
-        Action values, float32 ``[..., A]``; :data:`ILLEGAL` where an action is.
+        Action values, float32 ``[..., A]``; :data:`ILLEGAL` for illegal actions.
     epsilon : float or Tensor
         Probability of an action drawn uniformly from all legal ones, in [0, 1]; a number, or float32 broadcast to
         ``[...]``.
     legal : Tensor, optional
-        Which actions are legal, bool ``[..., A]``, one of them at least; all when left out.
+        Legal actions, bool ``[..., A]``, at least one; default: all.
 
     Attributes
     ----------
@@ -46,10 +46,10 @@ class EpsilonGreedy:
         self.legal = legal
 
     def sample(self, noise: Tensor) -> Tensor:
-        """Choose actions, all with one random number each.
+        """Choose actions, with one random number each.
 
-        Below ``epsilon``, noise is uniform over [0, epsilon): where in that interval it lies is the random action, by
-        its number among the legal ones.
+        Noise below ``epsilon`` is uniform over [0, epsilon): its position in that interval selects the random action
+        among the legal ones.
 
         Parameters
         ----------
@@ -63,34 +63,34 @@ class EpsilonGreedy:
         """
         noise = noise.squeeze(-1)
         explores = noise < self.epsilon
-        # Where epsilon is 0 the quotient is no number, but there nothing explores.
+        # With epsilon 0 the quotient is not a number, but then no lane explores.
         fraction = torch.where(explores, noise / self.epsilon, 0.0)
-        # On CUDA dividing by a number is multiplying by its inverse, which can round to 1.
+        # On CUDA, division by a number multiplies by its inverse, which can round to 1.
         if self.legal is None:
             num_actions = self.q.shape[-1]
             action = (fraction * num_actions).long().clamp_(max=num_actions - 1)
         else:
-            num_legal = self.legal.cumsum(-1)  # among each action and those before it
+            num_legal = self.legal.cumsum(-1)  # up to and including each action
             number = (fraction * num_legal[..., -1]).long().clamp_(max=num_legal[..., -1] - 1)
             action = (num_legal <= number.unsqueeze(-1)).sum(-1)
         return torch.where(explores, action, self.mode())
 
     def drawn(self, noise: Tensor) -> EpsilonGreedy:
-        """Values to choose by, independent of the noise (see :class:`NoisyGreedy`)."""
+        """Return the values to choose by; the noise is ignored (see :class:`NoisyGreedy`)."""
         return self
 
     def mode(self) -> Tensor:
-        """Action of the highest value (the first of several), int64 ``[...]``."""
+        """Return the action of the highest value (the first of several), int64 ``[...]``."""
         return self.q.argmax(-1)
 
 
 class NoisyGreedy:
-    """As :class:`EpsilonGreedy`, by the values of a noisy network: each lane's noise comes of its own random number.
+    """Like :class:`EpsilonGreedy`, with the values of a noisy network; a lane's random number selects its noise.
 
     Parameters
     ----------
     values : callable
-        Takes random numbers, float32 ``[..., 1]``, or ``None`` for no noise; returns action values ``[..., A]``.
+        Function of random numbers, float32 ``[..., 1]``, or ``None`` for no noise, that returns values ``[..., A]``.
     epsilon, legal
         As for :class:`EpsilonGreedy`.
     """
@@ -105,7 +105,7 @@ class NoisyGreedy:
         self.legal = legal
 
     def drawn(self, noise: Tensor) -> EpsilonGreedy:
-        """Values to choose by, given the noise: uniform in [0, 1), float32 ``[..., 1]``."""
+        """Return the values to choose by, given the noise: uniform in [0, 1), float32 ``[..., 1]``."""
         return EpsilonGreedy(self.values(noise), self.epsilon, self.legal)
 
     def sample(self, noise: Tensor) -> Tensor:
@@ -113,12 +113,12 @@ class NoisyGreedy:
         return self.drawn(noise).sample(noise)
 
     def mode(self) -> Tensor:
-        """Action of the highest value without noise, int64 ``[...]``."""
+        """Return the action of the highest value without noise, int64 ``[...]``."""
         return self.values(None).argmax(-1)
 
 
 class Deterministic:
-    """One action for each observation, explored around with normal noise (arXiv:1802.09477, section 6.1).
+    """One action per observation, with normal exploration noise (arXiv:1802.09477, section 6.1).
 
     Parameters
     ----------
@@ -157,17 +157,17 @@ class Deterministic:
 class TanhGaussian:
     """Normal distribution squashed by tanh into (-1, 1), independent in ``d`` action dimensions.
 
-    Log-densities are those of actions in [-1, 1], whatever the environment scales them to; a target entropy of ``-d``
-    (arXiv:1812.05905, appendix D) is in the same units.
+    Log-densities are of actions in [-1, 1], before the environment's scaling; a target entropy of ``-d``
+    (arXiv:1812.05905, appendix D) has the same units.
 
-    The logarithm of the standard deviation is ``-5 + 3.5 (1 + tanh(x))`` of a number ``x``, thus within [-5, 2] as in
-    CleanRL: unlike the published code's hard clamp to [-20, 2] it has a gradient everywhere, so no state is left with a
-    policy that cannot widen again.
+    The logarithm of the standard deviation is ``-5 + 3.5 (1 + tanh(x))`` of an output ``x``, within [-5, 2] as in
+    CleanRL: unlike the published code's hard clamp to [-20, 2] it has a gradient everywhere, so that a policy can
+    always widen again.
 
     Parameters
     ----------
     outputs : Tensor
-        What the actor says, float32 ``[..., 2 d]``: means before the tanh, and behind them the numbers ``x``.
+        Outputs of the actor, float32 ``[..., 2 d]``: means before the tanh, then ``x``.
     """
 
     __slots__ = ("outputs",)
@@ -176,12 +176,12 @@ class TanhGaussian:
         self.outputs = outputs
 
     def map(self, change: Callable[[Tensor], Tensor]) -> TanhGaussian:
-        """The distribution whose parameters are changed, such as put together of several."""
+        """Return a distribution with transformed parameters, for example joined from several."""
         return TanhGaussian(change(self.outputs))
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of actions, and of the noise that they are drawn by: ``[..., d]``."""
+        """Shape of actions and of their noise: ``[..., d]``."""
         *leading, numbers = self.outputs.shape
         return *leading, numbers // 2
 
@@ -212,12 +212,12 @@ class TanhGaussian:
         return torch.addcmul(self.mean, self.log_std.exp(), noise).tanh()
 
     def sample_with_log_prob(self, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Draw actions as :meth:`sample` does, with their log-densities (arXiv:1812.05905, equation 21).
+        """Draw actions like :meth:`sample`, with their log-densities (arXiv:1812.05905, equation 21).
 
             u     = mean + std * noise
             log p = sum_j [ log N(u_j; mean_j, std_j) - 2 (log 2 - u_j - softplus(-2 u_j)) ]
 
-        The second term is ``log(1 - tanh(u_j)^2)``, exact where the tanh has rounded to 1.
+        The second term is ``log(1 - tanh(u_j)^2)``, exact even if the tanh rounds to 1.
 
         Parameters
         ----------
@@ -229,24 +229,24 @@ class TanhGaussian:
         action : Tensor
             Actions in [-1, 1], float32 ``[..., d]``, with gradient.
         log_prob : Tensor
-            Their log-densities as actions in [-1, 1], in nats, float32 ``[...]``, with gradient.
+            Log-densities as actions in [-1, 1], in nats, float32 ``[...]``, with gradient.
         """
         if is_native(self.outputs, noise):
             return squashed_normal.sample(self.outputs, noise, LOG_STD_RANGE)
         log_std = self.log_std
         u = torch.addcmul(self.mean, log_std.exp(), noise)
-        # The deviation of u from its mean, in standard deviations, is the noise itself.
+        # The noise is u's deviation from its mean, in standard deviations.
         terms = 2.0 * (u + softplus(-2.0 * u)) - log_std - 0.5 * noise.square()
         constant = HALF_LOG_TWO_PI + 2.0 * math.log(2.0)
         return u.tanh(), terms.sum(-1) - constant * u.shape[-1]
 
     def mode(self) -> Tensor:
-        """``tanh(mean)``, float32 ``[..., d]``: the median of each dimension, and how a trained policy acts."""
+        """Return ``tanh(mean)``, float32 ``[..., d]``: the median of each dimension, and a trained policy's action."""
         return self.mean.tanh()
 
 
 def uniform_action(noise: Tensor) -> Tensor:
-    """Random actions made of the noise that a policy would have acted with.
+    """Return random actions computed from a policy's noise.
 
     The probability integral transform ``2 Phi(noise) - 1 = erf(noise / sqrt(2))``.
 

@@ -1,7 +1,7 @@
-"""Fully connected layers on a CPU: all of them in one call of the native core, forward and backward.
+"""Fully connected layers on a CPU, all in one call of the native core, forward and backward.
 
-Torch makes some ten calls for each layer, and reads and writes what lies between them. Products of matrices are those
-of the library that torch brings along, bfloat16's too, whose sums stay float32.
+Torch makes some ten calls for each layer, and reads and writes the results in between. Matrix products use the library
+that torch brings along, also in bfloat16, with float32 sums.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from penstock._native import Layers, use_products
 from penstock.nn.layers import is_native
 
 ACTIVATIONS = ("relu", "tanh")
-"""Those of layers that can be computed here."""
+"""Activations supported here."""
 
 
 @functools.cache
 def is_available() -> bool:
-    """Whether torch's library of products is one that the native core can call."""
+    """Return whether the native core can call torch's library of matrix products."""
     try:
         library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
         addresses = [
@@ -41,7 +41,7 @@ def is_available() -> bool:
 
 
 def fits(x: Tensor) -> bool:
-    """Whether layers over this input can be computed here: float32, on the CPU."""
+    """Return whether layers over this input can be computed here: float32, on the CPU."""
     return is_native(x) and is_available()
 
 
@@ -58,31 +58,30 @@ def layers(
 ) -> Tensor:
     """Run an input that `fits` through the layers of several networks of the same sizes.
 
-    Under ``torch.autocast`` to bfloat16 hidden layers multiply in it, and sum in float32.
+    Under ``torch.autocast`` to bfloat16, hidden layers multiply in bfloat16 and sum in float32.
 
     Parameters
     ----------
     x : Tensor
-        The input of each of them, float32 ``[N, I]``.
+        Input of each network, float32 ``[N, I]``.
     parameters : sequence of Tensor
         Weight ``[C, inputs, outputs]`` and bias ``[C, outputs]`` of each hidden layer, which the activation follows,
-        and then of the head, which nothing follows, if there is one. Each lies in one piece; ones may stand among the
-        sizes.
+        then of the head, if any, without activation. Each is contiguous; dimensions of size 1 may be inserted.
     sizes : tuple of int
         ``I``, and the widths of the hidden layers.
     num_networks, count : int
-        Number ``C`` of networks, and how many of them are run, from the first on.
+        Number ``C`` of networks, and number of networks to run, from the first.
     num_outputs : int
-        Width ``M`` of the head; 0: there is none.
+        Width ``M`` of the head; 0: no head.
     is_turned : bool
-        Whether weights lie as ``[C, outputs, inputs]``.
+        Whether weights are stored as ``[C, outputs, inputs]``.
     activation : str
         One of `ACTIVATIONS`.
 
     Returns
     -------
     Tensor
-        float32 ``[count, N, M]``, of a head of one output ``[count, N]``, or without a head the last hidden layer's.
+        float32 ``[count, N, M]``; with a single output ``[count, N]``; without a head the last hidden layer's output.
     """
     shape = (count, len(x)) if num_outputs == 1 else (count, len(x), num_outputs or sizes[-1])
     native, x = _native(num_networks, sizes, num_outputs, is_turned, activation == "tanh"), x.contiguous()
@@ -101,7 +100,7 @@ def _native(num_networks: int, sizes: tuple[int, ...], num_outputs: int, is_turn
 def _forward(
     native: Layers, x: Tensor, parameters: Sequence[Tensor], shape: tuple[int, ...], in_bf16: bool
 ) -> tuple[Tensor, Tensor]:
-    """The output, and what is kept for the way back."""
+    """Return the output, and the values kept for the backward pass."""
     count, rows = shape[:2]
     kept = torch.empty(native.kept_nbytes(rows, count, in_bf16), dtype=torch.uint8)
     out = torch.empty(shape)
@@ -112,9 +111,9 @@ def _forward(
 
 
 def _is_needed(node: Any) -> tuple[bool, bool]:
-    """Whether the gradient that goes to this node is asked for, and whether it goes to a parameter's ``grad``.
+    """Return whether this node's gradient is needed, and whether it accumulates into a parameter's ``grad``.
 
-    ``backward(inputs=...)`` asks for some alone; ``autograd.grad`` wants them as its result.
+    ``backward(inputs=...)`` needs some alone; ``autograd.grad`` returns them as its result.
     """
     try:
         return node is not None and torch._C._will_engine_execute_node(node), True
@@ -123,7 +122,7 @@ def _is_needed(node: Any) -> tuple[bool, bool]:
 
 
 def _gradients_in_a_row(parameters: Sequence[Tensor]) -> Tensor | None:
-    """The first parameter's ``grad``, if all have one and each lies behind the one before; else None."""
+    """Return the first parameter's ``grad`` if all have one and they are adjacent in memory; else None."""
     first = parameters[0].grad
     if first is None:
         return None
@@ -136,9 +135,9 @@ def _gradients_in_a_row(parameters: Sequence[Tensor]) -> Tensor | None:
 
 
 class _Pass(torch.autograd.Function):
-    """A pass that can be gone back. Only gradients that are asked for are computed.
+    """Differentiable pass. Only needed gradients are computed.
 
-    Those of parameters are added to their ``grad`` at once where these lie in a row, as a learner's do.
+    Those of parameters are added to their ``grad`` directly if adjacent in memory, as a learner's are.
     """
 
     @staticmethod

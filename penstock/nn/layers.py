@@ -1,4 +1,4 @@
-"""Parts of networks: activations by name, initialisation, layer normalisation, precision, limits of memory."""
+"""Parts of networks: activations by name, initialisation, layer normalisation, precision, memory limits."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from penstock.ipc import require_memory
 
 
 class Tanh(nn.Module):
-    """The hyperbolic tangent; in float32 on a CPU by ``1 - 2 sigmoid(-2x)``, which torch computes five times as fast.
+    """Hyperbolic tangent; in float32 on a CPU as ``1 - 2 sigmoid(-2x)``, which torch computes five times as fast.
 
-    Both are within 2e-7 of the true value. A small mlp spends a third of its time in tangents. There the input is
-    overwritten: nobody else needs what a layer answers.
+    Both are within 2e-7 of the true value. A small mlp spends a third of its time in tangents. On a CPU the input is
+    overwritten, because no other layer needs it.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -34,7 +34,7 @@ class Tanh(nn.Module):
 
 
 class _TanhBySigmoid(torch.autograd.Function):
-    """With the tangent's own derivative, ``1 - tanh^2``, of which only the result has to be kept."""
+    """Tangent with its own derivative, ``1 - tanh^2``, for which only the result is stored."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -49,7 +49,7 @@ class _TanhBySigmoid(torch.autograd.Function):
         return torch.ops.aten.tanh_backward(gradient, tangent)
 
 
-_ONE = torch.tensor(1.0, device="cpu")  # unlike rsub, sub can be told where to write
+_ONE = torch.tensor(1.0, device="cpu")  # sub accepts an output tensor, rsub does not
 
 
 def _tanh_by_sigmoid_(x: Tensor) -> Tensor:
@@ -79,15 +79,15 @@ def orthogonal(layer: Layer, gain: float = HIDDEN_GAIN) -> Layer:
 
 
 def normalize_layers_(encoder: nn.Module) -> None:
-    """Put a normalisation between each layer of an encoder and the activation behind it, in place.
+    """Insert a normalisation between each layer of an encoder and its activation, in place.
 
     Each row is normalised by its own mean and variance: over all outputs of a linear layer, and over all channels and
-    pixels of a convolution. A learned scale and shift follow, of each output or channel.
+    pixels of a convolution. A learned scale and shift per output or channel follow.
 
     Parameters
     ----------
     encoder : nn.Module
-        Its layers are found in its ``nn.Sequential`` parts, itself among them.
+        Encoder whose layers lie in ``nn.Sequential`` parts, or in itself.
     """
     for block in [module for module in encoder.modules() if isinstance(module, nn.Sequential)]:
         for number in reversed(range(len(block) - 1)):
@@ -100,20 +100,20 @@ def normalize_layers_(encoder: nn.Module) -> None:
                 block.insert(number + 1, nn.GroupNorm(1, layer.out_channels))
 
 
-_FAST_BFLOAT16 = ({"amx_bf16"}, {"avx512_bf16", "AuthenticAMD"}, {"bf16"})  # all of one of them; the last is ARM's
+_FAST_BFLOAT16 = ({"amx_bf16"}, {"avx512_bf16", "AuthenticAMD"}, {"bf16"})  # all words of one set; the last is ARM's
 
 
 def is_bfloat16(precision: str, device: torch.device) -> bool:
-    """Whether a network of this precision, one of those a config may name, computes in bfloat16 on a device."""
+    """Return whether a network with this setting of precision computes in bfloat16 on a device."""
     return precision == "bfloat16" or (precision == "auto" and is_faster_in_bfloat16(device.type))
 
 
 @functools.cache
 def is_faster_in_bfloat16(kind: str) -> bool:
-    """Whether devices of a kind ("cpu", "cuda") multiply bfloat16 faster than float32.
+    """Return whether a kind of device ("cpu", "cuda") multiplies bfloat16 faster than float32.
 
-    A CPU of AVX2 emulates it: the Nature CNN then takes more than ten times as long to learn. Intel's AVX-512 BF16
-    without AMX multiplies it by itself, but no faster, and what is around the products takes longer.
+    A CPU with AVX2 emulates it: the Nature CNN then learns ten times slower. Intel's AVX-512 BF16 without AMX has
+    native products, but no faster, and conversions cost time.
     """
     if kind == "cuda":
         return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
@@ -122,24 +122,24 @@ def is_faster_in_bfloat16(kind: str) -> bool:
 
 
 def without_autocast(device: torch.device) -> AbstractContextManager[object]:
-    """Context in which layers compute in the precision of their inputs."""
+    """Return a context in which layers compute in the precision of their inputs."""
     return torch.autocast(device.type, enabled=False) if torch.is_autocast_enabled(device.type) else nullcontext()
 
 
 def is_native(*tensors: Tensor) -> bool:
-    """Whether the native core computes with such tensors: float32, on the CPU."""
+    """Return whether the native core can compute with these tensors: float32, on the CPU."""
     return all(tensor.device.type == "cpu" and tensor.dtype == torch.float32 for tensor in tensors)
 
 
 def in_float32(head: nn.Module, features: Tensor) -> Tensor:
-    """Output of a head, computed in float32 even within ``torch.autocast``."""
+    """Return the output of a head, computed in float32 even within ``torch.autocast``."""
     with without_autocast(features.device):
         answer: Tensor = head(features.float())
         return answer
 
 
 def _cpu_words(cpuinfo: Path = Path("/proc/cpuinfo")) -> set[str]:
-    """All words of what the CPU says of itself: its flags, its vendor."""
+    """Return all words of the CPU's description: flags, vendor."""
     try:
         return set(cpuinfo.read_text().split())
     except OSError:
@@ -147,14 +147,14 @@ def _cpu_words(cpuinfo: Path = Path("/proc/cpuinfo")) -> set[str]:
 
 
 def require_memory_of_layers(sizes: Sequence[int], count: int = 1) -> None:
-    """Raise MemoryError unless fully connected layers of these widths fit into the memory that is available.
+    """Raise MemoryError unless fully connected layers of these widths fit into available memory.
 
     Parameters
     ----------
     sizes
         Width of the input, then of each layer.
     count
-        Networks of this kind.
+        Number of such networks.
     """
     numbers = count * sum((before + 1) * after for before, after in pairwise(sizes))
     widths = " x ".join(map(str, sizes)) if len(sizes) <= 8 else f"{len(sizes) - 1} layers"
@@ -162,7 +162,7 @@ def require_memory_of_layers(sizes: Sequence[int], count: int = 1) -> None:
 
 
 class Allowance(TorchDispatchMode):
-    """Raise MemoryError when the tensors made within the block exceed a number of bytes together.
+    """Context that raises MemoryError when the tensors made in it exceed a number of bytes in total.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ class Allowance(TorchDispatchMode):
         self._taken = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Count the bytes that an operation is asked for, then run it."""
+        """Count the bytes of an operation's result, then run it."""
         kwargs = kwargs or {}
         for argument, value in zip(func._schema.arguments, args, strict=False):
             if argument.name == "size" and isinstance(value, Sequence):

@@ -1,4 +1,4 @@
-"""Memory cores: recurrent layers whose whole state is one flat tensor, reset where an episode begins."""
+"""Memory cores: recurrent layers with one flat state tensor, reset at the start of an episode."""
 
 import torch
 from torch import Tensor, nn
@@ -7,28 +7,28 @@ CELLS: dict[str, type[nn.GRUCell] | type[nn.LSTMCell]] = {"gru": nn.GRUCell, "ls
 
 
 def state_size_of(memory: str, size: int) -> int:
-    """Width of a lane's memory state with a core of this kind ("none", "gru", "lstm") and width."""
+    """Return the width of a lane's memory state for a kind of core ("none", "gru", "lstm") and its width."""
     return {"none": 0, "gru": size, "lstm": 2 * size}[memory]
 
 
 class MemoryCore(nn.Module):
-    """A recurrent layer over time-major batches.
+    """Recurrent layer over time-major batches.
 
-    Its state is one tensor ``[B, S]``, so that it fits a column: the hidden state of a GRU, hidden and cell state
-    side by side for an LSTM. Zeros are the state at the start of an episode.
+    Its state is one tensor ``[B, S]``, so that it fits a column: the hidden state of a GRU, or hidden and cell state
+    of an LSTM side by side. The state at the start of an episode is zero.
 
     Parameters
     ----------
     kind : {"gru", "lstm"}
-        Which recurrence.
+        Kind of recurrence.
     input_size : int
         Width ``F`` of a row of input.
     size : int
         Width ``H`` of a row of output.
     span : int, optional
-        Rows that the memory is to reach over before anything is learned, 2 or more: gates begin with biases by which
-        each unit forgets at a rate of its own, at the slowest over so many rows (chrono initialization,
-        arXiv:1804.11188, section 2.3). None: biases of 0, by which a unit forgets half in every row.
+        Rows over which the untrained memory remembers, 2 or more: initial gate biases let units forget at different
+        rates, the slowest over this span (chrono initialization, arXiv:1804.11188, section 2.3). None: biases of 0,
+        with which a unit forgets half in every row.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class MemoryCore(nn.Module):
 
     @torch.no_grad()
     def _begin_with_a_span(self, span: int) -> None:
-        """``b_f ~ log U(1, span - 1)`` and ``b_i = -b_f``; a GRU has one gate for both, which keeps where it is 1."""
+        """Initialise ``b_f ~ log U(1, span - 1)`` and ``b_i = -b_f``; a GRU has one gate for both, which keeps at 1."""
         bias = torch.empty(self.size).uniform_(1.0, span - 1.0).log_()
         gates = self.cell.bias_ih.view(-1, self.size)  # LSTM: input, forget, cell, output; GRU: reset, update, new
         gates[1] = bias
@@ -63,7 +63,7 @@ class MemoryCore(nn.Module):
         x : Tensor
             Input, float32 ``[B, F]``.
         first : Tensor
-            Rows that begin an episode, bool ``[B]``: their state is forgotten *before* the row.
+            Rows that begin an episode, bool ``[B]``: their state is reset *before* the row.
         state : Tensor
             State before the row, float32 ``[B, S]``.
 
@@ -84,8 +84,8 @@ class MemoryCore(nn.Module):
     def unroll(self, x: Tensor, first: Tensor, state: Tensor, burn_in: int = 0) -> tuple[Tensor, Tensor]:
         """Advance every lane by ``T`` rows: :meth:`step` for each, with gradient through time.
 
-        A loop of cells rather than one fused call: lanes begin episodes at different rows, and acting and
-        learning go through the same arithmetic.
+        A loop over cells instead of one fused call: lanes begin episodes at different rows, and acting and learning
+        share the same arithmetic.
 
         Parameters
         ----------
@@ -96,7 +96,7 @@ class MemoryCore(nn.Module):
         state : Tensor
             State before row 0, float32 ``[B, S]``.
         burn_in : int
-            Rows that only bring the state up to date: no gradient goes back from the rows behind them.
+            First rows that only warm up the state: no gradient passes back from later rows.
 
         Returns
         -------

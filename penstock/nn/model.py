@@ -1,4 +1,4 @@
-"""The actor-critic network: observations in, action distributions and values out."""
+"""Actor-critic network: action distributions and values of observations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.envs.spaces import ActionSpec, ObservationSpec
 
 LOG_STD_RANGE = (-20.0, 2.0)
-# Where rewards are rare, the first returns hardly vary; in units of their deviation the first reward would be immense.
+# With rare rewards the first returns hardly vary: in units of their deviation the first reward would be immense.
 RETURN_PRIOR_ROWS = 1_000.0
 MEMORIES = ("none", "gru", "lstm")
 
@@ -35,32 +35,32 @@ class NetworkConfig:
     Attributes
     ----------
     encoder
-        A name ("auto": by observation; "mlp", "nature_cnn", "impala_resnet"), or the user's own: a ``nn.Module``
-        class or callable that takes the observation spec (see :func:`penstock.nn.build_encoder`).
+        "auto" (by observation), "mlp", "nature_cnn" or "impala_resnet"; or a custom ``nn.Module`` class or callable
+        that takes the observation spec (see :func:`penstock.nn.build_encoder`).
     hidden_sizes, activation
         Widths and activation ("tanh", "relu", "elu", "silu") of the mlp encoder.
     memory, memory_size
-        Memory core behind the encoder ("none", "gru", "lstm") and its width.
+        Memory core after the encoder ("none", "gru", "lstm") and its width.
     memory_span
-        Rows that the memory is to reach over from the beginning (see :class:`penstock.nn.MemoryCore`), or None.
+        Rows over which the untrained memory remembers (see :class:`penstock.nn.MemoryCore`), or None.
     burn_in
-        First rows of a segment that only bring the memory up to date: no gradient goes back to them.
+        First rows of a segment that only warm up the memory, without gradient.
     shared_encoder
-        One encoder for policy and value, or one each. ``None``: one each where they are mlp without memory, else
-        shared. With memory it cannot be ``False``.
+        One encoder for policy and value, or two. ``None``: two for mlp without memory, else one. Memory excludes
+        ``False``.
     normalize_observations
-        Running normalisation of observations that are floating point; others are never normalised.
+        Running normalisation of floating-point observations; others are never normalised.
     normalize_returns
-        The value head predicts returns less their running mean, in units of their running deviation.
+        Whether the value head predicts returns minus their running mean, in units of their running deviation.
     layer_norm
         Whether layers of Penstock's own encoders are normalised before their activation.
     initial_log_std
-        Where the logarithm of the standard deviation of continuous actions starts.
+        Initial logarithm of the standard deviation of continuous actions.
 
     Raises
     ------
     ValueError
-        A field is outside what is legal; the message names it.
+        A field is not legal; the message names it.
     """
 
     encoder: str | EncoderBuilder = "auto"
@@ -103,11 +103,11 @@ class Observed(NamedTuple):
     Attributes
     ----------
     distribution
-        Of the actions.
+        Distribution of the actions.
     value
-        In the space of the head, float32 ``[N]``.
+        Values in the space of the head, float32 ``[N]``.
     features
-        What the policy's head sees, float32 ``[N, F]``.
+        Inputs of the policy's head, float32 ``[N, F]``.
     state
         Memory after the rows, float32 ``[N, S]``.
     """
@@ -119,26 +119,26 @@ class Observed(NamedTuple):
 
 
 class ActorCritic(PolicyNetwork):
-    """Policy and value function over one encoder or two, with an optional memory core behind a shared one.
+    """Policy and value function over one encoder or two, with an optional memory core after a shared one.
 
     Encoders may run under ``torch.autocast``; memory, heads and distributions compute in float32 regardless.
 
     Parameters
     ----------
     observation : ObservationSpec
-        What the network sees.
+        Spec of the observations.
     action : ActionSpec
-        What it chooses, of any kind; the standard deviation of numbers does not depend on the observation. Where
-        observations say which choices are legal, no other is made.
+        Spec of the actions, of any kind; the standard deviation of numbers does not depend on the observation. A mask
+        in the observations restricts the choices.
     config : NetworkConfig
-        What it is made of.
+        Settings of the network.
 
     Attributes
     ----------
     state_size : int
         Width ``S`` of a lane's memory state; 0 without memory.
     num_features : int
-        Width ``F`` of what the policy's head sees.
+        Width ``F`` of the inputs of the policy's head.
     """
 
     def __init__(self, observation: ObservationSpec, action: ActionSpec, config: NetworkConfig) -> None:
@@ -173,7 +173,7 @@ class ActorCritic(PolicyNetwork):
         self.return_moments = RunningMoments((), RETURN_PRIOR_ROWS) if config.normalize_returns else None
 
     def act(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[Distribution, Tensor]:
-        """Choose how to act on one row of every lane; the value tower does not run. See :meth:`PolicyNetwork.act`."""
+        """Return action distributions for one row of every lane, without values. See :meth:`PolicyNetwork.act`."""
         features = self.encoder(self.input(observation))
         with without_autocast(features.device):
             features = features.float()
@@ -182,7 +182,7 @@ class ActorCritic(PolicyNetwork):
             return self._distribution(features, observation), state
 
     def observe(self, observation: Tensor, first: Tensor, state: Tensor) -> Observed:
-        """Choose how to act as `act` does, and say what the network makes of the rows besides."""
+        """Return action distributions as `act` does, with values and features of the rows."""
         x = self.input(observation)
         features = self.encoder(x)
         value_features = None if self.value_encoder is None else self.value_encoder(x)
@@ -194,8 +194,7 @@ class ActorCritic(PolicyNetwork):
             return Observed(self._distribution(features, observation), value, features, state)
 
     def features(self, observation: Tensor, first: Tensor, state: Tensor) -> Tensor:
-        """Features that the policy's head receives for segments, float32 ``[T, B, F]``; parameters as for
-        `evaluate`."""
+        """Return the inputs of the policy's head for segments, float32 ``[T, B, F]``; parameters as for `evaluate`."""
         leading = observation.shape[: observation.ndim - self.observation_ndim]
         features = self.encoder(self.input(observation.flatten(0, len(leading) - 1)))
         with without_autocast(features.device):
@@ -207,16 +206,17 @@ class ActorCritic(PolicyNetwork):
     def evaluate(
         self, observation: Tensor, first: Tensor | None = None, state: Tensor | None = None
     ) -> tuple[Distribution, Tensor]:
-        """Distributions and values of many rows, with gradient.
+        """Return distributions and values of many rows, with gradient.
 
         Parameters
         ----------
         observation : Tensor
-            Observations as they lie in their column. With memory time-major, ``[T, B, *shape]``; without, any
-            leading dimensions will do, a flat minibatch ``[M, *shape]`` too.
+            Observations in their column's layout. With memory time-major, ``[T, B, *shape]``; without, with any leading
+            dimensions, including a flat minibatch ``[M, *shape]``.
         first : Tensor, optional
-            Which rows begin an episode, bool ``[T, B]``; needed with memory.
+            Rows that begin an episode, bool ``[T, B]``; required with memory.
         state : Tensor, optional
+            Memory before row 0, float32 ``[B, S]``; required with memory.
             Memory before row 0, float32 ``[B, S]``; needed with memory.
 
         Returns
@@ -224,12 +224,12 @@ class ActorCritic(PolicyNetwork):
         distribution : Distribution
             Over the leading dimensions of ``observation``.
         value : Tensor
-            Values in the space of the head (see :meth:`denormalize_value`), float32, one for each row.
+            Values in the space of the head (see :meth:`denormalize_value`), float32, one per row.
 
         Raises
         ------
         ValueError
-            When a network with memory is given rows that are not time-major, or no ``first`` or ``state``.
+            With memory, the rows are not time-major, or ``first`` or ``state`` is missing.
         """
         leading = observation.ndim - self.observation_ndim
         evaluate = self._evaluate_segments if leading == 2 else self._evaluate_rows
@@ -278,31 +278,31 @@ class ActorCritic(PolicyNetwork):
         )
 
     def denormalize_value(self, value: Tensor) -> Tensor:
-        """Turn values of the head into returns; the same values where returns are not normalised."""
+        """Convert values of the head into returns; unchanged without normalisation of returns."""
         return value if self.return_moments is None else self.return_moments.denormalize(value)
 
     def normalize_return(self, target: Tensor) -> Tensor:
-        """Turn returns into targets for the head, the inverse of :meth:`denormalize_value`: nothing is clipped."""
+        """Convert returns into targets for the head, without clipping: the inverse of :meth:`denormalize_value`."""
         return target if self.return_moments is None else self.return_moments.normalize(target, clip=math.inf)
 
     def normalize_difference(self, difference: Tensor) -> Tensor:
-        """Turn differences of returns, as advantages are, into units of the head."""
+        """Convert differences of returns, such as advantages, into units of the head."""
         return difference if self.return_moments is None else difference / self.return_moments.std
 
     @torch.no_grad()
     def update_return_statistics(self, target: Tensor, mask: Tensor | None = None) -> None:
-        """Take returns into their running moments, and keep what the value head predicts of them.
+        """Update the running moments with returns, and keep the value head's predictions.
 
-        When the moments ``(m, s)`` move to ``(m', s')``, the head becomes ``W' = s / s' W`` and
-        ``b' = (s b + m - m') / s'``: denormalised values stay as they were (PopArt, arXiv:1602.07714, proposition 1).
-        Targets that bootstrap from them would otherwise move with every update of the moments, and feed themselves.
+        When the moments ``(m, s)`` change to ``(m', s')``, the head becomes ``W' = s / s' W`` and
+        ``b' = (s b + m - m') / s'``: denormalised values stay the same (PopArt, arXiv:1602.07714, proposition 1).
+        Otherwise every update of the moments would shift bootstrapped targets, which feed back into the moments.
 
         Parameters
         ----------
         target : Tensor
-            Returns, ``[...]``, as :meth:`denormalize_value` gives them.
+            Returns, ``[...]``, in the units of :meth:`denormalize_value`.
         mask : Tensor, optional
-            Which of them count, bool ``[...]``; all of them when left out.
+            Returns that count, bool ``[...]``; default: all.
         """
         moments = self.return_moments
         if moments is None:

@@ -1,4 +1,4 @@
-"""Training and evaluation mode: a network is in training mode within an update, and in evaluation mode otherwise."""
+"""Training and evaluation mode: a network is in training mode within updates only."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from torch import Tensor, nn
 
 
 class TrainingMode:
-    """Context of updates: a network is in training mode within it.
+    """Context of updates, in which a network is in training mode.
 
-    What modules draw at random within it comes of a stream of its own: the same in every run of one seed, and nothing
-    of the process's.
+    Random draws of its modules use a separate stream: equal in every run with one seed, and independent of the
+    process's generators.
 
     Parameters
     ----------
     network
-        What learns.
+        Network that learns.
     seed
-        Of the stream, on the CPU. A GPU's stream is the process's.
+        Seed of the stream on the CPU. On a GPU, the process's stream is used.
     freezes_statistics
-        Layers with running statistics keep them, and normalise by them, as in evaluation mode.
+        Whether layers with running statistics keep them and normalise by them, as in evaluation mode.
     """
 
     def __init__(self, network: nn.Module, seed: int, *, freezes_statistics: bool = False) -> None:
@@ -50,12 +50,12 @@ class TrainingMode:
 
 @contextmanager
 def evaluating(network: nn.Module) -> Iterator[bool]:
-    """Within an update, put a network into evaluation mode: for targets that it computes itself.
+    """Within an update, put a network into evaluation mode, for targets that it computes itself.
 
     Yields
     ------
     bool
-        Whether it makes a difference to the network.
+        Whether the mode makes a difference to the network.
     """
     training = [module for module in modules_with_modes(network) if module.training]
     _set(training, False)
@@ -67,7 +67,7 @@ def evaluating(network: nn.Module) -> Iterator[bool]:
 
 @contextmanager
 def following(layers: Iterable[nn.Module]) -> Iterator[None]:
-    """Let layers with running statistics take into them what they are given."""
+    """Within the block, layers with running statistics update them."""
     changed = [layer for layer in layers if not layer.training]
     _set(changed, True)
     try:
@@ -77,7 +77,7 @@ def following(layers: Iterable[nn.Module]) -> Iterator[None]:
 
 
 def modules_with_modes(network: nn.Module) -> list[nn.Module]:
-    """Return the modules of a network that compute something else in training mode; looked for once."""
+    """Return the modules of a network that behave differently in training mode; cached."""
     found: list[nn.Module] | None = vars(network).get("_modules_with_modes")
     if found is None:
         found = [module for module in network.modules() if _looks_at_mode(type(module))]  # type: ignore[arg-type]
@@ -86,14 +86,14 @@ def modules_with_modes(network: nn.Module) -> list[nn.Module]:
 
 
 def has_statistics(module: nn.Module) -> bool:
-    """Whether a module normalises by statistics of a batch, and keeps running ones, as torch's BatchNorm does."""
+    """Return whether a module normalises by a batch's statistics and keeps running ones, as torch's BatchNorm does."""
     return isinstance(vars(module)["_buffers"].get("running_mean"), Tensor)
 
 
 def foreign_buffers(network: nn.Module) -> list[tuple[nn.Module, str]]:
-    """Return the buffers of modules that are not Penstock's: what an encoder of one's own keeps beside parameters.
+    """Return the buffers of modules that are not Penstock's, such as those of a custom encoder.
 
-    Each is a module and the buffer's name there: a module may put another tensor into its place.
+    Each is a module and the buffer's name in it, because a module may replace the tensor.
     """
     return [
         (module, name)
@@ -103,14 +103,14 @@ def foreign_buffers(network: nn.Module) -> list[tuple[nn.Module, str]]:
 
 
 def buffer_in(place: tuple[nn.Module, str]) -> Tensor:
-    """Return the buffer that lies in a place of `foreign_buffers` now."""
+    """Return the current buffer at a place from `foreign_buffers`."""
     module, name = place
     buffer: Tensor = vars(module)["_buffers"][name]
     return buffer
 
 
 def put_buffer(place: tuple[nn.Module, str], buffer: Tensor) -> None:
-    """Put a tensor into a place of `foreign_buffers`."""
+    """Replace the buffer at a place from `foreign_buffers`."""
     module, name = place
     vars(module)["_buffers"][name] = buffer
 
@@ -122,7 +122,7 @@ def _set(modules: Iterable[nn.Module], training: bool) -> None:
 
 @functools.cache
 def _looks_at_mode(kind: type[nn.Module]) -> bool:
-    """Whether code of a class of modules names its attribute ``training``, or the class has modes of its own."""
+    """Return whether code of a module class reads its attribute ``training``, or the class has modes of its own."""
     for base in kind.__mro__:
         if base is nn.Module:
             return False

@@ -1,4 +1,4 @@
-"""Running mean and variance of what streams by, kept with the weights so that every process normalises alike."""
+"""Running mean and variance, part of the weights, so that every process normalises alike."""
 
 import torch
 from torch import Tensor, nn
@@ -7,27 +7,27 @@ VARIANCE_FLOOR = 1e-8
 
 
 class RunningMoments(nn.Module):
-    """Mean and variance, element by element, of all rows seen so far.
+    """Elementwise mean and variance of all rows seen so far.
 
-    The moments are buffers: they travel with the weights, and only the learner updates them. Before the first
-    update they are 0 and 1.
+    The moments are buffers and part of the weights; only the learner updates them. Before the first update they are 0
+    and 1.
 
     Parameters
     ----------
     shape : tuple of int
         Shape of one row; ``()`` for scalars.
     prior_rows : float
-        How many rows the 0 and 1 of the beginning count for; 0: the first update replaces them.
+        Weight of the initial 0 and 1, in rows; 0: the first update replaces them.
 
     Attributes
     ----------
     mean, var : Tensor
         Mean and population variance, float32 ``[*shape]``.
     std : Tensor
-        Root of the variance (never below 1e-4), float32 ``[*shape]``: normalising happens for every action,
-        so it is kept instead of computed.
+        Root of the variance (never below 1e-4), float32 ``[*shape]``; stored, because every action is normalised by
+        it.
     count : Tensor
-        Number of rows seen, float64 ``[]`` (in float32 it would stand still at 16.8 million).
+        Number of rows seen, float64 ``[]`` (float32 would stop counting at 16.8 million).
     """
 
     mean: Tensor
@@ -44,7 +44,7 @@ class RunningMoments(nn.Module):
 
     @torch.no_grad()
     def update(self, x: Tensor, mask: Tensor | None = None) -> None:
-        """Take rows into the moments, in place.
+        """Add rows to the moments, in place.
 
         Merges the batch's moments with the running ones, after Chan, Golub and LeVeque 1983
         (doi:10.1080/00031305.1983.10483115).
@@ -54,7 +54,7 @@ class RunningMoments(nn.Module):
         x : Tensor
             Rows, ``[..., *shape]``, any real dtype.
         mask : Tensor, optional
-            Which rows count, bool ``[...]``; all of them when left out. Without any, nothing changes.
+            Rows that count, bool ``[...]``; default: all. Without any, nothing changes.
         """
         rows = (x if mask is None else x[mask]).reshape(-1, *self.mean.shape)
         added = rows.shape[0]
@@ -70,31 +70,31 @@ class RunningMoments(nn.Module):
         self.count.copy_(total)
 
     def normalize(self, x: Tensor, clip: float = 10.0) -> Tensor:
-        """Return ``(x - mean) / std``, kept within ``[-clip, clip]``; float32, the shape of ``x``."""
+        """Return ``(x - mean) / std``, clipped to ``[-clip, clip]``; float32, the shape of ``x``."""
         return ((x - self.mean) / self.std).clamp(-clip, clip)
 
     def denormalize(self, x: Tensor) -> Tensor:
-        """Return ``x * std + mean``: the inverse of :meth:`normalize` where it did not clip."""
+        """Return ``x * std + mean``: the inverse of :meth:`normalize` without clipping."""
         return x * self.std + self.mean
 
 
 class BoundedMoments(RunningMoments):
-    """Moments by which nothing that was seen comes out larger than a bound: what is rare is not blown up.
+    """Moments by which no value seen is normalised beyond a bound, so that rare features are not amplified.
 
-    A feature that is 1 in one row of a hundred, and else 0, has a deviation of 0.1. Divided by that it would drown all
-    others in its row. Here `std` is never less than the largest distance from the mean, over the bound.
+    A feature that is 1 in one row of a hundred, else 0, has a deviation of 0.1. Divided by that it would dominate its
+    row. Here `std` is at least the largest distance from the mean divided by the bound.
 
     Parameters
     ----------
     shape : tuple of int
         Shape of one row; ``()`` for scalars.
     bound : float
-        In deviations.
+        Largest normalised value, in deviations.
 
     Attributes
     ----------
     largest : Tensor
-        Largest magnitude that was seen, float32 ``[*shape]``.
+        Largest magnitude seen, float32 ``[*shape]``.
     """
 
     largest: Tensor
@@ -106,7 +106,7 @@ class BoundedMoments(RunningMoments):
 
     @torch.no_grad()
     def update(self, x: Tensor, mask: Tensor | None = None) -> None:
-        """Take rows into the moments, in place; parameters as for `RunningMoments.update`."""
+        """Add rows to the moments, in place; parameters as for `RunningMoments.update`."""
         rows = (x if mask is None else x[mask]).reshape(-1, *self.mean.shape)
         if not len(rows):
             return

@@ -1,4 +1,4 @@
-"""Inputs of encoders: observations as float32, whatever their dtype in the column."""
+"""Inputs of encoders: observations as float32, from any dtype of the column."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from penstock.envs.spaces import ObservationPart, ObservationSpec, Scaling
 
 Seen = Tensor | dict[str, Tensor]
-"""Input of an encoder: float32 ``[N, *encoder_input_shape]``, or bytes of images; of a composite a dict of parts."""
+"""Input of an encoder: float32 ``[N, *encoder_input_shape]``, or bytes of images; for a composite a dict of parts."""
 
 
 def unmasked(observation: ObservationSpec) -> ObservationSpec:
-    """Spec that an encoder is built for: the plain observation of a composite that only adds a mask."""
+    """Return the spec that an encoder is built for: the plain observation of a composite that only adds a mask."""
     parts = observation.parts
     return parts[0].spec if len(parts) == 1 and not parts[0].path else observation
 
 
 def encoder_input_shape(observation: ObservationSpec) -> tuple[int, ...]:
-    """Shape of one plain observation as an encoder sees it: one-hot if discrete, a vector of one if a scalar."""
+    """Return the shape of a plain observation at an encoder: one-hot if discrete, a vector of one if a scalar."""
     if observation.num_values is not None:
         return (observation.num_values,)
     if observation.nvec:
@@ -36,29 +36,28 @@ def encoder_input_shape(observation: ObservationSpec) -> tuple[int, ...]:
 
 
 def encoder_input_size(observation: ObservationSpec) -> int:
-    """Number of inputs of an encoder for one observation, plain or composite."""
+    """Return the number of an encoder's inputs for one observation, plain or composite."""
     if observation.parts:
         return sum(encoder_input_size(part.spec) for part in observation.parts)
     return math.prod(encoder_input_shape(observation))
 
 
 class ObservationInput(nn.Module):
-    """First stage of every network: integers scaled by their bounds, choices one-hot, floats normalised if asked.
+    """First stage of every network: integers scaled by their bounds, choices one-hot, floats optionally normalised.
 
-    A multi-discrete observation becomes the one-hot vectors of its components, side by side. See
+    A multi-discrete observation becomes the one-hot vectors of its components side by side. See
     :attr:`ObservationSpec.scaling`.
 
     Parameters
     ----------
     observation : ObservationSpec
-        What the column holds: a plain observation.
+        Spec of a plain observation.
     normalize : bool
-        Subtract the running mean from each element and divide by its running standard deviation, where
-        observations are floating point in their column; others have a known range already.
+        Whether to normalise floating-point observations elementwise by running moments; others have known ranges.
     raw_images : bool
-        Images whose bytes have one range from 0 stay the bytes that they are, for an encoder that takes them so.
+        Whether images whose bytes share one range from 0 stay bytes, for an encoder that accepts them.
     moments : type of RunningMoments
-        How it is normalised.
+        Class of the running moments.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class ObservationInput(nn.Module):
         is_float = observation.dtype.startswith("float")
         self.num_values = observation.num_values
         self.nvec = observation.nvec
-        self._firsts = torch.tensor([0, *accumulate(self.nvec[:-1])])  # of each component's values among all
+        self._firsts = torch.tensor([0, *accumulate(self.nvec[:-1])])  # first column of each component
         self.scaling = observation.scaling
         if self.scaling is not None:
             count, shape = len(self.scaling.unit), encoder_input_shape(observation)
@@ -82,7 +81,7 @@ class ObservationInput(nn.Module):
         self.moments = moments(encoder_input_shape(observation)) if normalize and is_float else None
 
     def forward(self, observation: Tensor) -> Tensor:
-        """Turn observations ``[N, *shape]`` as they lie in their column into float32 ``[N, *encoder_input_shape]``."""
+        """Convert observations ``[N, *shape]`` of the column into float32 ``[N, *encoder_input_shape]``."""
         if self.is_raw:
             return observation
         if self.num_values is not None:
@@ -90,7 +89,7 @@ class ObservationInput(nn.Module):
             return one_hot.scatter_(1, observation.unsqueeze(-1), 1.0)
         if self.nvec:
             one_hot = torch.zeros(observation.shape[0], sum(self.nvec), device=observation.device)
-            self._firsts = self._firsts.to(observation.device)  # once: no CUDA graph holds a copy from the host
+            self._firsts = self._firsts.to(observation.device)  # once: CUDA graphs cannot contain copies from the host
             return one_hot.scatter_(1, observation + self._firsts, 1.0)
         x = observation.unsqueeze(-1) if self.is_scalar else observation
         x = x.float() if self.scaling is None else self._scaled(x, self.scaling)
@@ -103,7 +102,7 @@ class ObservationInput(nn.Module):
         return (x.to(torch.int64) - self._origin) / self._unit
 
     def describe(self) -> dict[str, str]:
-        """Say what is done to each leaf before an encoder sees it, by the leaf's path: of a plain one ""."""
+        """Describe the preprocessing of each leaf, by the leaf's path; "" for a plain observation."""
         if self.num_values is not None:
             return {"": f"one of {self.num_values} values, one-hot"}
         if self.nvec:
@@ -113,23 +112,23 @@ class ObservationInput(nn.Module):
         return {"": "as it is" if self.scaling is None else _in_words(self.scaling)}
 
     def mask(self, observation: Tensor) -> None:
-        """Which actions are legal: a plain observation does not say."""
+        """Return None: a plain observation has no mask of legal actions."""
 
     def update_moments(self, observation: Tensor, mask: Tensor | None = None) -> None:
-        """Take observations ``[..., *shape]`` (of them ``mask``, bool ``[...]``) into their running moments if kept."""
+        """Update running moments, if any, with observations ``[..., *shape]`` (those in ``mask``, bool ``[...]``)."""
         if self.moments is not None:
             self.moments.update(observation, mask)
 
 
 class CompositeInput(nn.Module):
-    """First stage of a network over composite observations: each part of a row of bytes as it would be by itself.
+    """First stage of a network over composite observations: an `ObservationInput` per part of a row of bytes.
 
     Parameters
     ----------
     observation : ObservationSpec
-        What the column holds: a composite observation.
+        Spec of a composite observation.
     normalize, raw_images, moments
-        As for :class:`ObservationInput`, of each part.
+        As for :class:`ObservationInput`, for each part.
     """
 
     def __init__(
@@ -145,20 +144,20 @@ class CompositeInput(nn.Module):
         )
 
     def forward(self, observation: Tensor) -> Seen:
-        """Turn rows, uint8 ``[N, nbytes]``, into what encoders see: of a plain observation with a mask a tensor."""
+        """Convert rows, uint8 ``[N, nbytes]``, into an encoder's input; with one part besides a mask a tensor."""
         seen = {part.path: stage(leaf(observation, part)) for part, stage in self._stages()}
         return seen[""] if self.is_plain else seen
 
     def describe(self) -> dict[str, str]:
-        """Say what is done to each leaf, by its path. See :meth:`ObservationInput.describe`."""
+        """Describe the preprocessing of each leaf, by its path. See :meth:`ObservationInput.describe`."""
         return {part.path: stage.describe()[""] for part, stage in self._stages()}
 
     def mask(self, observation: Tensor) -> Tensor | None:
-        """Which actions are legal by rows ``[..., nbytes]``: bool ``[..., M]``; ``None`` if they do not say."""
+        """Return the legal actions of rows ``[..., nbytes]``: bool ``[..., M]``; ``None`` without a mask."""
         return None if self.mask_part is None else leaf(observation, self.mask_part)
 
     def update_moments(self, observation: Tensor, mask: Tensor | None = None) -> None:
-        """Take rows ``[..., nbytes]`` (of them ``mask``, bool ``[...]``) into the running moments that parts keep."""
+        """Update the parts' running moments with rows ``[..., nbytes]`` (those in ``mask``, bool ``[...]``)."""
         for part, stage in self._stages():
             stage.update_moments(leaf(observation, part), mask)
 
@@ -170,7 +169,7 @@ def build_input(
     observation: ObservationSpec, normalize: bool, raw_images: bool = False,
     moments: type[RunningMoments] = RunningMoments,
 ) -> ObservationInput | CompositeInput:  # fmt: skip
-    """Build the first stage that fits an observation."""
+    """Return the first stage for an observation."""
     kind = CompositeInput if observation.parts else ObservationInput
     return kind(observation, normalize, raw_images, moments)
 
@@ -183,7 +182,7 @@ def _in_words(scaling: Scaling) -> str:
 
 
 def leaf(rows: Tensor, part: ObservationPart) -> Tensor:
-    """One leaf of composite rows, uint8 ``[..., nbytes]``: ``[..., *shape]`` in its dtype, in the rows' own memory."""
+    """Return one leaf of composite rows, uint8 ``[..., nbytes]``, as a view ``[..., *shape]`` in its dtype."""
     shape, dtype = part.spec.shape, getattr(torch, part.spec.dtype)
     first = part.offset // dtype.itemsize
     values = rows.view(dtype)[..., first : first + math.prod(shape)]

@@ -1,4 +1,4 @@
-"""The face of every network that acts: what the engine asks of it."""
+"""Interface between acting networks and the engine."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from penstock.nn.modes import following, has_statistics, modules_with_modes
 from penstock.nn.observations import CompositeInput, ObservationInput
 
 ENCODERS = ("encoder", "value_encoder", "critic_encoder")
-"""Names of what sees observations in Penstock's networks."""
+"""Attribute names of the encoders in Penstock's networks."""
 
 
 class Choice(Protocol):
-    """Choices of action for each of several observations."""
+    """Choices of action for several observations."""
 
     def sample(self, noise: Tensor) -> Tensor:
-        """Draw actions, with the lanes' own random numbers ``[..., K]``."""
+        """Draw actions with the lanes' random numbers ``[..., K]``."""
         ...
 
     def mode(self) -> Tensor:
-        """The actions of a policy that does not explore."""
+        """Return the actions without exploration."""
         ...
 
 
 class PolicyNetwork(nn.Module):
-    """A network that acts, with whatever it learns beside that: all of it travels with the weights.
+    """Network that acts. All of its parts, including those only used in learning, belong to the weights.
 
     Attributes
     ----------
     input : ObservationInput or CompositeInput
-        Its first stage.
+        First stage.
     state_size : int
         Width ``S`` of a lane's memory state; 0 without memory.
     """
@@ -41,41 +41,41 @@ class PolicyNetwork(nn.Module):
     state_size: int = 0
 
     def act(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[Choice, Tensor]:
-        """Choose how to act on one row of every lane.
+        """Return choices of action for one row of every lane.
 
         Parameters
         ----------
         observation : Tensor
-            Observations as they lie in their column, ``[B, *shape]``.
+            Observations in their column's layout, ``[B, *shape]``.
         first : Tensor
-            Which of them begin an episode (their memory is forgotten before), bool ``[B]``.
+            Rows that begin an episode, before which memory is reset, bool ``[B]``.
         state : Tensor
             Memory before the row, float32 ``[B, S]``.
 
         Returns
         -------
         choice : Choice
-            Over ``[B]`` actions.
+            Choices of ``[B]`` actions.
         state : Tensor
             Memory after the row, float32 ``[B, S]``.
         """
         raise NotImplementedError
 
     def initial_state(self, batch: int) -> Tensor:
-        """Memory state of ``batch`` lanes at the start of an episode: zeros, float32 ``[batch, S]``."""
+        """Return the memory state of ``batch`` lanes at the start of an episode: zeros, float32 ``[batch, S]``."""
         return torch.zeros(batch, self.state_size, device=next(self.parameters()).device)
 
     def update_layer_statistics(self, observation: Tensor, mask: Tensor) -> None:
-        """Let layers of encoders that keep running statistics, such as BatchNorm, take observations into them.
+        """Update the running statistics of encoders' layers, such as BatchNorm, with observations.
 
-        A network that has such layers elsewhere overrides it.
+        Networks with such layers elsewhere override this method.
 
         Parameters
         ----------
         observation : Tensor
-            Observations as they lie in their column, ``[..., *shape]``.
+            Observations in their column's layout, ``[..., *shape]``.
         mask : Tensor
-            Which of them count, bool ``[...]``. One alone has no statistics.
+            Observations that count, bool ``[...]``. A single one has no statistics.
         """
         encoders = [encoder for name in ENCODERS if (encoder := getattr(self, name, None)) is not None]
         layers = [module for module in modules_with_modes(self) if has_statistics(module)]
@@ -86,5 +86,5 @@ class PolicyNetwork(nn.Module):
                     encoder(x)
 
     def update_observation_statistics(self, observation: Tensor, mask: Tensor | None = None) -> None:
-        """Take observations ``[..., *shape]`` (of them ``mask``, bool ``[...]``) into their running moments if kept."""
+        """Update running moments, if any, with observations ``[..., *shape]`` (those in ``mask``, bool ``[...]``)."""
         self.input.update_moments(observation, mask)

@@ -1,4 +1,4 @@
-"""Heads of Q-networks: what is between features and action values."""
+"""Heads of Q-networks: from features to action values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TRUNK_GRADIENT_SCALE = math.sqrt(0.5)
 
 
 class DuelingHead(nn.Module):
-    """Values of all actions from features, ``Q = V + A - mean A``, over two hidden layers as wide as the features.
+    """Values of all actions, ``Q = V + A - mean A``, over two hidden layers as wide as the features.
 
     Parameters
     ----------
@@ -24,36 +24,36 @@ class DuelingHead(nn.Module):
     activation : str
         Activation of the hidden layers.
     num_outputs : int
-        Numbers ``M`` for each action, each of them a value and an advantage of its own (arXiv:1710.02298).
+        Numbers ``M`` per action, each with its own value and advantage (arXiv:1710.02298).
     """
 
     def __init__(self, num_features: int, num_actions: int, activation: str, num_outputs: int = 1) -> None:
         super().__init__()
-        # Both streams' hidden layers as one, the value's first: one product of matrices instead of two.
+        # Both streams' hidden layers as one, the value's first: one matrix product instead of two.
         self.hidden = nn.Sequential(nn.Linear(num_features, 2 * num_features), ACTIVATIONS[activation]())
         self.value = nn.Linear(num_features, num_outputs)
         self.advantage = nn.Linear(num_features, num_actions * num_outputs)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Turn features ``[..., F]`` into values ``[..., A * M]``; the gradient on its way back to them is scaled."""
+        """Return values ``[..., A * M]`` of features ``[..., F]``; the gradient back to the features is scaled."""
         value_features, advantage_features = self.hidden(scale_gradient(features)).chunk(2, -1)
         return joined_streams(self.value(value_features), self.advantage(advantage_features))
 
 
 class NoisyDuelingHead(nn.Module):
-    """A :class:`DuelingHead` whose four layers are noisy, with noise of its own in each (arXiv:1710.02298).
+    """A :class:`DuelingHead` with four noisy layers, each with its own noise (arXiv:1710.02298).
 
     Parameters
     ----------
     num_features, num_actions, activation, num_outputs
-        As there.
+        As for :class:`DuelingHead`.
     sigma : float
         ``sigma_0`` of the layers.
 
     Attributes
     ----------
     noise_size : int
-        How many numbers ``f(e)`` one pass takes.
+        Random numbers ``f(e)`` per pass.
     """
 
     def __init__(self, num_features: int, num_actions: int, activation: str, num_outputs: int, sigma: float) -> None:
@@ -68,7 +68,7 @@ class NoisyDuelingHead(nn.Module):
         self.noise_size = sum(self._noise_sizes)
 
     def forward(self, features: Tensor, noise: Tensor | None = None) -> Tensor:
-        """Turn features ``[..., F]`` into values ``[..., A * M]``; noise as for :class:`NoisyLinear`."""
+        """Return values ``[..., A * M]`` of features ``[..., F]``; noise as for :class:`NoisyLinear`."""
         features = scale_gradient(features)
         of_layers = (None,) * 4 if noise is None else noise.split(self._noise_sizes, -1)
         value_features = self.activation(self.value_hidden(features, of_layers[0]))
@@ -84,7 +84,7 @@ def joined_streams(value: Tensor, advantage: Tensor) -> Tensor:
     Parameters
     ----------
     value : Tensor
-        float32 ``[..., M]``: several numbers are joined each for itself.
+        float32 ``[..., M]``: numbers are joined separately.
     advantage : Tensor
         float32 ``[..., A * M]``, action by action.
 
@@ -101,9 +101,9 @@ def joined_streams(value: Tensor, advantage: Tensor) -> Tensor:
 
 
 def scale_gradient(features: Tensor) -> Tensor:
-    """The same features; the gradient on its way back is scaled by 1/sqrt(2) (arXiv:1511.06581, section 4.2)."""
+    """Return the features unchanged; their gradient is scaled by 1/sqrt(2) (arXiv:1511.06581, section 4.2)."""
     if features.requires_grad:
-        # A view of its own, so that the hook scales only what comes from here.
+        # A new view, so that the hook scales only gradients through it.
         features = features.view_as(features)
         features.register_hook(_scale_trunk_gradient)
     return features

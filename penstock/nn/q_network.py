@@ -1,4 +1,4 @@
-"""The Q-network: observations in, the value of every discrete action out."""
+"""Q-network: values of all discrete actions."""
 
 from __future__ import annotations
 
@@ -27,56 +27,56 @@ if TYPE_CHECKING:
 
 
 class QNetwork(PolicyNetwork):
-    """Action values over one encoder, with an optional memory core behind it, and one stream or two.
+    """Action values over one encoder, with an optional memory core after it, and one stream or two.
 
     The encoder may run under ``torch.autocast``; memory, heads and values compute in float32 regardless.
 
-    With ``dueling`` (arXiv:1511.06581, equation 9) two streams, each of a hidden layer as wide as the features,
-    end in a value and in advantages:
+    With ``dueling`` (arXiv:1511.06581, equation 9) two streams, each with a hidden layer as wide as the features,
+    give a value and advantages:
 
         Q(o, a) = V(o) + A(o, a) - mean_b A(o, b)
 
-    and the gradient that enters the encoder is scaled by 1/sqrt(2) (section 4.2 there).
+    and the gradient into the encoder is scaled by 1/sqrt(2) (section 4.2 there).
 
-    With ``distribution`` the head gives several numbers for each action, which say how the return is distributed; the
-    action's value is the mean. Dueling streams then give them number by number (arXiv:1710.02298).
+    With ``distribution`` the head gives several numbers for each action, which describe the distribution of the return;
+    the action's value is its mean. Dueling streams are then joined number by number (arXiv:1710.02298).
 
-    With ``noisy_sigma`` all layers of the head are noisy (arXiv:1706.10295). A pass that is given no noise takes their
-    mean weights.
+    With ``noisy_sigma`` all layers of the head are noisy (arXiv:1706.10295). A pass without noise uses their mean
+    weights.
 
     Parameters
     ----------
     observation : ObservationSpec
-        What the network sees.
+        Spec of the observations.
     action : ActionSpec
-        The discrete actions it values.
+        Spec of the discrete actions.
     config : NetworkConfig
-        What it is made of; of it ``encoder``, ``hidden_sizes``, ``activation``, ``memory``, ``memory_size``,
+        Settings; ``encoder``, ``hidden_sizes``, ``activation``, ``memory``, ``memory_size``,
         ``memory_span``, ``layer_norm`` and ``normalize_observations`` apply.
     dueling : bool
-        Two streams instead of one linear layer.
+        Whether to use two streams instead of one linear layer.
     epsilon : float
-        How often :meth:`act` chooses at random; may be set anew at any time, also to one number for each lane.
+        Probability of a random choice in :meth:`act`; may be changed at any time, also to one number per lane.
     distribution : callable, optional
-        Makes the distribution of returns from the width of the features; action values alone when left out.
+        Function of the features' width that makes the distribution of returns; default: action values alone.
     noisy_sigma : float, optional
-        ``sigma_0`` of :class:`NoisyLinear`; no layer is noisy when left out.
+        ``sigma_0`` of :class:`NoisyLinear`; default: no noisy layers.
 
     Attributes
     ----------
     epsilon : float or Tensor
         As given.
     distribution : ReturnDistribution or None
-        As it was made.
+        The distribution made by the callable.
     noise_size : int
-        How many numbers the noise of one pass has; 0 without noisy layers.
+        Random numbers per pass; 0 without noisy layers.
     state_size : int
         Width ``S`` of a lane's memory state; 0 without memory.
 
     Raises
     ------
     ValueError
-        When actions are not discrete.
+        Actions are not discrete.
     """
 
     def __init__(
@@ -122,14 +122,14 @@ class QNetwork(PolicyNetwork):
     def act(
         self, observation: Tensor, first: Tensor, state: Tensor, epsilon: float | Tensor | None = None
     ) -> tuple[EpsilonGreedy | NoisyGreedy, Tensor]:
-        """Choose how to act on one row of every lane. See :meth:`PolicyNetwork.act`.
+        """Return choices for one row of every lane. See :meth:`PolicyNetwork.act`.
 
         Parameters
         ----------
         observation, first, state
-            As there.
+            As for :meth:`PolicyNetwork.act`.
         epsilon : float or Tensor, optional
-            As :class:`EpsilonGreedy` takes it; that of the network when left out.
+            As for :class:`EpsilonGreedy`; default: the network's.
         """
         legal = self.legal(observation)
         features = self.encoder(self.input(observation))
@@ -149,20 +149,20 @@ class QNetwork(PolicyNetwork):
         return NoisyGreedy(values, epsilon, legal), state
 
     def legal(self, observation: Tensor) -> Tensor | None:
-        """Which actions are legal, bool ``[..., A]``; ``None`` where observations ``[..., *shape]`` do not say."""
+        """Return the legal actions, bool ``[..., A]``; ``None`` for observations ``[..., *shape]`` without a mask."""
         mask = self.input.mask(observation)
         return None if mask is None else legal_values(mask, self.choices)
 
     @in_shares(0, observation=0)
     def q(self, observation: Tensor, noise: Tensor | None = None) -> Tensor:
-        """Values of all actions, of a network without memory.
+        """Return the values of all actions, for a network without memory.
 
         Parameters
         ----------
         observation : Tensor
-            Observations as they lie in their column, ``[N, *shape]``.
+            Observations in their column's layout, ``[N, *shape]``.
         noise : Tensor, optional
-            Of noisy layers, the same for all rows, float32 ``[noise_size]``.
+            Noise of noisy layers, the same for all rows, float32 ``[noise_size]``.
 
         Returns
         -------
@@ -172,7 +172,7 @@ class QNetwork(PolicyNetwork):
         Raises
         ------
         ValueError
-            When the network has a memory: its values depend on what came before, see :meth:`unroll`.
+            The network has a memory: its values depend on earlier rows, see :meth:`unroll`.
         """
         features = self._features(observation)
         with without_autocast(features.device):
@@ -182,26 +182,26 @@ class QNetwork(PolicyNetwork):
     def distributions(
         self, observation: Tensor, noise: Tensor | None = None, fractions: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Distributions of the returns after all actions, of a network that has them and no memory.
+        """Return the distributions of returns for all actions; for a network with distributions and no memory.
 
         Parameters
         ----------
         observation, noise
             As for :meth:`q`.
         fractions : Tensor, optional
-            Where the quantiles of :class:`ImplicitQuantileReturns` are taken, float32 ``[N, K]``; others take none.
+            Fractions of the quantiles of :class:`ImplicitQuantileReturns`, float32 ``[N, K]``; unused by others.
 
         Returns
         -------
         outputs : Tensor
-            What says how each return is distributed, float32 ``[N, A, M]``: logits of the atoms, or quantiles.
+            Parameters of each return's distribution, float32 ``[N, A, M]``: logits of the atoms, or quantiles.
         q : Tensor
-            Their means, float32 ``[N, A]``; :data:`ILLEGAL` for illegal actions.
+            Mean returns, float32 ``[N, A]``; :data:`ILLEGAL` for illegal actions.
 
         Raises
         ------
         ValueError
-            When the network has a memory.
+            The network has a memory.
         """
         assert self.distribution is not None
         features = self._features(observation)
@@ -213,30 +213,30 @@ class QNetwork(PolicyNetwork):
     def unroll(
         self, observation: Tensor, first: Tensor, state: Tensor, burn_in: int = 0, noise: Tensor | None = None
     ) -> Tensor:
-        """Values of all actions along sequences, of a network with memory.
+        """Return the values of all actions along sequences, for a network with memory.
 
         Parameters
         ----------
         observation : Tensor
-            Observations as they lie in their column, ``[T, B, *shape]``.
+            Observations in their column's layout, ``[T, B, *shape]``.
         first : Tensor
-            Which of them begin an episode (memory is forgotten before), bool ``[T, B]``.
+            Rows that begin an episode, before which memory is reset, bool ``[T, B]``.
         state : Tensor
             Memory before row 0, float32 ``[B, S]``.
         burn_in : int
-            First rows that only bring the memory up to date: no values, no gradient.
+            First rows that only warm up the memory: no values, no gradient.
         noise : Tensor, optional
             As for :meth:`q`.
 
         Returns
         -------
         Tensor
-            Values of the rows after these, float32 ``[T - burn_in, B, A]``; :data:`ILLEGAL` for illegal actions.
+            Values of the later rows, float32 ``[T - burn_in, B, A]``; :data:`ILLEGAL` for illegal actions.
 
         Raises
         ------
         ValueError
-            When the network has no memory.
+            The network has no memory.
         """
         if burn_in:
             with torch.no_grad(), evaluating(self):
@@ -247,14 +247,14 @@ class QNetwork(PolicyNetwork):
             return self._masked_q(features, self.legal(observation), noise)
 
     def _features(self, observation: Tensor) -> Tensor:
-        """Features ``[N, F]`` of a network without memory."""
+        """Return features ``[N, F]`` of a network without memory."""
         if self.memory is not None:
             raise ValueError("a network with memory has no values of single observations: use unroll, or act")
         features: Tensor = self.encoder(self.input(observation))
         return features
 
     def _remember(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Features ``[T, B, H]`` behind the memory, and the state after the last row."""
+        """Return features ``[T, B, H]`` after the memory, and the state after the last row."""
         if self.memory is None:
             raise ValueError("a network without memory has nothing to unroll: use q")
         features = self.encoder(self.input(observation.flatten(0, 1)))
@@ -267,7 +267,7 @@ class QNetwork(PolicyNetwork):
         return _masked(self.distribution.mean(self._outputs(features, noise)), legal)
 
     def _outputs(self, features: Tensor, noise: Tensor | None, fractions: Tensor | None = None) -> Tensor:
-        """Parameters of the return distributions, ``[..., A, M]``."""
+        """Return the parameters of the return distributions, ``[..., A, M]``."""
         assert self.distribution is not None
         if isinstance(self.distribution, ImplicitQuantileReturns):
             features = self.distribution.at(features, fractions)
@@ -285,12 +285,12 @@ def _masked(q: Tensor, legal: Tensor | None) -> Tensor:
 
 
 def feedforward_encoder(observation: ObservationSpec, config: NetworkConfig) -> tuple[nn.Module, int]:
-    """Build the encoder that a config names, for networks that learn from single transitions and have no memory.
+    """Build a config's encoder, for networks that learn from single transitions and have no memory.
 
     Raises
     ------
     ValueError
-        When ``config.memory`` is not ``"none"``, or as :func:`encoder_near_zero` says.
+        ``config.memory`` is not ``"none"``; also as for :func:`encoder_near_zero`.
     """
     if config.memory != "none":
         raise ValueError(
@@ -301,29 +301,30 @@ def feedforward_encoder(observation: ObservationSpec, config: NetworkConfig) -> 
 
 
 def encoder_near_zero(observation: ObservationSpec, config: NetworkConfig) -> tuple[nn.Module, int]:
-    """Build the encoder that a config names, for values that are learned from replay.
+    """Build a config's encoder for values learned from replay.
 
-    Layers of Penstock's own encoders start as torch's do, uniform within 1/sqrt(inputs), as in the code published with
-    DQN, DDPG, TD3 and SAC: first values then lie near 0, where orthogonal ones with relu keep the input's scale.
+    Layers of Penstock's own encoders start with torch's initialisation, uniform within 1/sqrt(inputs), as in the code
+    published with DQN, DDPG, TD3 and SAC: initial values lie near 0, while orthogonal layers with relu keep the input's
+    scale.
 
     Parameters
     ----------
     observation : ObservationSpec
-        What is encoded.
+        Spec of the observations.
     config : NetworkConfig
-        Names the encoder.
+        Settings that name the encoder.
 
     Returns
     -------
     encoder : nn.Module
-        Network of what the first stage gives into features ``[N, F]``, as :func:`penstock.nn.build_encoder` says.
+        Network from the first stage's output to features ``[N, F]``; see :func:`penstock.nn.build_encoder`.
     output_size : int
         ``F``.
 
     Raises
     ------
     ValueError
-        As :func:`penstock.nn.build_encoder` says.
+        As for :func:`penstock.nn.build_encoder`.
     """
     encoder, num_features = build_encoder(config.encoder, observation, config.hidden_sizes, config.activation)
     if not callable(config.encoder):

@@ -1,6 +1,6 @@
 """Return distributions of a Q-network: probabilities of fixed returns, or quantiles.
 
-Each turns the numbers that a head gives for an action into the mean return, by which actions are chosen.
+Each converts the head's numbers for an action into the mean return, by which actions are chosen.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ NUM_ACTING_FRACTIONS = 32
 
 
 class ReturnDistribution(nn.Module):
-    """The distribution of the return after an action.
+    """Distribution of the return after an action.
 
     Attributes
     ----------
     num_outputs : int
-        Numbers that the head gives for each action, of one row of features.
+        Outputs of the head per action and row of features.
     """
 
     num_outputs: int
 
     def mean(self, outputs: Tensor) -> Tensor:
-        """Mean returns ``[...]``, of numbers ``[..., M]`` of each action."""
+        """Return mean returns ``[...]`` of each action's numbers ``[..., M]``."""
         raise NotImplementedError
 
 
 class CategoricalReturns(ReturnDistribution):
-    """Logits of returns that lie evenly between two bounds (C51, arXiv:1707.06887).
+    """Logits of returns spaced evenly between two bounds (C51, arXiv:1707.06887).
 
     Parameters
     ----------
     num_atoms : int
-        How many returns.
+        Number of returns.
     v_min, v_max : float
-        The least and the largest.
+        Smallest and largest return.
 
     Attributes
     ----------
     atoms : Tensor
-        The returns ``z``, float32 ``[num_atoms]``.
+        Returns ``z``, float32 ``[num_atoms]``.
     """
 
     atoms: Tensor
@@ -55,7 +55,7 @@ class CategoricalReturns(ReturnDistribution):
         self.register_buffer("atoms", torch.linspace(v_min, v_max, num_atoms), persistent=False)
 
     def mean(self, outputs: Tensor) -> Tensor:
-        """``sum_i z_i p_i`` with ``p = softmax(outputs)``."""
+        """Return ``sum_i z_i p_i`` with ``p = softmax(outputs)``."""
         return outputs.softmax(-1) @ self.atoms
 
 
@@ -65,7 +65,7 @@ class QuantileReturns(ReturnDistribution):
     Parameters
     ----------
     num_quantiles : int
-        How many of them.
+        Number of quantiles.
     """
 
     def __init__(self, num_quantiles: int) -> None:
@@ -73,12 +73,12 @@ class QuantileReturns(ReturnDistribution):
         self.num_outputs = num_quantiles
 
     def mean(self, outputs: Tensor) -> Tensor:
-        """Mean of the quantiles."""
+        """Return the mean of the quantiles."""
         return outputs.mean(-1)
 
 
 class ImplicitQuantileReturns(QuantileReturns):
-    """Quantiles of the return at any fractions: these go into the network (IQN, arXiv:1806.06923, equation 4).
+    """Quantiles of the return at any fractions, an input of the network (IQN, arXiv:1806.06923, equation 4).
 
         features * relu( sum_{i<64} cos(pi i tau) w_i + b )
 
@@ -93,14 +93,14 @@ class ImplicitQuantileReturns(QuantileReturns):
         self.embedding = nn.Linear(NUM_COSINES, num_features)
 
     def at(self, features: Tensor, fractions: Tensor | None) -> Tensor:
-        """Turn features ``[..., F]`` into those at each of K fractions, ``[..., K, F]``.
+        """Return the features ``[..., F]`` at each of K fractions, ``[..., K, F]``.
 
         Parameters
         ----------
         features : Tensor
             float32 ``[..., F]``.
         fractions : Tensor, optional
-            ``tau`` in [0, 1], float32 broadcast to ``[..., K]``; the midpoints of 32 equal ones when left out.
+            ``tau`` in [0, 1], float32 broadcast to ``[..., K]``; default: the midpoints of 32 equal fractions.
         """
         if fractions is None:
             fractions = midpoints(NUM_ACTING_FRACTIONS, features.device)
@@ -109,5 +109,5 @@ class ImplicitQuantileReturns(QuantileReturns):
 
 
 def midpoints(number: int, device: torch.device) -> Tensor:
-    """The midpoints of equal fractions of [0, 1], ``(2 i + 1) / (2 number)``, float32 ``[number]``."""
+    """Return the midpoints of equal fractions of [0, 1], ``(2 i + 1) / (2 number)``, float32 ``[number]``."""
     return (torch.arange(number, device=device) + 0.5) / number

@@ -1,10 +1,10 @@
-"""Learners that compute one update together: each runs the network on its share of the rows, and all have the whole.
+"""Learners that compute one update together, each on its share of the rows.
 
-What a network says of rows is put together from all shares before a loss sees it. So losses, targets, normalised
-advantages and whatever else is computed of a batch are those of one learner, in every learner, to rounding. Backwards
-each learner carries on with the rows of its own share; then gradients are averaged, and all make the same step.
+A network's outputs are gathered from all shares before the loss. Losses, targets and normalised advantages are
+therefore those of the whole batch in every learner, up to rounding. In the backward pass each learner continues with
+the rows of its own share; then gradients are averaged, and all take the same step.
 
-Without a group, which is the rule, nothing here does anything.
+Without a group, the default, all functions here have no effect.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class GroupBroken(RuntimeError):
-    """Another learner of the group has gone, or has not answered in time."""
+    """Another learner of the group has died, or has not answered in time."""
 
 
 class Group:
-    """Learners that compute together, as one of them sees it.
+    """Group of learners that compute together, from the perspective of one.
 
     Parameters
     ----------
     processes
-        Carries tensors between them: a process group of ``torch.distributed``.
+        Process group of ``torch.distributed`` that carries tensors.
     rank, size
-        Which of how many it is.
+        Index of this learner, and number of learners.
     device
-        Where tensors must lie to be carried.
+        Device of tensors that the process group can carry.
 
     Attributes
     ----------
     is_broken
-        Whether one of them has gone: then nothing is carried any more.
+        Whether another learner has died; then no more tensors are sent.
     """
 
     def __init__(self, processes: Any, rank: int, size: int, device: torch.device) -> None:
@@ -54,12 +54,12 @@ class Group:
         self.is_broken = False
 
     def gather(self, tensor: Tensor) -> Tensor:
-        """The tensors that all learners have in this place, float32 ``[size, *shape]``.
+        """Return all learners' tensors for this call, float32 ``[size, *shape]``.
 
         Raises
         ------
         GroupBroken
-            As every method does: another learner has gone, now or before.
+            In all methods: another learner has died, now or earlier.
         """
         mine = tensor.detach().to(self.device).contiguous()
         found = torch.empty((self.size, *mine.shape), dtype=mine.dtype, device=self.device)
@@ -67,7 +67,7 @@ class Group:
         return found.to(tensor.device)
 
     def average_(self, tensors: Sequence[Tensor]) -> None:
-        """Replace tensors, float32, by their means over all learners: the same bits in each of them."""
+        """Replace float32 tensors by their means over all learners, with identical bits in each."""
         flat = torch.cat([tensor.detach().reshape(-1) for tensor in tensors]).to(self.device)
         self._wait_for(lambda: self._processes.allreduce([flat]))
         flat /= self.size
@@ -76,7 +76,7 @@ class Group:
             tensor.detach().copy_(mean.view_as(tensor))
 
     def send(self, tensor: Tensor, source: int) -> None:
-        """Give all learners the tensor of one of them, in place; it lies on `device`."""
+        """Broadcast the tensor of learner `source` to all, in place; it lies on `device`."""
         self._wait_for(lambda: self._processes.broadcast(tensor, source))
 
     def _wait_for(self, begin: Callable[[], Any]) -> None:
@@ -90,7 +90,7 @@ class Group:
 
 
 class _Here(threading.local):
-    """Group of this thread; a policy worker that shares the process has none."""
+    """Group of this thread; a policy worker's thread in the same process has none."""
 
     group: Group | None = None
     is_in_share = False
@@ -101,7 +101,7 @@ _here = _Here()
 
 @contextmanager
 def sharing(group: Group) -> Iterator[None]:
-    """Within the block the networks of this thread compute with the others of the group, which do the same."""
+    """Within the block, the networks of this thread compute together with those of the group."""
     before, _here.group = _here.group, group
     try:
         yield
@@ -110,22 +110,22 @@ def sharing(group: Group) -> Iterator[None]:
 
 
 def leave_group() -> None:
-    """Compute alone from now on: after `GroupBroken`, and before the computation at hand is done anew."""
+    """Compute alone from now on: after `GroupBroken`, before repeating the computation."""
     _here.group = None
 
 
 def in_shares(out: int, **rows: int) -> Callable[[Method], Method]:
-    """Have each learner of a group run a network's method on its share of the rows, and return what comes of all.
+    """Decorate a network's method: each learner of a group runs it on its share of the rows, and gets all results.
 
-    Where the rows cannot be shared out evenly every learner runs it on all of them, and so it does where layers of the
-    network normalise by the batch.
+    If the rows cannot be split evenly, or a layer of the network normalises by the batch, every learner runs it on all
+    rows.
 
     Parameters
     ----------
     out
-        Dimension of the rows in the results: a tensor, several, or distributions of actions (their ``map``).
+        Dimension of the rows in the results: tensors, or action distributions (by their ``map``).
     rows
-        Dimension of the rows in each argument that has some; one that is None has none.
+        Dimension of the rows in each argument that has rows; arguments that are None are skipped.
     """
 
     def shared(method: Method) -> Method:
@@ -153,14 +153,14 @@ def in_shares(out: int, **rows: int) -> Callable[[Method], Method]:
 
 
 def _mixes_rows(network: Any) -> bool:
-    """Whether a layer of a network computes something else of a row when others are beside it."""
+    """Return whether a layer of a network computes a row differently depending on other rows."""
     return any(module.training and has_statistics(module) for module in modules_with_modes(network))
 
 
 def moments_of_rows(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Population variance and mean over the rows of inputs ``[..., N, F]``, ``[..., 1, F]`` each.
+    """Return population variance and mean over the rows of inputs ``[..., N, F]``, ``[..., 1, F]`` each.
 
-    Where the rows are a share, those are meant that all learners of the group have.
+    Within a share, the moments are those of all learners' rows.
     """
     var, mean = torch.var_mean(x, -2, correction=0, keepdim=True)
     group = _here.group
@@ -172,20 +172,20 @@ def moments_of_rows(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def average_gradients_(parameters: Iterable[Tensor], *decisive: Tensor) -> None:
-    """Average the gradients of parameters over the learners of the group, if there is one, in place.
+    """Average the gradients of parameters over the learners of the group, if any, in place.
 
     Parameters
     ----------
     parameters
-        Those without a gradient have none in any learner.
+        Parameters; those without a gradient have none in any learner.
     decisive
-        What else is decided by, such as the loss, 0-dimensional: averaged too, so that all decide alike. What is not
-        float32 stays as it is.
+        0-dimensional values on which decisions depend, such as the loss; float32 ones are averaged too, so that all
+        learners decide alike.
 
     Raises
     ------
     GroupBroken
-        A learner has gone: the gradient is of a share, and is to be computed anew, alone.
+        A learner has died: the gradient covers a share only and must be computed again, alone.
     """
     if _here.group is not None:
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
@@ -193,7 +193,7 @@ def average_gradients_(parameters: Iterable[Tensor], *decisive: Tensor) -> None:
 
 
 def _together(group: Group, result: Any, dim: int) -> Any:
-    """Put what came of a share together with what came of the others."""
+    """Join the results of all shares."""
     mine: list[Tensor] = []
 
     def take(tensor: Tensor) -> Tensor:
@@ -214,9 +214,9 @@ def _each_tensor(result: Any, change: Callable[[Tensor], Tensor]) -> Any:
 
 
 class _Share(torch.autograd.Function):
-    """The rows of a tensor that are the own share, from outside of it; backwards the gradients of all rows.
+    """Own share of the rows of a tensor from outside the share; the backward pass gathers the gradients of all rows.
 
-    Within shares gradients are multiplied by the size, as `_Whole` says.
+    Within shares gradients are multiplied by the size; see `_Whole`.
     """
 
     @staticmethod
@@ -231,10 +231,10 @@ class _Share(torch.autograd.Function):
 
 
 class _Whole(torch.autograd.Function):
-    """Tensors of all learners' rows, of those of each; backwards the gradient of the own rows.
+    """Rows of all learners, joined from each learner's; the backward pass takes the gradient of the own rows.
 
-    The loss is computed in every learner, of the whole. When the gradients of the parameters are averaged, that of a
-    share counts 1 / size: so it is multiplied by the size here, and what is no share's stays as it is.
+    Every learner computes the loss of the whole batch. Averaging the parameters' gradients scales a share's by 1 /
+    size; multiplying by the size here compensates, and leaves gradients outside shares unchanged.
     """
 
     @staticmethod
@@ -254,9 +254,9 @@ class _Whole(torch.autograd.Function):
 
 
 class _OfEach(torch.autograd.Function):
-    """A tensor as each learner has it, ``[size, *shape]``, from within a share: what others make of it moves it, too.
+    """Every learner's version of a tensor, ``[size, *shape]``, from within a share, with gradients from all learners.
 
-    The gradient of each learner is that of its share times the size, as `_Whole` leaves it.
+    Each learner's gradient is that of its share times the size, as in `_Whole`.
     """
 
     @staticmethod

@@ -1,6 +1,6 @@
-"""Actions of a squashed normal policy on a CPU: drawn, with their log-densities, in one call of the native core.
+"""Actions of a squashed normal policy on a CPU, with their log-densities, in one call of the native core.
 
-Torch makes some twenty calls of it and back, each of which costs more than its numbers.
+Torch needs some twenty calls forward and backward, each of which costs more than its arithmetic.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from penstock._native import sample_squashed, squashed_gradient
 
 
 def sample(outputs: Tensor, noise: Tensor, log_std_range: tuple[float, float]) -> tuple[Tensor, Tensor]:
-    """Draw actions as `penstock.nn.TanhGaussian.sample_with_log_prob` says.
+    """Draw actions; see `penstock.nn.TanhGaussian.sample_with_log_prob`.
 
     Parameters
     ----------
     outputs : Tensor
-        Means, and numbers that stand for standard deviations, ``[..., 2 d]``; as the noise, what `is_native` says.
+        Means, then raw standard deviations, ``[..., 2 d]``; like the noise, accepted by `is_native`.
     noise : Tensor
         Standard normal, float32 ``[..., d]``.
     log_std_range : tuple of float
-        Between which a standard deviation's logarithm lies.
+        Bounds of the standard deviation's logarithm.
 
     Returns
     -------

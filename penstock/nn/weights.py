@@ -1,6 +1,6 @@
-"""A network as flat bytes: parameters and buffers one after the other.
+"""Networks as flat bytes: parameters and buffers in sequence.
 
-This is what the weights block carries from the learner to everyone who acts.
+The weights block carries these bytes from the learner to all acting roles.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ ALIGNMENT = 64
 
 
 class WeightsLayout:
-    """Where a module's parameters and buffers lie in one row of bytes: those first, each in the module's order.
+    """Places of a module's parameters and buffers in one row of bytes: parameters first, each in the module's order.
 
-    A tensor that is shared between places of the module has one place here.
+    A tensor shared within the module has one place.
 
     Parameters
     ----------
     module : nn.Module
-        The network to describe.
+        Network to describe.
 
     Attributes
     ----------
     offsets : tuple of int
         First byte of each tensor, a multiple of 64.
-    nbytes : int
+    Total size, a multiple of 64.
         Size of the whole, a multiple of 64.
     """
 
@@ -42,22 +42,22 @@ class WeightsLayout:
 
 
 def flatten_(module: nn.Module, tail: int = 0) -> Tensor:
-    """Move a module's parameters and buffers into one row of bytes, so that copying all of them is one copy.
+    """Move a module's parameters and buffers into one row of bytes, so that one copy copies all of them.
 
-    The tensors stay the same objects, with the same values; only their memory moves. Moving the module to
-    another device afterwards undoes it.
+    The tensors stay the same objects with the same values; only their memory moves. Moving the module to another device
+    afterwards undoes it.
 
     Parameters
     ----------
     module : nn.Module
-        The network, all of it on one device.
+        Network, all on one device.
     tail : int
-        Bytes of one's own behind it.
+        Additional bytes after the tensors.
 
     Returns
     -------
     Tensor
-        The memory, laid out as ``WeightsLayout(module)``, and behind it the tail, zeros: uint8 ``[nbytes + tail]``, on
+        Memory in the layout of ``WeightsLayout(module)``, followed by the zeroed tail: uint8 ``[nbytes + tail]``, on
         the module's device.
     """
     device = next(_tensors(module)).device
@@ -70,21 +70,21 @@ def flatten_(module: nn.Module, tail: int = 0) -> Tensor:
 
 
 def place_(module: nn.Module, memory: Tensor) -> None:
-    """Let a module's parameters and buffers be what lies in a row of bytes, laid out as ``WeightsLayout(module)``.
+    """Make a module's parameters and buffers views of a row of bytes in the layout of ``WeightsLayout(module)``.
 
     Parameters
     ----------
     module : nn.Module
-        The network; its own values are forgotten.
+        Network; its own values are discarded.
     memory : Tensor
-        uint8 ``[nbytes]``; other modules, in other processes too, may lie in the same.
+        uint8 ``[nbytes]``, which other modules, also of other processes, may share.
     """
     for tensor, place in zip(_tensors(module), places_in(module, memory), strict=True):
         tensor.data = place
 
 
 def places_in(module: nn.Module, memory: Tensor) -> list[Tensor]:
-    """A row of bytes laid out as ``WeightsLayout(module)``, seen as tensors like the module's, in its order."""
+    """Return views of a row of bytes in the layout of ``WeightsLayout(module)``, like its tensors, in order."""
     return [
         memory[offset : offset + tensor.nbytes].view(tensor.dtype).view(tensor.shape)
         for offset, tensor in zip(WeightsLayout(module).offsets, _tensors(module), strict=True)
@@ -92,19 +92,19 @@ def places_in(module: nn.Module, memory: Tensor) -> list[Tensor]:
 
 
 def stretch_of(parameters: Sequence[Tensor]) -> Tensor:
-    """The memory of several tensors that `flatten_` has laid one after the other, as one: ``[n]``, with no gradient.
+    """Return the memory of adjacent tensors laid out by `flatten_` as one tensor ``[n]``, without gradient.
 
-    Between the tensors lies padding.
+    Padding between the tensors is included.
 
     Parameters
     ----------
     parameters
-        Neighbours, in the order in which they lie, all of one dtype.
+        Adjacent tensors in their order in memory, all of one dtype.
 
     Raises
     ------
     ValueError
-        They are no neighbours.
+        The tensors are not adjacent.
     """
     first, last = parameters[0], parameters[-1]
     places = [parameter.storage_offset() for parameter in parameters]
@@ -117,10 +117,10 @@ def stretch_of(parameters: Sequence[Tensor]) -> Tensor:
 
 
 def joined(parameters: Sequence[nn.Parameter]) -> nn.Parameter:
-    """One parameter over the memory of several neighbours (see `stretch_of`), and over their gradients.
+    """Return one parameter over the memory of adjacent ones (see `stretch_of`), and over their gradients.
 
-    What ``backward`` adds to their gradients lies in its own: clipping, an optimiser's step and the like are then one
-    operation each, however many layers there are. The gradient of the padding between them is 0.
+    Their ``backward`` gradients accumulate in its gradient: clipping, an optimiser's step and the like become one
+    operation each, for any number of layers. The gradient of the padding is 0.
     """
     whole = nn.Parameter(stretch_of(parameters))
     whole.grad = torch.zeros_like(whole)
