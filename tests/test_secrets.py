@@ -33,7 +33,7 @@ class Vault(gymnasium.Env):
     action_space = gymnasium.spaces.Discrete(2)
 
     def __init__(self, **given):
-        assert given == GIVEN
+        assert {{**given, "size": 3}} == GIVEN
 
     def reset(self, *, seed=None, options=None):
         return self.observation_space.sample(), {{}}
@@ -139,6 +139,9 @@ def test_a_resume_asks_for_them_and_goes_on_with_them(runs, capsys):
     with penstock.PPO.resume(run, env_kwargs={name: GIVEN[name] for name in ASKED}) as algo:
         assert algo.status.steps == 96
     test_no_file_of_a_run_has_them(runs)
+    with penstock.PPO.resume(run, env_kwargs={**{name: GIVEN[name] for name in ASKED}, "size": 5}):
+        log = (runs / "new" / "log.txt").read_text()
+    assert "with env_kwargs=" in log and "'size': 5" in log and SECRET not in log
 
 
 def test_the_dashboard_serves_none_of_them(runs):
