@@ -75,12 +75,12 @@ class Searching:
             Several trainings failed, one after the other; or a trial's run cannot be used now.
         """
         self._jobs.run(self._begin, self._ended, is_over=self._is_over, is_left=lambda: self._study.has_ending)
-        if self._is_interrupted or self._jobs.is_interrupted:
-            raise KeyboardInterrupt
-        if self._refused:
+        if self._refused:  # the trials beside it were interrupted for it
             raise BenchError(self._refused)
         if self._failures >= FAILURES:
             raise BenchError(f"{FAILURES} trainings failed one after the other. The last one: {self._error}")
+        if self._is_interrupted or self._jobs.is_interrupted:
+            raise KeyboardInterrupt
 
     def _is_over(self) -> bool:
         return self._is_interrupted or bool(self._refused) or self._failures >= FAILURES

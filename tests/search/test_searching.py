@@ -288,8 +288,11 @@ def with_a_run(search, monkeypatch) -> Path:
     return with_notes(run.path)
 
 
-@pytest.mark.parametrize("kind", ["newer", "unreadable"])
-def test_a_run_whose_checkpoint_cannot_be_used_now_ends_the_search_and_is_left_as_it_is(tmp_path, monkeypatch, kind):
+@pytest.mark.parametrize(("kind", "jobs"), [("newer", 1), ("unreadable", 2)])
+def test_a_run_whose_checkpoint_cannot_be_used_now_ends_the_search_and_is_left_as_it_is(
+    tmp_path, monkeypatch, kind, jobs
+):
+    monkeypatch.setenv("FAKE_TRIAL_1", "hang")  # it is under way beside the other, and interrupted
     search = search_in(tmp_path / "s")
     run = with_a_run(search, monkeypatch)
     make_newer(run / "checkpoints" / "100") if kind == "newer" else None
@@ -298,7 +301,7 @@ def test_a_run_whose_checkpoint_cannot_be_used_now_ends_the_search_and_is_left_a
         if kind == "unreadable":
             make_unreadable(run / "checkpoints" / "100", context)
         with pytest.raises(BenchError, match=r"trial 0 cannot go on, and nothing of it was changed: .*100"):
-            search.searching(1).run()
+            search.searching(jobs, jobs=jobs).run()
     assert contents(run) == before
     assert search.study.tried[0].state not in ("done", "failed"), "it can be taken up again"
 
