@@ -15,7 +15,7 @@ BENCHES: dict[str, str] = {
     "ipc": "penstock.bench.ipc",
     "cluster": "penstock.bench.cluster",
 }
-"""Benches by the name that the command line gives them.
+"""Modules of the benches, by name on the command line.
 
 Each module has ``command(args: list[str]) -> bool``: it reads its flags, measures, prints; False if a mark was missed.
 """

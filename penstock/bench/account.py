@@ -1,4 +1,4 @@
-"""The account of a measured training: the ideal, how much of it was reached, and where the rest went."""
+"""Account of a measured training: the ideal, the share reached, and the causes of the rest."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _LEAST_SHARE = 0.005
 
 
 def bounds(costs: Costs, crew: Capacity) -> dict[str, float]:
-    """Steps per second that nothing can exceed, by what keeps it from more; the least of them is the ideal.
+    """Return upper bounds of steps per second by their cause; the smallest is the ideal.
 
-    ``cores / (c_env + c_infer + c_learn)`` and ``learner_threads / c_learn``; a device does one thing after another;
-    environments that wait take their time however idle the cores are.
+    ``cores / (c_env + c_infer + c_learn)`` and ``learner_threads / c_learn``; a device does one thing at a time;
+    waiting environments take their time however idle the cores are.
     """
     found = {"cores": crew.cores / costs.all}
     if crew.learner_threads:
@@ -34,11 +34,11 @@ def bounds(costs: Costs, crew: Capacity) -> dict[str, float]:
 
 
 def limits(costs: Costs, crew: Capacity) -> dict[str, float]:
-    """Steps per second that these settings allow, by what keeps them from more: none of it binds other settings.
+    """Return the steps per second that these settings allow, by cause; other settings may allow more.
 
-    Rollout workers step one group after another, and a policy worker has so many threads. Where learning and stepping
-    take turns, a step takes its share of either: ``1 / (1 / stepping + c_learn / learner_threads)``, in which stepping
-    is as fast as cores, rollout workers and policy worker let it be.
+    Rollout workers step one group after another, and a policy worker has a fixed number of threads. If learning and
+    stepping take turns, a step takes its share of both: ``1 / (1 / stepping + c_learn / learner_threads)``, where
+    stepping is limited by cores, rollout workers and policy worker.
     """
     in_worker = costs.env + costs.env_wait
     if not crew.policy_threads:
@@ -57,14 +57,14 @@ def limits(costs: Costs, crew: Capacity) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Account:
-    """Measurements, and the ideal that follows from them.
+    """Measurements, and the ideal computed from them.
 
     Attributes
     ----------
     costs, crew
-        What the work of a step costs alone, and who can do it.
+        Costs of a step's work alone, and the roles available for it.
     engine
-        The training.
+        The measured training.
     """
 
     costs: Costs
@@ -73,17 +73,17 @@ class Account:
 
     @cached_property
     def bounds(self) -> dict[str, float]:
-        """Steps per second that nothing can exceed."""
+        """Upper bounds of steps per second."""
         return bounds(self.costs, self.crew)
 
     @cached_property
     def limits(self) -> dict[str, float]:
-        """Steps per second that these settings allow."""
+        """Steps per second allowed by these settings."""
         return limits(self.costs, self.crew)
 
     @property
     def bound_by(self) -> str:
-        """Bound of the ideal."""
+        """Cause of the ideal's bound."""
         return min(self.bounds, key=self.bounds.__getitem__)
 
     @property
@@ -98,23 +98,23 @@ class Account:
 
     @property
     def allowed_by(self) -> str:
-        """Bound of these settings: one of their own limits, or that of the ideal."""
+        """Cause that bounds these settings: one of their own limits, or the ideal's."""
         most = {**self.bounds, **self.limits}
         return min(most, key=most.__getitem__)
 
     @property
     def allowed(self) -> float:
-        """Steps per second, at best, with these settings."""
+        """Largest steps per second with these settings."""
         return min(self.ideal, *self.limits.values())
 
     @property
     def efficiency_of_allowed(self) -> float:
-        """Share of what these settings allow that was reached."""
+        """Reached share of the steps per second that these settings allow."""
         return self.engine.rate / self.allowed
 
     @cached_property
     def parts(self) -> dict[str, float]:
-        """Core-seconds per step by activity, which add up to ``cores / measured rate``."""
+        """Core-seconds per step by activity, which sum to ``cores / measured rate``."""
         steps = self.engine.steps
         spent = {
             activity: sum(role.cpu.get(activity, 0.0) for role in self.engine.roles) / steps
@@ -130,11 +130,11 @@ class Account:
 
     @property
     def total(self) -> float:
-        """Core-seconds that went by for each step."""
+        """Core-seconds of wall-clock time per step."""
         return self.crew.cores / self.engine.rate
 
     def facts(self) -> dict[str, Any]:
-        """All of it, for a JSON file."""
+        """Return all results, for a JSON file."""
         return {
             "costs": asdict(self.costs),
             "crew": asdict(self.crew),
@@ -154,11 +154,11 @@ class Account:
         }
 
     def summary(self) -> str:
-        """Result in one line."""
+        """Return the result in one line."""
         return f"{self.engine.rate:,.0f} steps/s, {self.efficiency:.1%} of the ideal {self.ideal:,.0f}"
 
     def setting(self) -> str:
-        """Roles that did the work, in a few words."""
+        """Describe the roles that did the work."""
         crew = self.crew
         where = (
             f"policy worker with {_threads(crew.policy_threads)}" if crew.policy_threads else "chosen in the workers"
@@ -171,7 +171,7 @@ class Account:
         )
 
     def text(self) -> str:
-        """Tables for a terminal, which are Markdown, too."""
+        """Return tables for a terminal, in Markdown."""
         costs, engine = self.costs, self.engine
         alone = [f"{NAMES[work]} {_us(getattr(costs, work))}" for work in REAL_WORK]
         alone += [f"environments wait {_us(costs.env_wait)}"] if costs.env_waits else []
@@ -201,9 +201,9 @@ class Account:
 
 
 def shares_by_cause(role: RoleTime) -> dict[str, float]:
-    """Shares of a role's wall time; they add up to 1.
+    """Return the shares of a role's wall time, which sum to 1.
 
-    "working" is on a core, "held up" is in the midst of work but on none: ready to run, or blocked. Waits have names.
+    "working" is on a core; "held up" is work off a core: ready to run, or blocked. Waits have names.
     """
     total = sum(role.wall.values()) or 1.0
     working = sum(min(role.cpu[name], wall) for name, wall in role.wall.items() if is_work(name))
@@ -233,7 +233,7 @@ def _share(share: float | None) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """A Markdown table whose columns stand below each other, the first to the left."""
+    """Return a Markdown table with aligned columns, the first to the left."""
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
 
     def line(cells: Sequence[str]) -> str:

@@ -25,7 +25,7 @@ class Asked:
     name
         Name of the algorithm, as given.
     flags
-        Flags that the config was made of.
+        Flags of the config.
     own
         Flags of the bench itself.
     """

@@ -1,8 +1,8 @@
-"""The settings that are fastest on this machine: a table of what was tried, and the command to train with.
+"""Fastest settings on this machine: a table of trials, and the command to train with.
 
 penstock autotune appo --env CartPole-v1 [every flag of the algorithm] [--seconds 100] [--tune-batch] [--json FILE]
 
-How it searches is told in `penstock.bench.search`.
+`penstock.bench.search` describes the search.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from penstock.runs.machine import describe, machine_facts
 if TYPE_CHECKING:
     from penstock.algorithms.bases.algorithm import Algorithm
 
-_QUIET = 0.05  # share of the cores' time that other programs may take unmentioned
+_QUIET = 0.05  # share of the cores' time that other programs may take without a remark
 _WIDTHS = {"workers": 7, "lanes": 5, "inference": 9, "groups": 6, "batch": 7, "steps/s": 9, "real work": 9}
 
 
 def command(args: list[str]) -> bool:
-    """Search, print what was tried, and the command to train with.
+    """Search, print the trials, and the command to train with.
 
     Raises
     ------
     BenchUsageError, ConfigError
-        What is asked for cannot be done.
+        The request is not legal.
     BenchError, TrainingFailed, EnvironmentFailure
-        The settings to begin with failed.
+        The initial settings failed.
     KeyboardInterrupt
-        Ctrl-C or SIGTERM came; the best so far was printed.
+        Ctrl-C or SIGTERM arrived; the best settings so far were printed.
     """
     began = time.monotonic()
     asked = parse(args, _own_flags())
@@ -60,7 +60,7 @@ def command(args: list[str]) -> bool:
     try:
         with kept():
             search.run()
-    finally:  # at Ctrl-C, too
+    finally:  # also after Ctrl-C
         if search.best is not None:
             found, train = {}, None
             if search.has_found:
@@ -78,10 +78,10 @@ def command(args: list[str]) -> bool:
 
 
 def _own_flags() -> argparse.ArgumentParser:
-    about = "Settings that are given as flags stay as they are."
+    about = "Settings given as flags are not tuned."
     parser, add = own_parser("penstock autotune", "flags of autotune itself", about)
     add("--seconds", type=float, default=100.0, metavar="S", help="time for all measurements together (100)")
-    add("--tune-batch", action="store_true", help="tune the batch, too, which changes learning and not only its speed")
+    add("--tune-batch", action="store_true", help="also tune the batch, which changes learning besides its speed")
     add("--json", type=Path, metavar="FILE", help="write all measurements to this file")
     return parser
 
@@ -97,7 +97,7 @@ def _check(own: argparse.Namespace, algorithm: type[Algorithm]) -> None:
 
 
 def _names(flags: Sequence[str]) -> set[str]:
-    """Names of the settings that flags give."""
+    """Return the names of the settings given by flags."""
     return {flag[2:].partition("=")[0].replace("-", "_") for flag in flags if flag.startswith("--")}
 
 
@@ -121,7 +121,7 @@ def _line(cells: dict[str, Any], limit: str) -> str:
 
 
 def _outcome(search: Search, config: Config, seconds: float, train: str | None) -> str:
-    """Results, omissions, and the recommended command."""
+    """Return the results, what was omitted, and the recommended command."""
     assert search.best is not None
     best, first = search.rate(search.best), search.rate(search.first) or search.first.rate
     count = len(search.trials)

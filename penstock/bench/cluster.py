@@ -3,8 +3,8 @@
 penstock bench cluster appo --env CartPole-v1 [every flag of the algorithm] [--up-to 4] [--rounds 3]
                        [--bench-seconds 6] [--json FILE]
 
-Without an address nodes are parts of this machine, and share its cores. Trainings on 1, 2, ... nodes take turns, round
-after round. docs/scaling.md has the model, and a result.
+Without an address, nodes are parts of this machine and share its cores. Trainings on 1, 2, ... nodes take turns, round
+after round. docs/scaling.md has the model and a result.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from penstock.bench.nodes_run import NodesRun
     from penstock.config import Config
 
-FEWER_LANES = 4  # times fewer: what a call of all lanes costs is the difference
+FEWER_LANES = 4  # factor of fewer lanes: the difference is the cost of a call for all lanes
 NODES = (10, 100, 1000)
-SLOWER = (0.0, 1e-3, 1e-2)  # core-seconds that a step of the environment takes beyond the measured one
+SLOWER = (0.0, 1e-3, 1e-2)  # core-seconds added to an environment's measured step
 MEANING = {
     "lane": "rollout worker, per step", "call": "rollout worker, per step of all its lanes at once",
     "learn": "learner, per step", "send_block": "node sends a block", "send_byte": "node sends a byte of it",
     "receive_block": "home receives a block", "receive_byte": "home receives a byte of it",
     "tell": "home sends a node a version of the weights, and grants", "tell_byte": "home sends a byte of a version",
-    "hear": "node takes these", "hear_byte": "node takes a byte of a version",
+    "hear": "node receives these", "hear_byte": "node receives a byte of a version",
     "host": "host and Ray, per second of each node", "supervisor": "supervisor, per second",
     "supervise": "supervisor, per second and node", "trip": "round trip of a slot, without a wait (no CPU time)",
     "reduce_byte": "learners average a byte of gradients (no CPU time)",
@@ -44,14 +44,14 @@ MEANING = {
 
 
 def command(args: list[str]) -> bool:
-    """Measure, print constants, predictions and what was measured; there is no mark to miss.
+    """Measure and print constants, predictions and measurements; always returns True, without a mark.
 
     Raises
     ------
     BenchUsageError, ConfigError
-        What is asked for cannot be done.
+        The request is not legal.
     BenchError, TrainingFailed, EnvironmentFailure
-        What is measured failed.
+        A measured training failed.
     """
     asked = parse(args, _own_flags())
     if asked is None:
@@ -69,7 +69,7 @@ def command(args: list[str]) -> bool:
 
 
 def measured(algorithm: type[Algorithm], config: Config, own: argparse.Namespace) -> dict[str, Any]:
-    """Measure everything; return it as it is written to a file."""
+    """Measure everything; return the contents of the JSON file."""
     from penstock.bench.nodes_run import run_on_nodes
     from penstock.bench.streaming import stream_costs
     from penstock.engine.backends.launcher import kept
@@ -105,7 +105,7 @@ def measured(algorithm: type[Algorithm], config: Config, own: argparse.Namespace
 
 @contextmanager
 def _cluster(config: Config, up_to: int) -> Iterator[Config]:
-    """The config with a cluster: its own, or a simulated one."""
+    """Return the config with a cluster: its own, or a simulated one."""
     if config.address is not None:
         yield config
         return
@@ -124,10 +124,10 @@ def _cluster(config: Config, up_to: int) -> Iterator[Config]:
 
 
 def constants_of(runs: dict[str, list[NodesRun]], costs: StreamCosts) -> Constants:
-    """The model's constants, medians of rounds.
+    """Return the model's constants, as medians of rounds.
 
-    What a step costs is seen on one node, with all lanes and with fewer. What is done for each version is what sender
-    and receiver need beyond blocks and bytes. What the supervisor does for each node is a line through all runs.
+    The cost of a step comes from one node, with all lanes and with fewer. The cost per version is the CPU time of
+    sender and receiver beyond blocks and bytes. The supervisor's cost per node is the slope of a line through all runs.
     """
     of_one, fewer = runs["1"], runs.get("fewer lanes", [])
     step = median(run.cost("rollout") for run in of_one)
@@ -157,17 +157,17 @@ def constants_of(runs: dict[str, list[NodesRun]], costs: StreamCosts) -> Constan
 
 
 def _per_version(run: NodesRun, kind: str, costs: StreamCosts) -> float:
-    """CPU seconds of receiver or senders for each version and node, less those of blocks and bytes."""
+    """Return CPU seconds of receiver or senders per version and node, without those of blocks and bytes."""
     at_home = kind == "receiver"
     block, byte = (costs.receive_block, costs.receive_byte) if at_home else (costs.send_block, costs.send_byte)
     least, of_byte = (costs.tell, costs.tell_byte) if at_home else (costs.hear, costs.hear_byte)
     of_blocks = block / (run.lanes * run.segment) + byte * run.step_nbytes
-    versions = run.nodes * run.versions_sent / run.steps_per_version  # that are sent, for each step
+    versions = run.nodes * run.versions_sent / run.steps_per_version  # sent, per step
     return max(least, (run.cost(kind) - of_blocks) / versions - of_byte * run.weights_nbytes)
 
 
 def _line(points: list[tuple[int, float]]) -> tuple[float, float]:
-    """Height at 0 and slope of the line through points, by least squares; neither is less than 0."""
+    """Return intercept and slope of a least-squares line through points, neither below 0."""
     xs, ys = [x for x, _ in points], [y for _, y in points]
     if len(points) < 2:
         return 0.0, ys[0] / xs[0]
@@ -178,7 +178,7 @@ def _line(points: list[tuple[int, float]]) -> tuple[float, float]:
 
 
 def setting_of(runs: list[NodesRun], workers: int, takes_turns: bool) -> Setting:
-    """The run that was measured, on one node."""
+    """Return the setting of the measured run, for one node."""
     run = runs[0]
     return Setting(
         1, workers, run.lanes, run.slots, run.segment, run.step_nbytes, run.weights_nbytes,
@@ -186,11 +186,11 @@ def setting_of(runs: list[NodesRun], workers: int, takes_turns: bool) -> Setting
     )  # fmt: skip
 
 
-# -- what is shown -----------------------------------------------------------------------------------------------------
+# -- output ------------------------------------------------------------------------------------------------------------
 
 
 def text(facts: dict[str, Any]) -> str:
-    """All tables, which are Markdown, from what was measured."""
+    """Return all tables of the measurements, in Markdown."""
     constants, setting = Constants(**facts["constants"]), Setting(**facts["setting"])
     return "\n\n".join([
         about(facts), constants_table(constants), nodes_table(facts, constants, setting),
@@ -199,7 +199,7 @@ def text(facts: dict[str, Any]) -> str:
 
 
 def about(facts: dict[str, Any]) -> str:
-    """Description of the measurement, in a paragraph."""
+    """Describe the measurement in a paragraph."""
     s, config = facts["setting"], facts["config"]
     nodes = "simulated nodes, parts of this machine" if facts["is_simulated"] else "nodes of a cluster"
     return (
@@ -217,7 +217,7 @@ def constants_table(constants: Constants) -> str:
 
 
 def nodes_table(facts: dict[str, Any], constants: Constants, setting: Setting) -> str:
-    """Predictions for the present nodes, beside measurements."""
+    """Return predictions for the measured numbers of nodes, beside measurements."""
     rows = []
     for name, runs in facts["runs"].items():
         rates = [run["rate"] for run in runs]
@@ -236,14 +236,14 @@ def nodes_table(facts: dict[str, Any], constants: Constants, setting: Setting) -
 
 
 def _machines_here(facts: dict[str, Any], setting: Setting, cores: float) -> Machines:
-    """Description of the machines: parts of one machine, or machines of which only the workers' cores are known."""
+    """Return the machines: parts of one machine, or separate ones with known workers' cores."""
     if facts["is_simulated"]:
         return Machines(setting.workers, facts["cores"], shared_cores=cores)
     return Machines(setting.workers + 1, facts["cores"])
 
 
 def large_table(facts: dict[str, Any], constants: Constants, setting: Setting) -> str:
-    """Predictions for larger clusters, with environments as slow as this and slower."""
+    """Return predictions for larger clusters, with environments as slow as this one and slower."""
     large, rows = facts["large"], []
     cores = large["node_cores"]
     machines = Machines(cores, large["home_cores"], bandwidth=1e9 / 8 * large["gigabits"])
@@ -283,7 +283,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ("---",) * len(head), *rows))
 
 
-# -- what is asked for -------------------------------------------------------------------------------------------------
+# -- flags -------------------------------------------------------------------------------------------------------------
 
 
 def _own_flags() -> argparse.ArgumentParser:

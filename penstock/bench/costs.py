@@ -36,7 +36,7 @@ from penstock.runs.status import REAL_WORK
 
 ROUND_SECONDS = 0.1
 WARM_UP_SECONDS = 0.3
-PATIENCE = 120.0  # seconds for making everything, and for one piece of work beyond its time
+PATIENCE = 120.0  # seconds for creation, and for one piece of work beyond its time
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ class Costs:
     Attributes
     ----------
     env, infer, learn
-        CPU seconds, each measured alone but with all cores busy.
+        CPU seconds, each measured alone with all cores busy.
     env_wait
-        Seconds in which the environment waits for something, asleep.
+        Seconds in which the environment sleeps.
     device
-        Seconds of the GPU, for choosing and learning; 0 without one. Actions are chosen operation by operation here,
-        where the engine replays CUDA graphs: a run may therefore exceed the bound that follows.
+        Seconds of the GPU for choosing and learning; 0 without one. Actions are chosen operation by operation here,
+        while the engine replays CUDA graphs: a run may exceed the resulting bound.
     """
 
     env: float
@@ -62,12 +62,12 @@ class Costs:
 
     @property
     def env_waits(self) -> bool:
-        """Whether environments wait so long that it matters: what is measured of others is chance."""
+        """Whether environments wait so long that the other measurements are unreliable."""
         return self.env_wait > 0.1 * self.env
 
     @property
     def all(self) -> float:
-        """CPU seconds of all three."""
+        """Sum of the CPU seconds."""
         return self.env + self.infer + self.learn
 
 
@@ -86,9 +86,9 @@ class Capacity:
     learner_threads
         Threads of the learner; 0: rollout workers learn themselves.
     takes_turns
-        Whether nobody steps while the learner learns.
+        Whether stepping pauses while the learner learns.
     precision
-        What the network's body computes in.
+        Precision of the network's body.
     """
 
     cores: float
@@ -101,7 +101,7 @@ class Capacity:
 
 @dataclass(frozen=True)
 class Round:
-    """Some work, done for a moment: steps that it was for, CPU seconds, and seconds by the clock; asleep for some."""
+    """One stretch of work: its steps, CPU seconds, wall-clock seconds, and seconds asleep."""
 
     steps: float
     cpu: float
@@ -110,19 +110,19 @@ class Round:
 
 
 def measure_costs(algorithm_class: type[Algorithm], config: Config, *, seconds: float) -> tuple[Costs, Capacity]:
-    """Measure what a step of a run costs, and see who can do it.
+    """Measure the costs of a run's step, and return them with the roles available.
 
     Parameters
     ----------
     algorithm_class, config
-        What would be trained, and how.
+        The run.
     seconds
-        For all of it together, beside starting.
+        Duration of all measurements, without start-up.
 
     Raises
     ------
     BenchError
-        Some of the work failed.
+        Some work failed.
     """
     env, algorithm, shape = laid_out(algorithm_class, config)
     crew = capacity_of(algorithm)
@@ -131,7 +131,7 @@ def measure_costs(algorithm_class: type[Algorithm], config: Config, *, seconds: 
     is_on_device = torch.device(config.device).type != "cpu"
     chooses_on_device = is_on_device and crew.policy_threads > 0
     with WorkPool(arena) as pool:
-        cores = math.ceil(available_cores())  # all of them are to be busy
+        cores = math.ceil(available_cores())  # enough to keep all busy
         choosing = functools.partial(
             Choosing,
             algorithm=algorithm,
@@ -148,7 +148,7 @@ def measure_costs(algorithm_class: type[Algorithm], config: Config, *, seconds: 
         pool.start()
         stepped, chosen, learned = (pool.measure(kind, seconds / 3) for kind in REAL_WORK)
     costs = Costs(
-        env=sum(one.cpu for one in stepped) / sum(one.steps for one in stepped),  # resets are rare, and belong to it
+        env=sum(one.cpu for one in stepped) / sum(one.steps for one in stepped),  # a mean, to include rare resets
         infer=_median(chosen, "cpu"),
         learn=_median(learned, "cpu"),
         env_wait=sum(one.asleep for one in stepped) / sum(one.steps for one in stepped),
@@ -158,7 +158,7 @@ def measure_costs(algorithm_class: type[Algorithm], config: Config, *, seconds: 
 
 
 def laid_out(algorithm_class: type[Algorithm], config: Config) -> tuple[EnvSpec, Algorithm, RunShape]:
-    """Environment, algorithm and numbers of a run."""
+    """Return environment, algorithm and shape of a run."""
     found = look_at(config)
     if len(found.policies) > 1:
         raise ConfigError(f"{len(found.policies)} policies learn in this run: measure one policy of all agents")
@@ -194,7 +194,7 @@ def _median(rounds: list[Round], of: str) -> float:
 
 
 def rounds_until(work: Rehearsal, end: float) -> list[Round]:
-    """Do a piece of work over and over until `end` (monotonic seconds), and at least once."""
+    """Repeat a piece of work until `end` (monotonic seconds), at least once."""
     rounds: list[Round] = []
     while not rounds or time.monotonic() < end:
         steps, delayed, cpu, began = 0.0, _delayed(), time.process_time(), time.monotonic()
@@ -206,7 +206,7 @@ def rounds_until(work: Rehearsal, end: float) -> list[Round]:
 
 
 def _delayed() -> float:
-    """Seconds that threads of this process were ready to run and had no core, so far; 0 where the kernel is silent."""
+    """Return seconds in which threads of this process were ready to run without a core; 0 if unknown."""
     try:
         schedules = [file.read_text().split() for file in Path("/proc/self/task").glob("*/schedstat")]
     except OSError:  # a thread has just ended
@@ -216,7 +216,7 @@ def _delayed() -> float:
 
 @dataclass(frozen=True)
 class _WorkRole(LeavesNothing):
-    """A process that does one kind of work when it is told to, started as the engine starts its own."""
+    """Process that does one kind of work on command, started like the engine's roles."""
 
     name: str
     num_threads: int
@@ -241,7 +241,7 @@ class _Worker:
         return False
 
     def handle(self, command: Any) -> None:
-        """Work until then (monotonic seconds)."""
+        """Work until a time (monotonic seconds)."""
         self._report(rounds_until(self._work, command))
 
     def close(self) -> None:
@@ -249,7 +249,7 @@ class _Worker:
 
 
 class WorkPool:
-    """Processes that do the work; none is left on exit."""
+    """Processes that do the work; all are ended on exit."""
 
     def __init__(self, arena: ExperienceArena) -> None:
         self._arena = arena
@@ -257,19 +257,19 @@ class WorkPool:
         self._said: dict[str, Any] = {}
 
     def add(self, kind: str, num_threads: int, make: Callable[[ExperienceArena], Rehearsal]) -> None:
-        """Have one more process do this kind of work."""
+        """Add a process for a kind of work."""
         of_kind = self._specs.setdefault(kind, [])
         of_kind.append(_WorkRole(f"{kind}-{len(of_kind)}", num_threads, make))
 
     def start(self) -> None:
-        """Start the processes; returns when all are ready."""
+        """Start the processes and wait until all are ready."""
         specs = [spec for of_kind in self._specs.values() for spec in of_kind]
         self._backend = LocalBackend(self._arena, specs, self._hear, Restarts(forgive_environments=False))
         self._backend.start()
         self._wait_for([spec.name for spec in specs], PATIENCE)
 
     def measure(self, kind: str, seconds: float) -> list[Round]:
-        """Have all processes of a kind work at the same time; return their rounds."""
+        """Run all processes of a kind at the same time; return their rounds."""
         names = [spec.name for spec in self._specs[kind]]
         end = time.monotonic() + seconds
         for name in names:
@@ -305,7 +305,7 @@ class WorkPool:
 
 
 def simulation_rate(algorithm: type[Algorithm], config: Config, processes: int, *, seconds: float) -> float:
-    """Measure steps per second of a run's environments with random actions, in several processes and nothing else.
+    """Measure a run's environments with random actions, in several processes; return steps per second.
 
     Parameters
     ----------
@@ -322,7 +322,7 @@ def simulation_rate(algorithm: type[Algorithm], config: Config, processes: int, 
         An environment failed.
     """
     env, _, shape = laid_out(algorithm, config)
-    arena = ExperienceArena.create(dataclasses.replace(shape, slots_per_lane=1, segment_length=1))  # nothing is kept
+    arena = ExperienceArena.create(dataclasses.replace(shape, slots_per_lane=1, segment_length=1))  # stores nothing
     with WorkPool(arena) as pool:
         for number in range(processes):
             pool.add("env", 1, functools.partial(Stepping, env=env, config=config, number=number))

@@ -1,4 +1,4 @@
-"""Properties of data paths that measurements use: one class for each kind of data path."""
+"""Properties of data paths for measurements: one class per kind of data path."""
 
 from __future__ import annotations
 
@@ -18,40 +18,40 @@ if TYPE_CHECKING:
     from penstock.algorithms.bases.algorithm import Algorithm
     from penstock.experience.arena import ExperienceArena
 
-QUICK_ROWS, QUICK_START = 10_000, 1_000  # of a replay buffer that is only measured
+QUICK_ROWS, QUICK_START = 10_000, 1_000  # of a replay buffer in measurements
 
 
 class Rehearsal(Protocol):
     """One kind of a run's work, repeated to measure its cost."""
 
     def do(self) -> float:
-        """Do the work once; return the number of the run's steps that it is for."""
+        """Do the work once; return the number of the run's steps that it covers."""
         ...
 
     def close(self) -> None:
-        """Let go of what is held open."""
+        """Release all resources."""
         ...
 
 
 class Measured:
-    """Properties of a data path without a table entry of its own."""
+    """Properties of a data path without its own entry."""
 
     batch_is_free: ClassVar[bool] = True
-    """False: the smallest batch is always the fastest, so there is nothing to tune."""
+    """False if the smallest batch is always the fastest, so that tuning makes no sense."""
 
     @classmethod
     def lanes_of_batch(cls, config: Config) -> int | None:
-        """Return the number of lanes that bring one segment each to a batch; None: any lanes bring any number."""
+        """Return the number of lanes with one segment each in a batch; None: any lanes with any number."""
         return None
 
     @classmethod
     def quick(cls, config: Config) -> Config:
-        """Return settings of the same work per step with which learning begins at once."""
+        """Return settings with the same work per step in which learning starts at once."""
         return config
 
     @classmethod
     def rehearsal(cls, arena: ExperienceArena, algorithm: Any) -> Rehearsal:
-        """Make the rehearsal of learning from the rows of a full arena."""
+        """Return the rehearsal of learning from the rows of a full arena."""
         raise BenchError(
             f"the data path of {algorithm.name()} cannot be measured: add its class to "
             "penstock.bench.data_paths.MEASURED, with a subclass of Measured"
@@ -59,7 +59,7 @@ class Measured:
 
 
 class MeasuredSegments(Measured):
-    """Fresh segments, each learned from once: a rehearsal makes all updates of a batch."""
+    """Fresh segments, each used once: a rehearsal makes all updates of a batch."""
 
     @classmethod
     def lanes_of_batch(cls, config: Config) -> int | None:
@@ -68,18 +68,18 @@ class MeasuredSegments(Measured):
 
     @classmethod
     def rehearsal(cls, arena: ExperienceArena, algorithm: Any) -> Rehearsal:
-        """Make the rehearsal of a batch's updates."""
+        """Return the rehearsal of a batch's updates."""
         from penstock.bench.rehearsals import SegmentRehearsal
 
         return SegmentRehearsal(arena, algorithm, algorithm.config.segments_per_batch)
 
 
 class MeasuredCircular(MeasuredSegments):
-    """Batches that are used several times."""
+    """Batches used several times."""
 
     @classmethod
     def rehearsal(cls, arena: ExperienceArena, algorithm: Any) -> Rehearsal:
-        """Make the rehearsal of a batch's updates, repeated as often as the batch is used."""
+        """Return the rehearsal of a batch's updates, repeated as often as the batch is used."""
         from penstock.bench.rehearsals import SegmentRehearsal
 
         c = algorithm.config
@@ -91,14 +91,14 @@ class MeasuredMixture(MeasuredSegments):
 
     @classmethod
     def quick(cls, config: Any) -> Config:
-        """Return settings with which replay begins as soon as a batch's share is stored."""
+        """Return settings in which replay starts once a batch's share is stored."""
         sources = (replace(s, min_size=config.segments_from(s)) for s in config.replayed_sources)
         quick: Config = replace(config, replay=(f"queue:{config.fresh_share}", *map(str, sources)))
         return quick
 
 
 class MeasuredGradients(MeasuredSegments):
-    """Segments from which their own rollout workers learn."""
+    """Segments learned from by their own rollout workers."""
 
     @classmethod
     def lanes_of_batch(cls, config: Config) -> int | None:
@@ -107,7 +107,7 @@ class MeasuredGradients(MeasuredSegments):
 
     @classmethod
     def rehearsal(cls, arena: ExperienceArena, algorithm: Any) -> Rehearsal:
-        """Make the rehearsal of the gradient of a segment of each lane of a rollout worker, applied."""
+        """Return the rehearsal of computing and applying the gradient of one segment per lane of a worker."""
         from penstock.bench.rehearsals import SegmentRehearsal
 
         return SegmentRehearsal(arena, algorithm, algorithm.config.lanes_per_worker)
@@ -120,7 +120,7 @@ class MeasuredReplay(Measured):
 
     @classmethod
     def quick(cls, config: Any) -> Config:
-        """Return settings with an early start of learning, and a buffer that fits anywhere."""
+        """Return settings with an early start of learning and a small buffer."""
         starts = min(config.learning_starts, max(config.batch_size, QUICK_START))
         rows = min(config.buffer_size, max(QUICK_ROWS, starts, config.num_lanes * config.steps_of_a_row))
         quick: Config = replace(config, learning_starts=starts, buffer_size=rows)
@@ -128,7 +128,7 @@ class MeasuredReplay(Measured):
 
     @classmethod
     def rehearsal(cls, arena: ExperienceArena, algorithm: Any) -> Rehearsal:
-        """Make the rehearsal of an update from transitions."""
+        """Return the rehearsal of an update from transitions."""
         from penstock.bench.rehearsals import ReplayRehearsal, transitions_in
 
         return ReplayRehearsal(arena, algorithm, transitions_in)
@@ -139,7 +139,7 @@ class MeasuredSequences(MeasuredReplay):
 
     @classmethod
     def rehearsal(cls, arena: ExperienceArena, algorithm: Any) -> Rehearsal:
-        """Make the rehearsal of an update from sequences."""
+        """Return the rehearsal of an update from sequences."""
         from penstock.bench.rehearsals import ReplayRehearsal, sequences_in
 
         return ReplayRehearsal(arena, algorithm, sequences_in)
@@ -154,9 +154,9 @@ MEASURED: dict[type[DataPath], type[Measured]] = {
     ReplayPath: MeasuredReplay,
     SequencePath: MeasuredSequences,
 }
-"""Properties of each data path that measurements use."""
+"""Class of properties for each data path."""
 
 
 def measured_path(algorithm: Algorithm | type[Algorithm], config: Config | None = None) -> type[Measured]:
-    """Return the properties of an algorithm's data path; of a class, with these settings."""
+    """Return the properties of an algorithm's data path; for a class, with these settings."""
     return entry_of(MEASURED, data_path(algorithm, config))

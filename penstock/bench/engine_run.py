@@ -1,4 +1,4 @@
-"""A training that is only measured: how fast it learns, and where every process's time goes meanwhile."""
+"""Training for measurement: its rate, and each process's use of time."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ __all__ = ["EngineRun", "RoleTime", "run_engine"]
 
 @dataclass(frozen=True)
 class EngineRun:
-    """Observations of a training during a window of time.
+    """Observations of a training during a time window.
 
     Attributes
     ----------
     steps
-        Learned from.
+        Steps learned from.
     seconds
         Length of the window.
     roles
-        How each role spent it.
+        Use of the window by each role.
     cpu_seconds
-        Of all processes of the run, the supervisor's too. The launcher sleeps.
+        CPU seconds of all processes of the run, including the supervisor. The launcher sleeps.
     other_programs
-        CPU seconds that everything else on the same cores took meanwhile.
+        CPU seconds of other programs on the same cores.
     limiting_role, limiting_reason
-        What held the run back, and why.
+        Role that limited the run, and the reason.
     """
 
     steps: int
@@ -56,30 +56,30 @@ class EngineRun:
 def run_engine(
     algorithm: type[Algorithm], config: Config, *, seconds: float, warmup: float = 2.0, patience: float = math.inf
 ) -> EngineRun:
-    """Train for a while, and see how it goes.
+    """Train for a while and observe the run.
 
-    Nothing is evaluated or written. What is seen begins and ends at reports of the learner, because what it learns
-    between two of them is all or nothing.
+    Nothing is evaluated or written. The window begins and ends at reports of the learner, because steps are counted
+    only there.
 
     Parameters
     ----------
     algorithm, config
-        What is trained, and how.
+        The run.
     seconds
         Length of the window, or a little more.
     warmup
-        Seconds before it, counted from the first update: starting, and filling a replay buffer, is not seen.
+        Seconds before the window, counted from the first update: excludes start-up and filling of a replay buffer.
     patience
-        Seconds until a training that has not come to the end of the window by then is given up.
+        Seconds after which a training that has not reached the window's end is given up.
 
     Raises
     ------
     BenchError
-        It was given up, or ended before there was anything to measure.
+        The training was given up, or ended before the window.
     TrainingFailed, EnvironmentFailure
-        Something in the run failed; the command line tells it as a failure of the bench.
+        A part of the run failed; the command line reports it as a failure of the bench.
     TrainingInterrupted
-        Ctrl-C or SIGTERM came.
+        Ctrl-C or SIGTERM arrived.
     """
     config = dataclasses.replace(
         config, run_dir=None, eval_interval=0, target_return=None, max_seconds=None, total_steps=10**12
@@ -92,11 +92,11 @@ def run_engine(
 
 
 class _WindowIsOver(Exception):
-    """Enough was seen of the training."""
+    """End of the window."""
 
 
 class _Window:
-    """Looks at a training now and then, and ends it."""
+    """Observes a training at intervals, and ends it."""
 
     def __init__(self, progress: Progress, seconds: float, warmup: float, patience: float) -> None:
         self._progress = progress

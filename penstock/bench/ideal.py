@@ -1,10 +1,10 @@
-"""Distance of training from the best that this machine could do, by cause.
+"""Ratio of a training's rate to the best possible on this machine, with causes of the difference.
 
 penstock bench ideal appo --env CartPole-v1 [every flag of the algorithm] [--rounds 3] [--bench-seconds 8]
                      [--mark 0.85] [--json FILE]
 
-Costs and training take turns, round after round, so that what else goes on on the machine hits both; what is shown is
-the round of the median efficiency.
+Costs and training take turns, round after round, so that other programs on the machine affect both; the round with the
+median efficiency is shown.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 
 def command(args: list[str]) -> bool:
-    """Measure the costs, the ideal and the training, print where the difference goes; return whether the mark is met.
+    """Measure costs, ideal and training, print the causes of the difference; return whether the mark is met.
 
     Raises
     ------
     BenchUsageError, ConfigError
-        What is asked for cannot be done.
+        The request is not legal.
     BenchError, TrainingFailed, EnvironmentFailure
-        What is measured failed.
+        A measurement failed.
     """
     asked = parse(args, _own_flags())
     if asked is None:
@@ -45,12 +45,12 @@ def command(args: list[str]) -> bool:
 
 
 def run(algorithm: type[Algorithm], config: Config, own: argparse.Namespace) -> bool:
-    """Measure `algorithm` with `config` as the bench's own flags say; print, and return whether the mark is met.
+    """Measure a run with the bench's own flags; print results, and return whether the mark is met.
 
     Raises
     ------
     BenchError, TrainingFailed, EnvironmentFailure
-        What is measured failed.
+        A measurement failed.
     """
     from penstock.bench.account import Account
     from penstock.bench.costs import measure_costs

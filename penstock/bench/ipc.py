@@ -21,19 +21,19 @@ from penstock.flags import parse_flags
 from penstock.runs.machine import describe, machine_facts
 
 Player = Callable[[int, int, float], float]
-"""Messages per second, by producers, messages together and seconds."""
+"""Function of producers, messages per call and seconds that returns messages per second."""
 
 
 @dataclass(frozen=True)
 class Flags:
-    """Measure messages through ring and doorbell, and how soon a request is answered: about a minute."""
+    """Measure messages through ring and doorbell, and the latency of requests: about a minute."""
 
     rounds: int = 5
-    """Rounds to take the medians of."""
+    """Number of rounds, whose medians are shown."""
     quick: bool = False
-    """Two short rounds, to see that all of it works."""
+    """Two short rounds, to check that everything works."""
     json: Path | None = None
-    """File to write every round to, with machine, versions and commit."""
+    """File for all rounds, with machine, versions and commit."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ QUICK = Scale(rounds=2, seconds=0.05, judged=False)
 
 @dataclass(frozen=True)
 class Traffic:
-    """Messages to one consumer, as often as they were measured."""
+    """Messages to one consumer, in all rounds."""
 
     producers: int
     together: int
@@ -68,7 +68,7 @@ class Traffic:
         return f"{self.producers} producer{'s' if self.producers > 1 else ''}, {how}"
 
     def median(self, who: str) -> float | None:
-        """The middle of the rounds; None: was not measured."""
+        """Return the median of the rounds; None: not measured."""
         return statistics.median(self.rounds[who]) if self.rounds.get(who) else None
 
     @property
@@ -80,34 +80,34 @@ class Traffic:
 
     @property
     def met(self) -> bool | None:
-        """Whether the mark holds; None: there is none, or nothing to compare with."""
+        """Whether the mark is met; None without a mark or a comparison."""
         return None if self.mark is None or self.ratio is None else self.ratio >= self.mark
 
 
 @dataclass(frozen=True)
 class RoundTrip:
-    """A request of a rollout worker, answered by a policy worker: how long that takes, as often as it was measured."""
+    """Round trip of a rollout worker's request, answered by a policy worker, in all rounds."""
 
     name: str
     burners: int
-    """Processes beside that want to compute all the time."""
+    """Processes that compute all the time beside them."""
     mark: float | None = None
-    """Microseconds that the median trip has to stay under."""
+    """Largest legal median, in microseconds."""
     rounds: dict[int, list[float]] = field(default_factory=dict)
     """Microseconds in each round, by percentile."""
 
     def median(self, percentile: int) -> float:
-        """The middle of the rounds."""
+        """Return the median of the rounds."""
         return statistics.median(self.rounds[percentile])
 
     @property
     def met(self) -> bool | None:
-        """Whether the mark holds; None: there is none."""
+        """Whether the mark is met; None without a mark."""
         return None if self.mark is None else self.median(50) < self.mark
 
 
 class Library(Protocol):
-    """Another library that carries messages."""
+    """Another library that sends messages."""
 
     name: str
     version: str
@@ -127,7 +127,7 @@ def command(args: list[str]) -> bool:
 
 
 def run(flags: Flags, library: Library | None = None) -> bool:
-    """Measure, print two tables, and return whether all marks hold that could be judged.
+    """Measure, print two tables, and return whether all comparable marks are met.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def run(flags: Flags, library: Library | None = None) -> bool:
     print(_head("messages per second", *players, *(("ratio",) if library is not None else ())))
     traffics = [_measure_traffic(traffic, scale, players) for traffic in _TRAFFICS]
     print("\n" + _head("round trip of a request, us", *(f"p{percentile}" for percentile in _PERCENTILES)))
-    # With a single core one role waits while the other works: none is ever idle.
+    # On a single core one role waits while the other works, so that none is idle.
     at_rest = RoundTrip("a core idle", 0, mark=20 if machine["cores"] > 1 else None)
     trips = [_measure_trips(trip, scale) for trip in (at_rest, RoundTrip("none idle", math.ceil(machine["cores"])))]
     measured: list[Traffic | RoundTrip] = [*traffics, *trips]
@@ -177,7 +177,7 @@ def check(flags: Flags) -> None:
 
 
 def _measure_traffic(traffic: Traffic, scale: Scale, players: dict[str, Player]) -> Traffic:
-    """Rounds in which both libraries have their turn, the other one first each time."""
+    """Measure rounds of both libraries, in alternating order."""
     rounds: dict[str, list[float]] = {who: [] for who in players}
     for turn in range(scale.rounds):
         for who in sorted(players, reverse=turn % 2 == 0):

@@ -66,7 +66,7 @@ def _produce(ring: Ring, together: int, parent: int) -> None:
 
 
 def _consume(ring: Ring, together: int) -> int:
-    """Pop a thousand numbers one by one, or all that are present; return their number."""
+    """Pop a thousand numbers one by one, or all that are present; return the number popped."""
     if together == 1:
         for _ in repeat(None, 1000):
             ring.pop(_PATIENCE)

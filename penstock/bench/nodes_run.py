@@ -1,4 +1,4 @@
-"""A training on nodes that is only measured: how fast it learns, and what each part of it costs meanwhile."""
+"""Training on nodes for measurement: its rate, and the cost of each part."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from penstock.ipc import available_cores
 from penstock.runs.process import cpu_seconds, family_of
 from penstock.runs.status import Status
 
-PATIENCE = 120.0  # seconds in which a training has to come to its end
+PATIENCE = 120.0  # seconds for a training to end
 
 
 @dataclass(frozen=True)
 class NodesRun:
-    """Observations of a training during a window of time.
+    """Observations of a training during a time window.
 
     Attributes
     ----------
@@ -33,20 +33,20 @@ class NodesRun:
     rate
         Steps per second learned from.
     steps_per_version
-        Of them, between two versions of the weights.
+        Steps between two versions of the weights.
     step_nbytes
-        Bytes of all columns for a step.
+        Bytes of all columns per step.
     weights_nbytes
-        Bytes of a version.
+        Bytes per version.
     sent
-        Bytes that came from nodes, for each step.
+        Bytes received from nodes, per step.
     versions_sent
-        Share of the versions that were sent, to each node.
+        Share of the versions sent to each node.
     policy_lag
-        Of the batches, at the end.
+        Policy lag of the last batches.
     cpu
-        Cores' worth of time that each kind of process took, over all nodes: rollout, sender, host, receiver, learner,
-        supervisor; and ray, all others that descend from this process.
+        Cores' worth of time of each kind of process, over all nodes: rollout, sender, host, receiver, learner,
+        supervisor; and ray, all other descendants of this process.
     cores
         Cores' worth of time of this machine that other programs left.
     """
@@ -67,26 +67,26 @@ class NodesRun:
     cores: float
 
     def cost(self, kind: str) -> float:
-        """Core-seconds of a kind of process for each step."""
+        """Return the core-seconds per step of a kind of process."""
         return self.cpu.get(kind, 0.0) / self.rate
 
 
 def run_on_nodes(algorithm: type[Algorithm], config: Config, *, seconds: float, warmup: float = 2.0) -> NodesRun:
-    """Train on nodes for a while, and see how it goes. Nothing is evaluated or written.
+    """Train on nodes for a while and observe the run. Nothing is evaluated or written.
 
     Parameters
     ----------
     algorithm, config
-        What is trained, and how: with ``backend="ray"``.
+        The run, with ``backend="ray"``.
     seconds
         Length of the window.
     warmup
-        Seconds before it, counted from when all nodes are there.
+        Seconds before the window, counted from the arrival of all nodes.
 
     Raises
     ------
     BenchError
-        There was nothing to measure.
+        The training ended before the window.
     TrainingFailed, EnvironmentFailure, ConfigError
         As in any training.
     """
@@ -102,12 +102,12 @@ def run_on_nodes(algorithm: type[Algorithm], config: Config, *, seconds: float, 
 
 
 class _WindowIsOver(Exception):
-    """Enough was seen of the training."""
+    """End of the window."""
 
 
 @dataclass(frozen=True)
 class _Moment:
-    """State of a training at one moment."""
+    """State of a training at one time."""
 
     time: float  # of the learner's last report
     steps: int
@@ -122,7 +122,7 @@ class _Moment:
 
 
 class _Window:
-    """Looks at a training now and then, and ends it."""
+    """Observes a training at intervals, and ends it."""
 
     def __init__(self, trainer: Trainer, seconds: float, warmup: float) -> None:
         supervisor = trainer._supervisor

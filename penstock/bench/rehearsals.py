@@ -1,4 +1,4 @@
-"""Rehearsals: the learning of a run by itself, over and over, to measure its cost."""
+"""Rehearsals: a run's learning alone, repeated to measure its cost."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ from penstock.experience.sequence_batch import SequenceBatch
 from penstock.experience.transition_batch import TransitionBatch
 from penstock.nn import flatten_
 
-HALF_WAY = 0.5  # of total_steps: where schedules stand
+HALF_WAY = 0.5  # progress at which schedules are evaluated
 
 
 class SegmentRehearsal:
-    """Makes all updates of a batch of segments; its step size is 0, so that it can go on for ever.
+    """Makes all updates of a batch of segments, with step size 0, so that it can be repeated.
 
-    Where a batch is a mix, its replayed segments are copies of fresh ones. Where a batch is used several times, a step
-    is learned from as often.
+    In a mixed batch, replayed segments are copies of fresh ones. If a batch is used several times, so is each step.
     """
 
     def __init__(self, arena: ExperienceArena, algorithm: SegmentAlgorithm, num_segments: int, uses: int = 1) -> None:
@@ -50,26 +49,26 @@ class SegmentRehearsal:
         self._steps = self._batch.learn[:, :num_fresh].sum().item() / uses
 
     def do(self) -> float:
-        """Learn once; return how many steps of the run that is for."""
+        """Learn once; return the number of the run's steps that it covers."""
         batch = dataclasses.replace(self._batch, targets={})
         self._updater.learn(batch)
         wait_for(batch.reward.device)
         return self._steps
 
     def close(self) -> None:
-        """Let go of the arena."""
+        """Release the arena."""
         self._reader.close()
 
 
 class ReplayRehearsal:
-    """Makes an update of a batch from replay; its step sizes are 0, so that it can go on for ever.
+    """Makes an update of a batch from replay, with step sizes 0, so that it can be repeated.
 
     Parameters
     ----------
     arena, algorithm
         As for every rehearsal.
     batch_in
-        Makes the batch.
+        Makes the batch from an arena.
     """
 
     def __init__(
@@ -88,7 +87,7 @@ class ReplayRehearsal:
         self._batch = batch_in(arena, self._config, device)
 
     def do(self) -> float:
-        """Learn once; return how many steps of the run that is for."""
+        """Learn once; return the number of the run's steps that it covers."""
         self._batch = dataclasses.replace(self._batch, number=self._batch.number + 1)
         with self._autocast:
             td_error, _ = self._algorithm.update(self._model, self._batch)
@@ -98,11 +97,11 @@ class ReplayRehearsal:
         return 1.0 / self._config.updates_per_step
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: there are no resources."""
 
 
 def transitions_in(arena: ExperienceArena, config: Any, device: torch.device) -> TransitionBatch:
-    """A batch of transitions between the arena's rows."""
+    """Return a batch of transitions between the arena's rows."""
     size = config.batch_size
     return TransitionBatch(
         obs=first_rows(arena, "obs", size, device),
@@ -117,11 +116,11 @@ def transitions_in(arena: ExperienceArena, config: Any, device: torch.device) ->
 
 
 def sequences_in(arena: ExperienceArena, config: Any, device: torch.device) -> SequenceBatch:
-    """A batch of sequences between the arena's rows."""
+    """Return a batch of sequences between the arena's rows."""
     size, num_steps = config.batch_size, config.burn_in + config.sequence_length
 
     def rows(name: str, count: int) -> Tensor:
-        """Rows of a column, ``[count, B, ...]``."""
+        """Return rows of a column, ``[count, B, ...]``."""
         return first_rows(arena, name, count * size, device).unflatten(0, (count, size))
 
     return SequenceBatch(
@@ -139,7 +138,7 @@ def sequences_in(arena: ExperienceArena, config: Any, device: torch.device) -> S
 
 
 def model_on(device: torch.device, algorithm: Any) -> tuple[Any, AbstractContextManager[object]]:
-    """A network laid out as the engine lays it out, and the arithmetic that it runs with."""
+    """Return a network in the engine's memory layout, and its context of autocast."""
     begin_on(str(device))
     model = algorithm.make_model(device)
     flatten_(model)
@@ -147,13 +146,13 @@ def model_on(device: torch.device, algorithm: Any) -> tuple[Any, AbstractContext
 
 
 def first_rows(arena: ExperienceArena, name: str, count: int, device: torch.device) -> Tensor:
-    """Copy the first rows of a column, or of its rows over and over."""
+    """Return a copy of the first rows of a column, repeated if there are too few."""
     column = arena.columns[name]
     return torch.from_numpy(column[np.arange(count) % len(column)]).to(device)
 
 
 def wait_for(device: torch.device) -> None:
-    """Wait until a GPU has done what it was asked for: asleep, since waiting is no work."""
+    """Wait until a GPU has finished, asleep, so that waiting does not count as work."""
     if device.type == "cuda":
         event = torch.cuda.Event(blocking=True)
         event.record(torch.cuda.current_stream(device))

@@ -1,7 +1,7 @@
-"""Latency between rollout worker and policy worker when neither has anything else to do.
+"""Latency between rollout worker and policy worker without other work.
 
-Both are polled by the engine's own loop, each in a process. The policy worker is the engine's own, too, but its network
-takes no time: what is left is signals, sleeping, waking, and Python.
+Each is a process with the engine's own loop. The policy worker's network takes no time: what remains is signals,
+sleeping, waking, and Python.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ _SHAPE = RunShape(
     weights_nbytes=64,
 )
 _WARM_UP = 100
-"""Requests that are not measured."""
+"""Requests before the measurement."""
 _PATIENCE = 60.0
 
 
 class Asker:
-    """Asks as a rollout worker with one group does, at once again when it was answered, and keeps the times.
+    """Role that asks like a rollout worker with one group, again after each answer, and records the times.
 
     Parameters
     ----------
     arena
-        Shared with the policy worker.
+        Arena shared with the policy worker.
     """
 
     def __init__(self, arena: ExperienceArena) -> None:
@@ -63,7 +63,7 @@ class Asker:
         self._asked_at: int | None = None
 
     def poll(self) -> bool:
-        """Ask if nothing is open; False while there is no answer."""
+        """Ask if there is no open request; return False while there is no answer."""
         if not self._requests.is_answered(0):
             return False
         now = time.perf_counter_ns()
@@ -74,33 +74,33 @@ class Asker:
         return True
 
     def handle(self, command: object) -> None:
-        """There is no command."""
+        """Do nothing: there are no commands."""
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: there are no resources."""
 
 
 class NoInference:
-    """A network that takes no time."""
+    """Network that takes no time."""
 
     def answer(self, pending: Pending) -> None:
-        """Leave everything as it is."""
+        """Leave actions unchanged."""
 
 
 def round_trips(seconds: float, burners: int) -> np.ndarray:
-    """Microseconds of every round trip within this time, but for the first hundred.
+    """Return the microseconds of every round trip, without the first hundred.
 
     Parameters
     ----------
     seconds
-        How long to go on.
+        Duration.
     burners
-        Processes beside that want to compute all the time.
+        Processes that compute all the time beside them.
 
     Raises
     ------
     BenchError
-        There is no answer.
+        There was no answer.
     """
     arena = ExperienceArena.create(_SHAPE)
     policy = PolicyWorker(arena, NoInference())  # type: ignore[arg-type]
@@ -121,7 +121,7 @@ def round_trips(seconds: float, burners: int) -> np.ndarray:
             ours, theirs = Channel.pair()
             controls.append(ours)
             start(_run, role, theirs, os.getpid())
-            theirs.close()  # so that the death of who holds the other end is seen
+            theirs.close()  # so that the other end's death is detected
         time.sleep(seconds)
         give_up = time.monotonic() + _PATIENCE
         while arena.requests.num_answered(0) < 2 * _WARM_UP:
@@ -133,10 +133,10 @@ def round_trips(seconds: float, burners: int) -> np.ndarray:
         arena.ring_all()
         times = controls[0].wait(_PATIENCE)
         if times is None:
-            raise BenchError(f"who asks has not told its times in {_PATIENCE:g} s")
+            raise BenchError(f"the asking role has not reported its times in {_PATIENCE:g} s")
         return times[_WARM_UP:] / 1000
     except (EOFError, BrokenPipeError):
-        raise BenchError("who asks, or who answers, has died") from None
+        raise BenchError("the asking or the answering role has died") from None
     finally:
         for process in processes:
             process.kill()

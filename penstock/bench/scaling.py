@@ -1,7 +1,7 @@
 """Model of the steps per second of a run on nodes; `penstock bench cluster` measures its constants.
 
-Every part of a run has a capacity, a load that does not depend on the rate, and a load for each step. It bounds the
-rate by ``(capacity - fixed) / per_step``, and the least bound is the prediction. docs/scaling.md has the equations.
+Every part of a run has a capacity, a fixed load, and a load per step. It bounds the rate by
+``(capacity - fixed) / per_step``; the least bound is the prediction. docs/scaling.md has the equations.
 """
 
 from __future__ import annotations
@@ -22,18 +22,17 @@ class StreamCosts:
     Attributes
     ----------
     send_block, send_byte
-        At a node, for each block, which holds a segment of every lane of a worker, and for each of its bytes.
+        At a node, per block, which holds a segment of every lane of a worker, and per byte of it.
     receive_block, receive_byte
-        The same at home, with the slots that are granted anew.
+        The same at home, including the slots granted again.
     tell, tell_byte
-        At home, for each node and version of the weights, with the slots that are granted beside it, and for each of
-        the version's bytes.
+        At home, per node and version of the weights, including the slots granted with it, and per byte of the version.
     hear, hear_byte
         The same at the node.
     trip
-        Seconds from a full segment on a node until its slot is granted anew, where nobody has to be waited for.
+        Seconds from a full segment on a node until its slot is granted again, without waiting.
     reduce_byte
-        Seconds in which learners average a byte of their gradients, for each update.
+        Seconds in which learners average a byte of their gradients, per update.
     """
 
     send_block: float
@@ -55,14 +54,14 @@ class Constants(StreamCosts):
     Attributes
     ----------
     lane, call
-        Of a rollout worker, choosing actions among it: for each step of a lane, and beside that for each step of all
-        lanes of the worker at once.
+        Of a rollout worker, including choosing actions: per step of a lane, and additionally per step of all lanes of
+        the worker.
     learn
-        Of a learner, for each step.
+        Of a learner, per step.
     host
-        Of a node's host and of Ray, for each second.
+        Of a node's host and of Ray, per second.
     supervisor, supervise
-        Of the supervisor for each second, and beside that for each second and node.
+        Of the supervisor, per second, and additionally per second and node.
     """
 
     lane: float
@@ -75,7 +74,7 @@ class Constants(StreamCosts):
 
 @dataclass(frozen=True)
 class Setting:
-    """Properties of a run that its rate depends on.
+    """Properties of a run that determine its rate.
 
     Attributes
     ----------
@@ -84,17 +83,17 @@ class Setting:
     slots, segment
         Slots of each lane, and steps of a segment.
     step_nbytes
-        Bytes of all columns for a step: those of an observation first of all.
+        Bytes of all columns per step, mostly of an observation.
     weights_nbytes
         Bytes of a version: the size of the network.
     steps_per_version
-        Steps that are learned from between two versions; with algorithms without lag a batch.
+        Steps learned from between two versions; a batch for algorithms without lag.
     learners
         Learners that share each batch, with a core each.
     takes_turns
-        Whether nobody steps while a batch is learned from.
+        Whether stepping pauses while a batch is learned from.
     batch
-        Segments of a batch: those that come first wait for the others.
+        Segments of a batch; the first ones wait for the others.
     """
 
     nodes: int
@@ -121,7 +120,7 @@ class Machines:
     bandwidth
         Bytes per second that home's network carries, each way.
     shared_cores
-        Cores' worth of time of the machine that nodes and home are parts of; None: they are machines of their own.
+        Cores' worth of time of the machine shared by nodes and home; None: separate machines.
     """
 
     node_cores: float
@@ -132,14 +131,14 @@ class Machines:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a run, and what it can do: cores, slots, or bytes per second.
+    """Part of a run, with its capacity in cores, slots, or bytes per second.
 
     Attributes
     ----------
     name
-        Its name.
+        Name.
     capacity, fixed, per_step
-        What it has, what goes away in any case, and what each step per second takes of it.
+        Capacity, fixed load, and load of one step per second.
     """
 
     name: str
@@ -149,25 +148,25 @@ class Part:
 
     @property
     def bound(self) -> float:
-        """Steps per second that it allows."""
+        """Largest steps per second of this part."""
         left = self.capacity - self.fixed
         if left <= 0.0:
             return 0.0
         return left / self.per_step if self.per_step > 0.0 else math.inf
 
     def load(self, rate: float) -> float:
-        """Share of what it has that is used at a rate; 1: it limits."""
+        """Return the share of the capacity used at a rate; 1: this part limits."""
         return (self.fixed + rate * self.per_step) / self.capacity if self.capacity > 0.0 else math.inf
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Prediction for a run.
+    """Predicted rate of a run.
 
     Attributes
     ----------
     parts
-        All parts, the one that allows least first.
+        All parts, the most limiting first.
     """
 
     parts: tuple[Part, ...]
@@ -179,15 +178,15 @@ class Prediction:
 
     @property
     def limit(self) -> str:
-        """The part that breaks first."""
+        """Part that limits the rate."""
         return self.parts[0].name
 
     def part(self, name: str) -> Part:
-        """The part of this name."""
+        """Return the part with this name."""
         return next(part for part in self.parts if part.name == name)
 
     def load(self, name: str) -> float:
-        """Share of a part that is used at the predicted rate."""
+        """Return the share of a part's capacity used at the predicted rate."""
         return self.part(name).load(self.rate)
 
 
@@ -197,7 +196,7 @@ def predict(c: Constants, s: Setting, m: Machines) -> Prediction:
     Parameters
     ----------
     c
-        What was measured.
+        Measured constants.
     s
         The run.
     m
@@ -208,30 +207,30 @@ def predict(c: Constants, s: Setting, m: Machines) -> Prediction:
 
 
 def parts_of(c: Constants, s: Setting, m: Machines) -> list[Part]:
-    """The parts of a run; docs/scaling.md has an equation for each."""
+    """Return the parts of a run; docs/scaling.md has an equation for each."""
     bounds = [part.bound for part in _parts(c, s, m, versions=0.0)]
-    fastest = min((bound for bound in bounds if bound), default=0.0)  # of parts that allow anything
+    fastest = min((bound for bound in bounds if bound), default=0.0)  # of parts with a bound
     return _parts(c, s, m, versions_sent(c, s, m, fastest))
 
 
 def _parts(c: Constants, s: Setting, m: Machines, versions: float) -> list[Part]:
-    """The parts of a run whose nodes get such a share of the versions, where the receiver has time for it."""
+    """Return the parts of a run whose nodes receive a share of the versions, if the receiver has time for it."""
     step = c.lane + c.call / s.lanes
     send = c.send_block / (s.lanes * s.segment) + c.send_byte * s.step_nbytes
     receive = c.receive_block / (s.lanes * s.segment) + c.receive_byte * s.step_nbytes
     tell, hear = c.tell + c.tell_byte * s.weights_nbytes, c.hear + c.hear_byte * s.weights_nbytes
     tell_all = s.nodes * tell / s.steps_per_version
-    # A receiver that is full tells only of the newest version, in no more time than receiving takes.
+    # A busy receiver sends only the newest version, which takes no more time than receiving.
     least = min(tell_all, receive)
     told = max(versions * tell_all, least)
     heard = told * hear / tell if tell else 0.0
     reduce = s.learners * c.reduce_byte * s.weights_nbytes / s.steps_per_version if s.learners > 1 else 0.0
-    learn = c.learn + reduce  # of all learners: each waits for the others while gradients are averaged
+    learn = c.learn + reduce  # over all learners: all wait while gradients are averaged
     hosts, supervise = s.nodes * c.host, c.supervisor + s.nodes * c.supervise
     workers = s.nodes * min(s.workers, m.node_cores)
     slots = s.nodes * s.workers * s.lanes * s.slots
-    waiting = 0.0 if s.takes_turns else (s.batch - 1) / 2  # on average, until their batch is complete
-    # Seconds from a slot's first step until it is granted anew: its block waits for its turn among all nodes.
+    waiting = 0.0 if s.takes_turns else (s.batch - 1) / 2  # mean wait for a complete batch, in segments
+    # Seconds from a slot's first step until it is granted again; its block queues behind those of all nodes.
     turn = s.segment * s.lanes * step + c.trip + s.nodes * tell
 
     stepping = [
@@ -260,11 +259,11 @@ def _parts(c: Constants, s: Setting, m: Machines, versions: float) -> list[Part]
 
 
 def versions_sent(c: Constants, s: Setting, m: Machines, rate: float) -> float:
-    """Share of the versions that each node gets at a rate: what the receiver, and home's network, have left for it."""
+    """Return the share of the versions that each node receives at a rate, limited by receiver and home's network."""
     if rate <= 0.0:
         return 1.0
     receive = c.receive_block / (s.lanes * s.segment) + c.receive_byte * s.step_nbytes
-    versions = s.nodes * rate / s.steps_per_version  # to all nodes, in a second
+    versions = s.nodes * rate / s.steps_per_version  # to all nodes, per second
     by_receiver = max(0.0, 1.0 - rate * receive) / (versions * (c.tell + c.tell_byte * s.weights_nbytes))
     by_network = m.bandwidth / (versions * s.weights_nbytes)
     return min(1.0, by_receiver, by_network)

@@ -1,13 +1,13 @@
-"""The search for the settings that are fastest on this machine: which candidates are measured, and which is the best.
+"""Search for the fastest settings on this machine: candidates, measurements and choice.
 
-It is a coordinate descent. It begins with the settings given, measures a short training with each candidate, and
-changes one setting at a time: it goes on in a direction as long as that is faster, at first in strides, then in single
-steps; round after round, until a whole round finds nothing faster. Short measurements are noisy, so "faster" is by more
-than a margin, and at the end the best two are measured once more: these measurements alone count then.
+The search is a coordinate descent. It starts with the given settings, measures a short training with each candidate,
+and changes one setting at a time, continuing in a direction while that is faster, at first in strides, then in single
+steps; it ends after a round without improvement. Because short measurements are noisy, "faster" requires a margin, and
+at the end the best two are measured again: only these measurements count.
 
-Most candidates are never measured, because how the roles spent their time tells that they cannot be faster: a role
-with time to spare needs no more of anything (`Search._may_help`). Nor is measured what the config refuses, and what
-would change the learning: the batch stays what it is, unless its tuning is asked for.
+Most candidates are skipped, because the roles' use of time shows that they cannot be faster: a role with time to spare
+needs no more resources (`Search._may_help`). Candidates that the config refuses, or that would change learning, are
+skipped too: the batch stays unless its tuning is requested.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ if TYPE_CHECKING:
     from penstock.bench.engine_run import EngineRun, RoleTime
 
 WARMUP, WINDOW = 1.0, 3.0
-"""Seconds that each candidate learns before it is measured, and while it is."""
+"""Seconds of learning before and during each measurement."""
 PATIENCE = 20.0
-"""Seconds that a measurement may take, or twice what the first took if that is more; the first has all there is."""
+"""Minimum time limit of a measurement in seconds, or twice the first one's time; the first has all the time."""
 MARGIN = 1.03
-"""Ratio to the best so far from which a candidate counts as faster."""
+"""Ratio to the best rate from which a candidate counts as faster."""
 
-_HELD_UP = 0.05  # of the time that a role works: less on no core, and nobody takes the cores from it
-_LEAST_SHARE = 0.05  # of a rollout worker's time: less is not worth moving elsewhere
+_HELD_UP = 0.05  # share of a role's work off a core: below it, no other process takes its core
+_LEAST_SHARE = 0.05  # of a rollout worker's time: below it, moving the work is not worthwhile
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A candidate that was measured.
+    """Measured candidate.
 
     Attributes
     ----------
     config
-        The settings that were tried; how many workers, and where actions are chosen, is no longer left open.
+        Settings, with number of workers and place of inference resolved.
     run
-        What was seen; None: it failed.
+        Observations; None: the training failed.
     error
-        Why it failed.
+        Reason of the failure.
     took
-        Seconds that it took, starting included.
+        Seconds, including start-up.
     """
 
     config: Config
@@ -66,7 +66,7 @@ class Trial:
 
     @property
     def real_work(self) -> float:
-        """Share of all cores' time that went into stepping environments, choosing actions and learning."""
+        """Share of all cores' time spent on stepping environments, choosing actions and learning."""
         if self.run is None:
             return 0.0
         from penstock.runs.status import REAL_WORK
@@ -76,16 +76,16 @@ class Trial:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings that may be tuned, with nothing left open; batch_size is None where it is no setting."""
+        """Tunable settings, resolved; batch_size is None if it is not a setting."""
         return settings_of(self.config)
 
     def role(self, kind: RoleKind) -> RoleTime | None:
-        """Time spent by a kind of role; None if there was none."""
+        """Return the time spent by a kind of role; None without such a role."""
         roles = self.run.roles if self.run else ()
         return next((role for role in roles if role.name.split()[0] == kind), None)
 
     def facts(self) -> dict[str, Any]:
-        """All of it, for a JSON file."""
+        """Return all results, for a JSON file."""
         return {
             **self.settings,
             "rate": self.rate,
@@ -97,31 +97,31 @@ class Trial:
 
 
 class Search:
-    """Looks for the fastest settings within a time.
+    """Search for the fastest settings within a time limit.
 
     Parameters
     ----------
     algorithm, config
-        What is trained, and the settings to begin with.
+        Run with the initial settings.
     fixed
         Names of settings that stay.
     end
-        When to be done, in monotonic seconds.
+        End of the search, in monotonic seconds.
     tune_batch
-        Whether the steps behind an update may change.
+        Whether the number of steps per update may change.
     report
-        Is told of each trial.
+        Called with each trial.
 
     Attributes
     ----------
     trials
-        All measurements, in their order; those at the end repeat the settings of two before them.
+        All measurements in order; those at the end repeat two earlier settings.
     measured
-        Properties of the data path that measurements use.
+        Properties of the data path for measurements.
     best
-        The trial of the fastest settings; None: nothing was measured yet.
+        Trial of the fastest settings; None before the first measurement.
     ended
-        How the search ended: "interrupted" as long as it has not.
+        Reason of the end; "interrupted" until then.
     """
 
     def __init__(
@@ -147,12 +147,12 @@ class Search:
         self.ended = "interrupted"
 
     def run(self) -> None:
-        """Measure until nothing faster is found, or the time is over.
+        """Measure until no candidate is faster, or time is up.
 
         Raises
         ------
         Exception
-            The settings to begin with failed: what was raised.
+            Any error of the initial settings.
         """
         self._measure(self._config)
         ended = "nothing that is left could be faster"
@@ -166,25 +166,25 @@ class Search:
 
     @property
     def first(self) -> Trial:
-        """The trial of the settings to begin with."""
+        """Trial of the initial settings."""
         return self.trials[0]
 
     def rate(self, trial: Trial) -> float:
-        """Steps per second of a trial's settings when they were last measured; 0 if that failed.
+        """Return the last measured steps per second of a trial's settings; 0 if that failed.
 
-        The measurement that made a candidate the best one was chosen for being high: the one after it was not.
+        The measurement that made a candidate the best is biased upwards; a repeated one is not.
         """
         return next(other.rate for other in reversed(self.trials) if other.settings == trial.settings)
 
     @property
     def has_found(self) -> bool:
-        """Whether the best settings may be recommended: the search was ended, or they were seen to be faster."""
+        """Whether the best settings may be recommended: the search ended, or they were confirmed to be faster."""
         return self.ended != "interrupted" or (
             self.best is not None and self.rate(self.best) > MARGIN * (self.rate(self.first) or self.first.rate)
         )
 
     def found(self) -> dict[str, Any]:
-        """The fastest values of all settings that were free to change."""
+        """Fastest values of all settings that were free to change."""
         assert self.best is not None
         free = [name for name in self.best.settings if name in self._values]
         values = {name: getattr(self.best.config, name) for name in free}
@@ -193,7 +193,7 @@ class Search:
     # -- the descent -----------------------------------------------------------------------------------------------
 
     def _go_round(self) -> bool:
-        """Try every setting once; say whether anything was faster."""
+        """Try every setting once; return whether one was faster."""
         before = self.best
         for name in self._values:
             for stride in (2, 1) if name == "num_envs_per_worker" else (1,):
@@ -203,7 +203,7 @@ class Search:
         return self.best is not before
 
     def _step(self, name: str, by: int) -> bool:
-        """Measure the next legal value of a setting in steps of `by` from the best one; say whether it is faster."""
+        """Measure the next legal value of a setting, `by` steps from the best; return whether it is faster."""
         assert self.best is not None
         now = self.best.settings[name]
         values = sorted({*self._values[name], now})
@@ -214,7 +214,7 @@ class Search:
         settings = settings_of(candidate)
         trial = next((trial for trial in self.trials if trial.settings == settings), None)
         if trial is None:
-            if not self._fits(3):  # this one, and the last two
+            if not self._fits(3):  # this one, and the final two
                 raise _TimeIsOver
             trial = self._measure(candidate)
         if trial.rate <= MARGIN * self.best.rate:
@@ -223,15 +223,15 @@ class Search:
         return True
 
     def _may_help(self, name: str, direction: int) -> bool:
-        """Whether a change can make the best so far faster, by how its roles spent their time.
+        """Return whether a change can be faster than the best trial, judged by its roles' use of time.
 
-        - Where rollout workers wait for the learner, more of them wait longer. If moreover nobody takes the cores
-          from the learner, then it does all that it can: neither lanes nor the place of inference can help it.
-        - Fewer workers do less if each of them has a core to itself, unless it is the learner that wants cores.
-        - A policy worker is worth it where rollout workers choose actions for a part of their time.
-        - Groups are worth it where rollout workers wait for actions.
+        - If rollout workers wait for the learner, more of them wait longer. If no other process takes cores from the
+          learner, it is fully used: neither lanes nor the place of inference help.
+        - Fewer workers do less if each has its own core, unless the learner lacks cores.
+        - A policy worker helps if rollout workers spend part of their time choosing actions.
+        - Groups help if rollout workers wait for actions.
 
-        Of roles that take turns nothing of the kind can be said: each one's time counts.
+        Roles that take turns allow no such conclusions: the time of each counts.
         """
         assert self.best is not None and self.best.run is not None
         rollout, learner, policy = map(self.best.role, (RoleKind.ROLLOUT, RoleKind.LEARNER, RoleKind.POLICY))
@@ -252,7 +252,7 @@ class Search:
         return True
 
     def _legal(self, change: dict[str, Any]) -> Config | None:
-        """Return the best settings with a change; None where the config, the learning or the time forbids it."""
+        """Return the best settings with a change; None if the config, unchanged learning or the time forbids it."""
         assert self.best is not None
         best = self.best.config
         if "num_workers" in change and self._lanes_are_batch and "num_envs_per_worker" in self._values:
@@ -263,22 +263,22 @@ class Search:
             return None
         if self._lanes_of_batch(candidate) != self._lanes_of_batch(best):
             return None
-        # Segments of all lanes are full at the same time, at first: there have to be several such waves in the window.
+        # Segments of all lanes fill at the same time at first: several such waves must fit the window.
         wave = candidate.num_lanes * getattr(candidate, "segment_length", 1)
         is_quick = wave <= self.best.rate * WINDOW / 2 or candidate.num_lanes <= best.num_lanes
         return candidate if is_quick else None
 
     @property
     def _lanes_are_batch(self) -> bool:
-        """Whether a batch is one segment of every lane of the run, and has to stay."""
+        """Whether a batch is one segment of every lane, and must stay."""
         return self._lanes_of_batch(self._config) is not None and not self._workers_learn
 
     def _lanes_of_batch(self, config: Config) -> int | None:
-        """Lanes whose segments make a batch that has to stay; None: there may be any number."""
+        """Return the lanes whose segments make up a batch that must stay; None: any number."""
         return None if self._tune_batch else self.measured.lanes_of_batch(config)
 
     def kept(self) -> str:
-        """Settings of the batch that stay unless requested; empty where there are none."""
+        """Return the settings of the batch that stay unless requested; "" if there are none."""
         config = self._config
         if not self.measured.batch_is_free or self._tune_batch:
             return ""
@@ -292,7 +292,7 @@ class Search:
     # -- measuring -------------------------------------------------------------------------------------------------
 
     def _measure(self, config: Config) -> Trial:
-        from penstock.bench.engine_run import run_engine  # it needs torch
+        from penstock.bench.engine_run import run_engine  # imports torch
 
         began = time.monotonic()
         run, error = None, ""
@@ -309,17 +309,17 @@ class Search:
             place: Literal["central", "local"] = "central" if trial.role(RoleKind.POLICY) else "local"
             trial = replace(trial, config=replace(config, num_workers=config.workers, inference=place))
         self.trials.append(trial)
-        self.best = self.best or trial  # before anybody who hears of it can interrupt
+        self.best = self.best or trial  # before `report`, which may be interrupted
         self._report(trial)
         return trial
 
     def _fits(self, trials: int) -> bool:
-        """Whether there is time for so many more, if each takes as long as the longest of the last ones."""
+        """Return whether there is time for more trials, each as long as the longest of the last ones."""
         longest = max(trial.took for trial in self.trials[-3:])
         return time.monotonic() + trials * longest <= self._end
 
     def _confirm(self) -> None:
-        """Measure the best two once more: the second best is the best after all if it is faster then."""
+        """Measure the best two again; the second becomes the best if it is faster then."""
         assert self.best is not None
         others = [trial for trial in self.trials if trial is not self.best and trial.run]
         if not others or not self._fits(2):
@@ -332,11 +332,11 @@ class Search:
 
 
 class _TimeIsOver(Exception):
-    """Another candidate would not be done in time."""
+    """No time for another candidate."""
 
 
 def settings_of(config: Config) -> dict[str, Any]:
-    """The settings that may be tuned, with nothing left open; batch_size is None where it is no setting."""
+    """Return the tunable settings, resolved; batch_size is None if it is not a setting."""
     is_double = config.inference == "central" and config.num_envs_per_worker % 2 == 0
     return {
         "num_workers": config.workers,
@@ -348,14 +348,14 @@ def settings_of(config: Config) -> dict[str, Any]:
 
 
 def told_quick(config: Config, measured: Config) -> str:
-    """Say which settings are others where something is only measured."""
+    """Describe the settings that differ during measurement."""
     settings, before = measured.to_json(), config.to_json()
     changed = [f"{name}={value}" for name, value in settings.items() if value != before[name]]
     return f"measured with {' and '.join(changed)}"
 
 
 def _values(config: Config, tune_batch: bool) -> dict[str, list[Any]]:
-    """The values that each setting may take besides its own; the settings that matter most come first."""
+    """Return the other values of each setting, the most important settings first."""
     count, powers = whole_cores(), [2**i for i in range(10)]
     values: dict[str, list[Any]] = {
         "num_envs_per_worker": powers,
@@ -369,7 +369,7 @@ def _values(config: Config, tune_batch: bool) -> dict[str, list[Any]]:
 
 
 def _is_unhindered(role: RoleTime) -> bool:
-    """Whether a role was on a core as long as it worked."""
+    """Return whether a role was on a core while it worked."""
     from penstock.bench.account import shares_by_cause
 
     shares = shares_by_cause(role)

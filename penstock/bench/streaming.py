@@ -1,7 +1,7 @@
-"""Costs of the stream between a node and home: blocks, weights, and gradients between learners, each by itself.
+"""Costs of the stream between a node and home: blocks, weights, and gradients between learners, each alone.
 
-Sender and receiver are those of a run, over loopback, in one process. Their threads' own CPU clocks are read, so other
-programs on the machine change little.
+Sender and receiver are those of a run, over loopback, in one process. Their threads' own CPU clocks are used, so that
+other programs have little influence.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
 from penstock.ipc import Doorbell, SlotState
 
-PATIENCE = 20.0  # seconds for a block, or a version, to arrive
+PATIENCE = 20.0  # seconds until a block or a version must arrive
 LANES = 16
 SMALL, LARGE = ObservationSpec((16,), "float32"), ObservationSpec((84, 84, 4), "uint8")
-WEIGHTS = (1 << 16, 1 << 22)  # bytes of a small network and of a large one
-GRADIENT = 1 << 22  # bytes that are averaged
-WARM_UP = 5  # blocks, or versions, that are not counted
+WEIGHTS = (1 << 16, 1 << 22)  # bytes of a small and of a large network
+GRADIENT = 1 << 22  # bytes to average
+WARM_UP = 5  # blocks or versions before the measurement
 HOME_THREADS, NODE_THREADS = ("taking", "telling"), ("listening",)
 
 _SHAPE = RunShape(
@@ -47,12 +47,12 @@ _SHAPE = RunShape(
 
 
 def stream_costs(blocks: int = 200, versions: int = 60) -> StreamCosts:
-    """Measure all of it in CPU seconds, with so many blocks of each kind, and versions of each size.
+    """Measure CPU seconds with a number of blocks of each kind, and of versions of each size.
 
     Raises
     ------
     BenchError
-        Something does not arrive.
+        A block or version did not arrive.
     """
     sizes, sent, received, trips = [], [], [], []
     for observation in (SMALL, LARGE):
@@ -76,7 +76,7 @@ def stream_costs(blocks: int = 200, versions: int = 60) -> StreamCosts:
 
 
 def _line(sizes: Sequence[float], costs: Sequence[float]) -> tuple[float, float]:
-    """Costs of nothing and of a byte, by least squares of relative errors; neither is less than 0."""
+    """Return fixed cost and cost per byte by least squares of relative errors, neither below 0."""
     found = np.array(costs)
     table = np.stack([np.ones(len(found)), np.array(sizes)], axis=1) / found[:, None]
     nothing, byte = np.linalg.lstsq(table, np.ones(len(found)), rcond=None)[0].tolist()
@@ -101,7 +101,7 @@ class _Ends:
         return sum(column.nbytes for column in self._node.columns.values()) / self._node.shape.num_slots
 
     def measure_blocks(self, segments: int, count: int) -> tuple[float, float, float]:
-        """CPU seconds of a block of so many segments at the node and at home, and seconds of its round trip."""
+        """Return CPU seconds of a block of `segments` at the node and at home, and seconds of its round trip."""
         node, home, slots = self._node, self._home, np.arange(segments)
         sending, trips = 0.0, []
         clocks = dict[str, float]()
@@ -130,7 +130,7 @@ class _Ends:
         return at_node / count, sum(spent[name] for name in HOME_THREADS) / count, statistics.median(trips)
 
     def measure_weights(self, count: int) -> tuple[float, float]:
-        """CPU seconds of a version at the node and at home."""
+        """Return CPU seconds of a version at the node and at home."""
         node, home = self._node, self._home
         weights = np.zeros(home.weights.size, np.uint8)
         clocks = dict[str, float]()
@@ -163,7 +163,7 @@ class _Ends:
 
 
 def _thread_seconds() -> dict[str, float]:
-    """CPU seconds of the stream's threads so far, by name."""
+    """Return the CPU seconds of the stream's threads so far, by name."""
     found = {name: 0.0 for name in (*HOME_THREADS, *NODE_THREADS)}
     for thread in threading.enumerate():
         if thread.name in found and thread.ident is not None:
@@ -172,7 +172,7 @@ def _thread_seconds() -> dict[str, float]:
 
 
 def _reducing(count: int) -> float:
-    """Seconds in which two learners average `GRADIENT` bytes, the median."""
+    """Return the median seconds in which two learners average `GRADIENT` bytes."""
     store, seconds = torch.distributed.HashStore(), list[float]()
 
     def average(rank: int) -> None:

@@ -1,11 +1,10 @@
-"""Steps per second that APPO learns from, and pure simulation beside it.
+"""Steps per second that APPO learns from, beside pure simulation.
 
-Contestants take turns: one is measured while the others are not running, another one first in each round, and the
-medians of the rounds are compared. Start-up is not counted. ``python bench/throughput.py`` of the source adds other
-libraries as contestants.
+Contestants take turns: only one runs at a time, in a rotating order, and medians of the rounds are compared. Start-up
+is not counted. ``python bench/throughput.py`` of the source adds other libraries as contestants.
 
-On a GPU the network runs there, with central inference and in bfloat16, beside pure simulation: the same environments
-with random actions, on all cores, and on as many as there are rollout workers.
+On a GPU the network runs with central inference and in bfloat16, beside pure simulation: the same environments with
+random actions, on all cores, and with as many processes as rollout workers.
 
 penstock bench throughput --device cuda --work pong vizdoom
 """
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 _FRAMES_ON_GPU = 100_000
 _OF_ALL_CORES, _OF_WORKERS_CORES = 0.8, 0.9
-"""On a GPU: frames per second, and shares of pure simulation, that Penstock has to reach."""
+"""Required frames per second, and required shares of pure simulation, on a GPU."""
 _WIDTHS = {"work": 15, "who": 17, "steps/s": 9, "frames/s": 9, "slowest-fastest": 19, "ratio": 6, "mark": 7, "met": 3}
 
 
@@ -46,16 +45,16 @@ class Flags:
     work: tuple[str, ...] = ("cartpole",)
     """Work: cartpole, cartpole-vector, pong, pong-bfloat16, lunarlander, halfcheetah, vizdoom."""
     device: str = "cpu"
-    """Where the network runs; on "cuda" with central inference, in bfloat16, and beside pure simulation."""
+    """Device of the network; "cuda" implies central inference, bfloat16 and pure simulation."""
     simulation: bool = False
-    """Measure pure simulation beside it: the same environments with random actions, on all cores and on as many as
-    there are rollout workers."""
+    """Also measure pure simulation: the same environments with random actions, on all cores and with as many processes
+    as rollout workers."""
     rounds: int = 3
-    """Rounds to take the medians of."""
+    """Number of rounds, whose medians are shown."""
     seconds: float = 10.0
-    """Time of each in each round."""
+    """Seconds of each contestant per round."""
     json: Path | None = None
-    """File to write every round to, with machine, versions, settings and commit."""
+    """File for all rounds, with machine, versions, settings and commit."""
 
 
 @dataclass(frozen=True)
@@ -79,14 +78,14 @@ class Result:
     marks: dict[str, float]
     """Required ratio to a rival; for "penstock", required frames per second."""
     limits: list[str] = field(default_factory=list)
-    """Limiting role of Penstock, in each round."""
+    """Limiting role of Penstock in each round."""
     settings: dict[str, Any] = field(default_factory=dict)
     """Settings of each."""
     frame_skip: int = 1
-    """Frames to a step."""
+    """Frames per step."""
 
     def median(self, who: str) -> float:
-        """Median of the rounds."""
+        """Return the median of the rounds."""
         return statistics.median(self.rounds[who])
 
     def frames(self, who: str) -> float:
@@ -94,22 +93,22 @@ class Result:
         return self.frame_skip * self.median(who)
 
     def ratio(self, rival: str) -> float:
-        """Ratio of Penstock's rate to a rival's."""
+        """Return the ratio of Penstock's rate to a rival's."""
         return self.median("penstock") / self.median(rival)
 
     def met(self, who: str) -> bool | None:
-        """Whether the mark holds; None without a mark."""
+        """Return whether the mark is met; None without a mark."""
         if who not in self.marks:
             return None
         return (self.frames(who) if who == "penstock" else self.ratio(who)) >= self.marks[who]
 
     @property
     def rivals(self) -> list[str]:
-        """Contestants that Penstock was measured beside."""
+        """Contestants other than Penstock."""
         return [who for who in self.rounds if who != "penstock"]
 
     def facts(self) -> dict:
-        """All facts, for a JSON file."""
+        """Return all results, for a JSON file."""
         compared = {who: {"ratio": self.ratio(who), "met": self.met(who)} for who in self.rivals}
         medians = {who: self.median(who) for who in self.rounds}
         return {**asdict(self), "medians": medians, "frames": self.frames("penstock"), "compared": compared}
@@ -121,7 +120,7 @@ def command(args: list[str]) -> bool:
 
 
 def run(flags: Flags, contestants: Mapping[str, Sequence[Contestant]] | None = None) -> bool:
-    """Measure, print a table, and return whether all marks hold that could be judged.
+    """Measure, print a table, and return whether all comparable marks are met.
 
     Parameters
     ----------
@@ -137,7 +136,7 @@ def run(flags: Flags, contestants: Mapping[str, Sequence[Contestant]] | None = N
     BenchError
         A contestant cannot be run, or a training fails.
     ConfigError
-        The device is not there.
+        The device is not available.
     """
     from penstock.engine.backends.launcher import kept
 
@@ -188,7 +187,7 @@ def check(flags: Flags) -> None:
 
 
 def _measure(name: str, flags: Flags, contestants: Sequence[Contestant]) -> Result:
-    """Rounds in which everybody has a turn."""
+    """Measure rounds in which every contestant has a turn."""
     work = WORKS[name]
     config, seconds = work.config(flags.device), flags.seconds
     result = Result(name, {}, {}, settings={"penstock": config.to_json()}, frame_skip=work.frame_skip)
@@ -198,13 +197,13 @@ def _measure(name: str, flags: Flags, contestants: Sequence[Contestant]) -> Resu
         if contestant.mark is not None:
             result.marks[contestant.name] = contestant.mark
     if flags.simulation or flags.device != "cpu":
-        cores = math.ceil(available_cores())  # all of them are to be busy
+        cores = math.ceil(available_cores())  # enough to keep all busy
         for processes, mark in ((cores, _OF_ALL_CORES), (config.workers, _OF_WORKERS_CORES)):
             who = f"simulation x{processes}"
             players[who] = partial(_simulation, config, processes, seconds)
             result.settings[who] = f"random actions, {processes} processes on {cores} cores"
             if flags.device != "cpu":
-                result.marks[who] = mark  # where both are the same, the higher one
+                result.marks[who] = mark  # if both numbers of processes are equal, the higher mark
     if flags.device != "cpu" and work.frame_skip > 1:
         result.marks["penstock"] = _FRAMES_ON_GPU
     result.rounds.update({who: [] for who in players})
@@ -253,7 +252,7 @@ def _header() -> str:
 
 
 def _lines(result: Result) -> list[str]:
-    """Lines of the table: Penstock, and its rivals with how many times as fast as each it is."""
+    """Return lines of the table: Penstock, and rivals with the ratio of Penstock's rate to theirs."""
     lines = []
     for who, rounds in result.rounds.items():
         ratio = "-" if who == "penstock" else f"{result.ratio(who):.2f}x"
@@ -281,7 +280,7 @@ def _line(*cells: str) -> str:
 
 
 def _conclude(results: list[Result], is_compared: bool) -> None:
-    """Print the number of marks that hold, those that were missed, and the command of a comparison."""
+    """Print the number of marks met, those missed, and the command of a comparison."""
     judged = [(result, who) for result in results for who in result.rounds if who in result.marks]
     missed = [(result, who) for result, who in judged if not result.met(who)]
     if judged:

@@ -1,6 +1,6 @@
-"""The real work of a run, each kind by itself: stepping environments, choosing actions, learning.
+"""Real work of a run, each kind alone: stepping environments, choosing actions, learning.
 
-Nothing here writes rows, hands anything on, or waits for anybody: that is the engine's own cost.
+No rows are written, sent or waited for: that is the engine's own cost.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import ExperienceArena
 
-MOST_ACTIONS = 64  # sets of actions, drawn beforehand
+MOST_ACTIONS = 64  # sets of actions drawn in advance
 
 
 class Stepping:
-    """Steps a group of lanes, made as a rollout worker makes them, with random actions.
+    """Steps a group of lanes, made as in a rollout worker, with random actions.
 
-    Observations stay where the environment has put them. Where some actions are illegal, looking which ones is part
-    of it.
+    Observations stay in the environment's memory. With masks, finding legal actions is included.
     """
 
     def __init__(self, arena: ExperienceArena, env: EnvSpec, config: Config, number: int) -> None:
@@ -54,7 +53,7 @@ class Stepping:
 
 
 class _Mask:
-    """Finds legal actions for lanes that show which ones are."""
+    """Finds legal actions in lanes' masks."""
 
     def __init__(self, observation: ObservationSpec, action: ActionSpec, num_lanes: int) -> None:
         assert observation.mask is not None
@@ -64,7 +63,7 @@ class _Mask:
         self._choices = [slice(end - size, end) for end, size in zip(ends, action.choices, strict=True)]
 
     def draw_legal(self, lanes: Any, actions: np.ndarray, generator: np.random.Generator) -> None:
-        """Overwrite the choices of all lanes by legal ones."""
+        """Replace the choices of all lanes by legal ones."""
         lanes.write_observations(self._column, self._rows)
         by_lane = actions.reshape(len(actions), -1)
         for number, place in enumerate(self._choices):
@@ -73,7 +72,7 @@ class _Mask:
 
 
 class Choosing:
-    """Chooses actions for a batch of observations, with all that is recorded beside them."""
+    """Chooses actions for a batch of observations, with all values recorded beside them."""
 
     def __init__(self, arena: ExperienceArena, algorithm: Any, num_lanes: int, device: str) -> None:
         self._algorithm = algorithm
@@ -90,11 +89,11 @@ class Choosing:
         return len(self._request.lane)
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: there are no resources."""
 
 
 def random_actions(action: ActionSpec, num_lanes: int, generator: np.random.Generator) -> np.ndarray:
-    """Uniform choices, and uniform numbers in [-1, 1]: ``[num_lanes, *action.column_shape]`` as a policy's."""
+    """Return uniform choices, and uniform numbers in [-1, 1]: ``[num_lanes, *action.column_shape]``."""
     choices = generator.integers(0, action.choices, (num_lanes, len(action.choices)))
     numbers = generator.uniform(-1.0, 1.0, (num_lanes, action.num_numbers))
     actions = np.concatenate([choices, numbers], axis=1).astype(action.column_dtype)
@@ -102,7 +101,7 @@ def random_actions(action: ActionSpec, num_lanes: int, generator: np.random.Gene
 
 
 def fill(arena: ExperienceArena, algorithm: Any, env: EnvSpec, first_lane: int) -> None:
-    """Fill all rows of an arena with first observations of episodes, and what an untrained policy does there."""
+    """Fill all rows of an arena with first observations of episodes and an untrained policy's results."""
     lanes = make_lanes(
         env, arena.shape.envs_per_group, seed=algorithm.config.seed, first_lane=first_lane, worker_index=OUTSIDE
     )
@@ -125,7 +124,7 @@ def fill(arena: ExperienceArena, algorithm: Any, env: EnvSpec, first_lane: int) 
 
 
 def request_for(arena: ExperienceArena, algorithm: Any, num_lanes: int, device: torch.device) -> Request:
-    """Request for the observations of the first rows."""
+    """Return a request for the observations of the first rows."""
     action = arena.shape.action
     generator = np.random.default_rng(0)
     draw = generator.standard_normal if action.noise == "normal" else generator.random

@@ -11,19 +11,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Work:
-    """An environment and settings of APPO."""
+    """Environment and settings of APPO."""
 
     settings: dict[str, Any]
     module: str | None = None
-    """Requirements of the environment besides Penstock."""
+    """Required packages besides Penstock."""
     install: str = ""
-    """Command that installs them."""
+    """Command that installs the requirements."""
     frame_skip: int = 1
-    """Frames to a step."""
+    """Frames per step."""
 
     def config(self, device: str) -> APPOConfig:
-        """The settings on a device."""
-        # what needs torch is imported when it is used: flags are read without it
+        """Return the settings for a device."""
+        # Imported here, because it needs torch, and flags are read without it.
         from penstock.algorithms.appo import APPOConfig
 
         return APPOConfig(**self.settings | ({} if device == "cpu" else {"device": device, **_ON_GPU}))

@@ -1,1 +1,1 @@
-"""A policy without a trainer: it acts, is evaluated, and is filmed. None of it needs the engine."""
+"""Policies without a trainer: acting, evaluation and films. Independent of the engine."""

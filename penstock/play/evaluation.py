@@ -1,7 +1,6 @@
 """Result of played episodes.
 
-An episode need not end: one that lasts too long is given up, and counts with what it has returned by then. Another is
-played in its place.
+An episode that lasts too long is given up and counts with its return so far. Another is played in its place.
 """
 
 from __future__ import annotations
@@ -21,23 +20,22 @@ class Evaluation:
     Attributes
     ----------
     returns, lengths
-        True, undiscounted return and number of steps of each episode; of a game, those of each agent.
-        Of those that were given up, what they had returned by then.
+        True, undiscounted return and number of steps of each episode; for games, of each agent. Episodes that were
+        given up count as far as they came.
     steps
-        Steps that the weights had learned from.
+        Steps from which the weights were learned.
     version
-        Version of the weights, in a run.
+        Version of the weights, within a run.
     successes
-        ``info["is_success"]`` of the last step of each episode of `returns`, None where there is none; or nothing.
+        ``info["is_success"]`` of the last step of each episode of `returns`, None where missing; or empty.
     unfinished
-        How many of the episodes, the last ones of `returns`, were given up before they ended: after ``eval_max_steps``
-        steps, or because time was up. They count in the mean: a policy that survives for ever is not scored by its
-        deaths alone, and one that is stuck not by its successes.
+        Number of episodes given up before they ended, the last ones of `returns`: after ``eval_max_steps`` steps, or at
+        the time limit. They count in the mean, so that a policy that never dies is not scored by its deaths alone, nor
+        one that gets stuck by its successes.
     asked
-        How many whole episodes were asked for; 0 where that is not known. Fewer ended where time was up, or where as
-        many were given up.
+        Number of whole episodes requested; 0 if unknown. Fewer end at the time limit, or if as many were given up.
     matches
-        Games against each opponent, where there are any: `returns` are then those against the first one.
+        Games against each opponent, if any; `returns` are then those against the first one.
     """
 
     returns: tuple[float, ...]
@@ -51,7 +49,7 @@ class Evaluation:
 
     @property
     def episodes(self) -> int:
-        """Number of episodes, those among them that were given up."""
+        """Number of episodes, including those given up."""
         return len(self.returns)
 
     @property
@@ -76,18 +74,18 @@ class Evaluation:
 
     @property
     def success_rate(self) -> float | None:
-        """Share of the episodes that were successes, from 0 to 1; None if the environment says nothing of it."""
+        """Share of successful episodes, from 0 to 1; None if the environment reports no success."""
         return success_rate(self.successes)
 
 
 def success_rate(successes: Collection[float | None]) -> float | None:
-    """Return the mean of what episodes say of their success; silence counts as none unless all are silent."""
+    """Return the mean success; a missing value counts as failure unless all are missing."""
     told = [success for success in successes if success is not None]
     return sum(told) / len(successes) if told else None
 
 
 def evaluation_of(matches: Sequence[Match]) -> Evaluation:
-    """Evaluation from a policy's matches: that against the first opponent, from all seats."""
+    """Return the evaluation of a policy's matches: the one against the first opponent, from all seats."""
     first = [match for match in matches if match.opponent == matches[0].opponent]
     ended = [slice(len(match.returns) - match.unfinished) for match in first]
     given_up = [slice(len(match.returns) - match.unfinished, None) for match in first]

@@ -23,9 +23,9 @@ from penstock.play.policy import Policy
 from penstock.surroundings import Surroundings, seed_generators
 
 MAX_STEPS = 10_000
-FILMED_LANE = 4_000_000  # none of training, evaluation, scoring or probing
+FILMED_LANE = 4_000_000  # outside the lanes of training, evaluation, scoring and probing
 CONTAINERS = (".mp4", ".mkv", ".mov")
-ENLARGEMENT = 4  # ALE observations are small: a film shows each of their pixels as a square of this width
+ENLARGEMENT = 4  # ALE observations are small: a film shows each pixel as a square of this width
 ALE_FRAMES_PER_SECOND = 60
 
 
@@ -38,29 +38,29 @@ def film(
     seed: int,
     teammates: Mapping[str, Policy] | None = None,
 ) -> None:
-    """Play one episode or game, of at most MAX_STEPS steps, and write what it looks like as H.264 video.
+    """Play one episode or game, of at most MAX_STEPS steps, and film it as H.264 video.
 
-    Of an ALE game the film shows what the policy sees: the newest frame of each observation.
+    The film of an ALE game shows the policy's view: the newest frame of each observation.
 
     Parameters
     ----------
     policy
-        Who plays.
+        Policy that plays.
     env
-        What it plays. One single environment is made of it, whatever its `vectorize`.
+        Environment to play; one single environment is made, whatever its `vectorize`.
     path
-        The file; its ending says the container: .mp4, .mkv or .mov.
+        Output file, whose suffix selects the container: .mp4, .mkv or .mov.
     deterministic
-        Play the most probable actions, not samples.
+        Whether to play the most probable actions instead of samples.
     seed
-        Seeds the environment and the samples.
+        Seed of the environment and the samples.
     teammates
-        Who plays each agent, by the agent's name; None: the policy plays all of them.
+        Policies of the agents, by agent; None: the policy plays all of them.
 
     Raises
     ------
     ConfigError
-        The extra "video" is not installed, the environment draws no pictures, or `path` is no place for a film.
+        The extra "video" is not installed, the environment draws no pictures, or `path` is not a legal file.
     """
     require_writable("video", path, "a film", CONTAINERS)
     try:
@@ -68,7 +68,7 @@ def film(
         import imageio.v3 as imageio
     except ImportError:
         raise ConfigError("a film needs the packages imageio and av: pip install 'penstock[video]'") from None
-    path = os.path.abspath(path)  # an environment may move to another directory
+    path = os.path.abspath(path)  # the environment may change the working directory
     with Surroundings().inside():
         seed_generators(seed)
         with closing(make_stage(env, seed)) as stage:
@@ -82,7 +82,7 @@ def film(
                 )
             )
             pictures = (picture_of(stage, env.name) for _ in played)
-            first = next(pictures)  # no file is made for an environment that does not draw
+            first = next(pictures)  # creates no file for an environment that does not draw
             with imageio.imopen(path, "w", plugin="pyav") as video:
                 video.init_video_stream("libx264", fps=_pictures_per_second(stage))
                 for picture in chain([first], pictures):
@@ -90,7 +90,7 @@ def film(
 
 
 def play(policy: Policy, stage: gymnasium.Env, *, deterministic: bool, seed: int) -> Iterator[None]:
-    """Play one episode; yield whenever there is something to be looked at."""
+    """Play one episode; yield at every frame to show."""
     observation, info = stage.reset(seed=seed)
     yield
     state, has_mask = None, policy.algorithm.observation.mask_is_in_info
@@ -104,7 +104,7 @@ def play(policy: Policy, stage: gymnasium.Env, *, deterministic: bool, seed: int
 
 
 def play_game(policies: Sequence[Policy], game: Game, *, deterministic: bool, seed: int) -> Iterator[None]:
-    """Play one game, each seat by its policy; yield whenever there is something to be looked at."""
+    """Play one game, each seat by its policy; yield at every frame to show."""
     seats = range(len(game.agents))
     turn, states, over = game.reset(seed), dict.fromkeys(seats), set[int]()
     yield
@@ -127,12 +127,12 @@ def play_game(policies: Sequence[Policy], game: Game, *, deterministic: bool, se
 
 
 class AleScreen(gymnasium.Env):
-    """One ALE game that draws what its player sees.
+    """ALE game that draws the player's observations.
 
     Parameters
     ----------
     arguments
-        As `penstock.envs.atari.atari_arguments` returns them.
+        Result of `penstock.envs.atari.atari_arguments`.
     """
 
     render_mode = "rgb_array"
@@ -167,21 +167,21 @@ class AleScreen(gymnasium.Env):
 
 
 def require_writable(flag: str, path: str, what: str, endings: Sequence[str]) -> None:
-    """Refuse before anything is played what could not be written after it.
+    """Refuse a file that could not be written, before an episode is played.
 
     Parameters
     ----------
     flag, path
-        What names the file, and the file.
+        Flag that names the file, and the file.
     what
-        What it is to be, "a film" or "a plot".
+        Kind of file, "a film" or "a plot".
     endings
-        Those that its name may have.
+        Legal suffixes.
 
     Raises
     ------
     ConfigError
-        It has another ending, or there is no such directory.
+        The suffix is not legal, or the directory does not exist.
     """
     file = Path(path)
     if file.suffix not in endings:
@@ -191,19 +191,19 @@ def require_writable(flag: str, path: str, what: str, endings: Sequence[str]) ->
 
 
 def make_stage(env: EnvSpec, seed: int, *, draws: bool = True) -> gymnasium.Env:
-    """Make the one environment that is looked at, with the running statistics of its spec.
+    """Make a single environment for drawing, with the running statistics of its spec.
 
     Parameters
     ----------
     env, seed
-        What is made, and what its factory is told.
+        Environment, and seed passed to its factory.
     draws
-        Whether it has to draw pictures.
+        Whether it must draw pictures.
 
     Raises
     ------
     ConfigError
-        It cannot draw, or is a vector environment.
+        The environment cannot draw, or is a vector environment.
     """
     stage = _make_stage(env, seed, draws=draws)
     if env.statistics is not None:
@@ -229,7 +229,7 @@ def _make_stage(env: EnvSpec, seed: int, *, draws: bool) -> gymnasium.Env:
         else:
             arguments = requested(source, drawing, values)
             stage = source(**(arguments if _takes(source, arguments) else requested(source, kwargs, values)))
-    except Exception as error:  # it has been made before without drawing, so drawing is what it cannot do
+    except Exception as error:  # without drawing it was made before, so drawing fails
         raise _cannot_draw(env.name, f"{type(error).__name__}: {error}") from error
     if (render_mode := getattr(stage, "render_mode", None)) != "rgb_array":
         legal = _metadata(stage).get("render_modes", [])
@@ -249,18 +249,17 @@ def _takes(source: Callable[..., Any], kwargs: dict[str, Any]) -> bool:
 
 
 def picture_of(stage: gymnasium.Env, name: str) -> np.ndarray:
-    """Frame that an environment renders, uint8 ``[H, W, 3]`` with even H and W; raises `ConfigError` where there is
-    none."""
+    """Return a rendered frame, uint8 ``[H, W, 3]`` with even H and W; raise `ConfigError` if there is none."""
     try:
         drawn = stage.render()
-    except Exception as error:  # most often a package for drawing that is not installed
+    except Exception as error:  # usually a missing package for drawing
         raise _cannot_draw(name, f"{type(error).__name__}: {error}") from error
     picture = np.asarray(drawn)
     if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3:
         found = f"{picture.dtype} of shape {picture.shape}" if isinstance(drawn, np.ndarray) else repr(drawn)
         raise _cannot_draw(name, f"render() must return uint8 [H, W, 3], found {found}")
     height, width, _ = picture.shape
-    # H.264 halves the resolution of colours: both sides have to be even.
+    # H.264 halves the resolution of colours: both sides must be even.
     return np.pad(picture, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
 
 

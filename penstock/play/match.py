@@ -10,23 +10,24 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Match:
-    """A policy's games against one opponent, which had all seats that were not the policy's.
+    """Games of a policy against one opponent, which had all other seats.
 
     Attributes
     ----------
     opponent
-        Its name: "random", "best", "others" (the run's other policies as they are now), or that of a class or function.
+        Name: "random", "best", "others" (the run's other policies with their current weights), or that of a class or
+        function.
     seat
-        Name of the agent that the policy played, or names of several; with shuffled seats, of all.
+        Name of the policy's agent, or names of several; with shuffled seats, of all.
     returns, lengths
-        Return and number of steps of each of its agents in each game; those that were given up come last.
+        Return and number of steps of each of its agents in each game; those given up come last.
     outcomes
-        Of each game 1 if the policy won it, 0 for a draw, -1 for a loss, by the returns of all seats. Games that were
-        given up have none. Empty where policies are of different kinds, and nobody can say who won.
+        1 for each game that the policy won by the returns of all seats, 0 for a draw, -1 for a loss. Games given up
+        have none. Empty if policies have different roles, so that returns decide no winner.
     unfinished
-        How many of `returns` were given up.
+        Number of `returns` given up.
     successes, asked
-        As those of an `Evaluation`.
+        As in `Evaluation`.
     """
 
     opponent: str
@@ -40,17 +41,17 @@ class Match:
 
     @property
     def wins(self) -> int:
-        """Games that the policy has won."""
+        """Number of games won."""
         return self.outcomes.count(1)
 
     @property
     def draws(self) -> int:
-        """Games that nobody has won."""
+        """Number of games drawn."""
         return self.outcomes.count(0)
 
     @property
     def losses(self) -> int:
-        """Games that the policy has lost."""
+        """Number of games lost."""
         return self.outcomes.count(-1)
 
     @property
@@ -60,7 +61,7 @@ class Match:
 
 
 def by_opponent(matches: Iterable[Match]) -> dict[str, list[Match]]:
-    """Matches from all seats, by the opponent's name."""
+    """Group matches from all seats by the opponent's name."""
     found: dict[str, list[Match]] = {}
     for match in matches:
         found.setdefault(match.opponent, []).append(match)

@@ -1,4 +1,4 @@
-"""The random numbers behind actions: a stream per lane, keyed by (seed, lane, incarnation)."""
+"""Random numbers behind actions: a stream per lane, keyed by (seed, lane, incarnation)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Literal
 
 import numpy as np
 
-BLOCK = 128  # steps drawn ahead, so that no step loops over lanes
+BLOCK = 128  # steps drawn ahead, to loop over lanes only once per block
 
 
 class NoiseStreams:
-    """Noise for the actions of some lanes; the same wherever the network runs and however requests are batched.
+    """Noise for the actions of lanes, independent of where the network runs and how requests are batched.
 
     Parameters
     ----------
@@ -21,13 +21,13 @@ class NoiseStreams:
     lanes
         Numbers of the lanes among all lanes of the run.
     seed, incarnation
-        The run's seed, and how often the worker of these lanes has been restarted.
+        Seed of the run, and number of restarts of these lanes' worker.
     """
 
     def __init__(
         self, kind: Literal["uniform", "normal"], size: int, lanes: range, *, seed: int, incarnation: int
     ) -> None:
-        # The last word keeps these streams apart from the environments' seeds.
+        # The last number separates these streams from the environments' seeds.
         keys = [np.random.SeedSequence([seed, lane, incarnation, 1]) for lane in lanes]
         self._generators = [np.random.Generator(np.random.SFC64(key)) for key in keys]
         self._kind = kind
@@ -35,7 +35,7 @@ class NoiseStreams:
         self._next = BLOCK
 
     def draw(self) -> np.ndarray:
-        """Return the next numbers of every lane, float32 ``[N, size]``; a view that stays as it is for one step."""
+        """Return the next numbers of every lane, float32 ``[N, size]``: a view, valid for one step."""
         if self._next == BLOCK:
             for i, generator in enumerate(self._generators):
                 draw = generator.random if self._kind == "uniform" else generator.standard_normal

@@ -1,7 +1,7 @@
-"""Playing episodes to score policies: every lane plays the same quota of them, so that short ones are not favoured.
+"""Playing of episodes to score policies, with the same quota for every lane, so that short episodes are not favoured.
 
-An episode that is given up is no part of its lane's quota: when the other lanes have played theirs, all environments
-begin anew, and lanes that fall short play on. It ends when as many episodes were given up as were asked for.
+An episode that is given up does not count for its lane's quota: when the other lanes have met theirs, all environments
+are reset, and lanes below their quota continue. Playing stops when as many episodes were given up as requested.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from penstock.self_play.fixed_opponents import Opponent
 MAX_LANES = 25
 
 Outcomes = Sequence[list[int | None]]
-"""Of each game that is played at once, how those played in its place have ended, as `outcome` says; None: not seen."""
+"""Outcomes of the games played in each place, as from `outcome`; None: no winner is defined."""
 
 
 def lanes_for(episodes: int) -> int:
-    """Number of lanes that play `episodes` in equal quotas: the largest divisor that is at most MAX_LANES."""
+    """Return the number of lanes for `episodes` in equal quotas: the largest divisor that is at most MAX_LANES."""
     return max(n for n in range(1, min(episodes, MAX_LANES) + 1) if episodes % n == 0)
 
 
 class Player(ABC):
-    """Policies playing environments of their own, outside of any arena.
+    """Base of players: policies that play environments of their own, outside any arena.
 
     Parameters
     ----------
     group
-        What is played.
+        Environments to play.
     """
 
     def __init__(self, group: Group) -> None:
@@ -55,41 +55,41 @@ class Player(ABC):
         deadline: float = math.inf,
         on_step: Callable[[], object] = lambda: None,
     ) -> tuple[Evaluation, ...]:
-        """Play from fresh resets, an equal number of episodes in every lane; return what came of it for each policy.
+        """Play from fresh resets, an equal number of episodes in every lane; return each policy's evaluation.
 
         Parameters
         ----------
         episodes
-            How many environments' episodes in all, a multiple of their number; where an environment has several
-            agents, each of them has so many. Against opponents, so many games against each, from each seat.
-            So many whole ones: in place of one that is given up another is played, until as many were given up.
+            Number of whole episodes of all environments together, a multiple of the environments; each agent has one in
+            every episode. Against opponents, number of games against each, from each seat. Episodes given up are
+            replaced until as many were given up.
         max_steps
-            Steps after which an episode is given up. The whole game of an agent is given up.
+            Steps after which an episode is given up, for an agent with its whole game.
         deadline
-            When all that are under way are given up (monotonic seconds), one step of each lane later at the earliest.
+            Time at which all running episodes are given up (monotonic seconds), after at least one step of each lane.
         on_step
             Called after every step of the lanes.
         """
         return self._evaluations(PlaySession(self.group, episodes, max_steps, deadline, on_step))
 
     @abstractmethod
-    def _evaluations(self, bout: PlaySession) -> tuple[Evaluation, ...]:
-        """Play bouts; say what came of them for each policy."""
+    def _evaluations(self, session: PlaySession) -> tuple[Evaluation, ...]:
+        """Play, and return each policy's evaluation."""
 
 
 class EpisodePlayer(Player):
-    """Policies that play among themselves, each for its own returns.
+    """Player of policies that play together, each scored by its own returns.
 
     Parameters
     ----------
     models
-        The network of each policy.
+        Network of each policy.
     group
-        What they play, with the lanes of each.
+        Environments, with the lanes of each policy.
     deterministic
-        Take the mode of the distribution, not a sample.
+        Whether to take the mode of the distribution instead of a sample.
     seed
-        Seeds the samples.
+        Seed of the samples.
     """
 
     def __init__(self, models: Sequence[PolicyNetwork], group: Group, *, deterministic: bool, seed: int) -> None:
@@ -99,14 +99,14 @@ class EpisodePlayer(Player):
             for policy, (model, lanes) in enumerate(zip(models, group.lanes, strict=True))
         ]
 
-    def _evaluations(self, bout: PlaySession) -> tuple[Evaluation, ...]:
-        bout.play(self._parts, self._parts)
+    def _evaluations(self, session: PlaySession) -> tuple[Evaluation, ...]:
+        session.play(self._parts, self._parts)
         return tuple(part.evaluation() for part in self._parts)
 
 
 @dataclass(frozen=True)
 class PlaySession:
-    """Episodes that are played from fresh resets on: parameters of `Player.play`, and what is played."""
+    """Episodes played from fresh resets, with the parameters of `Player.play`."""
 
     group: Group
     episodes: int
@@ -117,17 +117,17 @@ class PlaySession:
     def play(
         self, actors: Sequence[Opponent], parts: Sequence[Part], outcomes: Sequence[Outcomes] = ()
     ) -> None:
-        """Play until each part has what is asked for, as many were given up, or time is up.
+        """Play until each part has its requested episodes, as many were given up, or time is up.
 
         Parameters
         ----------
         actors
-            Who plays the lanes of each team.
+            Actor of each team's lanes.
         parts
-            Those of them that are scored.
+            Actors to be scored.
         outcomes
-            Of each part how its games have ended, to which more are added while they are played. A part whose agents
-            are out waits for the end of its last games, but no more than `max_steps` steps.
+            Outcomes of each part's games, appended to during play. A part whose agents have ended waits for the end of
+            its last games, at most `max_steps` steps.
         """
         for part in parts:
             part.ask(self.episodes)
@@ -143,17 +143,17 @@ class PlaySession:
                 return
 
     def _play_on(self, actors: Sequence[Opponent], parts: Sequence[Part]) -> None:
-        """Play until each lane has its quota, or has given an episode up."""
+        """Play until each lane has met its quota or given an episode up."""
         while any([part.plays_on for part in parts]):
             self._step(actors)
             is_late = time.monotonic() >= self.deadline
             for part in parts:
-                part.hear(self.max_steps, is_late=is_late)
+                part.record(self.max_steps, is_late=is_late)
 
     def _await_outcomes(
         self, actors: Sequence[Opponent], parts: Sequence[Part], outcomes: Sequence[Outcomes]
     ) -> None:
-        """Play the last games to their ends."""
+        """Play the last games to their end."""
         waited = 0
         while (
             any(part.awaits(of_part) for part, of_part in zip(parts, outcomes, strict=False))
@@ -169,14 +169,14 @@ class PlaySession:
 
 
 class Part:
-    """One policy's part in what is played.
+    """One policy's part in the games.
 
     Attributes
     ----------
     played
-        Episodes that each lane has played of its quota.
+        Episodes of the quota played by each lane.
     given_up
-        Those that were given up.
+        Episodes given up.
     """
 
     def __init__(self, model: PolicyNetwork, lanes: Lanes, *, deterministic: bool, seed: int) -> None:
@@ -193,14 +193,14 @@ class Part:
         self.ask(0)
 
     def ask(self, episodes: int) -> None:
-        """Set how many environments' episodes are to be played from now on; those played before are forgotten."""
+        """Set the number of episodes to play and reset all counts."""
         lanes = self._lanes
         self._quota = math.ceil(episodes * max(1, len(lanes.agents)) / lanes.num_lanes)
         self.played: list[list[EpisodeRecord]] = [[] for _ in range(lanes.num_lanes)]
         self.given_up: list[EpisodeRecord] = []
 
     def begin(self) -> None:
-        """Begin with lanes that were reset: those short of their quota play."""
+        """Start lanes after a reset: those below their quota play."""
         lanes = self._lanes
         self._plays_on = np.array([len(played) < self._quota for played in self.played])
         self._memory = self._model.initial_state(lanes.num_lanes)
@@ -208,7 +208,7 @@ class Part:
 
     @property
     def asked(self) -> int:
-        """Whole episodes that are asked for, of all lanes."""
+        """Number of whole episodes requested, over all lanes."""
         return self._quota * self._lanes.num_lanes
 
     @property
@@ -218,11 +218,11 @@ class Part:
 
     @property
     def falls_short(self) -> bool:
-        """Whether a lane has less than its quota, and may have more: fewer were given up than are asked for."""
+        """Whether a lane is below its quota and may play more: fewer episodes were given up than requested."""
         return len(self.given_up) < self.asked and any(len(played) < self._quota for played in self.played)
 
     def act(self) -> np.ndarray:
-        """Choose actions; memory of lanes that wait for their turn stays as it is."""
+        """Choose actions; the memory of waiting lanes stays unchanged."""
         lanes = self._lanes
         lanes.write_observations(self._obs, self._rows)
         obs, first = self._tensor(self._obs), self._tensor(lanes.first)
@@ -233,8 +233,8 @@ class Part:
         action = choice.mode() if self._deterministic else choice.sample(self._tensor(self._noise.draw()))
         return action.cpu().numpy()
 
-    def hear(self, max_steps: float, *, is_late: bool) -> None:
-        """Note what ended, and give up what goes on for too long."""
+    def record(self, max_steps: float, *, is_late: bool) -> None:
+        """Record ended episodes, and give up those that last too long."""
         lanes = self._lanes
         for episode in lanes.take_episodes():
             lane = episode.lane
@@ -247,7 +247,7 @@ class Part:
         self._plays_on &= ~too_long & (not is_late)
 
     def evaluation(self) -> Evaluation:
-        """Evaluation of the episodes; games in which an agent had no part do not count among them."""
+        """Return the evaluation of the episodes, without games in which an agent had no part."""
         whole = [episode for lane in self.played for episode in lane]
         whole = [episode for episode in whole if episode.length] or whole
         given_up = [episode for episode in self.given_up if episode.length]
@@ -257,22 +257,22 @@ class Part:
         return Evaluation(returns, lengths, unfinished=unfinished, asked=self.asked, successes=successes)
 
     def games(self) -> list[list[bool]]:
-        """Of each game in which all its agents have ended: whether one of them had a part in it. By game."""
+        """Return for each game, for each completed round of all its agents, whether one of them took part."""
         seats = max(1, len(self._lanes.agents))
         lanes = [self.played[first : first + seats] for first in range(0, len(self.played), seats)]
         return [[any(each.length for each in ended) for ended in zip(*of_game, strict=False)] for of_game in lanes]
 
     def awaits(self, outcomes: Outcomes) -> bool:
-        """Whether the end of a game is not seen yet, in which all its agents have ended."""
+        """Return whether all agents of a game have ended but its outcome is missing."""
         return any(len(ended) < len(took) for ended, took in zip(outcomes, self.games(), strict=False))
 
     def settle(self, outcomes: Outcomes) -> None:
-        """Leave one outcome for each of the `games`, before others are played in their places."""
+        """Reduce to one outcome per entry of `games`, before new games start in their places."""
         for ended, took in zip(outcomes, self.games(), strict=False):
             ended[:] = [*ended, *[None] * len(took)][: len(took)]
 
     def match(self, opponent: str, seat: str, outcomes: Outcomes) -> Match:
-        """Result against an opponent; outcomes are those of the games in which the policy took part."""
+        """Return the match against an opponent, with outcomes of the games in which the policy took part."""
         known = tuple(
             result
             for results, took_part in zip(outcomes, self.games(), strict=False)
@@ -285,7 +285,7 @@ class Part:
         )
 
     def _in_games_of(self, lanes: np.ndarray) -> np.ndarray:
-        """Whether a lane's game is that of one of these lanes, bool ``[N]``."""
+        """Return which lanes belong to the games of these lanes, bool ``[N]``."""
         seats = max(1, len(self._lanes.agents))
         return lanes.reshape(-1, seats).any(axis=1).repeat(seats)
 

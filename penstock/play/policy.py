@@ -1,4 +1,4 @@
-"""A trained policy by itself: loaded from a checkpoint, without trainer, processes or environment."""
+"""Trained policies loaded from a checkpoint, without trainer, processes or environment."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from penstock.surroundings import plain_torch
 from penstock.trust import code_of
 
 Env = TypeVar("Env")
-_ROOM_TO_BUILD = 1 << 24  # bytes of what is no weight, such as tables that a network computes with
+_ROOM_TO_BUILD = 1 << 24  # bytes of temporary tensors while a network is built
 
 
 class _Meta(TypedDict):
-    """Keys of a checkpoint's ``meta.json`` that a policy is made of."""
+    """Keys of a checkpoint's ``meta.json`` needed for a policy."""
 
     algorithm: str
     config: dict[str, Any]
@@ -49,11 +49,11 @@ class Policy:
     Attributes
     ----------
     algorithm, model
-        What it was trained by, and the network with its weights.
+        Algorithm of its training, and network with its weights.
     meta
-        What is known of the checkpoint: algorithm, env, steps, mean_return, config, ...
+        Metadata of the checkpoint: algorithm, env, steps, mean_return, config, ...
     code
-        Opens the block within which code that the settings name may be imported.
+        Opens the block within which code named by the settings may be imported.
     """
 
     def __init__(
@@ -76,16 +76,16 @@ class Policy:
 
     @property
     def has_memory(self) -> bool:
-        """Whether `act` needs and returns a state."""
+        """Whether `act` takes and returns a state."""
         return self.model.state_size > 0
 
     def prepare(self, env: Env) -> Env:
-        """Let the wrappers of an environment hold the running statistics that training ended with, frozen.
+        """Set the running statistics of an environment's wrappers to their values at the end of training, frozen.
 
         Parameters
         ----------
         env
-            An environment wrapped as in training, single or vector. Without such wrappers nothing is done.
+            Environment wrapped as in training, single or vector; unchanged without such wrappers.
 
         Returns
         -------
@@ -95,14 +95,14 @@ class Policy:
         Raises
         ------
         ValueError
-            Its wrappers are others than in training.
+            The wrappers differ from those in training.
         """
         RunningStatistics([env]).freeze(statistics_of(self.meta))
         return env
 
     @property
     def idle_action(self) -> Any:
-        """Some action, for an agent whose action is not looked at."""
+        """Return an arbitrary action, for an agent whose action is ignored."""
         action = self.algorithm.action
         return self.decoded(np.zeros((1, *action.column_shape), action.column_dtype))
 
@@ -110,28 +110,29 @@ class Policy:
     def act(
         self, observation: Any, state: Tensor | None = None, deterministic: bool = True, action_mask: Any = None
     ) -> Any:
-        """Choose actions as the environment takes them.
+        """Choose actions in the environment's form.
 
         Parameters
         ----------
         observation
             One observation, or a batch of N: with a leading dimension, in every leaf if it is nested.
         state
-            With memory: what the last call returned; None at the start of an episode.
+            With memory: the state from the last call; None at the start of an episode.
         deterministic
-            The most probable action; False: a sample (from torch's global generator).
+            Whether to take the most probable action; False: a sample (from torch's global generator).
         action_mask
-            Where the environment has it in its info: what that says is legal, of one or of N. None: everything.
+            Mask of legal actions, for environments with masks in the info, of one observation or of N. None: all are
+            legal.
 
         Returns
         -------
         action
-            One action, or N of them, nested as the environment takes them. With memory the pair (action, state).
+            One action, or N of them, in the environment's form. With memory the pair (action, state).
 
         Raises
         ------
         ValueError
-            The observation or the mask is not shaped as in training.
+            The observation or the mask has another shape than in training.
         """
         _, chosen, is_one, memory = self.choose(observation, state, deterministic, action_mask)
         action = self._decode.each(chosen)[0] if is_one else self._decode(chosen)
@@ -142,14 +143,14 @@ class Policy:
     def choose(
         self, observation: Any, state: Tensor | None = None, deterministic: bool = True, action_mask: Any = None
     ) -> tuple[np.ndarray, np.ndarray, bool, Tensor]:
-        """Choose actions as `act` does, which has the parameters and errors; they are given as the policy sees them.
+        """Choose actions in the policy's form; parameters and errors as for `act`.
 
         Returns
         -------
         obs, action : ndarray
-            Observations and actions as they lie in their columns, ``[N, ...]``.
+            Observations and actions in the layout of their columns, ``[N, ...]``.
         is_one : bool
-            Whether one observation was given, not a batch.
+            Whether a single observation was given instead of a batch.
         state : Tensor
             Memory after the observations.
         """
@@ -172,7 +173,7 @@ class Policy:
         return obs, chosen.numpy(), count is None, memory
 
     def decoded(self, chosen: np.ndarray) -> Any:
-        """One action, of `choose` ``[1, ...]``, as the environment takes it."""
+        """Return one action from `choose`, ``[1, ...]``, in the environment's form."""
         return self._decode.each(chosen)[0]
 
     def _legal(self, mask: Any, count: int | None) -> np.ndarray:
@@ -192,7 +193,7 @@ class Policy:
 
 
 def environment_of(policy: Policy) -> EnvSpec:
-    """Environment that a policy was trained on."""
+    """Return the environment that a policy was trained on."""
     mask_is_in_info = policy.algorithm.observation.mask_is_in_info
     with policy.code():
         env = environment_named_by(policy.algorithm.config)
@@ -200,7 +201,7 @@ def environment_of(policy: Policy) -> EnvSpec:
 
 
 def environment_named_by(config: Config) -> EnvSpec:
-    """The environment that a config names; raises what `EnvSpec.resolve` raises."""
+    """Return the environment of a config; raise as `EnvSpec.resolve` does."""
     spec = EnvSpec.resolve(config.env, whole_arguments(config.env_kwargs), config.vectorize)
     return dataclasses.replace(spec, team_reward=config.team_reward, is_shuffled=config.seats == "shuffled")
 
@@ -211,26 +212,26 @@ def load_policy(
 ) -> Policy:
     """Load a trained policy.
 
-    Weights and settings are read without executing code. Settings may name code, such as an encoder, which is imported:
-    code of installed packages always, a file or module of one's own only in runs that this user has trained.
+    Weights and settings are read without executing code. Settings may name code, such as an encoder, which is imported
+    if it belongs to an installed package, or to a run that this user has trained.
 
     Parameters
     ----------
     path
-        A run directory (its best checkpoint is taken), a checkpoint, or what ``save`` wrote.
+        Run directory (its best checkpoint is used), checkpoint, or file written by ``save``.
     policy
-        Of a run of several policies: the name or number of the one that is meant.
+        Name or number of the policy, for a run with several.
     trust_code
-        Whether code is imported that came with a run from elsewhere.
+        Whether to import code that came with a copied run.
     **settings
-        Settings that could not be written to the checkpoint by value, such as ``encoder=MyEncoder``.
+        Settings that the checkpoint could not store by value, such as ``encoder=MyEncoder``.
 
     Raises
     ------
     CheckpointError
-        There is none, it is damaged or foreign, or its weights do not fit the network of its settings.
+        The checkpoint is missing, damaged or foreign, or its weights do not fit the network of its settings.
     UntrustedCodeError
-        It names code that this user has not trained with; nothing was imported.
+        The checkpoint names code that this user has not trained with; nothing was imported.
     """
     checkpoint = load_checkpoint(resolve_checkpoint(path, policy=policy))
     meta, name = checkpoint.meta, str(checkpoint.path)
@@ -246,7 +247,7 @@ def load_policy(
         algorithm = algorithm_class(config, *specs)
     nbytes = sum(tensor.nbytes for tensor in checkpoint.weights.values())
     try:
-        # Initialising a layer takes several tensors of its size. What it draws is replaced.
+        # Initialising a layer takes several tensors of its size; the values drawn are replaced.
         with code(), Allowance(_ROOM_TO_BUILD + 8 * nbytes), torch.random.fork_rng(devices=[]):
             model = algorithm.make_model()
     except MemoryError as error:
@@ -259,12 +260,12 @@ def load_policy(
 
 
 def specs_to_json(observation: ObservationSpec, action: ActionSpec) -> dict[str, Any]:
-    """Observation and action specs as JSON values; infinite bounds as text."""
+    """Return observation and action specs as JSON values; infinite bounds as text."""
     return {"observation": _observation_to_json(observation), "action": _action_to_json(action)}
 
 
 def specs_from_json(specs: Mapping[str, Any]) -> tuple[ObservationSpec, ActionSpec]:
-    """The inverse of `specs_to_json`."""
+    """Return the specs written by `specs_to_json`."""
     return _observation_from_json(specs["observation"]), _action_from_json(specs["action"])
 
 
@@ -291,7 +292,7 @@ def _part_to_json(part: ObservationPart) -> dict[str, Any]:
 
 
 def _fields_of(spec: ActionSpec | ObservationSpec | ObservationPart) -> dict[str, Any]:
-    """Fields of a spec by name, without what it has computed from them."""
+    """Return the declared fields of a spec by name, without computed ones."""
     return {field.name: getattr(spec, field.name) for field in dataclasses.fields(spec)}
 
 

@@ -1,4 +1,4 @@
-"""Scoring policies: networks, runs and checkpoints play environments that are made for the purpose."""
+"""Scoring of policies: networks, runs and checkpoints play new environments."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from penstock.self_play.matches import player_of
 from penstock.surroundings import Surroundings, seed_generators
 
 Opponents = Sequence[str | Callable[..., Any]]
-"""Fixed opponents, as ``eval_against`` has them."""
+"""Fixed opponents, as in ``eval_against``."""
 
-# Lanes are numbered from 0 in training, from here in a run's evaluations, and from there where a policy is scored after
-# the event: no seed is trained on and evaluated, and no score comes of the episodes that chose the best weights.
+# Lane numbers start at 0 in training, here in a run's evaluations, and there in later scoring: no seed is shared
+# between training and evaluation, or between a score and the episodes that selected the best weights.
 EVALUATION_LANES, SCORING_LANES = 1_000_000, 2_000_000
 
 
@@ -39,9 +39,9 @@ def evaluate_model(
     max_steps: float = math.inf,
     opponents: Opponents = (),
 ) -> Evaluation:
-    """Play `episodes`, none of which the run's evaluator has played, of an environment made for the purpose.
+    """Play `episodes` of a new environment, different from those of the run's evaluator.
 
-    With `opponents`, so many games against each of them, from each seat (see `penstock.self_play.matches.MatchPlayer`).
+    With `opponents`, as many games against each, from each seat (see `penstock.self_play.matches.MatchPlayer`).
     """
     (evaluation,) = evaluate_models(
         [model], env, episodes=episodes, deterministic=deterministic, seed=seed, max_steps=max_steps,
@@ -61,10 +61,10 @@ def evaluate_models(
     opponents: Opponents = (),
     best: Sequence[Load] = (),
 ) -> tuple[Evaluation, ...]:
-    """Do what `evaluate_model` does for the policies of an environment of several agents, which play together.
+    """Score the policies of an environment of several agents, which play together; see `evaluate_model`.
 
-    Against each opponent but "others", so many games of each policy (see `penstock.play.teams.TeamPlayer`). `best`
-    returns the best weights of each, by which "best" is played: it is left out where there are none.
+    Against each opponent except "others", each policy plays as many games (see `penstock.play.teams.TeamPlayer`).
+    `best` returns each policy's best weights for "best", which is omitted without them.
     """
     require(episodes > 0, "episodes", episodes, "more than 0")
     require(max_steps > 0, "max_steps", max_steps, "more than 0")
@@ -90,12 +90,12 @@ def evaluate_together(
     max_steps: int | None = None,
     **settings: Any,
 ) -> dict[str, Evaluation]:
-    """Score the policies of a run of several, which play together.
+    """Score the policies of a run with several, which play together.
 
     Parameters
     ----------
     paths
-        The checkpoint of each policy, by its name, in the order of the run.
+        Checkpoint of each policy, by name, in the order of the run.
     episodes, deterministic, video, seed, max_steps, **settings
         As for `evaluate_run`.
     """
@@ -137,19 +137,19 @@ def evaluate_run(
     Parameters
     ----------
     path
-        What `load_policy` takes.
+        Path as for `load_policy`.
     episodes
-        How many to play, the same quota in every lane; of games, how many of every agent.
+        Number of episodes, the same quota in every lane; of games, number for every agent.
     deterministic
-        Take the most probable actions, not samples.
+        Whether to take the most probable actions instead of samples.
     video
-        File to write a film of one more episode to (needs the extra "video").
+        File for a film of one more episode (needs the extra "video").
     seed
-        Seeds the environments; None: anew every time.
+        Seed of the environments; None: random.
     max_steps
         Steps after which an episode is given up (see `Evaluation.unfinished`); None: the run's ``eval_max_steps``.
     **settings
-        Settings that could not be written to the checkpoint by value, such as ``env=MyEnv``.
+        Settings that the checkpoint could not store by value, such as ``env=MyEnv``.
     """
     policy = load_policy(path, **settings)
     config = policy.algorithm.config

@@ -1,4 +1,4 @@
-"""Scoring policies that have seats of their own: against each other, and against fixed opponents."""
+"""Scoring of policies with their own seats: against each other and against fixed opponents."""
 
 from __future__ import annotations
 
@@ -20,35 +20,34 @@ from penstock.self_play.settings import BEST, OTHERS, name_of
 
 
 class TeamPlayer(Player):
-    """Policies that play each other and fixed opponents, in environments of their own; each plays its own agents, or
-    with shuffled seats as many.
+    """Player of policies against each other and fixed opponents; each plays its own agents, or as many shuffled ones.
 
-    Against "others" all policies play together. Against any other opponent each policy plays games of its own, in which
-    the opponent plays the agents of all other policies: "best" plays each by the best weights of its policy.
+    Against "others" all policies play together. Against any other opponent each policy plays separate games, in which
+    the opponent plays all other policies' agents: "best" plays each with the best weights of its policy.
 
     Parameters
     ----------
     models
-        The network of each policy.
+        Network of each policy.
     env
-        What is played, with its teams.
+        Environment with its teams.
     opponents
-        As ``eval_against`` has them, of which "others" is one.
+        Opponents as in ``eval_against``, with "others" for the other policies.
     episodes
         Games against each opponent.
     deterministic
-        The policies take the modes of their distributions, not samples.
+        Whether policies use the modes of their distributions instead of samples.
     best
-        Return the networks that "best" is played by; where one returns None, "best" is left out.
+        Functions that return the networks of "best"; if one returns None, "best" is omitted.
     seed, **given
-        Seeds, and whose environments they are, as for `make_group`.
+        Seeds, and identification of the environments, as for `make_group`.
 
     Raises
     ------
     ConfigError
-        An opponent is not found.
+        An opponent does not exist.
     UnsupportedSpaceError
-        Games have no end, and there are fixed opponents.
+        Games have no end, but there are fixed opponents.
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class TeamPlayer(Player):
         **given: Any,
     ) -> None:
         self._num_games = lanes_for(episodes)
-        group = make_group(env, self._num_games, seed=seed, games=partial(Games, over=self._hear), **given)
+        group = make_group(env, self._num_games, seed=seed, games=partial(Games, over=self._record), **given)
         assert isinstance(group, Games)
         super().__init__(group)
         if not group.ends and tuple(opponents) != (OTHERS,):
@@ -89,37 +88,37 @@ class TeamPlayer(Player):
             if place not in (OTHERS, BEST)
         }
 
-    def _evaluations(self, bout: PlaySession) -> tuple[Evaluation, ...]:
-        """Play every opponent; `Evaluation.matches` has all, and the rest is of the games against the first one."""
+    def _evaluations(self, session: PlaySession) -> tuple[Evaluation, ...]:
+        """Play every opponent; `Evaluation.matches` has all, other fields the first opponent's games."""
         matches: list[list[Match]] = [[] for _ in self._parts]
         for name in self._opponents:
             opponents = self._parts if name == OTHERS else self._fixed.get(name) or self._played_by_best()
             games = [range(len(self._parts))] if name == OTHERS else [[policy] for policy in range(len(self._parts))]
             for policies in games if opponents else ():
-                self._play(bout, opponents, policies)
+                self._play(session, opponents, policies)
                 for policy in policies:
                     matches[policy].append(self._match(policy, name))
         return tuple(evaluation_of(of_policy) for of_policy in matches)
 
-    def _play(self, bout: PlaySession, opponents: Sequence[Opponent], policies: Sequence[int]) -> None:
-        """Play games in which these policies play their agents, and opponents those of the others."""
+    def _play(self, session: PlaySession, opponents: Sequence[Opponent], policies: Sequence[int]) -> None:
+        """Play games in which these policies play their agents, and opponents all others."""
         self._outcomes = [[[] for _ in range(self._num_games)] for _ in self._parts]
         parts = [self._parts[policy] for policy in policies]
         actors = [self._parts[number] if number in policies else each for number, each in enumerate(opponents)]
-        bout.play(actors, parts, [self._outcomes[policy] for policy in policies] if self._has_winners else ())
+        session.play(actors, parts, [self._outcomes[policy] for policy in policies] if self._has_winners else ())
 
     def _match(self, policy: int, opponent: str) -> Match:
         outcomes = self._outcomes[policy] if self._has_winners else ()
         return self._parts[policy].match(opponent, self._seats[policy], outcomes)
 
-    def _hear(self, game: int, returns: Sequence[float]) -> None:
-        """Note how a game has ended for each policy."""
+    def _record(self, game: int, returns: Sequence[float]) -> None:
+        """Record a game's outcome for each policy."""
         means = self._games.means(game, returns)
         for policy, outcomes in enumerate(self._outcomes):
             outcomes[game].append(outcome(means, policy))
 
     def _played_by_best(self) -> list[Opponent]:
-        """The best weights of each policy; nothing before there are any of all."""
+        """Return the best weights of each policy; empty until all have some."""
         models = [load() for load in self._best]
         return [
             Part(model, lanes, deterministic=False, seed=self._seed + len(models) + number)

@@ -121,7 +121,7 @@ class MatchPlayer(Player):
         self._part = Part(model, learner, deterministic=deterministic, seed=seed)
         self._players = {name: self._player(place) for name, place in self._opponents if place != BEST}
 
-    def _evaluations(self, bout: PlaySession) -> tuple[Evaluation, ...]:
+    def _evaluations(self, session: PlaySession) -> tuple[Evaluation, ...]:
         """Play every opponent from every seat.
 
         Returns
@@ -133,13 +133,13 @@ class MatchPlayer(Player):
         for name, _ in self._opponents:
             opponent = self._players.get(name) or self._played_by_best()
             if opponent is not None:
-                matches += [self._match(bout, name, opponent, seat) for seat in range(len(self._agents))]
+                matches += [self._match(session, name, opponent, seat) for seat in range(len(self._agents))]
         return (evaluation_of(matches),)
 
-    def _match(self, bout: PlaySession, name: str, opponent: Opponent, seat: int) -> Match:
+    def _match(self, session: PlaySession, name: str, opponent: Opponent, seat: int) -> Match:
         part, seating = self._part, self._seating
         seating.seat, seating.outcomes = seat, [[] for _ in range(seating.num_games)]
-        bout.play([part, opponent], [part], [seating.outcomes])
+        session.play([part, opponent], [part], [seating.outcomes])
         return part.match(name, self._agents[seat], seating.outcomes)
 
     def _player(self, place: str | Callable[..., Any]) -> Opponent:

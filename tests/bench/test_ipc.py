@@ -166,9 +166,9 @@ def test_wrong_flags_are_refused_before_anything_starts(wrong, message, capsys):
 
 @pytest.mark.parametrize(
     ("ends", "message"),
-    [(lambda *_: None, "has died"), (lambda *_: time.sleep(60), "has not told its times in 0.3 s")],
+    [(lambda *_: None, "has died"), (lambda *_: time.sleep(60), "has not reported its times in 0.3 s")],
 )
-def test_who_asks_and_never_tells_its_times_ends_the_bench(ends, message, monkeypatch):
+def test_an_asking_role_that_never_reports_its_times_ends_the_bench(ends, message, monkeypatch):
     def poll_and_end(role, control):
         poll_until_stopped(role, control)
         ends()

@@ -84,7 +84,7 @@ def test_one_that_is_already_made_is_told_to_give_what_makes_it(source):
 
 
 def test_its_first_agents_are_named():
-    assert several_agents(Parallel()).startswith("an environment of several agents (knight, archer) of a kind ")
+    assert several_agents(Parallel()).startswith("an environment of several agents (knight, archer) of an unknown kind")
 
 
 def test_an_environment_of_one_agent_may_know_of_others():
