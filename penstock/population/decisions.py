@@ -1,4 +1,4 @@
-"""Decisions of population-based training: pure, and the same for one seed whoever carries them out.
+"""Decisions of population-based training: pure functions of their inputs and a seed.
 
 A member is ready when it has taken enough steps since the last decision about it. Scores are means over the episodes
 since it was last replaced, and are compared by rank alone: returns may be negative, or near to zero.
@@ -32,7 +32,7 @@ MUTATION_RATE = 0.15
 MOST_RESCUES = 3
 """Rescues in a row, per member, after which the population counts as failed."""
 SMALLEST_GAP, SMALLEST_RELATIVE_GAP = 1e-6, 0.1
-"""Sample Factory: what the best have to be ahead of whoever is replaced, and as a share of their score's size."""
+"""Sample Factory: required lead of the best over a replaced member, absolute and relative to their score."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Rules:
     Attributes
     ----------
     rule
-        Who is replaced by whom.
+        Rule that selects members to replace, and their replacements.
     interval, start
         Steps of a member between two decisions about it, and before the first.
     fraction
@@ -68,7 +68,7 @@ class Decision:
         "exploit": it goes on as a copy of its parent; "diverged": so, because it could not go on; "explore": it keeps
         its weights.
     member, parent
-        Their numbers; None: it copies nobody.
+        Numbers of the members; None: no copy.
     before, after
         Its settings.
     operations
@@ -115,7 +115,7 @@ class Member:
 
 
 def rules_of(config: Config, steps: int) -> Rules:
-    """The rules of a config whose members have so many steps each."""
+    """Return the rules of a config for members with a number of steps each."""
     assert config.pbt is not None
     interval = config.pbt_interval or max(1, steps // DECISIONS)
     fraction = config.pbt_fraction or FRACTIONS[config.pbt]
@@ -192,7 +192,7 @@ class Population:
         return made
 
     def rescue(self, member: int, steps: int) -> Decision | None:
-        """Decide whom a member copies that cannot go on; None: all fail again and again, and nobody can be copied."""
+        """Choose the replacement of a member that keeps failing; None: all members keep failing."""
         self._rescues += 1
         if self._rescues > MOST_RESCUES * len(self.members):
             return None
