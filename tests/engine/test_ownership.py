@@ -68,7 +68,7 @@ def forks_once(status):
 settings = {TINY!r} | dict(num_learners=2, batch_size=64)
 with penstock.PPO(**settings, run_dir="run") as trainer:
     trainer.train(64, quiet=True)
-    before = pids_of(trainer)
+    before = penstock.inspect(trainer).pids
     for way in (leaves, raises, forgets, uses, makes_its_own):
         forked(way)
     try:
@@ -77,7 +77,7 @@ with penstock.PPO(**settings, run_dir="run") as trainer:
         assert os.getpid() != forked_from and "was forked from process" in str(error)
         sys.exit(0)
     result = trainer.train(64, quiet=True)
-    assert result.stopped == "steps" and pids_of(trainer) == before
+    assert result.stopped == "steps" and penstock.inspect(trainer).pids == before
     assert pids, "nothing was forked"
 print("trained on", flush=True)
 """
