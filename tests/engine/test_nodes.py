@@ -29,6 +29,7 @@ from tests.envs.goals import Places
 
 cluster_utils = pytest.importorskip("ray.cluster_utils", reason="Ray is not installed")
 internal_kv = pytest.importorskip("ray.experimental.internal_kv")
+LONG = pytest.mark.long
 pytestmark = pytest.mark.timeout(180)
 STORE = 100 * 2**20
 HOSTS_BEGIN = 90.0  # seconds: Ray starts their processes, which takes long where other tests have the cores
@@ -105,6 +106,7 @@ def together(trainer, meetings):
     wait_until(lambda: backend.pump(0.05) or shown(), "home has heard of all nodes")
 
 
+@LONG
 def test_a_learner_on_another_node_learns_with_the_one_at_home_what_one_learner_would(on_nodes):
     settings = {"segment_length": 32, "batch_size": 256, "num_epochs": 2, "total_steps": 4_096}
     with Trainer(PPO, **CARTPOLE, **settings) as alone:
@@ -136,7 +138,7 @@ def test_a_learner_on_another_node_learns_with_the_one_at_home_what_one_learner_
 @pytest.mark.parametrize(
     ("settings", "rows_of_a_step"),
     [
-        ({"env": Places, "hindsight": "future"}, 5),  # once more for each of four goals
+        pytest.param({"env": Places, "hindsight": "future"}, 5, marks=LONG),  # once more for each of four goals
         ({"env": Delayed, "rewards": "rudder", "redistributor_interval": 10, "updates_per_step": 0.25}, 1),
     ],
 )
@@ -161,9 +163,9 @@ SEQUENCES = {"memory_size": 8, "sequence_length": 4, "sequence_overlap": 2, "bur
     [
         ("clear", {**SMALL, "replay": ["queue:1/2", "uniform:1/2,min_size=16"], "memory": "lstm", "memory_size": 8,
                    "inference": "central"}),
-        ("ppo", {**SMALL, "rewards": "rudder", "redistributor_interval": 100}),
-        ("r2d2", {**REPLAYED, **SEQUENCES, "noisy": True, "inference": "central"}),
-        ("ppo", {**SMALL, "num_policies": 2}),
+        pytest.param("ppo", {**SMALL, "rewards": "rudder", "redistributor_interval": 100}, marks=LONG),
+        pytest.param("r2d2", {**REPLAYED, **SEQUENCES, "noisy": True, "inference": "central"}, marks=LONG),
+        pytest.param("ppo", {**SMALL, "num_policies": 2}, marks=LONG),
     ],
 )  # fmt: skip
 def test_whatever_learns_at_home_learns_from_nodes(on_nodes, algorithm, settings, monkeypatch):
@@ -208,7 +210,9 @@ def roles_on_nodes():
     return found
 
 
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL], ids=lambda signum: signum.name)
+@pytest.mark.parametrize(
+    "signum", [pytest.param(signal.SIGTERM, marks=LONG), signal.SIGKILL], ids=lambda signum: signum.name
+)
 def test_a_run_that_is_ended_by_a_signal_leaves_nothing_on_its_nodes(on_nodes, tmp_path, signum):
     before = roles_on_nodes()
     flags = {"env": "CartPole-v1", "backend": "ray", "address": on_nodes["address"], "nodes": "2", "num-workers": "1",
@@ -339,6 +343,7 @@ def asked_for():
     return json.loads(internal_kv._internal_kv_get("autoscaler_resource_request"))
 
 
+@LONG
 def test_a_run_on_a_cluster_that_grows_begins_with_the_nodes_that_are_there_and_takes_others(
     on_nodes, cluster, monkeypatch, tmp_path
 ):
