@@ -17,13 +17,13 @@ demo: $(VENV)/.installed
 	$(BIN)/penstock eval "$$(ls -td runs/*/ | head -n 1)" --episodes 100
 
 test: $(VENV)/.installed-dev browser
-	$(BIN)/python -m pytest -n 3 --dist loadfile --durations=30 -m "not long"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=30 -m "not long"
 
 test-fast: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not long"
 
 test-long: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 3 --dist loadfile -m long
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m long
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

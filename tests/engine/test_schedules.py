@@ -86,7 +86,7 @@ def test_a_function_travels_to_the_learners_process_whatever_it_holds(tmp_path):
     recorded = json.loads((tmp_path / "run" / "config.json").read_text())["learning_rate"]
     assert recorded.startswith("tests.engine.test_schedules:") and recorded.endswith("<lambda>")
     assert load_policy(tmp_path / "run").meta["steps"] == 320, "a policy does not need it"
-    with pytest.raises(ConfigError, match=r"has to be given again: learning_rate=\.\.\."):
+    with pytest.raises(ConfigError, match=r"must be given again: learning_rate=\.\.\."):
         Trainer.resume(tmp_path / "run", total_steps=640)
     with Trainer.resume(tmp_path / "run", total_steps=640, learning_rate=lambda progress: 0.125) as trainer:
         trainer.train(quiet=True)
