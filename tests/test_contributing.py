@@ -1,4 +1,4 @@
-"""What CONTRIBUTING.md names is there: make targets, files, programs."""
+"""Make targets, files and programs that CONTRIBUTING.md names exist."""
 
 import re
 

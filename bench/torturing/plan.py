@@ -94,7 +94,7 @@ class Life:
 
 @dataclass(frozen=True)
 class Story:
-    """What a run, or a command of several runs, goes through. Afterwards it goes on undisturbed to its end."""
+    """Faults and lives of a run, or of a command of several runs, which afterwards trains undisturbed to its end."""
 
     number: int
     path: str

@@ -247,6 +247,11 @@ def predictor_block(algorithm: Algorithm) -> tuple[tuple[str, int], ...]:
     return ((PREDICTOR, weights_nbytes(build_predictor(algorithm))),)
 
 
+def quality_of(predictor: ReturnPredictor) -> float:
+    """Return the quality of a predictor's returns as published with its weights; 0.0: they are not trusted."""
+    return float(predictor.told[TOLD.index("quality")])
+
+
 def predictor_metrics(predictor: ReturnPredictor, share: float) -> dict[str, float]:
     """Metrics of a predictor, and of the share of the last batch's steps with redistributed rewards."""
     told = dict(zip(TOLD, predictor.told.tolist(), strict=False))

@@ -25,7 +25,7 @@ from penstock.experience.run_replay import Replay
 from penstock.experience.transition_batch import TransitionReader
 from penstock.rudder.arithmetic import Account, mixed_advantage, redistribute, trace
 from penstock.rudder.feed import COLUMNS, PREDICTOR, REDISTRIBUTED, UNTRUSTED
-from penstock.rudder.predictor import TOLD, build_predictor, contributions, predictor_metrics
+from penstock.rudder.predictor import build_predictor, contributions, predictor_metrics, quality_of
 
 READ = ("action", "reward", "first", "terminated", "truncated", "valid")
 
@@ -79,7 +79,7 @@ class SegmentRedistribution:
     def __call__(self, slots: np.ndarray) -> None:
         """Redistribute the rewards in full slots (int64 ``[K]``) of different lanes, by the newest predictor."""
         self._weights.refresh()
-        quality = float(self._predictor.told[TOLD.index("quality")])
+        quality = quality_of(self._predictor)
         numbers = self._arena.lane_of(slots) - self._first_lane
         self._heed_gaps(numbers, self._arena.slot_number[slots])
         index, lanes = torch.from_numpy(slots), torch.from_numpy(numbers)
@@ -245,7 +245,7 @@ class EpisodeRedistribution:
             Whether the episode terminated; else it was truncated.
         """
         self._weights.refresh()
-        quality = float(self._predictor.told[TOLD.index("quality")])
+        quality = quality_of(self._predictor)
         if quality == 0.0:
             return None
         contribution = self._contributions(self._observation.newest_of(obs), action)
@@ -323,7 +323,7 @@ class RedistributedReplayLearner(ReplayLearner):
     def poll(self) -> bool:
         """Make one update, as far as predictions can be trusted now."""
         self._predictor_weights.refresh()
-        self._reader.is_trusted = self._predictor.told[TOLD.index("quality")].item() > 0.0
+        self._reader.is_trusted = quality_of(self._predictor) > 0.0
         return super().poll()
 
     def experience(self) -> dict[str, float]:
