@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.metadata import requires
 from pathlib import Path
@@ -107,6 +107,14 @@ def tree_of(module: Path) -> ast.Module:
 @cache
 def sources_of_tests() -> dict[Path, ast.Module]:
     return {path: ast.parse(path.read_text()) for path in sorted(Path(__file__).parent.rglob("*.py"))}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def trees() -> Iterator[None]:
+    """Drops the syntax trees after the last test: the garbage collector would walk through millions of objects."""
+    yield
+    for cached in (modules, imports, sources_of_tests):
+        cached.cache_clear()
 
 
 def runs_only_for_type_checkers(node: ast.AST) -> bool:
