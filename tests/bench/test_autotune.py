@@ -208,7 +208,7 @@ def test_real_trainings_are_measured_and_the_command_trains(monkeypatch, capsys)
     monkeypatch.setattr("penstock.bench.search.WARMUP", 0.1)
     monkeypatch.setattr("penstock.bench.search.WINDOW", 0.3)
     small = ["--num-workers", "1", "--hidden-sizes", "8", "--run-dir", "None", "--eval-interval", "0"]
-    assert main(["autotune", *APPO, *small, "--seconds", "15"]) == 0
+    assert main(["autotune", *APPO, *small, "--seconds", "5"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert int(lines[2].split()[5].replace(",", "")) > 0
     algorithm, config = config_of(lines[-1])

@@ -77,7 +77,7 @@ def append(run, name="metrics.jsonl", **line):
 
 
 def waited(browser, what):
-    return WebDriverWait(browser, 60).until(lambda _: what())
+    return WebDriverWait(browser, 60, poll_frequency=0.05).until(lambda _: what())
 
 
 def text_of(browser, css):
