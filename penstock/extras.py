@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires, version
+from typing import TYPE_CHECKING
 
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 _PACKAGE = "penstock"
 
@@ -30,8 +31,7 @@ _IDS = {
 def extras() -> dict[str, list[Requirement]]:
     """Return each extra's requirements by name, except extras made of other extras; None without metadata."""
     found: dict[str, list[Requirement]] = {}
-    for text in _requires(_PACKAGE):
-        requirement = Requirement(text)
+    for requirement in _requirements(_PACKAGE):
         if match := re.search(r'extra == "([\w.-]+)"', str(requirement.marker)):
             found.setdefault(match[1], []).append(requirement)
     return {name: needed for name, needed in found.items() if all(each.name != _PACKAGE for each in needed)}
@@ -44,11 +44,11 @@ def missing_from(requirements: list[Requirement]) -> list[str]:
 
 def modules_of(requirements: list[Requirement]) -> list[str]:
     """Return the modules of the installed packages among these requirements."""
-    packages = {canonicalize_name(name) for each in requirements for name in _packages_of(each)}
+    packages = {_normalized(name) for each in requirements for name in _packages_of(each)}
     return sorted(
         module
         for module, owners in packages_distributions().items()
-        if not module.startswith("_") and packages & set(map(canonicalize_name, owners))
+        if not module.startswith("_") and packages & set(map(_normalized, owners))
     )
 
 
@@ -59,14 +59,14 @@ def install_command(extra: str) -> str:
 
 def extra_with(module: str) -> str | None:
     """Return the extra that installs a module, by the name of the module or its package; None: no extra does."""
-    name, known = canonicalize_name(module.partition(".")[0]), extras()
+    name, known = _normalized(module.partition(".")[0]), extras()
     if name in known:
         return name
     if name == "gymnasium":  # always installed: an extra only adds to it
         return None
     for extra, requirements in known.items():
         for each in requirements:
-            if name in {canonicalize_name(part) for part in (each.name, *each.extras)}:
+            if name in {_normalized(part) for part in (each.name, *each.extras)}:
                 return extra
     return None
 
@@ -95,7 +95,7 @@ def _packages_of(requirement: Requirement) -> list[str]:
 
 def _of_its_extras(requirement: Requirement) -> list[Requirement]:
     """Return the requirements of a requirement's extras on this machine, such as those of "gymnasium[box2d]"."""
-    each = [Requirement(text) for text in _requires(requirement.name)] if requirement.extras else []
+    each = _requirements(requirement.name) if requirement.extras else []
     return [
         one
         for one in each
@@ -105,8 +105,15 @@ def _of_its_extras(requirement: Requirement) -> list[Requirement]:
     ]
 
 
-def _requires(package: str) -> list[str]:
+def _requirements(package: str) -> list[Requirement]:
+    from packaging.requirements import Requirement  # slow to import, and needed after an error alone
+
     try:
-        return requires(package) or []
+        return [Requirement(text) for text in requires(package) or []]
     except PackageNotFoundError:
         return []
+
+
+def _normalized(name: str) -> str:
+    """Return a package's name as PEP 503 normalizes it."""
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -106,7 +106,8 @@ def seed_generators(seed: int) -> None:
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed(seed)
     if torch := sys.modules.get("torch"):
-        torch.manual_seed(seed)
+        # torch.manual_seed seeds other devices too, for which it reads source files: without CUDA, the CPU alone.
+        (torch if torch.backends.cuda.is_built() else torch.default_generator).manual_seed(seed)
 
 
 def _found(parts: Sequence[_Part]) -> list[Any]:

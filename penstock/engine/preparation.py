@@ -16,7 +16,6 @@ from penstock.config import (
 )
 from penstock.engine.acting.weights import weights_nbytes
 from penstock.engine.backends.apart import apart
-from penstock.engine.groups.rank_learner import require_rank_learner
 from penstock.engine.paths import data_path
 from penstock.engine.roster import infers_centrally
 from penstock.envs.failures import UnknownEnvironmentError
@@ -201,6 +200,8 @@ def require_learners(algorithm: type[Algorithm], config: Config) -> None:
     size, device = config.num_learners, torch.device(config.device)
     if size == 1:
         return
+    from penstock.engine.groups.rank_learner import require_rank_learner  # imports every data path
+
     require_rank_learner(algorithm, config)
     first, here, away = device.index or 0, config.learners_at_home, config.num_learner_nodes
     if device.type == "cuda" and (left := _num_gpus() - first) < here:

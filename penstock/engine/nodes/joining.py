@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.config import Config, ConfigError
 from penstock.engine.nodes.choosing import Machine, bundles_of, choose, cores_at_home, in_words, missing, nodes_wanted
-from penstock.engine.nodes.transport import transport_class
 from penstock.engine.paths import data_path
 
 if TYPE_CHECKING:
@@ -36,6 +35,8 @@ def on_cluster(algorithm: Any, config: Config) -> Config:
         The algorithm's experience cannot come from other nodes, Ray is not installed, there is no such cluster, or it
         has too few nodes or cores.
     """
+    from penstock.engine.nodes.transport import transport_class  # imports every data path, of no use to other backends
+
     transport = transport_class(data_path(algorithm, config))
     if isinstance(transport, str):
         raise ConfigError(f'{algorithm.name()} cannot use backend="ray": {transport}; use backend="local"')
