@@ -30,7 +30,7 @@ from torch import Tensor
 
 import penstock
 from penstock.algorithms.impala import IMPALA
-from penstock.engine.acting.weights import SharedWeights
+from penstock.engine.acting.inference import SharedWeights
 from penstock.engine.roles import learner
 from penstock.experience.batch import Batch
 from penstock.ipc import WeightsBlock

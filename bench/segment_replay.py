@@ -23,9 +23,9 @@ import torch
 
 import penstock
 from penstock.config.sources import parse_source
+from penstock.engine.paths.segment_learner import BatchReader
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import ExperienceArena
-from penstock.experience.batch import BatchReader
 from penstock.experience.layout import RunShape, row_name
 from penstock.experience.segment_store import SegmentStore, make_store, segments_in
 from penstock.runs.machine import describe

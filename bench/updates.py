@@ -42,7 +42,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for what collects a batch 
 from penstock.algorithms import load_algorithm
 from penstock.algorithms.bases.segment import SegmentUpdater
 from penstock.config import make_config
-from penstock.engine.acting.weights import SharedWeights
+from penstock.engine.acting.inference import SharedWeights
 from penstock.engine.backends.launcher import KEEP_MEMORY
 from penstock.engine.contracts import LearnerState, Start
 from penstock.engine.paths.replay import make_replay

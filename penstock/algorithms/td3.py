@@ -12,7 +12,7 @@ from penstock.algorithms.arithmetic.td import squared_td_error, target_policy_no
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.continuous import ControlAlgorithm, ControlConfig
 from penstock.config import Config, Tunable, require
-from penstock.experience.transition_batch import TransitionBatch
+from penstock.experience.batch import TransitionBatch
 from penstock.nn import DeterministicActorCritic
 
 

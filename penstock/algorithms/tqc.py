@@ -14,7 +14,7 @@ from penstock.algorithms.arithmetic.td import td_target
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.sac import SAC, SACConfig
 from penstock.config import NETWORK, Config, ConfigError, require
-from penstock.experience.transition_batch import TransitionBatch
+from penstock.experience.batch import TransitionBatch
 from penstock.nn import StochasticActorCritic, evaluating
 
 

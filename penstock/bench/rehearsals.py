@@ -13,12 +13,11 @@ from torch import Tensor
 
 from penstock.algorithms.bases.replay import ReplayAlgorithm
 from penstock.algorithms.bases.segment import SegmentAlgorithm, SegmentUpdater
+from penstock.engine.paths.segment_learner import BatchReader
 from penstock.engine.roles.specs import begin_on
 from penstock.experience.arena import ExperienceArena
-from penstock.experience.batch import BatchReader
+from penstock.experience.batch import SequenceBatch, TransitionBatch
 from penstock.experience.segment_store import segments_in
-from penstock.experience.sequence_batch import SequenceBatch
-from penstock.experience.transition_batch import TransitionBatch
 from penstock.nn import flatten_
 
 HALF_WAY = 0.5  # progress at which schedules are evaluated

@@ -22,9 +22,8 @@ from penstock.engine.contracts import Role
 from penstock.engine.messages import Stop
 from penstock.engine.roles.policy_worker import PolicyWorker
 from penstock.envs.spaces import ActionSpec, ObservationSpec
-from penstock.experience.arena import ExperienceArena
+from penstock.experience.arena import ExperienceArena, Pending
 from penstock.experience.layout import RunShape
-from penstock.experience.requests import Pending
 from penstock.ipc import set_parent_death_signal
 
 _SHAPE = RunShape(

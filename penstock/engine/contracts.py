@@ -13,8 +13,7 @@ from penstock.engine.messages import Command, Tell
 if TYPE_CHECKING:
     import numpy as np
 
-    from penstock.experience.arena import ExperienceArena
-    from penstock.experience.requests import Pending
+    from penstock.experience.arena import ExperienceArena, Pending
     from penstock.ipc import Doorbell
 
 

@@ -12,12 +12,13 @@ from torch import Tensor
 from penstock.algorithms import algorithm_id
 from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import Config, tunable_settings, tuned
-from penstock.engine.acting.weights import Best, BestWeights, SharedWeights
+from penstock.engine.acting.inference import Best, BestWeights, SharedWeights
 from penstock.engine.contracts import LearnerState, Start
 from penstock.engine.paths import DataPath, data_path
 from penstock.engine.preparation import run_shape
+from penstock.engine.roles.learner import Tunables
 from penstock.envs.statistics import Moments
-from penstock.experience.arena import ExperienceArena, Tunables
+from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
 from penstock.nn import PolicyNetwork
 from penstock.play.policy import specs_to_json

@@ -14,7 +14,7 @@ from penstock.config import (
     PolicyConfig,
     policy_configs,
 )
-from penstock.engine.acting.weights import weights_nbytes
+from penstock.engine.acting.inference import weights_nbytes
 from penstock.engine.backends.apart import apart
 from penstock.engine.paths import data_path
 from penstock.engine.roster import infers_centrally

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import Config, ConfigError, checked, make_config, method_hint
-from penstock.engine.acting.weights import Best
+from penstock.engine.acting.inference import Best
 from penstock.engine.backends.interruption import interruption
 from penstock.engine.endings import TrainingFailed, TrainingInterrupted, TrainResult
 from penstock.engine.opening import Training, open_training, reopen_training

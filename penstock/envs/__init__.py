@@ -8,9 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from penstock.envs.episodes import EpisodeRecord
 from penstock.envs.failures import EnvironmentFailure, UnknownEnvironmentError, UnsupportedSpaceError
-from penstock.envs.lanes import Lanes
+from penstock.envs.lanes import EpisodeRecord, Lanes
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 
 if TYPE_CHECKING:

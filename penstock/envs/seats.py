@@ -11,11 +11,10 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from penstock.envs.actions import ActionDecoder
-from penstock.envs.episodes import SUCCESS
 from penstock.envs.failures import EnvironmentFailure
 from penstock.envs.games import Ending, Turn
 from penstock.envs.goals import GoalRules
-from penstock.envs.lanes import Lanes
+from penstock.envs.lanes import SUCCESS, Lanes
 from penstock.envs.masks import MASK, forbids_all
 from penstock.envs.observations import BadObservationError, observation_writer
 from penstock.envs.spaces import ActionSpec, ObservationSpec
@@ -211,7 +210,7 @@ class SeatLanes(Lanes):
     def settle(self) -> None:
         """Finish the step after all games' turns."""
         self.finals = np.array([lane for lane in self._endings if self.truncated[lane]], np.int64)
-        self._settle_reward(self._earned)
+        self._store_reward(self._earned)
         self._grant_unearned()
         for lane, ending in self._endings.items():
             if SUCCESS in ending.info:
@@ -294,7 +293,7 @@ class SeatLanes(Lanes):
             self._writer.write_each(column, rows, shown)
         except BadObservationError as bad:
             raise self._failure(phase, None if bad.index is None else int(lanes[bad.index]), bad.problem) from bad
-        self._settle_masks(column, rows, np.full(len(rows), is_final), lanes)
+        self._check_masks(column, rows, np.full(len(rows), is_final), lanes)
 
     def _collect(self, phase: str, lane: int, info: Mapping[str, Any]) -> None:
         """Collect an info's metrics, and note whether it holds a mask."""

@@ -14,10 +14,9 @@ import gymnasium
 import numpy as np
 
 from penstock.envs.actions import ActionDecoder
-from penstock.envs.episodes import SUCCESS
 from penstock.envs.failures import EnvironmentFailure
 from penstock.envs.goals import GoalRules
-from penstock.envs.lanes import Lanes
+from penstock.envs.lanes import SUCCESS, Lanes
 from penstock.envs.masks import MASK
 from penstock.envs.observations import BadObservationError, observation_writer
 from penstock.envs.translation import environment_specs
@@ -120,7 +119,7 @@ class SingleLanes(Lanes):
             self._restore_calls()
             self.valid[resumed] = False
             self.first[resumed] = True
-        self._settle_reward(reward)
+        self._store_reward(reward)
         if has_infos:
             self._collect_metrics("step", enumerate(infos))
             self._collect_successes(infos)
@@ -141,7 +140,7 @@ class SingleLanes(Lanes):
             self._writer.write_each(column, rows, shown)
         except BadObservationError as bad:
             raise self._observation_failure(bad.index, bad.problem) from bad
-        self._settle_masks(column, rows)
+        self._check_masks(column, rows)
 
     def write_finals(self, column: np.ndarray, rows: np.ndarray) -> None:
         """Do nothing: final observations have their own rows here, and ``finals`` stays empty."""
@@ -158,7 +157,7 @@ class SingleLanes(Lanes):
             raise failure
 
     def show_finals(self) -> None:
-        """From now on, show final observations of terminated episodes too."""
+        """Show final observations of terminated episodes, too, from this call on."""
         self._shows_finals = True
 
     def goal_rules(self) -> list[GoalRules]:

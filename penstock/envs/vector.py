@@ -11,8 +11,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from penstock.envs.actions import ActionDecoder
-from penstock.envs.episodes import SUCCESS
-from penstock.envs.lanes import Lanes
+from penstock.envs.lanes import SUCCESS, Lanes
 from penstock.envs.masks import MASK, mask_of_lane
 from penstock.envs.observations import BadObservationError, observation_writer
 from penstock.envs.translation import environment_specs
@@ -101,7 +100,7 @@ class VectorLanes(Lanes):
         np.logical_and(self._one_per_lane("terminations", terminated), self.valid, out=self.terminated)
         np.logical_and(self._one_per_lane("truncations", truncated), self.valid, out=self.truncated)
         np.greater(self.truncated, self.terminated, out=self.truncated)
-        self._settle_reward(np.where(resetting, 0.0, self._one_per_lane("rewards", rewards)))
+        self._store_reward(np.where(resetting, 0.0, self._one_per_lane("rewards", rewards)))
         self._collect_metrics("step", infos)
         if self.observation.mask_is_in_info:
             is_final = self._ended() & (self._mode is not AutoresetMode.SAME_STEP)
@@ -114,7 +113,7 @@ class VectorLanes(Lanes):
             self._writer.write_batch(column, rows, self._paired(self._observations, self._masks))
         except BadObservationError as bad:
             raise self._observation_failure(bad.index, bad.problem) from bad
-        self._settle_masks(column, rows)
+        self._check_masks(column, rows)
 
     def write_finals(self, column: np.ndarray, rows: np.ndarray) -> None:
         if not self.finals.size:
@@ -124,7 +123,7 @@ class VectorLanes(Lanes):
         except BadObservationError as bad:
             lane = None if bad.index is None else int(self.finals[bad.index])
             raise self._failure("step", lane, bad.problem) from bad
-        self._settle_masks(column, rows, np.ones(len(rows), np.bool_))
+        self._check_masks(column, rows, np.ones(len(rows), np.bool_))
 
     def close(self) -> None:
         if not self._is_open:

@@ -1,6 +1,6 @@
-"""Segments of experience: how they lie in the arena, how they are written, and how they become batches.
+"""Experience: its layout in the arena, the writers of lanes, replay, and the batches that algorithms learn from.
 
-What writes segments is imported here; what reads them, `penstock.experience.batch`, needs torch and is not.
+Writers are imported here; `penstock.experience.batch` imports torch, and is not.
 """
 
 from penstock.experience.arena import ExperienceArena

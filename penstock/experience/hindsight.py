@@ -1,4 +1,4 @@
-"""Hindsight: transitions written as they come, and each ended episode again as if reached goals had been meant."""
+"""Hindsight: transitions, and each ended episode again with goals that it reached."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from penstock.envs.goals import Goals
 from penstock.envs.single import SingleLanes
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.open_episodes import OpenEpisodes
-from penstock.experience.run_replay import Replay
-from penstock.experience.transitions import TransitionWriter
+from penstock.experience.run_replay import Replay, TransitionWriter
 from penstock.replay.hindsight import achieving_steps
 
 
@@ -20,7 +19,7 @@ class HindsightWriter(TransitionWriter):
     """Writes transitions, and relabels each episode when it ends (Andrychowicz et al. 2017, arXiv:1707.01495).
 
     A relabelled transition has another desired goal in both observations, one that the episode achieved, with the
-    reward and termination that the lane's environment computes for it. All else is as it was.
+    reward and termination that the lane's environment computes for it. All else is unchanged.
 
     Parameters
     ----------
@@ -29,7 +28,7 @@ class HindsightWriter(TransitionWriter):
     strategy, goals_per_step
         As for `achieving_steps`.
     seed
-        With the number of the group's first lane in the run, of the draw of goals.
+        Seed, with the number of the group's first lane in the run, of the draw of goals.
 
     Raises
     ------
@@ -53,10 +52,10 @@ class HindsightWriter(TransitionWriter):
         self._relabelled = replay.row_writer(lanes.num_lanes, goals_per_step)
 
     def record(self) -> None:
-        """Write what the lanes' last step brought, and the episodes that it ended once more."""
+        """Write the transitions of the lanes' last step, and the relabelled episodes that it ended."""
         super().record()
         lanes = self._single_lanes
-        reward = {"reward": lanes.reward}  # as the environment gave it
+        reward = {"reward": lanes.reward}  # the environment's own
         valid = lanes.valid.nonzero()[0]
         self._episodes.add({**self._step, **reward}, valid)
         for lane in valid.tolist():

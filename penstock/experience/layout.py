@@ -17,14 +17,14 @@ from penstock.envs.statistics import moments_nbytes
 from penstock.ipc import Doorbell, Ring, SlotTable, WeightsBlock
 
 ALIGNMENT = 64  # a cache line: what different processes write never shares one
-RETURN_NBYTES = 8  # behind the best weights: what they scored
+RETURN_NBYTES = 8  # of the mean return, behind the best weights
 
 MOST_TUNABLES = 63
-"""Settings that a row of the arena has room for, behind the number of changes."""
+"""Number of settings in the arena's row of tunable settings, behind the number of changes."""
 
 
 class RoleKind(StrEnum):
-    """The kinds of roles; of those that a run has several of, the name is kind and number, such as "rollout-0"."""
+    """Kind of a role. Where a run has several roles of a kind, a name is kind and number, such as "rollout-0"."""
 
     ROLLOUT = "rollout"
     POLICY = "policy"
@@ -37,17 +37,17 @@ ROLES_OF_FEATURES: tuple[str, ...] = tuple(kind for feature in FEATURES for kind
 """Kinds of the roles that features add."""
 
 SINGLE_ROLES: tuple[str, ...] = (RoleKind.POLICY, RoleKind.LEARNER, RoleKind.EVALUATOR, *ROLES_OF_FEATURES)
-"""A policy has one of each, or none; its number is that of the policy, such as in "learner-1"."""
+"""Kinds of which a policy has at most one role, numbered by the policy, such as "learner-1"."""
 
 
 def policy_worker_name(policy: int, number: int) -> str:
-    """Name of a policy worker: "policy-0" is the first of the first policy, "policy-0.1" the second."""
+    """Return the name of a policy worker: "policy-0" is the first of the first policy, "policy-0.1" the second."""
     return f"{RoleKind.POLICY}-{policy}.{number}" if number else f"{RoleKind.POLICY}-{policy}"
 
 
 @dataclass(frozen=True)
 class Column:
-    """One named array with a row of this shape and dtype for every step, slot or lane."""
+    """Named array with a row of this shape and dtype for every step, slot or lane."""
 
     name: str
     shape: tuple[int, ...]
@@ -56,7 +56,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Region:
-    """A stretch of the arena; shape and dtype are those of its array view."""
+    """Stretch of the arena, with shape and dtype of its array view."""
 
     name: str
     offset: int
@@ -66,36 +66,36 @@ class Region:
 
 
 class StateOfSplit(Protocol):
-    """Memory that roles share about lanes that are not learned from."""
+    """Shared memory of lanes that are not learned from."""
 
     def state(self) -> dict[str, Any]:
-        """State for a checkpoint of the policy that acts in these lanes."""
+        """Return the state for a checkpoint of the policy that acts in these lanes."""
         ...
 
 
 class SeatSplit(Protocol):
-    """Split of a policy's seats between lanes of its own and lanes that it does not learn from. Plain data."""
+    """Split of a policy's seats between lanes of its own and lanes that it does not learn from; plain data."""
 
     def lanes(self, shape: RunShape) -> int:
         """Return the lanes of an arena in a group."""
         ...
 
     def columns(self, shape: RunShape) -> Iterable[Column]:
-        """Return further arrays of the arena, which roles share."""
+        """Return additional columns of the arena."""
         ...
 
     def pool(self, array: Callable[[str], np.ndarray], block: Callable[[str], WeightsBlock]) -> StateOfSplit | None:
-        """Return what holds these arrays, taken by name; None where there are none."""
+        """Return the state in these columns, which `array` and `block` return by name; None if there is none."""
         ...
 
     def label(self, policy: str) -> str:
-        """Name of the arena of lanes that a policy does not learn from, for messages."""
+        """Return a name for the arena of lanes that a policy does not learn from, for messages."""
         ...
 
 
 @dataclass(frozen=True)
 class PathMemory:
-    """Memory of the arena that one data path has beside what all have.
+    """Additional memory of one data path in the arena.
 
     Attributes
     ----------
@@ -111,48 +111,47 @@ class PathMemory:
 
 @dataclass(frozen=True)
 class RunShape:
-    """The numbers from which the layout of a run's arena follows. Plain data: it travels to every process.
+    """Numbers that define the layout of a run's arena; plain data, the same in every process.
 
     Attributes
     ----------
     num_workers, num_envs_per_worker, num_groups
-        Rollout workers, environments in each of them, groups that these are split into.
+        Rollout workers, environments per worker, and groups that these are split into.
     segment_length
         T: transitions per segment. Every column has T + 1 rows for each slot.
     slots_per_lane
-        Segments of each lane that fit in the arena: slot s is for segments of lane ``s % num_lanes`` alone.
+        Slots per lane: slot s holds segments of lane ``s % num_lanes`` alone.
     segments_per_batch
-        B: segments that the learner takes at a time.
+        B: segments per batch.
     observation, action
-        What a lane shows and takes.
+        Specs of a lane.
     records
-        What the algorithm records while acting, beside action, log_prob and version.
+        Columns that the algorithm records while acting, beside action, log_prob and version.
     state_size
         Numbers of memory state per lane; 0 without memory.
     weights_nbytes
         Size of the weights block's payload.
     shared_nbytes
-        Size of the parameters that rollout workers train together, where they do; else 0.
+        Size of the parameters that rollout workers train together; 0: they train none.
     num_agents
-        Lanes of each environment, its agents of this policy, which may wait for each other; None: it has one lane,
-        which never waits.
+        Lanes of each environment, one per agent of this policy, which may wait for each other; None: one lane, which
+        never waits.
     others
-        The shapes of a run's other policies, whose arenas lie behind this one.
+        Shapes of the run's other policies, whose arenas lie behind this one.
     path_memory
-        Memory that the data path has beside what all have.
+        Additional memory of the data path.
     plays
         Number of the policy that acts in these lanes and does not learn from them; None: lanes of a policy's own.
     split
-        How such lanes and those of the policy's own share its seats; None: all seats are its own.
+        Split of the policy's seats between such lanes and its own; None: all seats are its own.
     first_worker
-        Number of its first rollout worker among those of the run: more than 0 on some of several nodes.
+        Number of the first rollout worker in the run: more than 0 on some of several nodes.
     num_learners
-        Learners of its group; those beside the first are ranks, counted from 1.
+        Learners of the group; those beside the first are ranks, counted from 1.
     statistics
         Numbers in the mean of each running statistic of the environment's wrappers; of the first policy's arena alone.
     num_policy_workers
-        Policy workers that share its rollout workers out: number i answers every rollout worker w with
-        ``w % num_policy_workers == i``.
+        Policy workers: number i answers every rollout worker w with ``w % num_policy_workers == i``.
     """
 
     num_workers: int
@@ -179,12 +178,12 @@ class RunShape:
 
     @cached_property
     def num_lanes(self) -> int:
-        """Lanes of the arena: those of the run, or on one of several nodes the node's."""
+        """Lanes of the arena: of the run, or of one of several nodes."""
         return self.num_workers * self.lanes_per_worker
 
     @cached_property
     def first_lane(self) -> int:
-        """Number of its first lane among those of the run."""
+        """Number of the first lane in the run."""
         return self.first_worker * self.lanes_per_worker
 
     @cached_property
@@ -209,12 +208,12 @@ class RunShape:
 
     @property
     def groups_per_policy_worker(self) -> int:
-        """The most groups that any policy worker answers."""
+        """Largest number of groups of a policy worker."""
         return -(-self.num_workers // self.num_policy_workers) * self.num_groups
 
     @cached_property
     def num_slots(self) -> int:
-        """Segments that fit in the arena."""
+        """Slots of the arena."""
         return self.num_lanes * self.slots_per_lane
 
     @cached_property
@@ -223,9 +222,9 @@ class RunShape:
         return self.segment_length + 1
 
     def gauge_row(self, role: str, policy: int = 0) -> int:
-        """Row of the gauges that belongs to a role, by its name, such as "rollout-0", "learner-1" or "learner".
+        """Return the row of the gauges of a role by its name, such as "rollout-0", "learner-1" or "learner".
 
-        Where the name of a single role has no number, it is that of `policy`.
+        A name without a number is that of `policy`.
         """
         kind, _, numbers = role.partition("-")
         number, _, beside = numbers.partition(".")
@@ -243,7 +242,7 @@ class RunShape:
         return self.num_workers + len(SINGLE_ROLES) * (1 + len(self.others))
 
     def step_columns(self) -> tuple[Column, ...]:
-        """Columns with a row for every step of a segment; a global row is ``slot * (T + 1) + row``."""
+        """Return the columns with a row for every step of a segment; a global row is ``slot * (T + 1) + row``."""
         return (
             Column("obs", self.observation.shape, self.observation.dtype),
             Column("first", (), "bool"),
@@ -259,11 +258,11 @@ class RunShape:
         )
 
     def regions(self, begin: int = 0) -> dict[str, Region]:
-        """Every region of an arena that begins there by name, in the order in which they lie."""
+        """Return the regions by name, in their order, of an arena that begins at `begin`."""
         return {region.name: region for region in self._lay_out(begin)}
 
     def nbytes(self) -> int:
-        """Size of the arena, without those of other policies; a multiple of `ALIGNMENT`."""
+        """Return the size of the arena, without those of other policies; a multiple of `ALIGNMENT`."""
         last = list(self.regions().values())[-1]
         return -(-(last.offset + last.nbytes) // ALIGNMENT) * ALIGNMENT
 
@@ -318,5 +317,5 @@ class RunShape:
 
 
 def row_name(column: str) -> str:
-    """Name of a column in a replay buffer's row: the library takes these two for the ends of the row's own episode."""
+    """Return the name of a column in a replay buffer, which takes "terminated" and "truncated" for ends of its rows."""
     return f"is_{column}" if column in ("terminated", "truncated") else column

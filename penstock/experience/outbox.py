@@ -1,29 +1,28 @@
-"""Steps on their way from a node's lanes to the replay buffer at home, one row for each call of a writer."""
+"""Outbox of a node: calls of its lanes' writers on the way to the replay buffer at home, a call in each row."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from penstock.experience.arena import ExperienceArena
-from penstock.experience.run_replay import Replay, RowWriter
+from penstock.experience.run_replay import Replay, RowWriter, give_priorities
 from penstock.replay import Field, ReplayBuffer
 
 SIGNALS = {"terminated": False, "truncated": False, "mask": True}
-"""Arguments of a writer besides fields, with their defaults."""
+"""Arguments of a writer other than fields, with their defaults."""
 WRITER = "writer"
-SPARE_CALLS = 8  # of room, beside the calls that lanes may make before they wait
+SPARE_CALLS = 8  # additional room, beside the calls that lanes may make before they wait
 
 Rows = dict[str, np.ndarray]
-Prioritize = Callable[[Replay, np.ndarray], None]
 
 
 def fields_of_call(fields: Mapping[str, Field], lanes: int) -> dict[str, Field]:
-    """Fields of one call that adds a step of so many lanes: every value of it, and who makes it."""
+    """Return the fields of a call that adds a step of every lane: its values, and the number of its writer."""
     values = {name: Field((lanes, *field.shape), field.dtype) for name, field in fields.items()}
     signals = {name: Field((lanes,), "bool") for name in SIGNALS}
     return {f"step_{name}": field for name, field in (values | signals).items()} | {WRITER: Field((), "int64")}
@@ -31,43 +30,43 @@ def fields_of_call(fields: Mapping[str, Field], lanes: int) -> dict[str, Field]:
 
 @dataclass(frozen=True)
 class Outbox:
-    """Stands on a node where the replay buffer would be; shared by all processes that it travels to.
+    """Replacement of the replay buffer on a node, shared by all processes that it is pickled to.
 
     Attributes
     ----------
     calls
-        What writers have been told, a call in each row.
+        Buffer of calls.
     """
 
     calls: ReplayBuffer
 
     @classmethod
     def make(cls, fields: Mapping[str, Field], lanes: int, most_calls: int) -> Outbox:
-        """Make one for writers of so many lanes each, with room for so many calls and some more."""
+        """Make an outbox for writers of `lanes` lanes, with room for `most_calls` calls and some more."""
         return cls(ReplayBuffer(most_calls + SPARE_CALLS, fields_of_call(fields, lanes)))
 
     def writer(self, lanes: int = 1) -> OutboxWriter:
-        """Make what a group of lanes writes through."""
+        """Make the writer of a group of lanes."""
         return OutboxWriter(self.calls)
 
     def get(self, ids: np.ndarray, fields: tuple[str, ...] | None = None) -> Rows:
-        """Nothing can be read back here: what is found from a row is found at home."""
+        """Raise KeyError: rows are read at home."""
         raise KeyError("rows lie at home")
 
     def __len__(self) -> int:
-        """More than nothing: home says who is let in."""
+        """Return 1, as of a filled buffer: home decides which steps are admitted."""
         return 1
 
 
 class OutboxWriter:
-    """Stands where `penstock.replay.writer.Writer` would: its calls are made again at home.
+    """Replacement of `penstock.replay.writer.Writer`, whose calls are repeated at home.
 
     Parameters
     ----------
     calls
-        Where they wait.
+        Buffer of calls.
     writes_steps
-        Whether rows are steps that lanes take; else its number is below 0, and rows are not counted as steps.
+        Whether rows are steps of lanes; False: the writer's number is negative, and its rows are not counted as steps.
     """
 
     written = np.empty(0, np.int64)
@@ -86,18 +85,18 @@ class OutboxWriter:
 
 
 class OutboxRows(RowWriter):
-    """Stands where `penstock.experience.run_replay.RowWriter` would: rows wait here, and go with the lanes' next steps.
+    """Replacement of `penstock.experience.run_replay.RowWriter`: rows wait, and are sent with the lanes' next steps.
 
-    So an episode's rows leave no faster than the outbox has room for, whatever its length.
+    So an episode's rows, whatever its length, are sent no faster than the outbox has room for.
 
     Parameters
     ----------
     outbox
-        Where they go.
+        Outbox of the node.
     lanes
         Rows of a call.
     rows_per_step
-        Rows that are written for each step of a lane, on the average. One more may leave.
+        Mean number of rows for each step of a lane; one more may be sent.
     """
 
     def __init__(self, outbox: Outbox, lanes: int, rows_per_step: int) -> None:
@@ -111,18 +110,18 @@ class OutboxRows(RowWriter):
         self._waiting = {name: np.concatenate([held[name], rows[name]]) for name in rows} if held else rows
 
     def go_on(self, num_steps: int) -> None:
-        """Let rows go for so many steps that lanes have taken, by whole calls."""
+        """Send the rows of `num_steps` steps of lanes, in whole calls."""
         for _ in range(0, num_steps * (self._rows_per_step + 1), self._lanes):
             if count := min(self._lanes, self.num_waiting):
                 self._send(count)
 
     @property
     def num_waiting(self) -> int:
-        """Rows that have not gone."""
+        """Number of rows not sent yet."""
         return len(self._waiting["reward"]) if self._waiting else 0
 
     def _send(self, count: int) -> None:
-        """Make a call of so many rows, each an episode of its own."""
+        """Make a call of `count` rows, each an episode of its own."""
         rows, lanes = self._waiting, self._lanes
         self._waiting = {name: values[count:] for name, values in rows.items()}
         call = {name: np.zeros((lanes, *values.shape[1:]), values.dtype) for name, values in rows.items()}
@@ -132,7 +131,7 @@ class OutboxRows(RowWriter):
 
 
 class OutboxReader:
-    """Reads each call once, those of a writer in their order."""
+    """Reader of an outbox: each call once, those of a writer in order."""
 
     def __init__(self, outbox: Outbox) -> None:
         self._calls = outbox.calls
@@ -140,12 +139,12 @@ class OutboxReader:
         self._num_read = 0
 
     def take(self) -> Rows | None:
-        """Return the calls that came since, ``[K, ...]`` by field; None if none did.
+        """Return the calls since the last one, ``[K, ...]`` by field; None if there are none.
 
         Raises
         ------
         RuntimeError
-            Some were overwritten before they were read.
+            Calls were overwritten before they were read.
         """
         rows, ids = self._calls.live()
         is_new = ~np.isin(ids, self._read)
@@ -162,47 +161,44 @@ class OutboxReader:
 
 
 def steps_in(calls: Rows) -> int:
-    """Steps of lanes that calls write."""
+    """Return the number of lanes' steps in calls."""
     counted = calls["step_valid" if "step_valid" in calls else "step_mask"]
     return int(counted[calls[WRITER] >= 0].sum())
 
 
 class Inbox:
-    """Makes the calls of a node's writers at home.
+    """Repeats the calls of a node's writers at home.
 
     Parameters
     ----------
     replay
-        The run's.
-    prioritize
-        Gives the rows that a call has finished the priorities that they call for.
+        Replay of the run.
     """
 
-    def __init__(self, replay: Replay, prioritize: Prioritize) -> None:
+    def __init__(self, replay: Replay) -> None:
         self._replay = replay
-        self._prioritize = prioritize
         self._writers: dict[int, Any] = {}
 
     def add(self, calls: Rows) -> None:
-        """Make calls, ``[K, ...]`` by field. What a writer that is gone had not finished is never finished."""
+        """Repeat calls, ``[K, ...]`` by field; rows that a dead writer has not finished are dropped."""
         for place, number in enumerate(calls[WRITER].tolist()):
             call = {name.removeprefix("step_"): calls[name][place] for name in calls if name != WRITER}
             if number not in self._writers:
                 self._writers[number] = self._writer_of(call)
             writer = self._writers[number]
             writer.add(**call)
-            self._prioritize(self._replay, writer.written)
+            give_priorities(self._replay, writer.written)
 
     def _writer_of(self, call: Rows) -> Any:
-        """Make what writes such calls."""
+        """Make the writer of calls like this one."""
         return self._replay.buffer.writer(len(call["mask"]))
 
 
 @dataclass(frozen=True)
 class NodeReplay(Replay):
-    """The replay of a run as roles of a node have it: an outbox, and steps that home has granted.
+    """Replay of a run on a node: an outbox, and steps that home has granted.
 
-    A granted step is an entry in the ring of the node's arena that full slots go through in other runs.
+    A granted step is an entry in the ring of the node's arena that announces full slots in other runs.
     """
 
     @classmethod
@@ -215,16 +211,20 @@ class NodeReplay(Replay):
         )  # fmt: skip
 
     def row_writer(self, lanes: int, rows_per_step: int) -> OutboxRows:
-        """Make what lets rows go with the lanes' steps."""
+        """Make the writer that sends rows with the lanes' steps."""
         outbox: Any = self.buffer
         return OutboxRows(outbox, lanes, rows_per_step)
 
+    def steps_of_exploration(self, learned: int, asked: int) -> int:
+        """Return the steps learned from: a node does not know the steps taken."""
+        return learned
+
     def is_wanted(self, goal: int) -> bool:
-        """Home says so, by what it grants."""
+        """Return True: home decides by the steps that it grants."""
         return True
 
-    def lets_in(self, num_steps: int, arena: ExperienceArena) -> bool:
-        """Whether so many steps are granted; they are taken then."""
+    def admit(self, num_steps: int, arena: ExperienceArena) -> bool:
+        """Take `num_steps` granted steps, and return whether there were as many."""
         taken = arena.full.pop_many(num_steps)
         if len(taken) == num_steps:
             return True

@@ -1,25 +1,30 @@
-"""The replay of a run: its buffer, the rate limiter beside it, and what both say about how far the run is."""
+"""Replay of a run: its buffer, its rate limiter, the progress that both define, and the writers of lanes' steps."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from penstock.envs.lanes import Lanes
 from penstock.envs.spaces import ActionSpec, ObservationSpec
-from penstock.experience.arena import ExperienceArena
+from penstock.experience.arena import Control, ExperienceArena
+from penstock.ipc import gather
 from penstock.replay import Field, RateLimiter, ReplayBuffer
 
 FirstPriorities = Callable[..., np.ndarray]
-"""Returns priorities of new rows, ``[N]``, not finite where none is known. It imports no torch. Called with reward,
-discount, value and next_value of transitions, each float32 ``[N]``; or with reward, discount, value, max_value and
+"""Function that returns priorities of new rows, ``[N]``, not finite where unknown. It imports no torch. Arguments are
+reward, discount, value and next_value of transitions, each float32 ``[N]``; or reward, discount, value, max_value and
 valid of sequences, each ``[N, T + 1]``."""
+OF_TRANSITIONS = ("reward", "discount", "value", "next_value")
+OF_SEQUENCES = ("reward", "discount", "value", "max_value", "valid")
 
-SHARED_FROM = 1024  # bytes of an observation from which on frames are compared, to lie in memory once
+SHARED_FROM = 1024  # bytes of an observation from which on equal frames are stored once
 
 
 @dataclass(frozen=True)
@@ -34,21 +39,21 @@ class Replay:
         Transitions (obs, action, reward, next_obs, discount, and with `first_priorities` value and next_value), or
         sequences (see `sequence_fields`).
     limiter
-        In samples per step. It counts the steps of all rollout workers and the samples of the learner.
+        Rate limiter, in samples per step: it counts the steps of all rollout workers and the samples of the learner.
     batch_size, updates_per_step
-        Samples per update, and the ratio that is kept.
+        Samples per update, and updates per step.
     saved_at
-        Directory that a checkpoint writes the buffer to; None: nowhere.
+        Directory of the buffer's contents beside checkpoints; None: not saved.
     counted_from
-        Steps of the run where the limiter began to count.
+        Steps of the run when the limiter began to count.
     steps_before
-        Steps learned from when this run was resumed, if it was.
+        Steps learned from when the run was resumed; 0: not resumed.
     batches_before
         Batches learned from by then, since the limiter began to count.
     reward_scale, reward_clip
-        What is stored of a reward: ``clip(reward * scale, -clip, clip)``.
+        Stored rewards are ``clip(reward * scale, -clip, clip)``.
     first_priorities
-        Finds the priorities that rollout workers give new rows; None: the largest so far.
+        Function that returns the priorities of new rows; None: they begin with the largest so far.
     """
 
     buffer: ReplayBuffer
@@ -65,55 +70,60 @@ class Replay:
 
     @property
     def steps_taken(self) -> int:
-        """Steps of the run that have been taken: what exploration is scheduled by."""
-        return max(self.steps_before, self.counted_from + self.limiter.inserts)
+        """Steps of the run that have been taken."""
+        return max(self.steps_before, self.counted_from + self.limiter.native.inserts)
+
+    def steps_of_exploration(self, learned: int, asked: int) -> int:
+        """Return the steps that exploration is scheduled by: those taken, without the `asked` steps under way."""
+        return max(0, self.steps_taken - asked)
 
     def steps_learned(self, batches: int) -> int:
-        """Steps of the run that have been learned from, after so many batches since the limiter began to count.
+        """Return the steps of the run learned from, after `batches` batches since the limiter began to count.
 
-        Those before the first update count as they are taken.
+        Steps before the first update count as they are taken.
         """
-        learned = min(self.limiter.inserts, int(self.limiter.min_size + batches / self.updates_per_step))
+        counts = self.limiter.native
+        learned = min(counts.inserts, int(counts.min_size + batches / self.updates_per_step))
         return max(self.steps_before, self.counted_from + learned)
 
     def is_wanted(self, goal: int) -> bool:
-        """Whether a step is on the way to the goal: until learning starts, the rate limiter lets in any number."""
-        is_filling = self.limiter.inserts < self.limiter.min_size
-        return not is_filling or self.steps_taken < goal
+        """Return whether a step leads to the goal: until learning starts, the rate limiter admits any number."""
+        counts = self.limiter.native
+        return counts.inserts >= counts.min_size or self.steps_taken < goal
 
-    def lets_in(self, num_steps: int, arena: ExperienceArena) -> bool:
-        """Whether the rate limiter has room; not asked while the buffer is empty, because nobody can learn then.
+    def admit(self, num_steps: int, arena: ExperienceArena) -> bool:
+        """Count steps if the rate limiter has room, and return whether it has.
 
-        So it is where a worker was killed, and took with it what it had not finished.
+        An empty buffer always has room, because nothing can be learned: a worker that was killed took its unfinished
+        steps with it.
         """
-        return self.limiter.try_insert(num_steps) or not len(self.buffer)
+        return self.limiter.native.try_insert(num_steps) or not len(self.buffer)
 
     def row_writer(self, lanes: int, rows_per_step: int) -> RowWriter:
-        """Make what writes transitions that stand for themselves, so many at most for each step of so many lanes."""
+        """Make the writer of independent transitions, at most `rows_per_step` for each step of each lane."""
         return RowWriter(self.buffer)
 
     @property
-    def calls_for_steps(self) -> bool:
-        """Whether rollout workers that wait are to be woken: when half the band is empty, not for every single step."""
+    def needs_steps(self) -> bool:
+        """Whether waiting rollout workers are to be woken: when half the band is empty, not for every single step."""
         return self.limiter.native.surplus <= 0.0
 
     def state(self, batches: int) -> dict[str, float]:
-        """Progress of the replay, for a checkpoint."""
+        """Return the progress of the replay, for a checkpoint."""
         counted = {"inserts": self.limiter.inserts, "batches": batches, "counted_from": self.counted_from}
         return counted | {"updates_per_step": self.updates_per_step, "min_size": self.limiter.min_size}
 
     def going_on(self, state: Mapping[str, Any], steps: int) -> Replay:
-        """This replay, its buffer loaded, as far as it was when `state` was taken at so many steps of the run.
+        """Return this replay with the progress of `state`, taken at `steps` steps of the run; its buffer is loaded.
 
-        Where another ratio, or another number of steps before the first update, is to be kept from now on, the limiter
-        counts from now on.
+        If the ratio or the number of steps before the first update has changed, the limiter counts anew.
         """
         limiter, samples, inserts = self.limiter, state["batches"] * self.batch_size, state["inserts"]
         kept = {"updates_per_step": self.updates_per_step, "min_size": limiter.min_size}
         if any(state.get(name, value) != value for name, value in kept.items()):
             limiter.restore({"inserts": min(inserts, limiter.min_size), "samples": 0})
             return self.refilled(steps)
-        # A batch that was drawn and not learned from any more is drawn again: there may be more steps than that allows.
+        # A batch that was drawn and not learned from is drawn again: there may be more steps than that allows.
         while (inserts - limiter.min_size) * limiter.samples_per_insert - samples > limiter.tolerance:
             inserts -= 1
         limiter.restore({"inserts": inserts, "samples": samples})
@@ -121,11 +131,11 @@ class Replay:
         return replace(self, counted_from=counted_from, steps_before=steps, batches_before=batches)
 
     def refilled(self, steps: int) -> Replay:
-        """This replay, empty at so many steps of the run: those that fill it stand for steps learned from before."""
+        """Return this replay, empty at `steps` steps of the run: steps that fill it stand for earlier ones."""
         return replace(self, counted_from=max(0, steps - self.limiter.min_size), steps_before=steps)
 
     def scale(self, reward: np.ndarray, out: np.ndarray) -> None:
-        """Write rewards, float32 ``[N]``, into `out` as they are stored."""
+        """Scale and clip rewards, float32 ``[N]``, into `out`."""
         np.multiply(reward, self.reward_scale, out=out)
         if self.reward_clip is not None:
             np.clip(out, -self.reward_clip, self.reward_clip, out=out)
@@ -133,17 +143,13 @@ class Replay:
     @property
     def measured_ratio(self) -> float:
         """Updates made for each step taken since the first update; 0 before."""
-        return self.limiter.ratio / self.batch_size
+        counts = self.limiter.native
+        beyond = counts.inserts - counts.min_size
+        return counts.samples / beyond / self.batch_size if beyond > 0 else 0.0
 
 
 class RowWriter:
-    """Writes transitions that stand for themselves, beside those of the lanes.
-
-    Parameters
-    ----------
-    buffer
-        Of single steps.
-    """
+    """Writes independent transitions, beside those of the lanes, into a buffer of single steps."""
 
     def __init__(self, buffer: ReplayBuffer) -> None:
         self._writer = buffer.writer()
@@ -154,11 +160,11 @@ class RowWriter:
         self._writer.end_episode()
 
     def go_on(self, num_steps: int) -> None:
-        """Hear that lanes have taken so many steps: nothing waits for it here."""
+        """Do nothing: no row waits for the lanes' steps."""
 
 
 def transition_fields(observation: ObservationSpec, action: ActionSpec, *, with_values: bool) -> dict[str, Field]:
-    """Fields of a transition. Large observations lie in memory once; stacks of frames, frame by frame."""
+    """Return the fields of a transition; see `observation_field` for the storage of observations."""
     number = Field((), "float32")
     fields = {
         "obs": observation_field(observation),
@@ -170,8 +176,159 @@ def transition_fields(observation: ObservationSpec, action: ActionSpec, *, with_
 
 
 def observation_field(observation: ObservationSpec) -> Field:
-    """Field of an observation: a large one lies in memory once, a stack of frames frame by frame."""
+    """Return the field of an observation: a large one is stored once, a stack of frames frame by frame."""
     shape, dtype = observation.shape, observation.dtype
     is_large = math.prod(shape) * np.dtype(dtype).itemsize >= SHARED_FROM
     is_stack = is_large and observation.is_stacked
     return Field(shape, dtype, stack=0 if is_stack else None, shared=is_large and not is_stack)
+
+
+class StepWriter:
+    """Base of writers into the replay buffer: the rows of a group's lanes, and the admission of their steps.
+
+    Each lane has a slot of two rows, used in turn: one holds the current observation, the other the one before. The
+    rate limiter admits steps before their actions are chosen, so that no lane holds a step that it may not write.
+
+    Parameters
+    ----------
+    arena
+        Arena of the policy, with segments of one step.
+    worker
+        Number of the rollout worker, owner of the slots.
+    lanes
+        Lanes of the group.
+    first_lane
+        Number of the group's first lane in the run.
+    replay
+        Replay that steps are written to.
+    columns
+        Names of the arena's columns that are stored of the row in which an action was chosen.
+    """
+
+    waits_for = "wait for learner"
+
+    def __init__(
+        self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, replay: Replay, *columns: str
+    ) -> None:
+        self.arena = arena
+        self.worker = worker
+        self.lanes = lanes
+        self.lane_numbers = np.arange(first_lane, first_lane + lanes.num_lanes, dtype=np.int64)
+        self.slots = np.full(lanes.num_lanes, -1, np.int64)
+        self.is_open = False
+        self._replay = replay
+        self._writer: Any = replay.buffer.writer(lanes.num_lanes)
+        self._columns = {name: arena.columns[name] for name in columns}
+        self._step = {
+            name: np.zeros((lanes.num_lanes, *column.shape[1:]), column.dtype) for name, column in self._columns.items()
+        }
+        self._step["reward"] = np.zeros(lanes.num_lanes, np.float32)
+        self._turn = np.zeros(lanes.num_lanes, np.bool_)
+
+    @property
+    def rows(self) -> np.ndarray:
+        """Global row at which each lane stands, int64 ``[N]``."""
+        return 2 * self.slots + self._turn
+
+    def open(self) -> bool:
+        """Admit one step of every lane; return False while the learner is behind, or slots are taken."""
+        if self.is_open:
+            return True
+        if (self.slots < 0).any():
+            if not self.arena.take(self.lane_numbers, self.slots, self.worker):
+                return False
+            self._show()
+        lanes = self.lanes
+        is_reset = (lanes.terminated | lanes.truncated) & ~lanes.first
+        num_steps = int((lanes.asked & ~is_reset).sum())
+        is_wanted = self._replay.is_wanted(int(self.arena.control[Control.GOAL]))
+        self.is_open = num_steps == 0 or (is_wanted and self._admit(num_steps))
+        return self.is_open
+
+    def _admit(self, num_steps: int) -> bool:
+        return self._replay.admit(num_steps, self.arena)
+
+    def restart_if_fenced(self) -> None:
+        """Do nothing: experience in a replay buffer may come from any policy, of an earlier run epoch too."""
+
+    def flush(self) -> None:
+        """Do nothing: no role waits for these lanes."""
+
+    def record(self) -> None:
+        """Write the lanes' last step."""
+        raise NotImplementedError
+
+    def _store_reward(self) -> None:
+        self._replay.scale(self.lanes.reward, self._step["reward"])
+
+    def _advance(self) -> None:
+        """Move the lanes that have moved to their other rows, and write the current observations there."""
+        self._turn ^= self.lanes.moved
+        self._show()
+
+    def _show(self) -> None:
+        rows = self.rows
+        self.lanes.write_observations(self.arena.columns["obs"], rows)
+        self.arena.columns["first"][rows] = self.lanes.first
+
+    def _finish_step(self) -> None:
+        """Close the writer until the next step is admitted, and wake the learner."""
+        self.is_open = False
+        self.arena.learner_bell.ring()
+
+
+class TransitionWriter(StepWriter):
+    """Writes transitions; parameters are those of `StepWriter`, without the columns."""
+
+    def __init__(self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, replay: Replay) -> None:
+        values = () if replay.first_priorities is None else ("value",)
+        super().__init__(arena, worker, lanes, first_lane, replay, "obs", "action", *values)
+        self._step["next_obs"] = np.zeros_like(self._step["obs"])
+        self._held: dict[str, np.ndarray] | None = None
+
+    def record(self) -> None:
+        """Write the transitions of the lanes' last step."""
+        lanes, step, replay = self.lanes, self._step, self._replay
+        if self._held is not None:
+            self._write_held()
+        rows = self.rows
+        for name, column in self._columns.items():
+            gather(column, rows, step[name])
+        self._store_reward()
+        self._advance()
+        gather(self.arena.columns["obs"], self.rows, step["next_obs"])
+        if lanes.finals.size:
+            lanes.write_finals(step["next_obs"], lanes.finals)
+        signals = {"terminated": lanes.terminated, "truncated": lanes.truncated, "mask": lanes.valid}
+        if replay.first_priorities is not None:
+            self._held = {name: array.copy() for name, array in signals.items()} | {"finals": lanes.finals.copy()}
+        else:
+            self._writer.add(**step, **signals)
+        self._finish_step()
+
+    def _write_held(self) -> None:
+        """Write the previous step with its priorities, when the values of the observations after it are known.
+
+        Where an episode was truncated and the next one shown at once, the value of the final observation is unknown:
+        such transitions begin with the largest priority, as all do without first priorities.
+        """
+        assert self._held is not None
+        held, self._held = self._held, None
+        finals = held.pop("finals")
+        next_value = self.arena.columns["max_value"][self.rows]
+        next_value[finals] = np.nan
+        self._writer.add(**self._step, next_value=next_value, **held)
+        give_priorities(self._replay, self._writer.written)
+
+
+def give_priorities(replay: Replay, written: np.ndarray) -> None:
+    """Set the first priorities of new rows (ids, int64 ``[N]``), transitions or sequences, where these are known."""
+    buffer, first_priorities = replay.buffer, replay.first_priorities
+    if first_priorities is None or not len(written):
+        return
+    arguments = OF_SEQUENCES if "valid" in buffer.fields else OF_TRANSITIONS
+    with suppress(KeyError):  # overwritten already
+        rows = buffer.get(written, fields=tuple(name for name in arguments if name in buffer.fields))
+        priorities = first_priorities(*(rows[name] for name in arguments))
+        known = np.isfinite(priorities)
+        buffer.update_priorities(rows["ids"][known], priorities[known])

@@ -1,4 +1,4 @@
-"""Segments that are kept to be learned from again: a row of a replay buffer holds a whole one."""
+"""Stores of segments for replay: a row of a replay buffer holds a whole segment."""
 
 from __future__ import annotations
 
@@ -11,36 +11,120 @@ import numpy as np
 from penstock.config import ConfigError, Source
 from penstock.envs.lanes import Lanes
 from penstock.experience.arena import ExperienceArena
-from penstock.experience.frame_stacks import FrameStacks
 from penstock.experience.layout import RunShape, row_name
 from penstock.experience.run_replay import SHARED_FROM
 from penstock.experience.segments import SegmentWriter
 from penstock.replay import Elite, Field, Prioritized, ReplayBuffer, Reservoir, Uniform
 from penstock.replay.settings import Sampler
 
-FRAMES_SPARE = 1.05  # frames kept for each distinct one of full rows: the ends of episodes bring a few more
-MOST_FRAMES = 4_096  # that a row may hold one by one
-FRAMES, PLACES, PLACES_DTYPE = "frames", "frame_places", "uint16"  # fields of stacks that are taken apart
+FRAMES_SPARE = 1.05  # safety factor on the distinct frames of full rows: ends of episodes add a few
+MOST_FRAMES = 4_096  # of a row that is stored frame by frame
+FRAMES, PLACES, PLACES_DTYPE = "frames", "frame_places", "uint16"  # fields of stacks that are split into frames
 Segments = dict[str, np.ndarray]
 """Columns of N segments ``[N, T + 1, ...]`` by name, and ``memory`` ``[N, S]``, ``lane`` ``[N]``, ``ids`` ``[N]``."""
 
 
 @dataclass(frozen=True)
+class FrameStacks:
+    """Storage of a segment's stacked observations ``[R, k, ...]``, where the whole segment lies in one place.
+
+    The first row has k new frames, each further row one. A row that begins an episode is padded with repetitions of its
+    frame, or with one other frame, such as zeros. So ``R + k`` frames are enough.
+
+    Attributes
+    ----------
+    num_rows, depth
+        R and k.
+    """
+
+    num_rows: int
+    depth: int
+
+    @property
+    def num_frames(self) -> int:
+        """Largest number of distinct frames in a segment."""
+        return self.num_rows + self.depth
+
+    def pack(self, obs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Split the stacks of N segments into distinct frames.
+
+        Parameters
+        ----------
+        obs
+            ``[N, R, k, ...]``.
+
+        Returns
+        -------
+        frames : ndarray
+            ``[N, R + k, ...]``: distinct frames in order of appearance, then zeros.
+        places : ndarray
+            int64 ``[N, R, k]``: index of each stack's frames among them.
+
+        Raises
+        ------
+        ValueError
+            A segment has more than ``R + k`` distinct frames: its rows are no stacks of successive frames.
+        """
+        frames = np.zeros((len(obs), self.num_frames, *obs.shape[3:]), obs.dtype)
+        places = np.empty((len(obs), self.num_rows, self.depth), np.int64)
+        pixels = _as_words(obs.reshape(*obs.shape[:3], -1))
+        follows = (pixels[:, 1:, :-1] == pixels[:, :-1, 1:]).all((2, 3))
+        for number, stacks in enumerate(obs):
+            self._pack_one(stacks, follows[number], frames[number], places[number])
+        return frames, places
+
+    def unpack(self, frames: np.ndarray, places: np.ndarray) -> np.ndarray:
+        """Return the stacks of N segments: the inverse of `pack`."""
+        return frames[np.arange(len(frames))[:, None, None], places]
+
+    def _pack_one(self, stacks: np.ndarray, follows: np.ndarray, frames: np.ndarray, places: np.ndarray) -> None:
+        count = 0
+
+        def keep(frame: np.ndarray) -> int:
+            nonlocal count
+            if count == len(frames):
+                raise ValueError(
+                    f"{self.num_rows} rows have more than {len(frames)} distinct frames: they are not stacks of "
+                    f"{self.depth} successive ones"
+                )
+            frames[count] = frame
+            count += 1
+            return count - 1
+
+        def find_or_keep(frame: np.ndarray) -> int:
+            same = (place for place in range(count) if np.array_equal(frames[place], frame))
+            found = next(same, None)
+            return keep(frame) if found is None else found
+
+        for row, stack in enumerate(stacks):
+            if row and follows[row - 1]:
+                places[row] = [*places[row - 1, 1:], keep(stack[-1])]
+            else:
+                places[row] = [find_or_keep(frame) for frame in stack]
+
+
+def _as_words(array: np.ndarray) -> np.ndarray:
+    """Return a view of the same bytes in words of eight, if the size allows, for faster comparison."""
+    array = np.ascontiguousarray(array)
+    return array.view(np.uint64) if array.shape[-1] * array.itemsize % 8 == 0 else array
+
+
+@dataclass(frozen=True)
 class SegmentStore:
-    """The segments of one source, shared by all processes that it travels to.
+    """Segments of one source, shared by all processes that the store is pickled to.
 
     Attributes
     ----------
     source
-        What it is.
+        Source of replay.
     count
-        Segments of it in each batch.
+        Segments of the source per batch.
     buffer
-        Where they lie, a segment in each row.
+        Buffer, with a segment in each row.
     obs_shape
         Shape of a segment's observations, ``(T + 1, ...)``.
     stacks
-        How stacks lie there as their distinct frames; None: as they are, or frame by frame by the buffer itself.
+        Storage of stacks by distinct frames; None: whole, or frame by frame by the buffer itself.
     """
 
     source: Source
@@ -51,16 +135,16 @@ class SegmentStore:
 
     @property
     def is_ready(self) -> bool:
-        """Whether learning may start, for all that this source holds."""
+        """Whether the source holds enough segments for learning to start."""
         return len(self.buffer) >= self.source.starts_at(self.count)
 
     def writer(self, lanes: int) -> StoreWriter:
-        """Make what writes a segment of each of so many lanes at a time."""
+        """Make the writer of one segment per lane at a time."""
         return StoreWriter(self, lanes)
 
     def sample(self) -> Segments:
         """Draw the segments of one batch."""
-        return self._as_they_were(self.buffer.sample(self.count))
+        return self._restored(self.buffer.sample(self.count))
 
     def read(
         self, rows: np.ndarray, ids: np.ndarray, fields: tuple[str, ...] | None = None
@@ -69,9 +153,9 @@ class SegmentStore:
         if self.stacks is not None and fields is not None and "obs" in fields:
             fields = *(field for field in fields if field != "obs"), FRAMES, PLACES
         found, is_there = self.buffer.read(rows, ids, fields=fields)
-        return self._as_they_were(found), is_there
+        return self._restored(found), is_there
 
-    def _as_they_were(self, found: Segments) -> Segments:
+    def _restored(self, found: Segments) -> Segments:
         if self.stacks is not None and FRAMES in found:
             found["obs"] = self.stacks.unpack(found.pop(FRAMES), found.pop(PLACES).astype(np.int64))
         elif "obs" in found:
@@ -80,7 +164,7 @@ class SegmentStore:
 
 
 class StoreWriter:
-    """Writes whole segments into a store, one of each lane at a time."""
+    """Writer of whole segments, one per lane at a time."""
 
     def __init__(self, store: SegmentStore, lanes: int) -> None:
         self._writer = store.buffer.writer(lanes)
@@ -102,16 +186,16 @@ def make_store(source: Source, count: int, shape: RunShape, seed: int) -> Segmen
     Parameters
     ----------
     source, count
-        What it is, and how many segments of it are in each batch.
+        Source, and its segments per batch.
     shape
-        The run's numbers.
+        Shape of the run.
     seed
-        Of what is drawn.
+        Seed of the draws.
 
     Raises
     ------
     MemoryError
-        It does not fit in memory; the message shows the arithmetic.
+        The store does not fit in memory; the message shows the arithmetic.
     """
     sampler: Sampler = Uniform()
     if source.kind == "reservoir":
@@ -131,7 +215,7 @@ def make_store(source: Source, count: int, shape: RunShape, seed: int) -> Segmen
         frames_of_row = (rows * obs_shape[1], *obs_shape[2:]) if is_stacked else obs_shape
         if frames_of_row[0] <= MOST_FRAMES:
             fields["obs"] = Field(frames_of_row, dtype, stack=0)
-    elif is_large and is_stacked:  # the buffer keeps the newest frames, which are not those of the segments that stay
+    elif is_large and is_stacked:  # the buffer itself would keep the newest frames, not those of the kept segments
         stacks = FrameStacks(rows, obs_shape[1])
         del fields["obs"]
         fields[FRAMES] = Field((stacks.num_frames, *obs_shape[2:]), dtype)
@@ -155,14 +239,14 @@ def make_store(source: Source, count: int, shape: RunShape, seed: int) -> Segmen
 
 
 class StoringSegmentWriter(SegmentWriter):
-    """Segments that are kept, besides, in every store when they are full.
+    """Writer that also puts full segments into stores.
 
     Parameters
     ----------
     arena, worker, lanes, first_lane
         As for `SegmentWriter`.
     stores
-        Where they are kept.
+        Stores of the segments.
     """
 
     def __init__(
@@ -179,7 +263,7 @@ class StoringSegmentWriter(SegmentWriter):
 
 
 def segments_in(arena: ExperienceArena, slots: np.ndarray) -> Segments:
-    """Return the segments that lie in slots (int64 ``[N]``)."""
+    """Return the segments in slots (int64 ``[N]``)."""
     rows = arena.shape.rows_per_slot
     found = {
         row_name(name): column.reshape(-1, rows, *column.shape[1:])[slots] for name, column in arena.columns.items()
@@ -196,10 +280,10 @@ def keep_segments(
     writers: dict[int, list[StoreWriter]],
     slots: np.ndarray,
 ) -> None:
-    """Keep the segments that lie in slots (int64 ``[N]``), whoever has written them, in every store.
+    """Put the segments in slots (int64 ``[N]``) into every store.
 
-    `writers` holds those of each lane, by its number, from one call to the next: frames that segments of a lane share
-    lie in a store once.
+    `writers` holds the writers of each lane from one call to the next, so that a store holds frames that segments of a
+    lane share only once.
     """
     segments = segments_in(arena, slots)
     for place, lane in enumerate(arena.lane_of(slots).tolist()):

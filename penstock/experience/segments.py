@@ -12,30 +12,29 @@ from penstock.envs.lanes import Lanes
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.ipc import SlotState, scatter
 
-HEADROOM = 1.25  # so many times as long as their last segment took, lanes are reckoned to need for the next
+HEADROOM = 1.25  # safety factor on the time of the last segment, as an estimate of the next one's
 
 
 class SegmentWriter:
-    """The slots that a group's lanes are writing, and the row at which each lane stands.
+    """Writer of a group's lanes into slots of the arena, with the current row of each lane.
 
     Slots of a group are opened and closed together: when the first lane has written T transitions, the others (which
     may be behind by a final row) are padded with transitions that are not valid. A lane's observation lies in its
-    row before an action is chosen for it; `record` then writes what came of the action and moves on.
+    row before an action is chosen for it; `record` then writes the result of the action and advances.
 
-    No lane goes ahead of a learner that has plenty: while so many segments wait that the learner is at work with them
-    until the lanes could have written their next, a lane begins one only if none of its earlier ones waits. It would
-    be learned from later, and bring nothing sooner.
+    While enough segments wait to keep the learner busy (`busy_backlog`), a lane begins a segment only if none of its
+    earlier ones waits: an additional one would only be learned from with more policy lag.
 
     Parameters
     ----------
     arena
-        The run's arena.
+        Arena of the policy.
     worker
-        Number of the rollout worker, owner of the slots while they are written.
+        Number of the rollout worker, which owns the slots while it writes them.
     lanes
-        The lanes of this group.
+        Lanes of the group.
     first_lane
-        Number of the group's first lane among all lanes of the run.
+        Number of the group's first lane in the run.
     """
 
     waits_for = "wait for slots"
@@ -53,8 +52,8 @@ class SegmentWriter:
         self.is_open = False
         self._carried = PendingRows(arena, lanes, self.lane_numbers) if lanes.agents else None
         self._number = 0  # of the open segments among those of their lanes
-        self._began = 0  # of the open segments, in nanoseconds of the monotonic clock
-        self._took = 0  # nanoseconds that the last ones needed
+        self._began = 0  # when the open segments were opened, in nanoseconds of the monotonic clock
+        self._took = 0  # nanoseconds between opening and closing of the last segments
 
     @property
     def rows(self) -> np.ndarray:
@@ -62,22 +61,18 @@ class SegmentWriter:
         return self.base + self.cursor
 
     def open(self) -> bool:
-        """Begin new segments with what the lanes show now; False while a lane gets no slot.
+        """Begin new segments with the lanes' current observations; return False while a lane gets no slot.
 
-        It has none free, or one of its segments waits and the learner has plenty.
+        A lane gets none if none of its slots is free, or if one of its segments waits and the learner is busy.
         """
-        if not self.arena.take(self.lane_numbers, self.slots, self.worker, self.plenty()):
+        if not self.arena.take(self.lane_numbers, self.slots, self.worker, busy_backlog(self.arena, self._took)):
             return False
         self.base = self.slots * (self.length + 1)
         self._begin()
         return True
 
-    def plenty(self) -> float:
-        """Segments that keep the learner at work while these lanes write their next ones; a batch is the least."""
-        return plenty_of(self.arena, self._took)
-
     def restart_if_fenced(self) -> None:
-        """Begin the open segments anew, in the same slots, if a new run epoch has begun since."""
+        """Begin the open segments anew, in the same slots, if a new run epoch has begun."""
         if self.is_open and self.epoch != self.arena.control[Control.RUN_EPOCH]:
             if self._carried is not None:
                 self._carried.take(self.rows)
@@ -97,7 +92,7 @@ class SegmentWriter:
         self.is_open = True
 
     def record(self) -> None:
-        """Write what the lanes' last step brought, and close the segments when the first lane has reached T."""
+        """Write the results of the lanes' last step, and close the segments when the first lane has reached T."""
         lanes, columns = self.lanes, self.arena.columns
         rows = self.base + self.cursor
         scatter(columns["reward"], rows, lanes.reward)
@@ -112,16 +107,16 @@ class SegmentWriter:
             self._write_shown()
 
     def flush(self) -> None:
-        """Close the open segments where the learner of a batch of all lanes has others already.
+        """Close the open segments if the learner takes a batch of all lanes and segments of others wait.
 
-        Two groups of several policies may each have delivered the segments of one, and wait for its learner: without
-        this, that of either policy would wait for the other group.
+        Two groups of several policies may each have delivered the segments of a different policy: without this, either
+        policy's learner would wait for the other group.
         """
         if self.is_open and self.arena.shape.slots_per_lane == 1 and len(self.arena.waiting()):
             self._close(self.lanes.finals[:0])
 
     def _record_finals(self) -> np.ndarray:
-        """Give the final observations a row of their own; return the lanes where that is the segment's last row."""
+        """Write final observations into rows of their own; return the lanes where that is the segment's last row."""
         finals = self.lanes.finals
         rows = self.base[finals] + self.cursor[finals]
         self.lanes.write_finals(self.arena.columns["obs"], rows)
@@ -153,7 +148,7 @@ class SegmentWriter:
         self._took = time.monotonic_ns() - self._began
 
     def _deliver(self) -> None:
-        """Hand full slots over to the learner."""
+        """Pass the full slots to the learner."""
         self.arena.slots.claim(self.slots, SlotState.WRITING, SlotState.FULL, self.worker)
         self.arena.full.push_many(self.slots)
         self.arena.learner_bell.ring()
@@ -165,24 +160,37 @@ class SegmentWriter:
             columns[name][rows] = 0
 
 
-def plenty_of(arena: ExperienceArena, took: float) -> float:
-    """Segments that keep the learner at work while lanes write their next ones, in so many nanoseconds."""
+def busy_backlog(arena: ExperienceArena, took: float) -> float:
+    """Return the number of waiting segments that keep the learner busy while lanes write their next ones.
+
+    Parameters
+    ----------
+    arena
+        Arena of the policy.
+    took
+        Nanoseconds that the lanes needed for their last segments.
+
+    Returns
+    -------
+    float
+        At least a batch; infinite where time decides nothing.
+    """
     pace = int(arena.control[Control.PACE])
     batches = max(1.0, HEADROOM * took / pace) if pace else math.inf
     return batches * arena.shape.segments_per_batch
 
 
 class PendingRows:
-    """Rows of actions whose transitions are not complete when their segments close: they go on in the next ones.
+    """Rows of actions whose transitions are incomplete when their segments close: they move to the next segments.
 
     Parameters
     ----------
     arena
-        The run's arena.
+        Arena of the policy.
     lanes
-        The lanes of a group: seats of games.
+        Lanes of a group: seats of games.
     lane_numbers
-        int64 ``[N]``: their numbers among all lanes of the run.
+        int64 ``[N]``: numbers of the lanes in the run.
     """
 
     def __init__(self, arena: ExperienceArena, lanes: Lanes, lane_numbers: np.ndarray) -> None:
@@ -200,9 +208,9 @@ class PendingRows:
         self._rows = {name: self._arena.columns[name][rows[self._places]] for name in self._names}
 
     def put(self, rows: np.ndarray, slots: np.ndarray, *, is_fenced: bool) -> None:
-        """Write them into the first rows of new segments, with the memory that their actions were chosen from.
+        """Write the copied rows into the first rows of new segments, with the memory states of their actions.
 
-        With `is_fenced` a new run epoch has begun since: the transitions of these actions are not learned from.
+        If `is_fenced`, a new run epoch has begun: the transitions of these actions are not learned from.
         """
         places, self._places = self._places, np.empty(0, np.int64)
         self._is_fenced[places] |= is_fenced
@@ -212,23 +220,23 @@ class PendingRows:
         self._rows = {}
 
     def learned_from(self) -> np.ndarray:
-        """Which of the lanes' last transitions are learned from, bool ``[N]``."""
+        """Return which of the lanes' last transitions are learned from, bool ``[N]``."""
         valid = self._lanes.valid & ~self._is_fenced
         self._is_fenced &= ~self._lanes.moved
         return valid
 
 
 class OwnSegmentWriter(SegmentWriter):
-    """Segments that are learned from where they are written: each lane keeps its slot.
+    """Writer of segments that are learned from by their own worker: each lane keeps its slot.
 
     Parameters
     ----------
     arena, worker, lanes, first_lane
         As for `SegmentWriter`; the arena has a slot for each lane.
     is_wanted
-        Says whether more is to be learned.
+        Function that returns whether the goal is ahead.
     learn
-        Called with the slots when they are full; False if nothing was done, because no more is to be learned now.
+        Function that learns from full slots; it returns False if it did nothing, because the goal is reached.
     """
 
     waits_for = "wait for goal"
@@ -249,7 +257,7 @@ class OwnSegmentWriter(SegmentWriter):
         self._is_full = False
 
     def open(self) -> bool:
-        """Have full segments learned from, then begin new ones with what the lanes show now; False while none are."""
+        """Learn from full segments, then begin new ones; return False while that is not possible."""
         if self._is_full:
             if not self._learn(self.slots):
                 return False

@@ -11,14 +11,14 @@ from penstock.ipc import WeightsBlock
 
 
 class SharedStatistics:
-    """Moments that each rollout worker has seen, and those of before: merged they are the statistics of the run.
+    """Moments of each rollout worker, and those at the start, which merge to the statistics of the run.
 
-    Each worker alone writes its block, so none waits for another, and what a worker that dies has seen stays.
+    Each worker alone writes its block, so that none waits for another, and a dead worker's moments remain.
 
     Parameters
     ----------
     blocks
-        One for each worker, and one for what was before.
+        Block of each worker, and one of the moments at the start.
     sizes
         Numbers in the mean of each wrapper's moments.
     """
@@ -30,19 +30,19 @@ class SharedStatistics:
         self._size = int(ends[-1])
 
     def begin(self, statistics: Sequence[Moments]) -> None:
-        """Set what was before; the supervisor's process does so before there are workers."""
+        """Set the moments at the start; called by the supervisor's process before there are workers."""
         self._before.publish(np.concatenate([each.flat() for each in statistics]), 0)
 
     def publish(self, worker: int, statistics: RunningStatistics) -> None:
-        """Show what a worker has seen."""
+        """Publish a worker's moments."""
         self._workers[worker].publish(np.concatenate([each.own for each in statistics.moments]), 0)
 
     def own(self, worker: int) -> list[np.ndarray] | None:
-        """Return what a worker has seen, flat, by wrapper; None before it has published any."""
+        """Return a worker's moments, flat, by wrapper; None before it has published any."""
         return self._split(self._read(self._workers[worker]))
 
     def others(self, before: Sequence[Moments], worker: int | None = None) -> list[np.ndarray]:
-        """All but what a worker has seen, flat, by wrapper; `before` counts where it was not `begin` with anything."""
+        """Return all moments but a worker's own, flat, by wrapper; `before` stands in if `begin` was not called."""
         found = self._split(self._read(self._before)) or [each.flat() for each in before]
         for number, block in enumerate(self._workers):
             more = None if number == worker else self._split(self._read(block))
@@ -59,12 +59,12 @@ class SharedStatistics:
 
 
 class WorkerStatistics:
-    """A rollout worker's end of the statistics: all of its groups hold the same.
+    """A rollout worker's end of the statistics, which all of its groups share.
 
     Parameters
     ----------
     shared
-        Those of the run; None: they stay in this worker.
+        Shared statistics of the run; None: they stay in this worker.
     worker
         Number of the worker.
 
@@ -79,7 +79,7 @@ class WorkerStatistics:
         self.held: RunningStatistics | None = None
 
     def take_in(self, statistics: RunningStatistics) -> None:
-        """Let a group's environments, which are not reset yet, hold the statistics of the run."""
+        """Connect a group's environments, which are not reset yet, with the statistics of the run."""
         if not statistics:
             return
         if self.held is not None:
@@ -89,16 +89,16 @@ class WorkerStatistics:
         own = None if self._shared is None else self._shared.own(self._worker)
         for moments, seen in zip(statistics.moments, own or (), strict=False):
             moments.own[:] = seen
-        self._hear_others()
+        self._merge_others()
 
     def exchange(self) -> None:
-        """Show what this worker has seen, and take in what the others have."""
+        """Publish this worker's moments, and merge those of the others."""
         assert self.held is not None
         if self._shared is not None:
             self._shared.publish(self._worker, self.held)
-            self._hear_others()
+            self._merge_others()
 
-    def _hear_others(self) -> None:
+    def _merge_others(self) -> None:
         assert self.held is not None
         if self._shared is not None:
             starts = [moments.start for moments in self.held.moments]
@@ -112,16 +112,16 @@ class RunStatistics:
     Parameters
     ----------
     found
-        Those of a new environment.
+        Moments of a new environment.
     shared
-        Where the rollout workers share them; None: there are none.
+        Shared statistics of the run; None: there are none.
     """
 
     def __init__(self, found: Sequence[Moments] = (), shared: SharedStatistics | None = None) -> None:
         self._found, self._shared = found, shared
 
     def begin(self, saved: Sequence[Moments] | None) -> str | None:
-        """Begin with what a checkpoint holds, None for a new run; return a note where that does not fit."""
+        """Begin with a checkpoint's moments, None for a new run; return a text for the user if they do not fit."""
         fits = saved is not None and [each.kind for each in saved] == [each.kind for each in self._found]
         if self._shared is not None:
             self._shared.begin(saved if saved is not None and fits else self._found)
@@ -134,7 +134,7 @@ class RunStatistics:
         )
 
     def now(self) -> tuple[Moments, ...]:
-        """All that was seen in the run up to now."""
+        """Return the moments of the run."""
         flat = [] if self._shared is None else self._shared.others(self._found)
         return tuple(
             Moments(found.name, float(one[0]), *_mean_and_var(one, found.mean.shape))

@@ -15,12 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from penstock.envs.episodes import EpisodeRecord
-from penstock.envs.lanes import Group, Lanes
+from penstock.envs.actions import NoiseStreams
+from penstock.envs.lanes import EpisodeRecord, Group, Lanes
 from penstock.nn import PolicyNetwork
 from penstock.play.evaluation import Evaluation
 from penstock.play.match import Match
-from penstock.play.noise import NoiseStreams
 from penstock.self_play.fixed_opponents import Opponent
 
 MAX_LANES = 25

@@ -217,8 +217,10 @@ class ReplayBuffer:
             Nothing could be sampled within the timeout.
         """
         batch_size = operator.index(batch_size)
-        deadline = deadline_after(timeout)
         found = self._draw(batch_size, beta, out)
+        if found is not None and self.rate_limiter is None:
+            return found
+        deadline = deadline_after(timeout)
         if found is None:
             found = self._draw_later(batch_size, beta, out, deadline)
         # Only samples that can be taken are counted. A reader that had to wait draws again, from the newer contents.

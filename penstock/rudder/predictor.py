@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from penstock._native import adding_cells, adding_cells_gradient
-from penstock.engine.acting.weights import weights_nbytes
+from penstock.engine.acting.inference import weights_nbytes
 from penstock.nn.encoders import SideBySide, build_encoder, takes_bytes
 from penstock.nn.layers import is_native
 from penstock.nn.model import NetworkConfig

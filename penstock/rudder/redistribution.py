@@ -12,17 +12,11 @@ from torch import Tensor
 
 from penstock.algorithms.arithmetic.losses import normalize_advantage
 from penstock.algorithms.bases.algorithm import Algorithm
-from penstock.algorithms.bases.replay import ReplayAlgorithm
-from penstock.algorithms.bases.segment import SegmentAlgorithm
-from penstock.engine.acting.weights import MakeWeights, SharedWeights
-from penstock.engine.contracts import LearnerState
-from penstock.engine.messages import Tell
-from penstock.engine.paths.replay_learner import ReplayLearner
+from penstock.engine.acting.inference import SharedWeights
+from penstock.engine.paths.replay_learner import ReplayLearner, TransitionReader
 from penstock.engine.paths.segment_learner import SegmentLearner
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.batch import Batch
-from penstock.experience.run_replay import Replay
-from penstock.experience.transition_batch import TransitionReader
 from penstock.rudder.arithmetic import Account, mixed_advantage, redistribute, trace
 from penstock.rudder.feed import COLUMNS, PREDICTOR, REDISTRIBUTED, UNTRUSTED
 from penstock.rudder.predictor import build_predictor, contributions, predictor_metrics, quality_of
@@ -165,18 +159,10 @@ class RedistributedLearner(SegmentLearner):
 
     rewards_are_as_learned: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        algorithm: SegmentAlgorithm,
-        arena: ExperienceArena,
-        state: LearnerState,
-        learning: dict[str, Any] | None,
-        report: Tell,
-        weights: MakeWeights,
-    ) -> None:
-        super().__init__(algorithm, arena, state, learning, report, weights)
-        self._predictor = build_predictor(algorithm)
-        self._predictor_weights = SharedWeights(self._predictor, arena.blocks[PREDICTOR])
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._predictor = build_predictor(self._algorithm)
+        self._predictor_weights = SharedWeights(self._predictor, self._arena.blocks[PREDICTOR])
         self._redistributed = 0  # steps of the last batch
 
     def _read(self, slots: np.ndarray) -> tuple[Batch, Tensor]:
@@ -306,19 +292,10 @@ class RedistributedReplayLearner(ReplayLearner):
 
     _reader: RedistributedReader
 
-    def __init__(
-        self,
-        algorithm: ReplayAlgorithm,
-        arena: ExperienceArena,
-        state: LearnerState,
-        learning: dict[str, Any] | None,
-        report: Tell,
-        replay: Replay,
-        weights: MakeWeights,
-    ) -> None:
-        super().__init__(algorithm, arena, state, learning, report, replay, weights, RedistributedReader)
-        self._predictor = build_predictor(algorithm)
-        self._predictor_weights = SharedWeights(self._predictor, arena.blocks[PREDICTOR])
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._predictor = build_predictor(self._algorithm)
+        self._predictor_weights = SharedWeights(self._predictor, self._arena.blocks[PREDICTOR])
 
     def poll(self) -> bool:
         """Make one update, as far as predictions can be trusted now."""

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from penstock.algorithms.bases.algorithm import Algorithm
-from penstock.engine.acting.weights import SharedWeights
+from penstock.engine.acting.inference import SharedWeights
 from penstock.engine.contracts import LeavesNothing, Role
 from penstock.engine.messages import Command, ContentsSaved, Note, Save, Tell, unknown
 from penstock.engine.roles.specs import name_of

@@ -15,18 +15,17 @@ from penstock.envs.lanes import Lanes
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import PathMemory, RunShape
 from penstock.experience.outbox import Inbox, NodeReplay, Rows
-from penstock.experience.run_replay import Replay
-from penstock.experience.transitions import TransitionWriter, give_priorities
+from penstock.experience.run_replay import Replay, TransitionWriter
 from penstock.replay import Field
 from penstock.rudder.feed import Feed, Hold, RedistributedEpisodes
 from penstock.rudder.settings import ROLE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from penstock.algorithms.bases.replay import ReplayAlgorithm
     from penstock.engine.contracts import RoleSpec, Start
-    from penstock.engine.paths.replay_learner import ReplayLearner
+    from penstock.engine.roles.learner import Learner
     from penstock.engine.watching.clock import Clock
     from penstock.nn import PolicyNetwork
     from penstock.runs.run_directory import RunDirectory
@@ -103,12 +102,10 @@ class RedistributedReplayPath(ReplayPath):
             max_steps=self.algorithm.config.redistributor_max_steps,
         )  # fmt: skip
 
-    @classmethod
-    def learner_class(cls) -> type[ReplayLearner]:
-        """Learner class that also reports the quality of predicted returns."""
-        from penstock.rudder.redistribution import RedistributedReplayLearner
+    def _learner_class(self) -> Callable[..., Learner]:
+        from penstock.rudder.redistribution import RedistributedReader, RedistributedReplayLearner
 
-        return RedistributedReplayLearner
+        return partial(RedistributedReplayLearner, replay=self.replay, make_reader=RedistributedReader)
 
     @property
     def saving_apart(self) -> int:
@@ -119,7 +116,7 @@ class RedistributedReplayPath(ReplayPath):
 class RewardsAsTheyAreWriter(TransitionWriter):
     """Hands each transition on with its reward as the environment gave it: who holds the episode makes it another."""
 
-    def _settle_reward(self) -> None:
+    def _store_reward(self) -> None:
         self._step["reward"][...] = self.lanes.reward
 
 
@@ -142,7 +139,7 @@ class RedistributedWriter(RewardsAsTheyAreWriter):
         super().__init__(arena, worker, lanes, first_lane, replay)
         self._writer = hold(self.lane_numbers, self._step)
 
-    def _is_let_in(self, num_steps: int) -> bool:
+    def _admit(self, num_steps: int) -> bool:
         """Whether the rate limiter has room; where learning waits for a first row, what is held is written for it."""
         if self._replay.limiter.try_insert(num_steps):
             return True
@@ -173,7 +170,7 @@ class RedistributedInbox(Inbox):
     _writers: dict[int, RedistributedEpisodes]
 
     def __init__(self, replay: Replay, hold: Hold) -> None:
-        super().__init__(replay, give_priorities)
+        super().__init__(replay)
         self._hold = hold
 
     def add(self, calls: Rows) -> None:

@@ -22,7 +22,7 @@ from penstock.rudder.settings import ROLE
 if TYPE_CHECKING:
     from penstock.algorithms.bases.segment import SegmentAlgorithm
     from penstock.engine.contracts import RoleSpec, Start
-    from penstock.engine.paths.segment_learner import SegmentLearner
+    from penstock.engine.roles.learner import Learner
     from penstock.engine.watching.clock import Clock
     from penstock.envs.lanes import Lanes
     from penstock.nn import PolicyNetwork
@@ -89,9 +89,7 @@ class RedistributedPath(SegmentPath):
 
         return SegmentRedistribution(self.algorithm, arena, lanes)
 
-    @classmethod
-    def learner_class(cls) -> type[SegmentLearner]:
-        """Learner class that also reports the quality of predicted returns."""
+    def _learner_class(self) -> Callable[..., Learner]:
         from penstock.rudder.redistribution import RedistributedLearner
 
         return RedistributedLearner

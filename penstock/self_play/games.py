@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from penstock.envs.episodes import EpisodeRecord
 from penstock.envs.failures import UnsupportedSpaceError
 from penstock.envs.game_group import Games
 from penstock.envs.games import Game
+from penstock.envs.lanes import EpisodeRecord
 from penstock.envs.seats import SeatLanes
 
 

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from penstock.engine.acting.weights import SharedWeights
-from penstock.experience.arena import ExperienceArena
-from penstock.experience.requests import NOT_ASKED, Pending
+from penstock.engine.acting.inference import SharedWeights
+from penstock.experience.arena import NOT_ASKED, ExperienceArena, Pending
 from penstock.self_play.arenas import pool_in, seats_in
 
 

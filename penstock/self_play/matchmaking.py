@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.envs.episodes import outcome
 from penstock.envs.game_group import Games
+from penstock.envs.lanes import outcome
 from penstock.self_play.arenas import NOBODY, Pool, pool_in, seats_in
 from penstock.self_play.games import GuestGames
 

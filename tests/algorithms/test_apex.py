@@ -6,8 +6,7 @@ import torch
 
 from penstock.algorithms.apex import ApeX
 from penstock.config import ConfigError, make_config
-from penstock.engine.acting.inference import Inference
-from penstock.engine.acting.weights import SharedWeights
+from penstock.engine.acting.inference import Inference, SharedWeights
 from penstock.engine.contracts import Start
 from penstock.engine.paths.replay import ReplayPath, make_replay
 from penstock.engine.preparation import run_shape
@@ -15,7 +14,7 @@ from penstock.engine.roles.rollout_worker import RolloutSpec, RolloutWorker
 from penstock.envs.making import probe
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import Control, ExperienceArena
-from penstock.experience.transition_batch import TransitionBatch
+from penstock.experience.batch import TransitionBatch
 from penstock.nn.q_network import DuelingHead
 from penstock.replay import Prioritized
 from tests.algorithms.transitions import TORQUE, VECTOR, begin, make, request

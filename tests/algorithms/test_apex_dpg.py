@@ -9,7 +9,7 @@ from penstock.algorithms.apex_dpg import ApeXDPG
 from penstock.algorithms.arithmetic.td import largest_error
 from penstock.config import ConfigError
 from penstock.engine.paths.replay import transition_buffer
-from penstock.experience.transition_batch import TransitionBatch
+from penstock.experience.batch import TransitionBatch
 from penstock.replay import Prioritized
 from tests.algorithms.transitions import (
     TORQUE,

@@ -101,7 +101,7 @@ def test_each_batch_is_handed_out_so_many_times_and_the_oldest_gives_way():
     handed_out = [batches.again() for _ in range(3)]
     assert sorted(handed_out) == [1, 2, 3], "0 has given way; each of the others once more"
     assert batches.again() is None and len(batches) == 0
-    assert (batches.num_taken, batches.num_handed_out) == (4, 7)
+    assert (batches.num_taken, batches.num_used) == (4, 7)
 
 
 def test_one_batch_of_one_use_is_a_queue():

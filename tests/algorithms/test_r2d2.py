@@ -14,7 +14,7 @@ from penstock.config import ConfigError, make_config
 from penstock.engine.paths import data_path
 from penstock.engine.paths.replay import ReplayPath
 from penstock.engine.paths.sequences import SequencePath
-from penstock.experience.sequence_batch import SequenceBatch
+from penstock.experience.batch import SequenceBatch
 from penstock.replay import Prioritized
 from tests.algorithms.transitions import TORQUE, VECTOR, begin, copied, descend_plainly, make, transitions
 from tests.nn.plain import CHOICE

@@ -15,7 +15,7 @@ from penstock.config import make_config
 from penstock.engine.contracts import Start
 from penstock.engine.paths.replay import make_replay
 from penstock.envs.spaces import ActionSpec, ObservationSpec
-from penstock.experience.transition_batch import TransitionBatch
+from penstock.experience.batch import TransitionBatch
 from penstock.nn import flatten_
 
 STATE = ObservationSpec((), "int64", num_values=2)

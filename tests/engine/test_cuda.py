@@ -15,17 +15,22 @@ from penstock.algorithms.impala import IMPALA
 from penstock.algorithms.laser import LASER
 from penstock.algorithms.ppo import PPO
 from penstock.algorithms.pqn import PQN
-from penstock.engine.acting.device_inference import DeviceInference, Staging
-from penstock.engine.acting.device_weights import InferenceWeights, LearnerWeights, WeightsExchange
+from penstock.engine.acting.device_inference import (
+    DeviceInference,
+    InferenceWeights,
+    LearnerWeights,
+    Staging,
+    WeightsExchange,
+)
 from penstock.engine.acting.inference import Inference
 from penstock.engine.messages import Note
 from penstock.engine.paths.captured_gradient import WARM_UP, CapturedGradient
+from penstock.engine.paths.segment_learner import PinnedMemory
 from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.roles.policy_worker import PolicyWorker
 from penstock.engine.trainer import Trainer
 from penstock.envs.spaces import ObservationSpec
-from penstock.experience.pinned import PinnedMemory
-from penstock.experience.requests import Pending
+from penstock.experience.arena import Pending
 from tests.algorithms import transitions
 from tests.algorithms.batches import collect, make, make_model
 from tests.engine.collecting import FIRST_VERSION, SHORT, Collecting, Recording

@@ -14,7 +14,7 @@ from penstock.engine.acting.inference import Inference
 from penstock.engine.messages import Note
 from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.roles.policy_worker import PolicyWorker
-from penstock.experience.requests import Pending
+from penstock.experience.arena import Pending
 from tests.engine.collecting import COLUMNS, SHORT, Collecting, Recording
 from tests.envs.masked import MaskedEnv
 from tests.experience.reading import CPU

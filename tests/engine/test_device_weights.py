@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from penstock.algorithms.appo import APPO
-from penstock.engine.acting.device_weights import InferenceWeights, LearnerWeights, WeightsExchange
-from penstock.engine.acting.weights import SharedWeights
+from penstock.engine.acting.device_inference import InferenceWeights, LearnerWeights, WeightsExchange
+from penstock.engine.acting.inference import SharedWeights
 from tests.engine.collecting import FIRST_VERSION, Collecting
 
 

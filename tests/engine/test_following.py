@@ -29,14 +29,14 @@ BY_HAND = {0: {"learning_rate": 1e-3}, 256: {"learning_rate": 2e-3}, 512: {"lear
 
 def watch(learner, learned):
     """Note before every update of how many steps the learner is, and with which rate and clip range it learns."""
-    heed = learner._heed_settings
+    apply = learner._apply_settings
 
     def watched():
-        heed()
+        apply()
         now = learner._config
         learned.append((learner._steps, now.learning_rate, now.clip_range))
 
-    learner._heed_settings = watched
+    learner._apply_settings = watched
 
 
 def trained(**settings):

@@ -22,19 +22,19 @@ from penstock.config import make_config
 from penstock.engine.backends import restarts
 from penstock.engine.contracts import LearnerState
 from penstock.engine.endings import TrainingFailed
-from penstock.engine.paths.hogwild import ActorLearner, SharedParameters, begin
+from penstock.engine.paths.hogwild import ActorLearner, Contribution, SharedParameters, begin
 from penstock.engine.preparation import run_shape
 from penstock.engine.roles.learner import MAX_SKIPPED_IN_A_ROW
 from penstock.engine.roles.rollout_worker import RolloutWorker
 from penstock.engine.trainer import Trainer
 from penstock.engine.watching.clock import ACTIVITY
+from penstock.envs.actions import NoiseStreams
 from penstock.envs.making import lane_seed
 from penstock.envs.spaces import ActionSpec, ObservationSpec
-from penstock.experience.arena import Contribution, Control, ExperienceArena
+from penstock.experience.arena import Control, ExperienceArena
 from penstock.nn import fused
 from penstock.nn.layers import Tanh
 from penstock.nn.model import RETURN_PRIOR_ROWS
-from penstock.play.noise import NoiseStreams
 from penstock.runs.checkpoint import load_checkpoint
 from penstock.runs.run_directory import RunDirectory
 from tests.comparing import identical

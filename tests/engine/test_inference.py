@@ -8,7 +8,7 @@ from penstock.algorithms.appo import APPO
 from penstock.engine.acting.inference import Inference
 from penstock.engine.messages import Episodes, Stop
 from penstock.engine.paths.segments import SegmentPath
-from penstock.experience.requests import Pending, Requests
+from penstock.experience.arena import Pending, Requests
 from tests.comparing import identical
 from tests.engine.collecting import COLUMNS, FIRST_VERSION, SHORT, Collecting, Recording
 

@@ -127,7 +127,7 @@ def test_a_launcher_is_kept_for_the_next_run_and_ends_with_the_block():
 def test_it_has_imported_what_roles_need_before_it_forks_them():
     # What a role imports by itself costs every process of it time and memory.
     roles = ("evaluator", "policy_worker", "rollout_worker", "learner")
-    learners = ("segment_learner", "replay_learner", "hogwild_learner", "hogwild")
+    learners = ("segment_learner", "replay_learner", "hogwild")
     paths = (*learners, "segments", "replay", "gradients")
     needed = [f"penstock.engine.roles.{name}" for name in roles] + [f"penstock.engine.paths.{name}" for name in paths]
     script = (

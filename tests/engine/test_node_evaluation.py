@@ -10,7 +10,7 @@ import pytest
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
 from penstock.config import ConfigError
-from penstock.engine.acting.weights import BestWeights
+from penstock.engine.acting.inference import BestWeights
 from penstock.engine.evaluations import Evaluations
 from penstock.engine.messages import Candidate, Died, Evaluate
 from penstock.engine.nodes.evaluation import EvaluationsThere, block_of

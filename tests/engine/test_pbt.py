@@ -134,7 +134,7 @@ def test_episodes_that_began_with_other_weights_are_not_scored():
     with penstock.PPO(**{**PBT, "pbt_interval": 10**9}) as trainer:
         trainer.train(256, quiet=True)
         population = trainer._supervisor._exploits._population
-        team = next(team for team in trainer._supervisor.backend._roles["rollout-0"]._teams if team.policy == 1)
+        team = next(team for team in trainer._supervisor.backend._roles["rollout-0"]._policy_lanes if team.policy == 1)
         running = int((team.lanes.running_lengths > 0).sum())
         ended = trainer.status.policies[1].episodes
         assert population.members[1].episodes > 0

@@ -22,7 +22,7 @@ from penstock.algorithms.td3 import TD3
 from penstock.algorithms.tqc import TQC
 from penstock.engine.groups.parcels import Kind, ParcelChannel, batch_in
 from penstock.engine.groups.rank_learner import ReplayRankLearner, rank_learner
-from penstock.experience.sequence_batch import SequenceBatch
+from penstock.experience.batch import SequenceBatch
 from penstock.nn import sharing
 from tests.algorithms import batches, transitions
 from tests.nn.plain import CHOICE

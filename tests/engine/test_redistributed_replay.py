@@ -14,9 +14,9 @@ import penstock
 from penstock.algorithms.ddpg import DDPG
 from penstock.algorithms.dqn import DQN
 from penstock.config import ConfigError
+from penstock.engine.paths.replay_learner import TransitionReader
 from penstock.engine.saves import Saves
 from penstock.engine.trainer import Trainer
-from penstock.experience.transition_batch import TransitionReader
 from penstock.rudder.explanation import explain_run
 from penstock.rudder.feed import OWN, REDISTRIBUTED, UNTRUSTED
 from penstock.rudder.redistribution import EpisodeRedistribution, RedistributedReader

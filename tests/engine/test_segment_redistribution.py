@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from penstock.algorithms.appo import APPO
-from penstock.engine.acting.weights import SharedWeights
+from penstock.engine.acting.inference import SharedWeights
 from penstock.engine.nodes.transport import transport_of
 from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.preparation import run_shape

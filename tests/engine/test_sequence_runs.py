@@ -12,8 +12,7 @@ import torch
 import penstock
 from penstock.algorithms.r2d2 import R2D2
 from penstock.config import make_config
-from penstock.engine.acting.inference import Inference
-from penstock.engine.acting.weights import SharedWeights
+from penstock.engine.acting.inference import Inference, SharedWeights
 from penstock.engine.contracts import Start
 from penstock.engine.paths.sequences import SequencePath
 from penstock.engine.preparation import run_shape
@@ -23,7 +22,7 @@ from penstock.engine.trainer import Trainer
 from penstock.envs.making import probe
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import Control, ExperienceArena
-from penstock.experience.sequence_batch import SequenceBatch
+from penstock.experience.batch import SequenceBatch
 from penstock.runs.run_directory import RunDirectory
 from tests.engine.replaying import replay_of
 from tests.envs.masked import MaskedEnv, legal_action

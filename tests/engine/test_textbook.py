@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.nn.functional import mse_loss, smooth_l1_loss
 
 import penstock
+from penstock.envs.actions import NoiseStreams
 from penstock.envs.making import lane_seed
-from penstock.play.noise import NoiseStreams
 from penstock.replay import Field, ReplayBuffer
 
 pytestmark = pytest.mark.usefixtures("one_thread")

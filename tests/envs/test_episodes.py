@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from penstock.envs.episodes import EpisodeBook, EpisodeRecord, MetricMeans
+from penstock.envs.lanes import EpisodeBook, EpisodeRecord, MetricMeans
 from tests.envs.arrangements import ARRANGEMENTS, lanes_of
 from tests.envs.counting import CountingEnv
 

@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
+from penstock.engine.paths.segment_learner import BatchReader
 from penstock.experience.arena import ExperienceArena
-from penstock.experience.batch import BatchReader
 from tests.experience.writing import LOGITS, run_shape
 
 T, SLOTS = 4, 6  # of two lanes

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.experience.choosing import Uses, choose, num_candidates
+from penstock.engine.paths.drawing import Uses, choose, num_candidates
 
 DISTANCE = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
 USES = np.array([3, 1, 1, 1, 2, 5])

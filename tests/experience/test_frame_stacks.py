@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.experience.frame_stacks import FrameStacks
+from penstock.experience.segment_store import FrameStacks
 
 
 def stacks_of(rows, depth, begins, padding, random, shape=(3, 5)):

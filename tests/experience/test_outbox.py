@@ -193,8 +193,8 @@ def test_a_step_is_taken_only_when_all_of_it_is_granted():
     arena = ExperienceArena.create(run_shape(segment_length=1, slots_per_lane=4))
     replay = transport_of(transitions()).to_node().path.replay
     arena.full.push_many(np.zeros(3, np.int64))
-    assert replay.lets_in(2, arena) and not replay.lets_in(2, arena)
-    assert len(arena.full) == 1 and replay.lets_in(1, arena) and not replay.lets_in(1, arena)
+    assert replay.admit(2, arena) and not replay.admit(2, arena)
+    assert len(arena.full) == 1 and replay.admit(1, arena) and not replay.admit(1, arena)
 
 
 def test_calls_that_are_overwritten_before_they_are_read_are_an_error():

@@ -157,10 +157,10 @@ def test_the_ratio_measured_is_in_updates_per_step_since_the_first_update():
 def test_steps_are_called_for_when_half_the_band_is_empty():
     replay = make(1.0, slack=4)
     assert replay.limiter.try_insert(10)
-    assert replay.limiter.try_insert(4) and not replay.calls_for_steps
+    assert replay.limiter.try_insert(4) and not replay.needs_steps
     for _ in range(3):
-        assert replay.limiter.try_sample(BATCH) and not replay.calls_for_steps
-    assert replay.limiter.try_sample(BATCH) and replay.calls_for_steps
+        assert replay.limiter.try_sample(BATCH) and not replay.needs_steps
+    assert replay.limiter.try_sample(BATCH) and replay.needs_steps
 
 
 def test_a_copy_in_another_process_is_the_same_replay():

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from penstock.experience import requests as requests_module
-from penstock.experience.arena import ExperienceArena
-from penstock.experience.requests import Pending, Requests
+from penstock.experience import arena as arena_module
+from penstock.experience.arena import ExperienceArena, Pending, Requests
 from tests.experience.writing import run_shape
 
 SHAPE = run_shape(num_workers=2, num_envs_per_worker=4, num_groups=2, state_size=1)
@@ -65,7 +64,7 @@ def at_the_fences(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def give(*turns: Callable[[], object]) -> None:
         left = iter(turns)
-        monkeypatch.setattr(requests_module, "fence", lambda: next(left, lambda: None)())
+        monkeypatch.setattr(arena_module, "fence", lambda: next(left, lambda: None)())
 
     return give
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from penstock.engine.paths.segment_learner import READER
 from penstock.experience import segments
 from penstock.experience.arena import Control
+from penstock.experience.segments import busy_backlog
 from penstock.ipc import SlotState
 from tests.envs.arrangements import ARRANGEMENTS, AT_ONCE, counting_lanes, episodes
 from tests.envs.counting import Ending
@@ -247,7 +248,7 @@ def test_a_fence_loses_only_what_stood_in_open_segments(arrangement, length, end
     ("seconds", "pace", "batches"),
     [(1, 0, np.inf), (0, 5, 1.0), (1, 5, 1.0), (4, 5, 1.0), (8, 5, 2.0), (40, 5, 10.0)],
 )
-def test_plenty_is_what_the_learner_needs_a_quarter_more_time_for_than_the_lanes_for_a_segment(
+def test_the_backlog_of_a_busy_learner_takes_it_a_quarter_longer_than_the_lanes_their_segment(
     monkeypatch, seconds, pace, batches
 ):
     now = [0]
@@ -255,7 +256,7 @@ def test_plenty_is_what_the_learner_needs_a_quarter_more_time_for_than_the_lanes
     writing = Writing(counting_lanes("single", [[(9, "terminated")]] * 2), length=2, slots_per_lane=9)
     writing.arena.control[Control.PACE] = pace
     writer = writing.writer
-    assert writer.plenty() == (np.inf if pace == 0 else 2.0)  # nothing has been written yet
+    assert busy_backlog(writer.arena, writer._took) == (np.inf if pace == 0 else 2.0)  # nothing has been written yet
     for took in (99, seconds):  # it is the last one that counts
         now[0] += 1000  # waiting for slots is not writing
         assert writer.open()
@@ -264,4 +265,4 @@ def test_plenty_is_what_the_learner_needs_a_quarter_more_time_for_than_the_lanes
             writer.lanes.step(np.zeros(2, np.int64))
             writer.record()
         assert writing.arena.slots.in_state(SlotState.FULL).size
-    assert writer.plenty() == 2 * batches
+    assert busy_backlog(writer.arena, writer._took) == 2 * batches

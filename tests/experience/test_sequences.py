@@ -12,13 +12,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.engine.paths.replay_learner import SequenceReader
 from penstock.envs import Lanes
 from penstock.envs.single import SingleLanes
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.layout import Column
 from penstock.experience.run_replay import Replay
-from penstock.experience.sequence_batch import SequenceReader
 from penstock.experience.sequences import SequenceWriter, sequence_fields
 from penstock.replay import Prioritized, RateLimiter, ReplayBuffer, Sequences, Uniform
 from tests.envs.arrangements import ARRANGEMENTS, counting_lanes

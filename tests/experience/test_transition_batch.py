@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from penstock.engine.paths.replay_learner import TransitionReader
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.run_replay import Replay, transition_fields
-from penstock.experience.transition_batch import TransitionReader
 from penstock.replay import NotReady, NStep, Prioritized, RateLimiter, ReplayBuffer, Uniform
 from tests.experience.reading import CPU
 
@@ -34,7 +34,7 @@ def make(num_rows: int = 20, ratio: float = 1.0, *, prioritized: bool = False, s
 
 def a_reader(replay, ahead):
     """A reader of batches that are large enough to be drawn ahead, if they are to be."""
-    with mock.patch("penstock.experience.transition_batch.WORTH_A_THREAD", 0):
+    with mock.patch("penstock.engine.paths.replay_learner.WORTH_A_THREAD", 0):
         return TransitionReader(replay, CPU, in_order=not ahead)
 
 

@@ -20,8 +20,7 @@ from penstock.envs.single import SingleLanes
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.layout import Column
-from penstock.experience.run_replay import Replay, transition_fields
-from penstock.experience.transitions import TransitionWriter
+from penstock.experience.run_replay import Replay, TransitionWriter, transition_fields
 from penstock.ipc import SlotState
 from penstock.replay import NStep, Prioritized, RateLimiter, ReplayBuffer, Uniform
 from tests.envs.arrangements import ARRANGEMENTS, AT_ONCE, counting_lanes

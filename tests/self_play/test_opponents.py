@@ -13,7 +13,7 @@ import torch
 
 import penstock
 from penstock.config import ConfigError
-from penstock.engine.acting.weights import STEPS_NBYTES
+from penstock.engine.acting.inference import STEPS_NBYTES
 from penstock.engine.paths.segment_learner import SegmentLearner
 from penstock.nn import place_
 from penstock.runs.checkpoint import load_checkpoint

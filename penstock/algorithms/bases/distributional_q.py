@@ -13,7 +13,7 @@ from penstock.algorithms.arithmetic.quantiles import quantile_huber
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.q_learning import QLearning
 from penstock.algorithms.bases.support import SupportWatch
-from penstock.experience.transition_batch import TransitionBatch
+from penstock.experience.batch import TransitionBatch
 from penstock.nn import (
     CategoricalReturns,
     ImplicitQuantileReturns,

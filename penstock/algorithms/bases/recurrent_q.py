@@ -12,8 +12,8 @@ from penstock.algorithms.arithmetic.td import double_q_value, huber, max_q_value
 from penstock.algorithms.bases.algorithm import Metrics, Request
 from penstock.algorithms.bases.distributional_q import DistributionalQLearning
 from penstock.envs.spaces import ActionSpec, ObservationSpec
+from penstock.experience.batch import SequenceBatch
 from penstock.experience.layout import Column
-from penstock.experience.sequence_batch import SequenceBatch
 from penstock.nn import QNetwork
 from penstock.nn.memory import state_size_of
 

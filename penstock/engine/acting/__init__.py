@@ -1,1 +1,1 @@
-"""Choosing actions: how requests become answers, and by which way weights come to who chooses."""
+"""Choosing actions: the model that answers requests, and the transport of weights to it."""

@@ -1,8 +1,12 @@
-"""Choosing actions on a GPU: pinned memory, one copy to the device and one back for each batch, and CUDA graphs."""
+"""Choosing actions on a GPU: pinned memory, one copy to the device and one back for each batch, and CUDA graphs.
+
+A learner in the same process passes its weights on without their leaving the device.
+"""
 
 from __future__ import annotations
 
 import math
+import threading
 from bisect import bisect_left
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
@@ -13,31 +17,36 @@ import torch
 from torch import Tensor
 
 from penstock.algorithms.bases.algorithm import Request
-from penstock.engine.acting.inference import Inference, StepsTaken, request_fields
-from penstock.engine.acting.weights import MakeWeights, through_block
+from penstock.engine.acting.inference import (
+    Inference,
+    MakeWeights,
+    SharedWeights,
+    StepsTaken,
+    request_fields,
+    through_block,
+)
 from penstock.engine.messages import Note, Tell
-from penstock.experience.arena import ExperienceArena
+from penstock.experience.arena import ExperienceArena, Pending
 from penstock.experience.layout import RunShape
-from penstock.experience.requests import Pending
 
 ALIGNMENT = 64
-MEMORY = "memory after"  # no column of an algorithm's goes by this name
+MEMORY = "memory after"  # no column has this name
 
 
 class Staging:
-    """Tensors of a device and their images in pinned host memory, all of them copied at once.
+    """Tensors of a device and their images in pinned host memory, copied all at once.
 
     Parameters
     ----------
     fields
         Name, shape and dtype of each.
     device
-        Where the tensors are.
+        Device of the tensors.
 
     Attributes
     ----------
     arrays, tensors
-        By name: those on the host, and those on the device.
+        Arrays on the host and tensors on the device, by name.
     """
 
     def __init__(self, fields: Iterable[tuple[str, tuple[int, ...], torch.dtype]], device: torch.device) -> None:
@@ -57,11 +66,11 @@ class Staging:
         self.tensors = views(self._on_device)
 
     def send(self) -> None:
-        """Copy the arrays to the device, in the order of the current stream; nothing is waited for."""
+        """Copy the arrays to the device, on the current stream, without waiting."""
         self._on_device.copy_(self._on_host, non_blocking=True)
 
     def fetch(self) -> None:
-        """Copy the tensors to the host, and wait for them; the interpreter's lock and the core are free meanwhile."""
+        """Copy the tensors to the host, and wait for them without holding the interpreter's lock or a core."""
         self._on_host.copy_(self._on_device, non_blocking=True)
         if self._copied is not None:
             self._copied.record()
@@ -69,7 +78,7 @@ class Staging:
 
 
 class WatchedRequest(Request):
-    """A request that notices whether its steps are looked at: an answer that depends on them differs every time."""
+    """Request that records whether its steps are read: an answer that depends on them cannot be captured."""
 
     steps_were_read = False
 
@@ -80,14 +89,14 @@ class WatchedRequest(Request):
 
 
 class Bucket:
-    """Batches of up to so many lanes: what is asked, what is answered, and the graph that leads from one to the other.
+    """Memory of requests and answers for batches of up to `size` lanes, and the graph of the computation between.
 
     Attributes
     ----------
     asked, answered
-        The fields of a `Request`; columns and memory state, once it is known what they are.
+        Fields of a `Request`; columns and memory states.
     graph
-        The answer's computation, captured; None: it is run operation by operation.
+        Captured computation; None: it runs operation by operation.
     """
 
     answered: Staging
@@ -96,39 +105,38 @@ class Bucket:
     def __init__(self, size: int, shape: RunShape, device: torch.device) -> None:
         fields = [(name, (size, *one), getattr(torch, dtype)) for name, one, dtype in request_fields(shape)]
         self.asked = Staging(fields, device)
-        if (mask := shape.observation.mask) is not None:  # what pads a batch has legal actions, too
+        if (mask := shape.observation.mask) is not None:  # padding has legal actions, too
             self.asked.arrays["obs"][:, mask.offset : mask.offset + math.prod(mask.spec.shape)] = 1
 
 
 def bucket_sizes(shape: RunShape) -> list[int]:
-    """Lanes of the buckets that a policy worker needs: of as many groups as a power of two, and of all its groups."""
+    """Return the lanes of each bucket of a policy worker: powers of two in groups, and all its groups."""
     most = shape.groups_per_policy_worker
     powers = [1 << power for power in range((most - 1).bit_length())]
     return [num_groups * shape.group_size for num_groups in [*powers, most]]
 
 
 def after_failed_capture(error: Exception) -> str:
-    """Leave random numbers of the GPU usable after a capture that failed with this; return why it failed."""
-    for generator in torch.cuda.default_generators:  # it would go on counting for the capture; a copy does not
+    """Make the GPU's random numbers usable again after a failed capture; return the cause as text."""
+    for generator in torch.cuda.default_generators:  # the generator stays bound to the capture; a copy does not
         generator.graphsafe_set_state(generator.clone_state())
-    cause = error.__context__ or error  # the end of a capture that failed fails, too
+    cause = error.__context__ or error  # the end of a failed capture raises, too
     return f"{type(cause).__name__}: {cause}"
 
 
 class DeviceInference(Inference):
-    """Inference on a GPU, on a stream of its own that goes before the learner's.
+    """Inference on a GPU, on a stream of its own with precedence over the learner's.
 
-    The lanes that wait are padded to a bucket. What a bucket asks and what it is answered lies in the same places every
-    time, so that its computation can be captured as a CUDA graph: then an answer is one launch instead of one for each
-    operation. What cannot be captured (an algorithm that looks at the number of steps, an encoder that looks at values)
-    is run as it is written.
+    Requests are padded to a bucket. A bucket's memory is the same for every batch, so that its computation can be
+    captured as a CUDA graph: an answer is then one launch instead of one for each operation. A computation that cannot
+    be captured (it depends on the number of steps, or on values) runs operation by operation.
 
     Parameters
     ----------
     arena, algorithm, device, steps_taken, weights
-        As for `Inference`. On a CPU nothing is captured; everything else is the same.
+        As for `Inference`. On a CPU nothing is captured.
     report
-        Called with a `Note` if graphs were to be captured and cannot.
+        Function for reports: a `Note` if a graph cannot be captured.
     """
 
     def __init__(
@@ -136,17 +144,17 @@ class DeviceInference(Inference):
         arena: ExperienceArena,
         algorithm: Any,
         device: str,
-        steps_taken: StepsTaken,
+        steps_taken: StepsTaken | None,
         report: Tell,
         weights: MakeWeights = through_block,
     ) -> None:
         self._captures = torch.device(device).type == "cuda"
         self._stream = torch.cuda.Stream(device, priority=-1) if self._captures else None
-        self._pool: Any = None  # memory of the first graph, which the others share: no two of them run at once
+        self._pool: Any = None  # memory of all graphs: no two of them run at once
         self._report = report
         with self._on_stream():
             super().__init__(arena, algorithm, device, steps_taken, weights)
-            # Copies of weights in bfloat16 that outlive an operation would not be made anew by a graph.
+            # A graph would not make bfloat16 copies of weights anew if they outlived an operation.
             self._autocast = algorithm.autocast(self._device, cache=False)
             self._sizes = bucket_sizes(arena.shape)
             self._buckets = [self._make_bucket(size) for size in self._sizes]
@@ -160,7 +168,7 @@ class DeviceInference(Inference):
         return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
 
     def _bucket(self, count: int) -> Bucket:
-        """The smallest bucket for so many lanes."""
+        """Return the smallest bucket for `count` lanes."""
         return self._buckets[bisect_left(self._sizes, count)]
 
     def _arrays_for(self, count: int) -> dict[str, np.ndarray]:
@@ -179,7 +187,7 @@ class DeviceInference(Inference):
 
     @torch.inference_mode()
     def _make_bucket(self, size: int) -> Bucket:
-        """Make a bucket, and find out what is answered, and whether a graph can."""
+        """Make a bucket, with memory for the answer's fields, and capture its graph if possible."""
         bucket = Bucket(size, self._arena.shape, self._device)
         bucket.asked.send()
         request = WatchedRequest(**bucket.asked.tensors, steps=0)
@@ -196,12 +204,12 @@ class DeviceInference(Inference):
         return {**columns, MEMORY: memory_after}
 
     def _run(self, bucket: Bucket, request: Request) -> None:
-        """Leave the answer on the device, operation by operation."""
+        """Compute the answer into the bucket's tensors, operation by operation."""
         for name, tensor in self._answer(request).items():
             bucket.answered.tensors[name].copy_(tensor)
 
     def _capture(self, bucket: Bucket, request: Request) -> torch.cuda.CUDAGraph | None:
-        """Capture the answer's computation as a graph; None if that cannot be done."""
+        """Capture the answer's computation as a graph; return None if that fails."""
         graph = torch.cuda.CUDAGraph()
         try:
             with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
@@ -212,3 +220,112 @@ class DeviceInference(Inference):
             return None
         self._pool = graph.pool()
         return graph
+
+
+class WeightsExchange:
+    """The newest weights on the device: one thread leaves them, another takes them, each on a stream of its own.
+
+    Neither thread waits on the host. The streams wait on the device, for the length of a copy: copies are whole, and
+    weights that are being taken are not overwritten.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # held while copies are enqueued, not while they run
+        self._left: tuple[Tensor, int, int] | None = None
+        self._copied_in: torch.cuda.Event | None = None
+        self._copied_out: torch.cuda.Event | None = None
+
+    @property
+    def version(self) -> int:
+        """Version of the weights; -1: none."""
+        return -1 if self._left is None else self._left[1]
+
+    def leave(self, model_bytes: Tensor, version: int, steps: int) -> None:
+        """Replace the weights by a copy of `model_bytes`, uint8 ``[nbytes]``, on the current stream."""
+        with self._lock:
+            place = torch.empty_like(model_bytes) if self._left is None else self._left[0]
+            if self._copied_out is not None:
+                self._copied_out.wait()
+            place.copy_(model_bytes)
+            self._left = place, version, steps
+            self._copied_in = _event_behind(place)
+
+    def take(self, model_bytes: Tensor) -> tuple[int, int]:
+        """Copy the weights into `model_bytes`, on the current stream; return their version and steps learned from."""
+        with self._lock:
+            assert self._left is not None, "weights are left before they are taken"
+            place, version, steps = self._left
+            if self._copied_in is not None:
+                self._copied_in.wait()
+            model_bytes.copy_(place)
+            self._copied_out = _event_behind(place)
+        return version, steps
+
+
+def _event_behind(tensor: Tensor) -> torch.cuda.Event | None:
+    """Return an event behind the current stream's work; None for a tensor without streams."""
+    if not tensor.is_cuda:
+        return None
+    event = torch.cuda.Event()
+    event.record()
+    return event
+
+
+class LearnerWeights(SharedWeights):
+    """The learner's end: every version goes to the exchange, reported versions also to the weights block.
+
+    Parameters
+    ----------
+    model
+        Model that learns.
+    arena
+        Arena of the policy, whose block the evaluator and the user read.
+    exchange
+        Exchange that the inference takes weights from.
+    """
+
+    def __init__(self, model: torch.nn.Module, arena: ExperienceArena, exchange: WeightsExchange) -> None:
+        super().__init__(model, arena.weights)
+        self._exchange = exchange
+        self._is_shown = True
+
+    def publish(self, version: int, steps: int) -> None:
+        """Leave the model's weights for the inference."""
+        self._exchange.leave(self._model_bytes, version, steps)
+        self.version, self._steps[0] = version, steps
+        self._is_shown = False
+
+    def show(self) -> None:
+        """Copy the weights published last into the block, unless they lie there."""
+        if not self._is_shown:
+            super().publish(self.version, self.steps)
+            self._is_shown = True
+
+    def refresh(self) -> None:
+        """Load the block's weights, and leave them for the inference."""
+        super().refresh()
+        self.publish(self.version, self.steps)
+        self._is_shown = True
+
+
+class InferenceWeights(SharedWeights):
+    """The inference's end.
+
+    Parameters
+    ----------
+    model
+        Model that acts, on the learner's device.
+    arena
+        Arena of the policy.
+    exchange
+        Exchange that the learner leaves weights in.
+    """
+
+    def __init__(self, model: torch.nn.Module, arena: ExperienceArena, exchange: WeightsExchange) -> None:
+        super().__init__(model, arena.weights)
+        self._exchange = exchange
+
+    def refresh(self) -> None:
+        """Take the learner's newest weights, unless the model holds them."""
+        if self._exchange.version != self.version:
+            self.version, self._steps[0] = self._exchange.take(self._model_bytes)

@@ -1,26 +1,182 @@
-"""Choosing actions: requests of groups become one batch, and the answers land in the rows that asked."""
+"""Choosing actions: the published weights, and the model that answers requests with them in batches.
+
+Weights lie in blocks of the arena: a model's bytes and, behind them, the number of steps that it has learned from. One
+block holds the newest weights, another those of the best evaluation so far, with their mean return.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from penstock.algorithms.bases.algorithm import Request
-from penstock.engine.acting.weights import MakeWeights, through_block
-from penstock.experience.arena import ExperienceArena
-from penstock.experience.layout import RunShape
-from penstock.experience.requests import NOT_ASKED, Pending
-from penstock.ipc import gather, scatter
+from penstock.experience.arena import NOT_ASKED, ExperienceArena, Pending
+from penstock.experience.layout import RETURN_NBYTES, RunShape
+from penstock.ipc import WeightsBlock, gather, scatter
+from penstock.nn import WeightsLayout, buffer_in, flatten_, foreign_buffers, place_, places_in, put_buffer
+
+STEPS_NBYTES = 8
+
+
+def weights_nbytes(model: torch.nn.Module) -> int:
+    """Return the payload size of the weights block for a model, in bytes."""
+    return WeightsLayout(model).nbytes + STEPS_NBYTES
+
+
+class SharedWeights:
+    """A model at one end of a weights block: the learner publishes, all other roles refresh.
+
+    Parameters
+    ----------
+    model
+        Model whose tensors are sent or overwritten. They are moved into one stretch of memory, and must stay there.
+    block
+        Weights block of the arena.
+
+    Attributes
+    ----------
+    version : int
+        Version of the weights held; -1: none.
+    """
+
+    def __init__(self, model: torch.nn.Module, block: WeightsBlock) -> None:
+        self._block = block
+        memory = flatten_(model, STEPS_NBYTES)
+        self._model_bytes = memory[:-STEPS_NBYTES]
+        # A CPU's tensors are sent as they lie; a GPU's go through pinned memory.
+        self._is_apart = memory.is_cuda
+        payload = torch.zeros(len(memory), dtype=torch.uint8, pin_memory=True) if self._is_apart else memory
+        self._weights = payload[:-STEPS_NBYTES]
+        self._payload = payload.numpy()
+        self._steps = self._payload[-STEPS_NBYTES:].view(np.int64)
+        self._buffers = [(place, buffer_in(place)) for place in foreign_buffers(model)]
+        self.version = -1
+
+    @property
+    def steps(self) -> int:
+        """Steps that the held weights have learned from."""
+        return int(self._steps[0])
+
+    @property
+    def payload(self) -> np.ndarray:
+        """The held weights and their steps as they lie in the block, uint8 ``[weights_nbytes]``."""
+        return self._payload
+
+    def publish(self, version: int, steps: int) -> None:
+        """Copy the model's weights into the block, as this version that has learned from `steps` steps."""
+        for place, memory in self._buffers:
+            if (buffer := buffer_in(place)) is not memory:  # the module has replaced the tensor
+                memory.copy_(buffer)
+                put_buffer(place, memory)
+        if self._is_apart:
+            self._weights.copy_(self._model_bytes)
+        self._steps[0] = steps
+        self._block.publish(self._payload, version)
+        self.version = version
+
+    def show(self) -> None:
+        """Do nothing: published weights are visible in the block already."""
+
+    def refresh(self) -> None:
+        """Load the newest weights into the model, unless it holds them."""
+        if self._block.version != self.version:
+            self.version = self._block.read_into(self._payload)
+            if self._is_apart:
+                self._model_bytes.copy_(self._weights)
+
+
+@dataclass(frozen=True)
+class Best:
+    """Weights of the best evaluation of a run.
+
+    Attributes
+    ----------
+    parameters
+        ``{policy_id: state dict on the CPU}``, copies, in the form that `Trainer.set_parameters` takes.
+    mean_return
+        Mean return of the evaluation.
+    steps, version
+        Steps that the weights have learned from, and updates behind them.
+    """
+
+    parameters: dict[int | str, dict[str, Tensor]]
+    mean_return: float
+    steps: int
+    version: int
+
+
+class BestWeights:
+    """Weights of the best evaluation, in a block of their own: the evaluator writes, the trainer reads.
+
+    Before there is an evaluator, the trainer writes those of the run that it resumes.
+
+    Parameters
+    ----------
+    block
+        Block of the best weights.
+    """
+
+    def __init__(self, block: WeightsBlock) -> None:
+        self._block = block
+        self._payload = np.zeros(block.size, np.uint8)
+        self._mean_return = self._payload[-RETURN_NBYTES:].view(np.float64)
+
+    def keep(self, weights: SharedWeights, mean_return: float) -> None:
+        """Replace the best weights by those that `weights` holds."""
+        self._payload[:-RETURN_NBYTES] = weights.payload
+        self._mean_return[0] = mean_return
+        self._block.publish(self._payload, weights.version)
+
+    def put(self, model: torch.nn.Module, version: int, steps: int, mean_return: float) -> None:
+        """Replace the best weights by those of a model, restored from a checkpoint."""
+        memory = torch.from_numpy(self._payload[: -RETURN_NBYTES - STEPS_NBYTES])
+        state = [*model.parameters(), *model.buffers()]
+        for place, tensor in zip(places_in(model, memory), state, strict=True):
+            place.copy_(tensor.detach())
+        self._payload[-RETURN_NBYTES - STEPS_NBYTES : -RETURN_NBYTES].view(np.int64)[0] = steps
+        self._mean_return[0] = mean_return
+        self._block.publish(self._payload, version)
+
+    def load(self, build_model: Callable[[], torch.nn.Module], policy: int | str = 0) -> Best | None:
+        """Return the best weights; None before there are any.
+
+        Parameters
+        ----------
+        build_model
+            Constructor of the network.
+        policy
+            Policy id, the key of the parameters.
+        """
+        version = self._block.read_into(self._payload)
+        if version < 0:
+            return None
+        model = build_model()
+        place_(model, torch.from_numpy(self._payload[: -RETURN_NBYTES - STEPS_NBYTES].copy()))
+        weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        steps = self._payload[-RETURN_NBYTES - STEPS_NBYTES : -RETURN_NBYTES].view(np.int64)
+        return Best({policy: weights}, float(self._mean_return[0]), int(steps[0]), version)
+
+
+MakeWeights = Callable[[Any, ExperienceArena], Any]
+"""Constructor of one end of the weights' transport, from a model and the arena; the result acts as `SharedWeights`."""
+
+
+def through_block(model: torch.nn.Module, arena: ExperienceArena) -> SharedWeights:
+    """Return an end of the arena's weights block, the transport between processes."""
+    return SharedWeights(model, arena.weights)
+
 
 StepsTaken = Callable[[int, int], int]
-"""Steps that exploration is scheduled by, given the steps learned from and the number of actions requested."""
+"""Function that returns the steps that exploration is scheduled by, from steps learned from and actions requested."""
 
 
 def request_fields(shape: RunShape) -> list[tuple[str, tuple[int, ...], str]]:
-    """Name, shape for one lane, and dtype of the tensors of a `Request`."""
+    """Return name, shape for one lane, and dtype of the tensors of a `Request`."""
     return [
         ("obs", shape.observation.shape, shape.observation.dtype),
         ("first", (), "bool"),
@@ -31,7 +187,7 @@ def request_fields(shape: RunShape) -> list[tuple[str, tuple[int, ...], str]]:
 
 
 class RequestBuffer:
-    """The fields of a `Request`, as arrays and as tensors of the same memory."""
+    """Fields of a `Request`, as arrays and as tensors of the same memory."""
 
     def __init__(self, arrays: dict[str, np.ndarray]) -> None:
         self.arrays = arrays
@@ -39,20 +195,20 @@ class RequestBuffer:
 
 
 class Inference:
-    """A model that answers requests, held by a policy worker or by a rollout worker that infers for itself.
+    """A model that answers requests, in a policy worker, or in a rollout worker with local inference.
 
     Parameters
     ----------
     arena
-        The run's arena.
+        Arena of the policy.
     algorithm
-        Says how to act and what to record.
+        Algorithm, whose `act` chooses actions and records columns.
     device
-        Where the model runs.
+        Device of the model.
     steps_taken
-        `DataPath.steps_taken` of the run's data path.
+        `DataPath.steps_taken` of the data path; None: exploration is scheduled by the steps learned from.
     weights
-        By which way the newest ones come.
+        Transport of the newest weights.
     """
 
     def __init__(
@@ -60,7 +216,7 @@ class Inference:
         arena: ExperienceArena,
         algorithm: Any,
         device: str,
-        steps_taken: StepsTaken,
+        steps_taken: StepsTaken | None = None,
         weights: MakeWeights = through_block,
     ) -> None:
         self._arena = arena
@@ -77,12 +233,12 @@ class Inference:
 
     @torch.inference_mode()
     def answer(self, pending: Pending) -> None:
-        """Choose actions for the lanes of the groups that ask, and write them with what is recorded into their rows."""
+        """Choose actions for the requesting lanes, and write them and the recorded columns into their rows."""
         self._weights.refresh()
         arena, shape, requests = self._arena, self._arena.shape, self._arena.requests
         rows, lanes = requests.rows[pending.groups].reshape(-1), self._lanes[pending.groups].reshape(-1)
         is_asked: Any = ...
-        if shape.num_agents:  # others wait for their turn
+        if shape.num_agents:  # the other lanes wait for their turn
             is_asked = rows != NOT_ASKED
             rows, lanes = rows[is_asked], lanes[is_asked]
             if not len(rows):
@@ -96,7 +252,10 @@ class Inference:
         if shape.state_size:
             memory = requests.memory(pending)
             fields["memory"][:] = memory[is_asked]
-        columns, memory_after = self._act(len(rows), self._steps_taken(self._weights.steps, len(rows)))
+        steps = self._weights.steps
+        if self._steps_taken is not None:
+            steps = self._steps_taken(steps, len(rows))
+        columns, memory_after = self._act(len(rows), steps)
         for name, values in columns.items():
             scatter(arena.columns[name], rows, values)
         arena.columns["version"][rows] = self._weights.version
@@ -116,11 +275,11 @@ class Inference:
         return self._request_buffers[count]
 
     def _arrays_for(self, count: int) -> dict[str, np.ndarray]:
-        """Arrays with space for the fields of a `Request` of so many lanes or more, by name."""
+        """Return arrays for the fields of a `Request` of `count` lanes or more, by name."""
         return self._arrays
 
     def _act(self, count: int, steps: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Answer what lies in the buffer of so many lanes: the columns to be written, and the memory state after."""
+        """Answer the request in the buffer of `count` lanes: return columns to write, and memory states after."""
         tensors = {name: tensor.to(self._device) for name, tensor in self._request_buffer(count).tensors.items()}
         with self._autocast:
             columns, memory_after = self._algorithm.act(self._model, Request(**tensors, steps=steps))

@@ -1,6 +1,6 @@
-"""Calls that make environments before a run starts: in a process of their own, which ends with the call.
+"""Calls that make environments before a run starts, in a process that ends with the call.
 
-So nothing that making an environment does to a process, and none of the memory that it takes, reaches the user's.
+The user's process keeps no change of its state, and no memory, from the making of an environment.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from penstock.engine.backends import launcher
 from penstock.engine.backends.channel import Channel
-from penstock.engine.backends.process import describe_status, tell
+from penstock.engine.backends.process import describe_status, send_setup
 from penstock.engine.messages import Failed
 from penstock.envs.failures import EnvironmentFailure
 from penstock.surroundings import Surroundings
@@ -22,25 +22,26 @@ NAME = "preparation"  # of the process
 
 
 def apart(env: str, function: Callable[..., T], *arguments: Any) -> T:
-    """Call a function in a process that the launcher of the run forks, and return what the function returns.
+    """Call a function in a process that the run's launcher forks, and return its result.
 
-    Without a launcher, which the serial backend and benchmarks do not have, call it here and put back what it changes.
+    Without a launcher (serial backend, benchmarks), call it in this process and restore what it changes.
 
     Parameters
     ----------
     env
         Name of the environment that the function makes.
     function, arguments
-        What is called; both travel, and so does what is returned.
+        Function and its arguments; they and the result are pickled.
 
     Raises
     ------
     EnvironmentFailure
-        The process ended without an answer, or an exception that cannot travel was raised: its traceback is told.
+        The process ended without an answer, or raised an exception that cannot be pickled; the message has its
+        traceback.
     LauncherDied
         The launcher is gone.
     Exception
-        Whatever the function raises.
+        Any exception of the function.
     """
     with launcher.lent() as forks:
         if forks is None:
@@ -52,7 +53,7 @@ def apart(env: str, function: Callable[..., T], *arguments: Any) -> T:
         return returned
     if answer.error is None:
         raise EnvironmentFailure(env, "make", None, 0, answer.text)
-    if not isinstance(answer.error, ValueError | EnvironmentFailure):  # whose messages tell all
+    if not isinstance(answer.error, ValueError | EnvironmentFailure):  # their messages are complete
         answer.error.add_note(answer.text)
     raise answer.error
 
@@ -63,7 +64,7 @@ def _answer(forks: launcher.Launcher, env: str, call: tuple[Callable[..., Any], 
         with closing(theirs):
             pid = forks.fork(NAME, None, theirs)
         try:
-            tell(ours.send, call)
+            send_setup(ours.send, call)
             answer = ours.wait()
         except (EOFError, OSError):  # the process ended first
             ended = describe_status(_status_of(forks, pid))

@@ -1,8 +1,7 @@
-"""Connection between the supervisor and a role: whole messages, read piece by piece as their bytes come.
+"""Connection between the supervisor and a role: whole messages, received in pieces.
 
-The supervisor never waits for a role. A role may be stopped or killed in the midst of a report: what has come of the
-report is kept until the rest comes. Commands to a role that reads nothing stay queued. A role waits until its report is
-sent.
+The supervisor never waits for a role: an incomplete report is kept until the rest arrives, and commands to a role that
+reads nothing stay queued. A role waits until its report is sent.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class Channel:
     Parameters
     ----------
     connection
-        A stream socket; it is the channel's from now on.
+        Stream socket, which the channel owns.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -46,7 +45,7 @@ class Channel:
         return self._socket.fileno()
 
     def close(self) -> None:
-        """Close this end; what is queued is not sent."""
+        """Close this end; queued messages are not sent."""
         self._queued.clear()
         self._socket.close()
 
@@ -63,17 +62,17 @@ class Channel:
                 self._socket.sendall(part)
 
     def post(self, message: Any) -> None:
-        """Queue a message, and send of what is queued as much as there is room for: see `flush`."""
+        """Queue a message, and `flush`."""
         self._queued.extend(_framed(message))
         self.flush()
 
     @property
     def has_queued(self) -> bool:
-        """Whether `flush` has something left to send."""
+        """Whether bytes are queued."""
         return bool(self._queued)
 
     def flush(self) -> None:
-        """Send of what was posted as much as there is room for now.
+        """Send queued bytes without waiting, as many as there is room for.
 
         Raises
         ------
@@ -91,7 +90,7 @@ class Channel:
                 self._queued[0] = self._queued[0][sent:]
 
     def receive(self) -> Any:
-        """Return the next message; None while it has not come to its end. Never waits.
+        """Return the next message without waiting; None while it is incomplete.
 
         Raises
         ------
@@ -114,7 +113,7 @@ class Channel:
                 return pickle.loads(whole)
 
     def wait(self, timeout: float | None = None) -> Any:
-        """Return the next message, None if it does not come within `timeout` seconds between two pieces of it.
+        """Return the next message; None if no piece of it arrives for `timeout` seconds.
 
         Raises
         ------
@@ -127,7 +126,7 @@ class Channel:
         return message
 
     def drain(self) -> bool:
-        """Forget what has come; False where the other end is gone."""
+        """Discard received bytes; return False if the other end is gone."""
         with contextlib.suppress(BlockingIOError):
             return bool(self._socket.recv(1 << 16, socket.MSG_DONTWAIT))
         return True

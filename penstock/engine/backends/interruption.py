@@ -1,8 +1,8 @@
-"""Signals that ask for an end: the first for one in good order, the second is not to be waited for.
+"""Ending signals: the first stops a run in order, the second at once.
 
-Both may go to the supervisor's process alone (``kill``), to all of a terminal (Ctrl-C), or to every process of a run at
-once (``systemctl stop``, a batch system's time limit). Only the supervisor heeds them: roles go on until it has saved,
-and it ends them. Processes that environments start heed signals as if Penstock were not there.
+A signal may go to the supervisor's process alone (``kill``), to all processes of a terminal (Ctrl-C), or to every
+process of a run (``systemctl stop``, a batch system's time limit). Only the supervisor acts on it: roles continue until
+it has saved, and it ends them. Processes that environments start handle signals by their own rules.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from types import FrameType
 
 from penstock.runs.process import ENDING, Installed
 
-ECHO_SECONDS = 0.5  # within which a signal that comes again is the same one: `timeout` sends it to process and group
+ECHO_SECONDS = 0.5  # a repetition within this time is the same signal: `timeout` sends it to process and group
+
 
 @dataclass
 class Interrupted:
-    """Whether a signal has asked for the end.
+    """Whether an ending signal has come.
 
-    No `threading.Event`: the handler of a second signal, which may run while that of the first sets it, would wait for
-    ever for the event's lock.
+    No `threading.Event`: the handler of a second signal may interrupt that of the first, and would wait for the event's
+    lock for ever.
     """
 
     has_come: bool = False
@@ -33,9 +34,9 @@ class Interrupted:
 
 @contextmanager
 def interruption() -> Iterator[Interrupted]:
-    """Note the first signal that asks for an end; raise KeyboardInterrupt at the second.
+    """Record the first ending signal, and raise KeyboardInterrupt at the second, within the block.
 
-    A signal that was ignored before, as SIGINT is in what a shell runs in the background, stays ignored.
+    A signal that was ignored before, as SIGINT is in a shell's background jobs, stays ignored.
     """
     interrupted = Interrupted()
     if threading.current_thread() is not threading.main_thread():
@@ -54,14 +55,14 @@ def interruption() -> Iterator[Interrupted]:
     try:
         yield interrupted
     finally:
-        if _installed:  # in a child that was forked meanwhile there is nothing left to remove
+        if _installed:  # a forked child has removed it already
             _installed.pop().remove()
 
 
 def leave_to_supervisor() -> None:
-    """Let signals that ask for an end do nothing in this process, a role's, from now on, and block no signal any more.
+    """Make ending signals without effect in this process, a role's, and unblock all signals.
 
-    They are handled, not ignored: `exec` puts a handler back to the default and leaves a signal ignored, and a server
+    They are handled, not ignored: `exec` resets a handler to the default, but leaves a signal ignored, and a server
     that an environment starts has to end at SIGTERM.
     """
     installed = Installed(lambda signum, frame: None)
@@ -76,7 +77,7 @@ _forking = threading.local()
 
 
 def _hold_signals() -> None:
-    """Before a fork: the SIGTERM of an early `Process.terminate` waits until the child has our handler no more."""
+    """Before a fork: block signals, so that an early `Process.terminate` waits until the child has no handler."""
     _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, set(ENDING) - {signal.SIGINT}) if _installed else None
 
 
@@ -85,11 +86,11 @@ def _release_signals() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, _forking.mask)
 
 
-def _heed_signals() -> None:
-    """After a fork, in the child: whoever forked wants a process that can be ended."""
+def _remove_handlers() -> None:
+    """After a fork, in the child: restore the handlers, so that the child can be ended."""
     while _installed:
         _installed.pop().remove()
     _release_signals()
 
 
-os.register_at_fork(before=_hold_signals, after_in_parent=_release_signals, after_in_child=_heed_signals)
+os.register_at_fork(before=_hold_signals, after_in_parent=_release_signals, after_in_child=_remove_handlers)

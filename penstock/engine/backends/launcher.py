@@ -1,10 +1,9 @@
-"""The launcher: one small process that imports what every role needs, once, and forks the roles.
+"""Launcher: a process that imports the modules of all roles once, and forks the roles.
 
-It is single-threaded whenever it forks and as long as the engine lives, so that roles can follow its death
-(PR_SET_PDEATHSIG follows the thread that forked), whatever threads the user's own process has. It watches that process
-in turn: when the user's process is gone, however it went, the launcher kills the roles and ends. A role forked here
-starts in milliseconds, where a fresh interpreter would import torch for a second, and shares the imported pages with
-the others.
+It is single-threaded whenever it forks, so that roles end with it (PR_SET_PDEATHSIG follows the thread that forked),
+whatever threads the user's process has. It watches the user's process: when that is gone, the launcher kills the roles
+and ends. A forked role starts in milliseconds, where a fresh interpreter would import torch for a second, and shares
+the imported pages with the others.
 """
 
 from __future__ import annotations
@@ -34,18 +33,18 @@ from penstock.output import lossy_output
 from penstock.runs.process import ENDING
 
 MESSAGE_NBYTES = 4096
-# What malloc gives back to the kernel after a large batch is faulted in again, page by page, at the next: convolutions
-# of a few hundred images take half as long when it keeps its memory. (It refuses a threshold above 32 MiB.)
+# Memory that malloc returns to the kernel after a large batch is faulted in again page by page: convolutions of a few
+# hundred images take half as long when malloc keeps it. (It refuses a threshold above 32 MiB.)
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(2**25), "MALLOC_TRIM_THRESHOLD_": str(2**30)}
 FORK_DESCRIPTORS = 2  # the arena's, and the role's end of its control connection
-END_SECONDS = 5.0  # what the launcher has to end the roles and itself
+END_SECONDS = 5.0  # limit for the launcher to end the roles and itself
 
 _prepared: Launcher | None = None
 _is_kept = False
 
 
 def prepare() -> None:
-    """Start a launcher for the next run in the background, so that it imports while this process does."""
+    """Start a launcher for the next run in the background, which imports while this process does."""
     global _prepared
     if _prepared is not None and not _prepared.is_alive:
         _prepared.close()
@@ -55,7 +54,7 @@ def prepare() -> None:
 
 
 def take() -> Launcher:
-    """Return the launcher that was prepared, or a new one if there is none that is alive."""
+    """Return the prepared launcher if it is alive, or a new one."""
     global _prepared
     launcher, _prepared = _prepared, None
     if launcher is not None and not launcher.is_alive:
@@ -65,7 +64,7 @@ def take() -> Launcher:
 
 
 def discard() -> None:
-    """End the launcher that was prepared, if there is one and it is not kept: the next run needs none."""
+    """End the prepared launcher, unless it is kept: the next run needs none."""
     global _prepared
     if _is_kept:
         return
@@ -76,7 +75,7 @@ def discard() -> None:
 
 @contextlib.contextmanager
 def lent() -> Iterator[Launcher | None]:
-    """Within the block the launcher that was prepared is the caller's; None if there is none."""
+    """Lend the prepared launcher to the block; None if there is none."""
     global _prepared
     launcher, _prepared = _prepared, None
     try:
@@ -91,7 +90,7 @@ def lent() -> Iterator[Launcher | None]:
 
 @contextlib.contextmanager
 def kept() -> Iterator[None]:
-    """Within the block the launcher of a run whose roles are gone is kept for the next, which imports nothing anew."""
+    """Within the block, keep the launcher of a finished run for the next run, which imports nothing anew."""
     global _is_kept
     was_kept, _is_kept = _is_kept, True
     try:
@@ -102,7 +101,7 @@ def kept() -> Iterator[None]:
 
 
 def give_back(launcher: Launcher, *, is_idle: bool) -> None:
-    """End a launcher whose run is over, or keep it: only one that has no roles left."""
+    """End the launcher of a finished run, or keep it, within `kept`, if it has no roles left (`is_idle`)."""
     global _prepared
     if _is_kept and is_idle and _prepared is None:
         _prepared = launcher
@@ -115,17 +114,17 @@ class LauncherDied(RuntimeError):
 
 
 class Launcher(Owned):
-    """The user's process's end: asks for roles, and hears of their deaths."""
+    """Launcher as seen by the user's process: forks roles, and reports their deaths."""
 
     def __init__(self) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._deaths: list[tuple[int, int]] = []
-        # What tells of this process's end whoever else holds its descriptors (a child of the user's, for one).
+        # A pidfd shows the end of this process even while a child of it holds its other descriptors.
         me = os.pidfd_open(os.getpid())
         serving = f"from {__name__} import serve; serve({theirs.fileno()}, {me})"
-        # Threads that a library starts when it is imported would not survive the fork: none may start any.
+        # Threads that libraries start at import would not survive the fork.
         threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # the launcher inherits it, and is never without
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # inherited by the launcher from its start
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", f"import sys; sys.path[:] = {module_path()!r}; {serving}"],
@@ -141,20 +140,20 @@ class Launcher(Owned):
 
     @property
     def pid(self) -> int:
-        """The launcher's process id."""
+        """Process id of the launcher."""
         return self._process.pid
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process is there, and is this process's own."""
+        """Whether the launcher runs, and belongs to this process."""
         return not self.is_foreign and self._process.poll() is None
 
     def fileno(self) -> int:
-        """Descriptor that becomes readable when there is a death to hear of."""
+        """Return the descriptor that is readable when a death is reported."""
         return self._socket.fileno()
 
     def fork(self, name: str, arena_fd: int | None, control: Channel) -> int:
-        """Fork a role that is told over `control` what it is; return its process id.
+        """Fork a process for a role, whose setup follows over `control`; return its process id.
 
         Parameters
         ----------
@@ -163,7 +162,7 @@ class Launcher(Owned):
         arena_fd
             Descriptor of the arena; None: a process that answers one call, see `penstock.engine.backends.apart`.
         control
-            Its end of the control connection.
+            The role's end of the control connection.
 
         Raises
         ------
@@ -180,7 +179,7 @@ class Launcher(Owned):
         return reply["forked"]
 
     def deaths(self) -> list[tuple[int, int]]:
-        """Return (process id, wait status) of the roles that ended since the last call; never waits.
+        """Return (process id, wait status) of the roles that ended since the last call, without waiting.
 
         Raises
         ------
@@ -195,9 +194,9 @@ class Launcher(Owned):
 
     @owner_only
     def close(self) -> None:
-        """End the launcher, and every role that is still there; a second call does nothing."""
+        """End the launcher and all remaining roles; a second call does nothing."""
         with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)  # seen also where a child of this process holds a copy
+            self._socket.shutdown(socket.SHUT_RDWR)  # effective even if a child of this process holds a copy
         self._socket.close()
         try:
             self._process.wait(END_SECONDS)
@@ -220,17 +219,17 @@ class Launcher(Owned):
 
 
 def serve(supervisor_fd: int, parent: int) -> None:
-    """Run the launcher: the body of its process. Ends, and all roles with it, when the supervisor is gone.
+    """Main loop of the launcher's process, which ends, with all roles, when the supervisor is gone.
 
     Parameters
     ----------
     supervisor_fd
-        The socket on which the supervisor asks.
+        Socket of the supervisor's requests.
     parent
-        The supervisor's pidfd.
+        Pidfd of the supervisor.
     """
     setproctitle.setproctitle("penstock-launcher")
-    # Whatever its parent blocks, SIGCHLD for one, it does not; the roles take on these when they begin.
+    # Signals that the parent blocks, such as SIGCHLD, are not blocked here; roles unblock all when they begin.
     signal.pthread_sigmask(signal.SIG_SETMASK, ENDING)
     supervisor = socket.socket(fileno=supervisor_fd)
     with _ending_with(supervisor, parent):
@@ -271,7 +270,7 @@ def import_what_roles_need() -> None:
     import penstock.engine.groups.leading
     import penstock.engine.groups.rank_learner
     import penstock.engine.paths.gradients
-    import penstock.engine.paths.hogwild_learner
+    import penstock.engine.paths.hogwild
     import penstock.engine.paths.replay
     import penstock.engine.paths.replay_learner
     import penstock.engine.paths.segment_learner
@@ -288,7 +287,7 @@ def import_what_roles_need() -> None:
 
 @contextlib.contextmanager
 def _ending_with(supervisor: socket.socket, parent: int) -> Iterator[None]:
-    """End this process at once if the supervisor goes while the block, which cannot look for itself, is busy."""
+    """End this process at once if the supervisor ends during the block."""
     watch = select.poll()
     watch.register(supervisor, select.POLLRDHUP)
     watch.register(parent, select.POLLIN)
@@ -318,7 +317,7 @@ def _report_deaths(supervisor: socket.socket, roles: set[int]) -> None:
 
 
 def _kill_group(pid: int) -> None:
-    """Kill a role, dead or alive, and with it whatever processes its environments have started."""
+    """Kill a role, dead or alive, with all processes that its environments have started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
 
@@ -328,7 +327,7 @@ def _fork(name: str, fds: list[int], own_fds: tuple[int, ...]) -> int:
     pid = os.fork()
     if pid:
         with contextlib.suppress(ProcessLookupError):
-            os.setpgid(pid, pid)  # by both, so that it is done whoever comes first
+            os.setpgid(pid, pid)  # by parent and child, whichever is first
         for fd in fds:
             os.close(fd)
         return pid

@@ -1,4 +1,4 @@
-"""The local backend: every role in a process of its own on this machine."""
+"""Local backend: every role in a process of its own on this machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from penstock.engine.backends import launcher
 from penstock.engine.backends.channel import Channel
-from penstock.engine.backends.process import Told, describe_status, tell
+from penstock.engine.backends.process import RoleSetup, describe_status, send_setup
 from penstock.engine.backends.restarts import Restarts, RoleDied
 from penstock.engine.contracts import RoleSpec
 from penstock.engine.groups.following import RankRole
@@ -22,7 +22,7 @@ from penstock.engine.watching.hangs import watched
 from penstock.experience.arena import ExperienceArena
 from penstock.ipc.ownership import Owned, owner_only
 
-STOP_SECONDS = 2.0  # what roles have to end by themselves
+STOP_SECONDS = 2.0  # limit for roles to end by themselves
 
 _ENDED_BY_ENVIRONMENT = (
     ", in its environment, which must not end the process: mend that, or go on in spite of it with "
@@ -32,41 +32,41 @@ _ENDED_BY_ENVIRONMENT = (
 
 @dataclass
 class Process:
-    """A role's process as the supervisor knows it."""
+    """Process of a role, as seen by the supervisor."""
 
     spec: RoleSpec
     pid: int
     control: Channel
     failure: Of | None = None
-    """The first `Failed` of its roles."""
+    """First `Failed` of its roles."""
 
 
 @dataclass
 class Replacement:
-    """A dead rollout worker, policy worker or evaluator on its way back."""
+    """Pending replacement of a dead role."""
 
     spec: RoleSpec
     not_before: float
     deaths: list[int]
-    """Of a rollout worker, the number of its death, which its policy worker of each policy must pass before its slots
-    are taken back."""
+    """Numbers of a rollout worker's death, which each policy's policy worker must pass before slots are reclaimed."""
     commands: list[Command] = field(default_factory=list)
     """Commands to send after a restart."""
 
 
 class LocalBackend(Owned):
-    """Forks the roles, hears them, and replaces rollout workers, policy workers and evaluators that die.
+    """Forks the roles, delivers their reports, and replaces roles that died, other than vital ones.
 
     Parameters
     ----------
     arena
-        The run's arena.
+        Arena of the run.
     specs
-        The roles.
+        Roles of the run.
     handle
-        Called with a role's name and whatever it reports: `Failed` when it raised, `Died` when it is replaced.
+        Function for reports, called with a role's name and its report: `Failed` after an exception, `Died` if the role
+        is replaced.
     restarts
-        Says whether it is.
+        Rules of replacement.
     """
 
     def __init__(self, arena: ExperienceArena, specs: Sequence[RoleSpec], handle: Handler, restarts: Restarts) -> None:
@@ -77,35 +77,35 @@ class LocalBackend(Owned):
         self._launcher = launcher.take()
         self._is_closed = False
         self._processes: dict[str, Process] = {}
-        self._processes_of = {  # names by those of the roles in them, where there are several
+        self._processes_of = {  # name of the process by name of the role, for roles that share a process
             part.name: spec.name for spec in specs if isinstance(spec, LearnersRole) for part in spec.learners
         }
         self._replacements: dict[str, Replacement] = {}
 
     def start(self) -> None:
-        """Fork the roles; each begins as soon as it is built."""
+        """Fork the roles; each starts when it is built."""
         for spec in self._specs:
             self._fork(spec)
 
     def pump(self, timeout: float) -> None:
-        """Deliver what the roles report, waiting up to `timeout` seconds for something; see to the dead.
+        """Deliver the roles' reports, waiting up to `timeout` seconds for one, and replace dead roles.
 
         Raises
         ------
         RoleDied
-            A role died that cannot be replaced, or too often.
+            A role died that cannot be replaced, or too many died.
         LauncherDied
             The launcher is gone.
         """
         for process in self._ready(timeout):
             self._send_queued(process)
-            self._hear(process)
+            self._deliver_reports(process)
         for pid, status in self._launcher.deaths():
             self._bury(pid, status)
-        self._replace_the_dead()
+        self._replace_dead_roles()
 
     def send(self, role: str, command: Command) -> bool:
-        """Give a role a command, at once or when its replacement is there; False if it is gone for good."""
+        """Send a role a command, at once or when it is replaced; return False if it is gone for good."""
         if role in self._replacements:
             self._replacements[role].commands.append(command)
             return True
@@ -127,13 +127,13 @@ class LocalBackend(Owned):
 
     @owner_only
     def close(self, patience: float = STOP_SECONDS) -> None:
-        """Stop all roles: at first by asking them, after `patience` seconds for certain. A second call does nothing."""
+        """Stop all roles, and kill those left after `patience` seconds; a second call does nothing."""
         if self._is_closed:
             return
         self._is_closed, is_idle = True, False
         try:
             if patience:
-                is_idle = self._ask_to_stop(time.monotonic() + patience)
+                is_idle = self._stop_roles(time.monotonic() + patience)
         except launcher.LauncherDied:
             pass
         finally:
@@ -144,21 +144,21 @@ class LocalBackend(Owned):
             self._replacements.clear()
             self._specs = ()
 
-    def _ask_to_stop(self, end: float) -> bool:
-        """Ask all roles, and wait for them; True if none is left at the `end` (monotonic seconds)."""
+    def _stop_roles(self, end: float) -> bool:
+        """Stop all roles, and wait for them until `end` (monotonic seconds); return whether all have ended."""
         alive = {process.pid for process in self._processes.values()}
         for process in self._processes.values():
             with contextlib.suppress(OSError):
                 process.control.post(Stop())
         self._arena.ring_all()
-        listened_to = dict(self._processes)
+        connected = dict(self._processes)
         while alive and (left := end - time.monotonic()) > 0:
-            for process in self._ready(left, listened_to):
+            for process in self._ready(left, connected):
                 self._send_queued(process)
                 with contextlib.suppress(OSError):
-                    if process.control.drain():  # reports are not heard any more, only made room for
+                    if process.control.drain():  # reports are discarded, to make room
                         continue
-                listened_to.pop(process.spec.name, None)
+                connected.pop(process.spec.name, None)
             alive -= {pid for pid, _ in self._launcher.deaths()}
         return not alive
 
@@ -186,9 +186,9 @@ class LocalBackend(Owned):
         theirs.close()
         self._processes[spec.name] = Process(spec, pid, ours)
         with contextlib.suppress(OSError):  # dead already: the launcher reports it
-            tell(ours.post, Told(spec, self._arena.shape))
+            send_setup(ours.post, RoleSetup(spec, self._arena.shape))
 
-    def _hear(self, process: Process) -> None:
+    def _deliver_reports(self, process: Process) -> None:
         name = process.spec.name
         while (message := _receive(process.control)) is not None:
             report = message if isinstance(message, Of) else Of(name, message)
@@ -203,7 +203,7 @@ class LocalBackend(Owned):
         process = next((p for p in self._processes.values() if p.pid == pid), None)
         if process is None:
             return
-        self._hear(process)
+        self._deliver_reports(process)
         process.control.close()
         name = process.spec.name
         del self._processes[name]
@@ -235,7 +235,7 @@ class LocalBackend(Owned):
         self._replacements[name] = Replacement(spec, time.monotonic() + back_off, deaths)
         self._handle(name, Died(story))
 
-    def _replace_the_dead(self) -> None:
+    def _replace_dead_roles(self) -> None:
         for name, replacement in list(self._replacements.items()):
             if time.monotonic() >= replacement.not_before and self._has_passed(replacement):
                 del self._replacements[name]
@@ -244,7 +244,7 @@ class LocalBackend(Owned):
                     self.send(name, command)
 
     def _has_passed(self, replacement: Replacement) -> bool:
-        """Whether no policy worker can still be answering a request from before the death."""
+        """Return whether no policy worker can still be answering a request from before the death."""
         if not isinstance(replacement.spec, RolloutRole):
             return True
         worker = replacement.spec.rollout.worker
@@ -258,7 +258,7 @@ class LocalBackend(Owned):
 
 
 def _receive(control: Channel) -> Report | None:
-    """Return the next message that is there, None if none is; one that its sender died in the middle of is none."""
+    """Return the next complete message, None if there is none."""
     try:
         message: Report | None = control.receive()
     except (EOFError, OSError):

@@ -1,4 +1,4 @@
-"""The body of a role's process: told over its control connection what it is, it polls until it is told to stop."""
+"""Main loop of a role's process, which receives its spec over the control connection and polls until `Stop`."""
 
 from __future__ import annotations
 
@@ -27,56 +27,56 @@ from penstock.ipc import set_parent_death_signal
 from penstock.surroundings import kept_settings
 from penstock.travelling import packed
 
-SLEEP = 0.1  # seconds: the longest sleep on a bell
-SPIN = 50e-6  # seconds: a bell is watched so long before, if a core is idle for it
-NICENESS = 5  # of rollout workers: where cores are few, nobody steps in the way of who learns or chooses actions
-COMMAND_INTERVAL = 0.02  # seconds between looks at the control connection while there is work
+SLEEP = 0.1  # seconds: longest sleep on a bell
+SPIN = 50e-6  # seconds: a bell is polled before the sleep, if a core is idle
+NICENESS = 5  # of rollout workers: where cores are few, learning and choosing actions take precedence
+COMMAND_INTERVAL = 0.02  # seconds between polls of the control connection while there is work
 
 
 @dataclass(frozen=True)
-class Told:
-    """The first message to a role's process."""
+class RoleSetup:
+    """Spec of a role, and shape of its arena: the setup of a role's process."""
 
     spec: RoleSpec
     shape: RunShape
 
 
 def module_path() -> list[str]:
-    """Return where modules are found: of ``sys.path`` what Python heeds, which is text and not a `pathlib.Path`."""
+    """Return the entries of ``sys.path`` that Python uses: text, not `pathlib.Path`."""
     return [entry for entry in sys.path if isinstance(entry, str)]
 
 
-def tell(send: Callable[[Any], None], told: Any) -> None:
-    """Send a process that was forked its first message: where modules are found, and then what it is."""
+def send_setup(send: Callable[[Any], None], setup: Any) -> None:
+    """Send a forked process its setup, after the path of modules and the working directory."""
     send((module_path(), os.getcwd()))
-    send(packed(told))
+    send(packed(setup))
 
 
 def run_role(name: str, launcher: int, arena_fd: int, control: Channel) -> int:
     """Run a role in this freshly forked process; return its exit status."""
     _begin(name, launcher)
     try:
-        told: Told = _receive(control)
-        _set_threads(told.spec.num_threads)
-        if isinstance(told.spec, RolloutRole):
-            os.nice(NICENESS)  # before environments are made: threads and processes of theirs follow
-        arena = ExperienceArena.attach(told.shape, arena_fd)
-        role = told.spec.build(arena, control.send)
+        setup: RoleSetup = _receive_setup(control)
+        _set_threads(setup.spec.num_threads)
+        if isinstance(setup.spec, RolloutRole):
+            os.nice(NICENESS)  # before environments are made: their threads and processes inherit it
+        arena = ExperienceArena.attach(setup.shape, arena_fd)
+        role = setup.spec.build(arena, control.send)
         control.send(Ready())
         poll_until_stopped(role, control)
         role.close()
     except BaseException as error:
-        with contextlib.suppress(OSError):  # the supervisor is gone, and that may be what was raised
+        with contextlib.suppress(OSError):  # the supervisor is gone, which may be the error itself
             control.send(failure_of(error))
         return 1
     return 0
 
 
 def answer(name: str, launcher: int, control: Channel) -> int:
-    """Make one call in this freshly forked process, and send what it returns as a tuple of one, or its `Failed`."""
+    """Make one call in this freshly forked process, and send the result as a tuple of one, or a `Failed`."""
     _begin(name, launcher)
     try:
-        function, arguments = _receive(control)
+        function, arguments = _receive_setup(control)
         control.send((function(*arguments),))
     except BaseException as error:
         with contextlib.suppress(OSError):
@@ -91,16 +91,16 @@ def _begin(name: str, launcher: int) -> None:
     setproctitle.setproctitle(f"penstock-{name}")
 
 
-def _receive(control: Channel) -> Any:
-    """Return what `tell` has sent."""
+def _receive_setup(control: Channel) -> Any:
+    """Apply path and directory of `send_setup`, and return the setup."""
     sys.path[:], directory = control.wait()
     os.chdir(directory)
-    with kept_settings():  # a module of the user's may change them when it is imported
+    with kept_settings():  # the import of a user's module may change them
         return pickle.loads(control.wait())
 
 
 def poll_until_stopped(role: Role, control: Channel) -> None:
-    """Poll a role until `Stop` arrives; let it sleep on its bell when there is nothing to do."""
+    """Poll a role until `Stop` arrives, and sleep on its bell while it is idle."""
     commands = select.poll()
     commands.register(control, select.POLLIN)
     look_again = 0.0
@@ -127,7 +127,7 @@ def _set_threads(num_threads: int) -> None:
 
 
 def failure_of(error: BaseException) -> Failed:
-    """Make an exception fit to travel."""
+    """Return an exception as a report: with the exception itself if it can be pickled."""
     text = "".join(traceback.format_exception(error))
     try:
         pickle.loads(pickle.dumps(error))
@@ -137,7 +137,7 @@ def failure_of(error: BaseException) -> Failed:
 
 
 def describe_status(status: int) -> str:
-    """Say how a process ended, from its wait status."""
+    """Describe the end of a process, from its wait status."""
     if os.WIFSIGNALED(status):
         return f"was killed by {signal.Signals(os.WTERMSIG(status)).name}"
     return f"ended with exit status {os.WEXITSTATUS(status)}"

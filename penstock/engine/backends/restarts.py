@@ -12,21 +12,21 @@ MAX_RESTARTS = 5
 RESTART_WINDOW = 600.0  # seconds in which MAX_RESTARTS killed roles may be replaced
 FAILURE_WINDOW = 60.0  # seconds after which a failed environment is forgotten
 LONGEST_BACK_OFF = 10.0  # seconds
-MAX_LEARNER_RESTARTS = 20  # of a group within RESTART_WINDOW: while one is away, the others go on
+MAX_LEARNER_RESTARTS = 20  # of a learner group within RESTART_WINDOW: the others continue meanwhile
 LEARNER_BACK_OFF = 0.25  # seconds
 
 
 class RoleDied(RuntimeError):
-    """A role ended that cannot be replaced, or too many did."""
+    """A role ended that cannot be replaced, or too many roles ended."""
 
 
 class Restarts:
-    """Counts the deaths of a run.
+    """Counter of a run's deaths, which decides on replacements.
 
     Parameters
     ----------
     forgive_environments
-        Whether a role may come back whose environment failed (``on_env_error="restart"``).
+        Whether a role is replaced after its environment failed (``on_env_error="restart"``).
     """
 
     def __init__(self, forgive_environments: bool) -> None:
@@ -37,31 +37,31 @@ class Restarts:
         self._failures_at_start: dict[str, int] = {}
 
     def begun(self, role: str) -> None:
-        """Note that a role was made, environments and all, and works."""
+        """Record that a role was made, with its environments, and works."""
         self._failures_at_start[role] = 0
 
     def forgives(self, role: str, failure: Failed | None) -> bool:
-        """Whether a role may come back that failed: its environment did, and not again and again at the very start.
+        """Return whether a failed role is replaced: if its environment failed, and not repeatedly at the start.
 
         Parameters
         ----------
         role
-            Its name.
+            Name of the role.
         failure
-            What it raised; None: its process ended in its environment, without a word.
+            Failure that was reported; None: the process ended in its environment without a report.
         """
         is_stillborn = self._failures_at_start.get(role, 0) >= MAX_RESTARTS
         is_environments = failure is None or isinstance(failure.error, EnvironmentFailure)
         return self._forgive_environments and is_environments and not is_stillborn
 
     def after_failure(self, role: str) -> float:
-        """Count a failure that was forgiven; return the seconds to wait before the role comes back."""
+        """Count a forgiven failure; return the seconds to wait before the role is replaced."""
         self._failures_at_start[role] = self._failures_at_start.get(role, 0) + 1
         failures = self._failures.setdefault(role, deque())
         return _back_off(_count(failures, FAILURE_WINDOW))
 
     def after_kill(self, story: str) -> float:
-        """Count a killed role; return the seconds to wait before it comes back.
+        """Count a killed role; return the seconds to wait before it is replaced.
 
         Raises
         ------
@@ -71,7 +71,7 @@ class Restarts:
         return _back_off(_replaceable(self._kills, MAX_RESTARTS, story, "", "workers or lanes"))
 
     def after_learner_killed(self, story: str) -> float:
-        """Count a killed learner of a group; return the seconds to wait before it comes back.
+        """Count a killed learner of a group; return the seconds to wait before it is replaced.
 
         Raises
         ------
@@ -83,7 +83,7 @@ class Restarts:
 
 
 def _replaceable(kills: deque[float], most: int, story: str, kind: str, fewer: str) -> int:
-    """Count a killed role; return how many were killed within RESTART_WINDOW, or raise `RoleDied` above `most`."""
+    """Count a killed role; return the number killed within RESTART_WINDOW, or raise `RoleDied` above `most`."""
     count = _count(kills, RESTART_WINDOW)
     if count > most:
         raise RoleDied(
@@ -94,7 +94,7 @@ def _replaceable(kills: deque[float], most: int, story: str, kind: str, fewer: s
 
 
 def _count(moments: deque[float], window: float) -> int:
-    """Add this moment, forget those before the window, and return how many are left."""
+    """Add this moment, drop those before the window, and return the number left."""
     now = time.monotonic()
     moments.append(now)
     while now - moments[0] > window:

@@ -1,4 +1,4 @@
-"""The serial backend: every role in this process and thread, in a fixed order. Reproducible bit for bit."""
+"""Serial backend: every role in this process and thread, in a fixed order, reproducible bit for bit."""
 
 from __future__ import annotations
 
@@ -17,21 +17,17 @@ from penstock.experience.arena import Control, ExperienceArena
 
 
 class SerialBackend:
-    """Polls the learner, and only when it has nothing to do all other roles in turn, rollout workers towards a goal.
+    """Polls the learner, and only when it is idle all other roles in turn, rollout workers while a goal is ahead.
 
-    So an update that is due is made before the next step is taken, what happens never depends on when the supervisor
-    looks, and training in two calls is training in one.
+    So an update that is due is made before the next step, no result depends on when the supervisor calls, and training
+    in two calls equals training in one.
 
     Parameters
     ----------
-    arena
-        The run's arena.
+    arena, handle, restarts
+        As for `penstock.engine.backends.local.LocalBackend`.
     specs
-        The roles, in the order in which they are polled.
-    handle
-        Called with a role's name and whatever it reports: `Failed` when it raised, `Died` when it is replaced.
-    restarts
-        Says whether it is.
+        Roles, in the order in which they are polled.
     """
 
     def __init__(self, arena: ExperienceArena, specs: Sequence[RoleSpec], handle: Handler, restarts: Restarts) -> None:
@@ -41,17 +37,17 @@ class SerialBackend:
         self._restarts = restarts
         self._roles: dict[str, Role] = {}
         self._surroundings = contextlib.ExitStack()
-        self._steps: dict[int, int] = {}  # that each policy has learned from
+        self._steps: dict[int, int] = {}  # learned from, by policy
         self._has_news = False
 
     def start(self) -> None:
-        """Make the roles; what they settle for the whole process is theirs until `close`."""
+        """Make the roles; their settings of the process last until `close`."""
         self._surroundings.enter_context(left_as_found())
         for name in self._specs:
             self._build(name)
 
     def pump(self, timeout: float) -> None:
-        """Poll all roles in turn: until one has learned or evaluated, none has anything to do, or `timeout` seconds."""
+        """Poll all roles in turn, until one has learned or evaluated, all are idle, or `timeout` seconds are over."""
         threads = torch.get_num_threads()
         torch.set_num_threads(max(spec.num_threads for spec in self._specs.values()))
         try:
@@ -63,7 +59,7 @@ class SerialBackend:
             torch.set_num_threads(threads)
 
     def send(self, role: str, command: Command) -> bool:
-        """Give a role a command; False if it has failed."""
+        """Pass a command to a role; return False if it has failed."""
         if role not in self._roles:
             return False
         try:
@@ -74,11 +70,11 @@ class SerialBackend:
 
     @property
     def pids(self) -> dict[str, int]:
-        """None: no role has a process of its own."""
+        """Empty: no role has a process of its own."""
         return {}
 
     def close(self, patience: float = 0.0) -> None:
-        """Close the roles; nobody has to be waited for."""
+        """Close the roles, without waiting."""
         for role in self._roles.values():
             _close(role)
         self._roles.clear()
@@ -110,7 +106,7 @@ class SerialBackend:
         return has_worked
 
     def _bury(self, name: str, error: Exception) -> None:
-        """Report a role that raised; where that is forgiven, make it anew."""
+        """Report the failure of a role, and replace the role if that is allowed."""
         role = self._roles.pop(name, None)
         if role is not None:
             _close(role)
@@ -127,12 +123,12 @@ class SerialBackend:
         def report(said: Report) -> None:
             if isinstance(said, Learned):
                 self._steps[policy_of(role)] = said.steps
-            self._has_news |= isinstance(said, Learned | Evaluated)  # what the supervisor decides by
+            self._has_news |= isinstance(said, Learned | Evaluated)  # reports that the supervisor acts on
             self._handle(role, said)
 
         return report
 
 
 def _close(role: Role) -> None:
-    with contextlib.suppress(Exception):  # an environment that fails now harms nobody any more
+    with contextlib.suppress(Exception):  # failures of environments do not matter any more
         role.close()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.engine.acting.weights import BestWeights
+from penstock.engine.acting.inference import BestWeights
 from penstock.engine.contracts import Role
 from penstock.engine.messages import Candidate, Command, Died, Evaluate, Evaluated, Scored, Tell
 from penstock.engine.roles.evaluator import Evaluator

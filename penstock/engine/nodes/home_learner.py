@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from penstock.engine.acting.weights import MakeWeights, SharedWeights
+from penstock.engine.acting.inference import MakeWeights, SharedWeights
 from penstock.engine.contracts import Role
 from penstock.engine.messages import Tell
 from penstock.engine.roles.specs import LearnerRole
@@ -19,7 +19,7 @@ class AnnouncedWeights(SharedWeights):
     Parameters
     ----------
     model, arena
-        As for `penstock.engine.acting.weights.through_block`.
+        As for `penstock.engine.acting.inference.through_block`.
     """
 
     def __init__(self, model: torch.nn.Module, arena: ExperienceArena) -> None:

@@ -14,7 +14,7 @@ from penstock.engine.nodes.blocks import Frame, Kind, Sequence, StreamError, arr
 from penstock.engine.nodes.sender import CONTROLS
 from penstock.engine.nodes.stream import ALIVE_INTERVAL, Stream
 from penstock.experience.arena import Control, ExperienceArena
-from penstock.experience.segments import plenty_of
+from penstock.experience.segments import busy_backlog
 from penstock.ipc import SlotState
 from penstock.runs.status import NodeStatus
 
@@ -145,11 +145,11 @@ class NodeLanes:
     # -- slots -----------------------------------------------------------------------------------------------------
 
     def grant(self) -> np.ndarray:
-        """Keep slots for the node that its lanes may fill; return them as the node numbers them, int64 ``[K]``.
+        """Claim slots for the node's lanes, at most one per lane; return their numbers on the node, int64 ``[K]``.
 
-        They are one of each lane at most. What is granted is filled, whatever the learner has by then. So while
-        segments that wait and those that lanes have under way are plenty, a lane is granted its next slot only when it
-        has filled the one before; and while those that wait are plenty, only when none of its own waits.
+        A granted slot is filled even if the learner is busy by then. So while waiting segments and those that lanes
+        are writing reach `busy_backlog`, a lane is granted its next slot only when it has filled the one before; while
+        the waiting ones alone reach it, only when none of its own waits.
         """
         arena = self.arena
         is_free = self._own(self._marked(arena.slots.in_state(SlotState.FREE)))
@@ -157,10 +157,10 @@ class NodeLanes:
             return np.empty(0, np.int64)
         # In this order a segment that comes full meanwhile is in both.
         under_way, waiting = arena.slots.in_state(SlotState.WRITING), arena.waiting()
-        plenty = plenty_of(arena, self._took)
+        backlog = busy_backlog(arena, self._took)
         either = self._marked(under_way, waiting)
-        if np.count_nonzero(either) >= plenty:
-            held_up = self._marked(under_way) if len(waiting) < plenty else either
+        if np.count_nonzero(either) >= backlog:
+            held_up = self._marked(under_way) if len(waiting) < backlog else either
             is_free &= ~self._own(held_up).any(axis=0)
         lanes = np.flatnonzero(is_free.any(axis=0))
         slots = self._slots.reshape(is_free.shape)[is_free.argmax(axis=0)[lanes], lanes]
@@ -239,9 +239,7 @@ class NodeLanes:
         return numbers
 
     def _let_go(self) -> None:
-        slots = self.arena.slots.owned_by(self.node, SlotState.WRITING)
-        if len(slots):
-            self.arena.slots.claim(slots, SlotState.WRITING, SlotState.FREE, 0, from_owner=self.node)
+        self.arena.give_up(self.node)
 
     def _deliver(self, slots: np.ndarray) -> None:
         arena = self.arena

@@ -162,7 +162,7 @@ class Sender:
             raise StreamError(f"home has sent a frame {frame.kind.name}, which it never does")
 
     def _take_grant(self, numbers: np.ndarray) -> None:
-        self._arena.slots.claim(numbers, SlotState.READING, SlotState.FREE, 0)
+        self._arena.release(numbers)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from penstock.engine.nodes.stream import Stream
 from penstock.engine.nodes.transport import steps_ahead
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.outbox import OutboxReader, Rows, fields_of_call, steps_in
-from penstock.ipc import SlotState
 
 
 class StepSender(Sender):
@@ -50,7 +49,7 @@ class StepSender(Sender):
         arena = self._arena
         self._granted += len(numbers)
         arena.full.push_many(numbers)
-        arena.slots.claim(np.arange(arena.shape.num_slots), SlotState.READING, SlotState.FREE, 0)  # at first
+        arena.release(np.arange(arena.shape.num_slots))  # at first
 
 
 class StepNodeLanes(NodeLanes):
@@ -78,7 +77,7 @@ class StepNodeLanes(NodeLanes):
                 room = 0
             count = min(self._spare, max(0, room))
             self._spare -= count
-            while room - count >= self._chunk and replay.lets_in(self._chunk, self.arena):
+            while room - count >= self._chunk and replay.admit(self._chunk, self.arena):
                 count += self._chunk
             self._granted += count
         return np.zeros(count, np.int64)

@@ -14,7 +14,6 @@ from penstock.engine.paths.mixture import MixturePath
 from penstock.engine.paths.replay import ReplayPath
 from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.paths.sequences import SequencePath
-from penstock.experience import sequences, transitions
 from penstock.experience.outbox import Inbox, NodeReplay, Outbox
 from penstock.experience.run_replay import transition_fields
 from penstock.experience.segment_store import keep_segments
@@ -98,7 +97,7 @@ class StepTransport(SegmentTransport):
 
     def inbox(self, arena: ExperienceArena) -> Inbox:
         """Make the inbox that repeats a node's calls at home."""
-        return Inbox(self.path.replay, transitions.give_priorities)
+        return Inbox(self.path.replay)
 
 
 class HindsightTransport(StepTransport):
@@ -124,10 +123,6 @@ class SequenceTransport(StepTransport):
         """Return the fields of one step; the signals of transitions are no fields here."""
         with_values = self.path.replay.first_priorities is not None
         return sequence_fields(shape.observation, shape.action, shape.state_size, with_values=with_values)
-
-    def inbox(self, arena: ExperienceArena) -> Inbox:
-        """Make the inbox that adds a node's steps to sequences at home."""
-        return Inbox(self.path.replay, sequences.give_priorities)
 
 
 TRANSPORTS: dict[type[DataPath], type[SegmentTransport] | str] = {

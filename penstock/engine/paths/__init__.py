@@ -1,4 +1,4 @@
-"""Data paths: how experience gets from the lanes of a run to the learner. One file for each."""
+"""Data paths: how experience moves from the lanes of a run to the learner."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ MOVED = {
     "open": CREATE,
     "begin": CREATE,
     "inference": ACTOR,
+    "learner_class": "learner(arena, algorithm, state, learning, report, weights)",
     "takes_turns": "`synchronous = True` of the algorithm",
     "batch_is_free": MEASURED,
     "lanes_of_batch": MEASURED,
@@ -59,7 +60,7 @@ Entry = TypeVar("Entry")
 
 
 def data_path(algorithm: Algorithm | type[Algorithm], config: Config | None = None) -> type[DataPath]:
-    """Find the data path of an algorithm: the one that it names, or its own; of a class, with these settings.
+    """Return the data path of an algorithm; of a class, with the settings of `config`.
 
     Raises
     ------

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from penstock.algorithms.bases.algorithm import Algorithm
     from penstock.config import Config
-    from penstock.engine.acting.weights import MakeWeights
+    from penstock.engine.acting.inference import MakeWeights, StepsTaken
     from penstock.engine.contracts import Actor, ExperienceWriter, LearnerState, RoleSpec, Start
     from penstock.engine.messages import Tell
     from penstock.engine.roles.learner import Learner
@@ -97,13 +97,7 @@ class DataPath:
         return Inference(arena, algorithm, device, self.steps_taken)
 
     def writer(
-        self,
-        arena: ExperienceArena,
-        worker: int,
-        lanes: Lanes,
-        first_lane: int,
-        actor: Any,
-        clock: Clock,
+        self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, actor: Any, clock: Clock
     ) -> ExperienceWriter:
         """Make the writer through which a rollout worker writes the experience of a group of lanes.
 
@@ -140,13 +134,18 @@ class DataPath:
         report
             Function for reports.
         weights
-            Maker of the way in which weights are published.
+            Constructor of the transport that weights are published by.
         """
+        return self._learner_class()(algorithm, arena, state, learning, report, weights=weights)
+
+    def _learner_class(self) -> Callable[..., Learner]:
+        """Return the class of the learner, or a function with the same parameters."""
         raise NotImplementedError
 
-    def steps_taken(self, learned: int, asked: int) -> int:
-        """Return the steps that exploration is scheduled by, from steps learned and from `asked` requested actions."""
-        return learned
+    @property
+    def steps_taken(self) -> StepsTaken | None:
+        """Function that returns the steps that exploration is scheduled by; None: these are the steps learned from."""
+        return None
 
     @property
     def saving_apart(self) -> int:

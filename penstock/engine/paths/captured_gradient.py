@@ -1,4 +1,4 @@
-"""The gradient of an update on a GPU, captured as a CUDA graph: one launch instead of some hundreds."""
+"""Gradient of an update on a GPU as a CUDA graph: one launch instead of some hundreds."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ from penstock.engine.acting.device_inference import after_failed_capture
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic
 
-LOSS = "the loss itself"  # no metric goes by this name
-WARM_UP = 3  # updates of a shape before it is captured: libraries choose their kernels in the first ones
-
+LOSS = "the loss itself"  # no metric has this name
+WARM_UP = 3  # updates of a shape before its capture: libraries choose their kernels in the first ones
 
 T = TypeVar("T")
 
 
 class WatchedBatch(Batch):
-    """A batch that notices whether its progress is looked at: what depends on it is another number every time."""
+    """Batch that records whether its progress is read: a computation that depends on it cannot be captured."""
 
     progress_was_read = False
 
@@ -41,11 +40,11 @@ class Captured:
     Attributes
     ----------
     inputs
-        The tensors of the batch, as `tensors_of` orders them.
+        Tensors of the batch, in the order of `tensors_of`.
     batch
-        The batch that they are of; after a replay its targets are those of the update, if it computes any.
+        Batch of these tensors, whose targets a replay computes.
     names, numbers
-        Of the metrics and the loss: float32 ``[M + 1]``.
+        Names of metrics and loss, and their values, float32 ``[M + 1]``.
     """
 
     graph: torch.cuda.CUDAGraph
@@ -56,18 +55,18 @@ class Captured:
 
 
 class CapturedGradient:
-    """Does what `SegmentAlgorithm.gradient` does, by graphs as far as there can be one.
+    """`SegmentAlgorithm.gradient` by CUDA graphs, one for each shape of batches, as far as they can be captured.
 
-    Batches of one shape have a graph. What is in it is what the algorithm did when it was captured: an algorithm says
-    by ``updates_alike`` that it would do the same again. A schedule that looks at the batch's progress, and whatever
-    cannot be captured, such as a loss that looks at values, runs operation by operation.
+    A graph repeats the operations of its capture: ``updates_alike`` of an algorithm declares that every update has the
+    same. An update that reads the batch's progress, or that cannot be captured, such as a loss that depends on values,
+    runs operation by operation.
 
     Parameters
     ----------
     algorithm, model, autocast
         Arguments of `SegmentAlgorithm.gradient`.
     note
-        Called with a sentence if updates cannot be captured.
+        Function for a text, if updates cannot be captured.
     """
 
     def __init__(
@@ -83,7 +82,7 @@ class CapturedGradient:
         self._seen: dict[tuple[Any, ...], int] = {}
 
     def __call__(self, batch: Batch) -> tuple[Tensor, Metrics]:
-        """Leave the gradient with the parameters; return loss and metrics."""
+        """Compute the gradient of the parameters; return loss and metrics."""
         if not self._captures:
             return self._algorithm.gradient(self._model, batch, self._autocast)
         shape = tuple((tensor.shape, tensor.dtype) for tensor in tensors_of(batch))
@@ -99,7 +98,7 @@ class CapturedGradient:
         return metrics.pop(LOSS), metrics
 
     def _capture(self, shape: tuple[Any, ...], batch: Batch) -> bool:
-        """Capture the gradient of batches of a shape; nothing is computed by that."""
+        """Capture the gradient of batches of a shape, without computing one; return whether it succeeded."""
         watched = WatchedBatch(**{f.name: _cloned(getattr(batch, f.name)) for f in fields(batch)})
         inputs = tensors_of(watched)
 
@@ -118,9 +117,9 @@ class CapturedGradient:
         return True
 
     def _record(self, compute: Callable[[], T]) -> tuple[torch.cuda.CUDAGraph, T]:
-        """Make a graph of a computation; return it with the computation's result, which each replay writes anew."""
+        """Return the graph of a computation, and the computation's result, which each replay overwrites."""
         graph = torch.cuda.CUDAGraph()
-        # Only what this thread does has to be capturable: a policy worker may be at work beside it.
+        # Other threads, such as a policy worker's, may do what cannot be captured.
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             result = compute()
         return graph, result
@@ -133,7 +132,7 @@ class CapturedGradient:
 
 
 def tensors_of(batch: Batch) -> list[Tensor]:
-    """All tensors of a batch, always in one order."""
+    """Return all tensors of a batch, in a fixed order."""
     return list(_tensors(getattr(batch, f.name) for f in fields(batch) if f.name != "progress"))
 
 

@@ -1,7 +1,8 @@
-"""Drawing the replayed segments of the batches to come, from each store in its own way."""
+"""Draws of replayed segments for the next batches, by each store's own rule."""
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -14,31 +15,112 @@ from torch import Tensor
 
 from penstock.algorithms.arithmetic.likeness import Projection, change, remoteness
 from penstock.algorithms.bases.segment import SegmentAlgorithm
-from penstock.engine.acting.weights import SharedWeights
+from penstock.engine.acting.inference import SharedWeights
 from penstock.experience.arena import ExperienceArena
-from penstock.experience.choosing import Uses, choose, num_candidates
 from penstock.experience.segment_store import Segments, SegmentStore
 from penstock.ipc import Doorbell
 
-REFERENCES = 8  # of the newest segments: where they end is where the lanes are
-TRIES = 10  # to read segments that are overwritten meanwhile
-MOST_AHEAD = 8
-PATIENCE = 64  # so many draws that were not waited for, one after another, and one fewer is kept ahead
+REFERENCES = 8  # newest segments, whose ends are the lanes' current states
+TRIES = 10  # draws of segments, which may be overwritten before they are read
+MOST_AHEAD = 8  # batches
+PATIENCE = 64  # draws in a row without a wait, after which one fewer batch is kept ahead
 
 T = TypeVar("T")
 
 
+def num_candidates(count: int, multiplier: float, anneal: float, progress: float, size: int) -> int:
+    """Number of candidates to examine in order to take `count` segments.
+
+    The multiplier falls linearly to 1 until a fraction `anneal` of ``total_steps``: from then on all candidates are
+    taken, which is a uniform choice.
+
+    Parameters
+    ----------
+    count
+        Segments to take.
+    multiplier
+        Initial multiplier.
+    anneal
+        Fraction of ``total_steps`` over which it falls; it may exceed 1.
+    progress
+        Fraction of ``total_steps`` learned from.
+    size
+        Segments in the store.
+    """
+    now = max(1.0, multiplier - (multiplier - 1.0) * progress / anneal)
+    return min(size, max(count, math.floor(now * count)))
+
+
+def choose(distance: np.ndarray, uses: np.ndarray, count: int, strategy: int) -> np.ndarray:
+    """Choose among candidates by their distances and uses.
+
+    1. The nearest.
+    2. The nearest of each of `count` stretches of equal length, in the order of distance.
+    3. The least used, of these the nearest.
+    4. The least used of each stretch, of these the nearest.
+
+    (The strategies of elite experience replay, github.com/parralplex/elite_buffer_vtrace.)
+
+    Parameters
+    ----------
+    distance
+        Float ``[M]``; values that are not finite count as farthest.
+    uses
+        int64 ``[M]``.
+    count
+        Number to choose, at most M.
+    strategy
+        1 to 4.
+
+    Returns
+    -------
+    ndarray
+        int64 ``[count]``: positions among the candidates, each at most once.
+    """
+    order = np.argsort(np.nan_to_num(distance, nan=np.inf), kind="stable")
+    if strategy == 1:
+        return order[:count]
+    if strategy == 2:
+        return order[:: len(order) // count][:count]
+    if strategy == 3:
+        return order[np.argsort(uses[order], kind="stable")][:count]
+    return np.array([stretch[np.argmin(uses[stretch])] for stretch in np.array_split(order, count)], np.int64)
+
+
+class Uses:
+    """Uses of the segment in each row of a store, counted from 1.
+
+    Parameters
+    ----------
+    capacity
+        Rows of the store.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._ids = np.full(capacity, -1, np.int64)
+        self._counts = np.ones(capacity, np.int64)
+
+    def of(self, rows: np.ndarray, ids: np.ndarray) -> np.ndarray:
+        """Return the uses of the segments with these ids in these rows, int64 ``[n]``."""
+        return np.where(self._ids[rows] == ids, self._counts[rows], 1)
+
+    def add(self, rows: np.ndarray, ids: np.ndarray) -> None:
+        """Count one use of each segment."""
+        self._counts[rows] = self.of(rows, ids) + 1
+        self._ids[rows] = ids
+
+
 class Draw(Protocol):
-    """Draws the segments of one store for one batch."""
+    """Draw of one store's segments for a batch."""
 
     num_uniform: int
-    """Draws that were to be of other segments, and were uniform."""
+    """Draws that fell back to uniform ones."""
 
     def __call__(self, progress: float) -> Segments: ...
 
 
 class PlainDraw:
-    """Draws by the store's own sampler."""
+    """Draw by the store's sampler."""
 
     num_uniform = 0
 
@@ -46,31 +128,31 @@ class PlainDraw:
         self._store = store
 
     def __call__(self, progress: float) -> Segments:
-        """Draw."""
+        """Return the segments of a batch."""
         return self._store.sample()
 
 
 def make_draws(algorithm: SegmentAlgorithm, arena: ExperienceArena, stores: Sequence[SegmentStore]) -> list[Draw]:
-    """Make what draws from each store."""
-    eye = FeatureEncoder(algorithm, arena) if any(store.source.compares for store in stores) else None
+    """Make the draw of each store."""
+    encoder = FeatureEncoder(algorithm, arena) if any(store.source.compares for store in stores) else None
 
     def draw_of(store: SegmentStore) -> Draw:
-        if eye is not None and store.source.compares:
-            return ComparingDraw(algorithm, store, eye)
+        if encoder is not None and store.source.compares:
+            return ComparingDraw(algorithm, store, encoder)
         return PlainDraw(store)
 
     return [draw_of(store) for store in stores]
 
 
 class FeatureEncoder:
-    """The newest published network, as it sees segments.
+    """Encoder of segments into features, by the newest published network.
 
     Parameters
     ----------
     algorithm
-        Builds the network.
+        Algorithm, which builds the network.
     arena
-        Where its weights are published.
+        Arena in which weights are published.
     """
 
     def __init__(self, algorithm: SegmentAlgorithm, arena: ExperienceArena) -> None:
@@ -79,8 +161,8 @@ class FeatureEncoder:
         self._weights = SharedWeights(self._model, arena.weights)
         self._autocast = algorithm.autocast(self._device)
 
-    def look(self, segments: Segments) -> Tensor:
-        """Features of all but the last observations of N segments, float32 ``[T, N, F]``."""
+    def features(self, segments: Segments) -> Tensor:
+        """Return the features of all but the last observations of N segments, float32 ``[T, N, F]``."""
         self._weights.refresh()
         count = len(segments["first"])
         obs = segments["obs"][:, :-1]
@@ -97,7 +179,7 @@ class FeatureEncoder:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Segments that may be drawn: where they lie, how far they are, and how often they were used."""
+    """Segments that may be drawn: rows, ids, distances and uses, each ``[M]``."""
 
     rows: np.ndarray
     ids: np.ndarray
@@ -105,34 +187,34 @@ class Candidates:
     uses: np.ndarray
 
     def without(self, places: np.ndarray) -> Candidates:
-        """Leave some out."""
+        """Return the candidates without those at `places`."""
         return Candidates(*(np.delete(each, places) for each in (self.rows, self.ids, self.distance, self.uses)))
 
 
 class ComparingDraw:
-    """Looks at more segments than are needed, each at most once, and takes the best: attentive and elite replay.
+    """Draw of the best among more candidates than are needed: attentive and elite replay.
 
-    Attentive replay (Sun et al. 2020, doi 10.1609/aaai.v34i04.6049) takes the segments whose states are most like those
-    that the lanes are in. Elite replay (github.com/parralplex/elite_buffer_vtrace) takes those that the network sees
-    most as it did when they were collected, by one of four strategies.
+    Attentive replay (Sun et al. 2020, doi 10.1609/aaai.v34i04.6049) prefers segments whose states are closest to the
+    lanes' current states. Elite replay (github.com/parralplex/elite_buffer_vtrace) prefers those whose features have
+    changed least since they were collected, by one of four strategies.
 
     Parameters
     ----------
     algorithm
-        Its seed is that of the projection, and of the draws.
+        Algorithm, whose seed is that of the projection and of the draws.
     store
-        Where segments come from.
-    eye
-        Looks at them.
+        Store of the segments.
+    encoder
+        Encoder of the segments.
 
     Attributes
     ----------
     num_uniform
-        Draws that were uniform instead, because segments were overwritten faster than they could be compared.
+        Draws that fell back to uniform ones, because segments were overwritten before they were compared.
     """
 
-    def __init__(self, algorithm: SegmentAlgorithm, store: SegmentStore, eye: FeatureEncoder) -> None:
-        self._store, self._eye = store, eye
+    def __init__(self, algorithm: SegmentAlgorithm, store: SegmentStore, encoder: FeatureEncoder) -> None:
+        self._store, self._encoder = store, encoder
         self._source, self._buffer = store.source, store.buffer
         self._projected = Projection(store.source.projection, algorithm.config.seed)
         self._is_elite = store.source.kind == "elite"
@@ -145,7 +227,7 @@ class ComparingDraw:
         self.num_uniform = 0
 
     def __call__(self, progress: float) -> Segments:
-        """Draw, when the learner has made such a fraction of its way."""
+        """Return the segments of a batch, at a fraction `progress` of ``total_steps``."""
         source, count = self._source, self._store.count
         for _ in range(TRIES):
             rows, ids = self._buffer.live()
@@ -155,7 +237,7 @@ class ComparingDraw:
             picked = self._random.choice(len(rows), size, replace=False)
             if size > count:
                 candidates = self._compared(rows[picked], ids[picked], rows, ids)
-            else:  # all of them are taken, whatever they are like
+            else:  # all are taken
                 candidates = Candidates(rows[picked], ids[picked], np.zeros(size), np.ones(size, np.int64))
             while len(candidates.rows) >= count:
                 chosen = choose(candidates.distance, candidates.uses, count, source.strategy if self._is_elite else 1)
@@ -163,42 +245,42 @@ class ComparingDraw:
                 if is_there.all():
                     self._uses.add(candidates.rows[chosen], candidates.ids[chosen])
                     return segments
-                candidates = candidates.without(chosen[~is_there])  # overwritten meanwhile: the others still do
+                candidates = candidates.without(chosen[~is_there])  # overwritten meanwhile
         self.num_uniform += 1
         return self._store.sample()
 
     def _compared(
         self, rows: np.ndarray, ids: np.ndarray, all_rows: np.ndarray, all_ids: np.ndarray
     ) -> Candidates:
-        """Find how far segments are, and how often they were used; those that are gone are left out."""
+        """Return segments with distances and uses; those overwritten meanwhile are left out."""
         seen, is_there = self._store.read(rows, ids, fields=self._fields)
         seen = {name: array[is_there] for name, array in seen.items()}
         rows, ids = rows[is_there], ids[is_there]
-        now = self._projected(self._eye.look(seen))
+        now = self._projected(self._encoder.features(seen))
         valid = torch.from_numpy(seen["valid"][:, :-1].swapaxes(0, 1)).to(now.device)
         c = self._source
         if self._is_elite:
             then = torch.from_numpy(seen["features"][:, :-1].swapaxes(0, 1)).to(now.device)
             found = change(now, then, valid, c.distance, c.p)
         else:
-            found = remoteness(now, valid, self._here(all_rows, all_ids), c.distance, c.p)
+            found = remoteness(now, valid, self._current_states(all_rows, all_ids), c.distance, c.p)
         distance = found.cpu().numpy()
         if c.insertion == "elite":
             self._buffer.update_scores(rows, ids, np.nan_to_num(distance, nan=np.inf))
         return Candidates(rows, ids, distance, self._uses.of(rows, ids))
 
-    def _here(self, rows: np.ndarray, ids: np.ndarray) -> Tensor:
-        """Features of the last real states of the newest segments, float32 ``[K, F]``."""
+    def _current_states(self, rows: np.ndarray, ids: np.ndarray) -> Tensor:
+        """Return the features of the last valid states of the newest segments, float32 ``[K, F]``."""
         newest, is_there = self._store.read(rows[-REFERENCES:], ids[-REFERENCES:], fields=self._fields)
         newest = {name: array[is_there] for name, array in newest.items()}
-        states = self._projected(self._eye.look(newest))
+        states = self._projected(self._encoder.features(newest))
         valid = newest["valid"][:, :-1]
         last = valid.shape[1] - 1 - np.argmax(valid[:, ::-1], axis=1)
         return states[torch.from_numpy(last), torch.arange(len(last))]
 
 
 class InTurn(Generic[T]):
-    """Draws when it is asked: reproducible."""
+    """Draws on request: reproducible."""
 
     depth = 0
 
@@ -206,30 +288,29 @@ class InTurn(Generic[T]):
         self._draw = draw
 
     def take(self) -> T | None:
-        """Draw for the next batch."""
+        """Return a new draw."""
         return self._draw()
 
     def close(self) -> None:
-        """Nothing goes on."""
+        """Do nothing."""
 
 
 class Ahead(Generic[T]):
-    """Draws in a thread of its own, as many batches ahead as it takes for nobody to wait.
+    """Draws in a thread, as many batches ahead as are needed so that none is waited for.
 
-    Each time that a batch is wanted and none is there, one more is kept ahead, `MOST_AHEAD` at most; when none was
-    waited for many times in a row, one fewer.
+    Each wait raises the number of batches ahead by one, `MOST_AHEAD` at most; `PATIENCE` draws without a wait lower it.
 
     Parameters
     ----------
     draw
-        Draws for a batch.
+        Function that draws for a batch.
     bell
-        Rung when a batch is there.
+        Bell to ring when a draw is ready.
 
     Attributes
     ----------
     depth
-        Batches that are kept ahead now.
+        Number of batches kept ahead.
     """
 
     def __init__(self, draw: Callable[[], T], bell: Doorbell) -> None:
@@ -243,12 +324,12 @@ class Ahead(Generic[T]):
         self._thread: threading.Thread | None = None
 
     def take(self) -> T | None:
-        """Take what was drawn for the next batch; None: it is not there yet.
+        """Return the next draw; None while it is not ready.
 
         Raises
         ------
         Exception
-            Whatever drawing raised.
+            An exception of the draw.
         """
         with self._has_room:
             if self._error is not None:

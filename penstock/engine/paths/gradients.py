@@ -1,7 +1,8 @@
-"""Gradients in the workers: experience stays where it was made, and who stepped learns from it."""
+"""Gradients in the workers: each rollout worker learns from its own experience."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -13,8 +14,7 @@ from penstock.engine.paths.segments import SegmentPath
 from penstock.experience.segments import OwnSegmentWriter
 
 if TYPE_CHECKING:
-    from penstock.engine.acting.weights import MakeWeights
-    from penstock.engine.contracts import LearnerState, Start
+    from penstock.engine.contracts import Start
     from penstock.engine.messages import Tell
     from penstock.engine.roles.learner import Learner
     from penstock.engine.watching.clock import Clock
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GradientPath(SegmentPath):
-    """Segments that their own worker learns from, on parameters that all workers share (Hogwild)."""
+    """Data path of segments that their own worker learns from, on parameters shared by all workers (Hogwild)."""
 
     workers_learn: ClassVar[bool] = True
 
     @classmethod
     def numbers(cls, algorithm: Any, model: PolicyNetwork) -> dict[str, int]:
-        """One slot for each lane, and room for the shared parameters."""
+        """As in the base, with one slot for each lane, and room for the shared parameters."""
         from penstock.nn import WeightsLayout
 
         own = {"slots_per_lane": 1, "shared_nbytes": WeightsLayout(model).nbytes}
@@ -41,7 +41,7 @@ class GradientPath(SegmentPath):
     def create(
         cls, arena: ExperienceArena, algorithm: Any, model: PolicyNetwork, start: Start, saved: Path | None
     ) -> tuple[Self, str | None]:
-        """Lay out the shared parameters, the optimiser's state, and the progress of the run."""
+        """Write the shared parameters, the optimiser's state, and the progress of the run."""
         from penstock.engine.paths import hogwild
 
         hogwild.begin(algorithm, arena, model, start.state, start.learning)
@@ -50,7 +50,7 @@ class GradientPath(SegmentPath):
     def actor(
         self, arena: ExperienceArena, algorithm: Any, device: str, worker: int | None = None, report: Tell | None = None
     ) -> Actor:
-        """Choose actions, and learn from what comes of them."""
+        """Make the actor that also learns."""
         from penstock.engine.paths.hogwild import ActorLearner
 
         assert worker is not None and report is not None, "no policy worker acts where rollout workers learn"
@@ -59,7 +59,7 @@ class GradientPath(SegmentPath):
     def writer(
         self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, actor: Any, clock: Clock
     ) -> ExperienceWriter:
-        """Fill slots, and have them learned from."""
+        """Make the writer that passes full slots to the actor."""
 
         def learn(slots: np.ndarray) -> bool:
             clock.switch("learn")
@@ -68,16 +68,7 @@ class GradientPath(SegmentPath):
 
         return OwnSegmentWriter(arena, worker, lanes, first_lane, is_wanted=actor.is_wanted, learn=learn)
 
-    def learner(
-        self,
-        arena: ExperienceArena,
-        algorithm: Any,
-        state: LearnerState,
-        learning: dict[str, Any] | None,
-        report: Tell,
-        weights: MakeWeights,
-    ) -> Learner:
-        """Show what the workers have made of the parameters."""
-        from penstock.engine.paths.hogwild_learner import HogwildLearner
+    def _learner_class(self) -> Callable[..., Learner]:
+        from penstock.engine.paths.hogwild import HogwildLearner
 
-        return HogwildLearner(algorithm, arena, state, report)
+        return HogwildLearner

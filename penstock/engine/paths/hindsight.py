@@ -1,4 +1,4 @@
-"""Replayed transitions with hindsight: rollout workers write each episode again for goals that it achieved."""
+"""Replayed transitions with hindsight: each episode is written again for goals that it achieved."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class HindsightPath(ReplayPath):
-    """Transitions in a replay buffer, relabelled where they are written; the rate limiter counts steps, not rows."""
+    """Data path of transitions that rollout workers relabel; the rate limiter counts steps, not rows."""
 
     strategy: str
     goals_per_step: int
@@ -31,12 +31,12 @@ class HindsightPath(ReplayPath):
 
     @classmethod
     def numbers(cls, algorithm: Any, model: PolicyNetwork) -> dict[str, int]:
-        """As for transitions.
+        """As in the base.
 
         Raises
         ------
         ConfigError
-            The environment has no goals that can be asked about, or the algorithm gives first priorities.
+            The environment has no goals whose rewards can be computed, or the algorithm gives first priorities.
         """
         from penstock.engine.preparation import require_goal_rules_of
         from penstock.envs.goals import Goals
@@ -57,24 +57,17 @@ class HindsightPath(ReplayPath):
     def create(
         cls, arena: ExperienceArena, algorithm: Any, model: PolicyNetwork, start: Start, saved: Path | None
     ) -> tuple[Self, str | None]:
-        """Make the replay buffer, or go on with what is saved of it.
-
-        Raises
-        ------
-        MemoryError
-            The buffer does not fit in memory; the message shows the arithmetic.
-        """
+        """As in the base, with an observation of its own for each row: goals differ."""
         config = algorithm.config
         assert isinstance(config, ReplayConfig) and config.hindsight is not None
-        seen = algorithm.observation
-        own = Field(seen.shape, seen.dtype)  # no two rows share an observation, for goals differ
+        own = Field(algorithm.observation.shape, algorithm.observation.dtype)
         replay, note = make_replay(algorithm, start, saved, transition_buffer(algorithm, obs=own))
         return cls(replay, config.hindsight, config.goals_per_step, config.seed), note
 
     def writer(
         self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, actor: Any, clock: Clock
     ) -> ExperienceWriter:
-        """Add transitions to the buffer, and those of ended episodes again for other goals."""
+        """Make the writer of transitions, and of ended episodes for other goals."""
         return HindsightWriter(
             arena, worker, cast("SingleLanes", lanes), first_lane, self.replay,
             strategy=self.strategy, goals_per_step=self.goals_per_step, seed=self.seed,

@@ -1,13 +1,14 @@
-"""Hogwild: rollout workers that learn, each by itself, from parameters that all of them share without locks.
+"""Hogwild: rollout workers learn on parameters that they share without locks, and the learner publishes them.
 
 The parameters and the optimiser's state lie in the arena (arXiv:1106.5730, arXiv:1602.01783). Each worker acts with a
 copy of its own, taken when its segments begin; when they are full it computes their gradient on that copy, applies it
-to the shared parameters and copies them anew. The learner's role is left with showing what has come of them.
+to the shared parameters and copies them anew.
 """
 
 from __future__ import annotations
 
 import time
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -18,34 +19,51 @@ from penstock.algorithms.arithmetic.optimizers import as_if_made
 from penstock.algorithms.arithmetic.rmsprop import RMSProp
 from penstock.algorithms.bases.segment import SegmentAlgorithm, not_finite
 from penstock.config import tunable_settings, tuned
-from penstock.engine.acting.inference import Inference
+from penstock.engine.acting.inference import Inference, MakeWeights, through_block
 from penstock.engine.contracts import LearnerState
-from penstock.engine.messages import Diverged, LearnedInWorker, Tell
+from penstock.engine.messages import Diverged, LearnedInWorker, Save, Tell
 from penstock.engine.paths.base import DataPath
-from penstock.engine.roles.learner import REPORT_INTERVAL, skipped_again
-from penstock.experience.arena import Contribution, Control, ExperienceArena, Tunables
-from penstock.experience.batch import Batch, BatchReader
-from penstock.experience.requests import NOT_ASKED, Pending
+from penstock.engine.paths.segment_learner import BatchReader
+from penstock.engine.roles.learner import REPORT_INTERVAL, Learner, Tunables, skipped_again
+from penstock.experience.arena import NOT_ASKED, Control, ExperienceArena, Pending
+from penstock.experience.batch import Batch
 from penstock.ipc import fence, taking_turns
 from penstock.nn import ActorCritic, PolicyNetwork, buffer_in, flatten_, foreign_buffers, place_, places_in
 
+LONGEST_UPDATE = 5.0  # seconds
+
+
+class Contribution(IntEnum):
+    """Counters of a rollout worker that learns, in its row of ``contributions``."""
+
+    STEPS = 0
+    """Steps learned from."""
+    UPDATES = 1
+    """Gradients applied to the shared parameters."""
+    SKIPPED = 2
+    """Gradients skipped because they were not finite."""
+    MASKED = 3
+    """Steps not learned from."""
+    IS_LEARNING = 4
+    """1 while a gradient is computed and applied, else 0."""
+
 
 class SharedParameters:
-    """The parameters that all rollout workers train, as one process sees them.
+    """Parameters that all rollout workers train, in one process.
 
     Parameters
     ----------
     algorithm
-        Builds the network and its optimiser, a `RMSProp`.
+        Algorithm, which builds the network and its optimiser, a `RMSProp`.
     arena
-        Where both lie.
+        Arena of the policy.
 
     Attributes
     ----------
     model : ActorCritic
-        Its tensors are the shared ones.
+        Network whose tensors lie in the arena.
     optimizer : RMSProp
-        Its state is the shared one.
+        Optimiser whose state lies in the arena.
     """
 
     def __init__(self, algorithm: SegmentAlgorithm, arena: ExperienceArena) -> None:
@@ -60,7 +78,7 @@ class SharedParameters:
         self.optimizer = optimizer
         algorithm.set_learning_rate(optimizer, algorithm.config.learning_rate, 0.0)
         squares = places_in(self.model, torch.from_numpy(arena.square_averages))
-        for parameter, square in zip(self.model.parameters(), squares, strict=False):  # behind them are the buffers'
+        for parameter, square in zip(self.model.parameters(), squares, strict=False):  # those of the buffers follow
             self.optimizer.state[parameter] = {"square_average": square}
 
 
@@ -71,7 +89,7 @@ def begin(
     state: LearnerState,
     learning: dict[str, Any] | None,
 ) -> None:
-    """Lay out what the workers share, before there are any: weights, optimiser's state, and how far the run is."""
+    """Write the workers' shared memory, before there are workers: weights, optimiser's state, and counts."""
     shared = SharedParameters(algorithm, arena)
     shared.model.load_state_dict(model.state_dict())
     if learning is not None:
@@ -82,26 +100,26 @@ def begin(
 
 
 def take_squares(shared: SharedParameters, learning: dict[str, Any]) -> None:
-    """Let the shared optimiser go on from what another had gathered."""
+    """Restore the shared optimiser's state from a saved one."""
     saved = learning["optimizer"]["state"]
     for number, parameter in enumerate(shared.model.parameters()):
         shared.optimizer.state[parameter]["square_average"].copy_(saved[number]["square_average"])
 
 
 class Copy:
-    """A worker's own copy of the shared parameters: for acting, and for computing gradients.
+    """A worker's copy of the shared parameters, for acting and for gradients.
 
     Parameters
     ----------
     model
-        The network that holds the copy.
+        Network that holds the copy.
     arena
-        Where the shared parameters lie.
+        Arena of the shared parameters.
 
     Attributes
     ----------
     version, steps, updates, weights_set
-        Of the shared parameters when they were copied.
+        Counts of the shared parameters when they were copied.
     """
 
     def __init__(self, model: ActorCritic, arena: ExperienceArena) -> None:
@@ -111,32 +129,32 @@ class Copy:
         self.pull()
 
     def pull(self) -> None:
-        """Copy the shared parameters as they are now."""
+        """Copy the shared parameters."""
         totals, self.weights_set = self._arena.contributions.sum(0), int(self._arena.control[Control.WEIGHTS_SET])
         self.steps, self.updates = int(totals[Contribution.STEPS]), int(totals[Contribution.UPDATES])
         self.version = self.updates + self.weights_set
-        with taking_turns(self._arena.arena):  # a value head and the moments that it goes with
+        with taking_turns(self._arena.arena):  # a value head and its moments belong together
             self._bytes.copy_(self._shared)
 
     def refresh(self) -> None:
-        """Nothing: within a segment all actions are chosen, and its gradient computed, with the same parameters."""
+        """Do nothing: all actions of a segment, and its gradient, are of the same parameters."""
 
 
 class ActorLearner(Inference):
-    """Chooses the actions of one rollout worker, and learns from what comes of them.
+    """Actor of one rollout worker, which also learns from the worker's segments.
 
     Parameters
     ----------
     arena
-        The run's arena.
+        Arena of the policy.
     algorithm
-        How to act, and the loss.
+        Algorithm of the policy.
     worker
         Number of the rollout worker.
     path
-        The run's data path.
+        Data path of the run.
     report
-        Called with `LearnedInWorker` after updates, at most ten times per second.
+        Function for reports: `LearnedInWorker` after updates, at most ten times per second.
     """
 
     def __init__(
@@ -155,16 +173,16 @@ class ActorLearner(Inference):
         )  # fmt: skip
         self._training = algorithm.training_mode(self._model)
         self._buffers = list(zip(foreign_buffers(self._shared.model), foreign_buffers(self._model), strict=True))
-        self._brought = arena.contributions[worker]
-        self._brought[Contribution.IS_LEARNING] = 0  # whoever had this worker's place may have died of it
+        self._contribution = arena.contributions[worker]
+        self._contribution[Contribution.IS_LEARNING] = 0  # a predecessor may have died during an update
         self._report = report
         self._next_report = 0.0
         self._lags: list[int] = []
         self._skipped_in_a_row = 0
-        self._numbers: dict[int, int] = {}  # of the segments that each group was answered in last
+        self._numbers: dict[int, int] = {}  # of each group's segments at the last answer
 
     def answer(self, pending: Pending) -> None:
-        """Choose actions; where segments begin, with the shared parameters of now."""
+        """Choose actions, and copy the shared parameters where segments begin."""
         group = int(pending.groups[0])
         row = self._arena.requests.rows[group].max()
         if row != NOT_ASKED:
@@ -175,7 +193,7 @@ class ActorLearner(Inference):
         super().answer(pending)
 
     def is_wanted(self) -> bool:
-        """Whether more is to be learned."""
+        """Return whether the goal is ahead."""
         return bool(self._arena.contributions[:, Contribution.STEPS].sum() < self._arena.control[Control.GOAL])
 
     def learn(self, slots: np.ndarray) -> bool:
@@ -184,20 +202,20 @@ class ActorLearner(Inference):
         Parameters
         ----------
         slots
-            int64 ``[B]``: written by this worker, and its own meanwhile.
+            int64 ``[B]``: slots that this worker owns and has written.
 
         Returns
         -------
         bool
-            Whether it was done: not at the goal.
+            False at the goal, where nothing is learned.
         """
-        # Raised before the goal is looked at: whoever sees the goal reached and nobody learning has seen all there is.
-        self._brought[Contribution.IS_LEARNING] = 1
+        # Raised before the goal is read: at the goal, while no worker is learning, all counts are final.
+        self._contribution[Contribution.IS_LEARNING] = 1
         fence()
         if is_wanted := self.is_wanted():
             self._learn(slots)
         fence()
-        self._brought[Contribution.IS_LEARNING] = 0
+        self._contribution[Contribution.IS_LEARNING] = 0
         if not self.is_wanted():
             self._arena.learner_bell.ring()
         return is_wanted
@@ -211,17 +229,17 @@ class ActorLearner(Inference):
         is_fenced_off = (arena.slot_epoch[slots] != arena.control[Control.RUN_EPOCH]).any()
         if is_fenced_off or (learned and not self._apply_gradient(batch)):
             learned = 0
-        self._brought[Contribution.MASKED] += int(batch.valid.sum()) - learned
-        self._brought[Contribution.STEPS] += learned
+        self._contribution[Contribution.MASKED] += int(batch.valid.sum()) - learned
+        self._contribution[Contribution.STEPS] += learned
 
     def _take_settings(self, config: Any) -> None:
-        """Go on with other values of tunable settings."""
+        """Apply changed values of tunable settings."""
         self._config = config
         self._algorithm.take_settings(config)
         as_if_made(self._shared.optimizer, self._algorithm.build_optimizer(self._model))
 
     def _apply_gradient(self, batch: Batch) -> bool:
-        """Make the update of a batch, or skip it; False if the parameters that it is of are no more."""
+        """Apply or skip the gradient of a batch; return False if the parameters have been replaced meanwhile."""
         arena, algorithm, copy = self._arena, self._algorithm, self._weights
         with torch.no_grad(), self._autocast:
             algorithm.prepare(self._model, batch)
@@ -230,7 +248,7 @@ class ActorLearner(Inference):
         with self._training:
             loss, metrics = algorithm.gradient(self._model, minibatch, self._autocast)
         if (problem := not_finite(loss, metrics["grad_norm"])) is not None:
-            self._brought[Contribution.SKIPPED] += 1
+            self._contribution[Contribution.SKIPPED] += 1
             self._skipped_in_a_row = skipped_again(
                 self._skipped_in_a_row + 1, problem, copy.updates, copy.steps, self._config,
                 lambda story: self._report(Diverged(arena.policy, story)),
@@ -245,20 +263,19 @@ class ActorLearner(Inference):
         optimizer = self._shared.optimizer
         algorithm.set_learning_rate(optimizer, self._config.learning_rate, batch.progress)
         optimizer.step()
-        self._brought[Contribution.UPDATES] += 1
+        self._contribution[Contribution.UPDATES] += 1
         algorithm.follow_statistics(self._model, batch)
         for place, own_place in self._buffers:
             buffer_in(place).copy_(buffer_in(own_place))
         with torch.no_grad(), taking_turns(arena.arena):
             algorithm.update_statistics(self._model, batch, into=self._shared.model)
-        self._tell(metrics, lag)
+        self._report_update(metrics, lag)
         return True
 
-    def _tell(self, metrics: dict[str, Tensor], lag: int) -> None:
-        """Report now and then; the policy lag of a gradient is the number of others applied while it came about."""
+    def _report_update(self, metrics: dict[str, Tensor], lag: int) -> None:
+        """Report at intervals; the policy lag of a gradient is the number of others applied during its computation."""
         self._lags.append(lag)
-        is_quiet = self._config.backend != "serial" and time.monotonic() < self._next_report
-        if is_quiet:
+        if self._config.backend != "serial" and time.monotonic() < self._next_report:
             return
         self._next_report = time.monotonic() + REPORT_INTERVAL
         lags, self._lags = self._lags, []
@@ -271,3 +288,94 @@ class ActorLearner(Inference):
                 policy=self._arena.policy,
             )
         )
+
+
+class HogwildLearner(Learner):
+    """Publishes, saves and reports the parameters that rollout workers train; it learns nothing itself.
+
+    Parameters
+    ----------
+    algorithm, arena, state, report, weights
+        As for `Learner`.
+    learning
+        Not used: the shared parameters and the optimiser's state lie in the arena (see `begin`).
+    """
+
+    def __init__(
+        self,
+        algorithm: SegmentAlgorithm,
+        arena: ExperienceArena,
+        state: LearnerState,
+        learning: dict[str, Any] | None,
+        report: Tell,
+        weights: MakeWeights = through_block,
+    ) -> None:
+        super().__init__(algorithm, arena, state, report, weights)
+        self._shared = SharedParameters(algorithm, arena)
+        self._masked = 0
+        self._next_look = 0.0
+
+    def poll(self) -> bool:
+        """Publish new parameters, at most ten times per second; return False if there are none."""
+        steps = int(self._arena.contributions[:, Contribution.STEPS].sum())
+        is_early = self._uses_clock and time.monotonic() < self._next_look
+        is_too_early = self._is_worker_learning() if steps >= self._arena.control[Control.GOAL] else is_early
+        if steps == self._steps or is_too_early:  # at the goal the counts are final before they are reported
+            self._send_queued_report()
+            self._clock.switch("wait for goal" if self._has_reached_goal else "wait for data")
+            return False
+        self._clock.switch("gather")
+        self._next_look = time.monotonic() + REPORT_INTERVAL
+        self._publish_shared()
+        self._queue_report({})
+        return True
+
+    def learning_state(self) -> dict[str, Any]:
+        """Return the optimiser's state."""
+        return {"optimizer": self._shared.optimizer.state_dict()}
+
+    def _publish_shared(self) -> None:
+        self._count()
+        with taking_turns(self._arena.arena):
+            self._model.load_state_dict(self._shared.model.state_dict())
+        self._publish()
+
+    def _count(self) -> None:
+        """Add up the workers' contributions."""
+        totals = self._arena.contributions.sum(0)
+        self._steps, self._updates = int(totals[Contribution.STEPS]), int(totals[Contribution.UPDATES])
+        self._skipped, self._masked = int(totals[Contribution.SKIPPED]), int(totals[Contribution.MASKED])
+        self._version = self._updates + int(self._arena.control[Control.WEIGHTS_SET])
+
+    def _save(self, command: Save) -> None:
+        if self._has_reached_goal:  # the checkpoint of a run that ends holds all that was learned
+            self._wait_for_workers()
+        self._publish_shared()
+        self._report_now()  # the status shows the steps of the checkpoint
+        super()._save(command)
+
+    def _weights_set(self) -> None:
+        # A worker that reads this word drops its gradient; one that has read it before is waited for. Copies of the old
+        # parameters from here on belong to segments that the next run epoch fences off.
+        self._arena.control[Control.WEIGHTS_SET] += 1
+        self._wait_for_workers()
+        with taking_turns(self._arena.arena):
+            self._shared.model.load_state_dict(self._model.state_dict())
+        self._count()  # no gradient was applied since: the published weights have these updates
+
+    def _inherit(self, learning: dict[str, Any]) -> None:
+        take_squares(self._shared, learning)
+
+    def _wait_for_workers(self) -> None:
+        """Wait until no worker is within an update, `LONGEST_UPDATE` at most: one may have been killed in it."""
+        end = time.monotonic() + LONGEST_UPDATE
+        while self._is_worker_learning() and time.monotonic() < end:
+            time.sleep(0.001)
+
+    def _is_worker_learning(self) -> bool:
+        fence()
+        return bool(self._arena.contributions[:, Contribution.IS_LEARNING].any())
+
+    def experience(self) -> dict[str, float]:
+        """Return the number of steps not learned from; workers report policy lag."""
+        return {"masked_steps": self._masked}

@@ -1,21 +1,21 @@
-"""Fresh and replayed segments in one batch: lanes fill slots, and what they fill is kept to be learned from again."""
+"""Fresh and replayed segments in one batch: lanes fill slots, and full segments are also stored for replay."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from penstock.config import Config, MixtureConfig
 from penstock.engine.contracts import ExperienceWriter
-from penstock.engine.paths.contents import load_contents
+from penstock.engine.paths.replay import load_contents
 from penstock.engine.paths.segments import SegmentPath
 from penstock.experience.segment_store import SegmentStore, StoringSegmentWriter, make_store
 
 if TYPE_CHECKING:
-    from penstock.engine.acting.weights import MakeWeights
-    from penstock.engine.contracts import LearnerState, Start
-    from penstock.engine.messages import Tell
+    from penstock.engine.contracts import Start
     from penstock.engine.roles.learner import Learner
     from penstock.engine.watching.clock import Clock
     from penstock.envs.lanes import Lanes
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MixturePath(SegmentPath):
-    """Segments that are handed over to the learner, slot by slot, and kept in a store for each source that replays."""
+    """Data path of segments that are passed to the learner and stored, once for each replayed source."""
 
     stores: tuple[SegmentStore, ...]
     saved_at: Path | None = None
-    """Directory that a checkpoint writes the stores to; None: nowhere."""
+    """Directory of the stores' contents beside checkpoints; None: not saved."""
 
     @classmethod
     def create(
         cls, arena: ExperienceArena, algorithm: Any, model: PolicyNetwork, start: Start, saved: Path | None
     ) -> tuple[Self, str | None]:
-        """Make the stores, or go on with what is saved of them.
+        """Make the stores, with their saved contents if there are any.
 
         Raises
         ------
@@ -54,38 +54,29 @@ class MixturePath(SegmentPath):
         return cls(stores), note
 
     def kept_in(self, run: RunDirectory, config: Config) -> MixturePath:
-        """With ``save_replay`` the stores are saved beside the checkpoints."""
+        """As in the base: with ``save_replay`` the stores are saved beside the checkpoints."""
         assert isinstance(config, MixtureConfig)
         return replace(self, saved_at=run.replay_path) if config.save_replay else self
 
     def writer(
         self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, actor: Any, clock: Clock
     ) -> ExperienceWriter:
-        """Fill slots, and keep what they are filled with."""
+        """Make the writer of slots and stores."""
         return StoringSegmentWriter(arena, worker, lanes, first_lane, self.stores)
 
-    def learner(
-        self,
-        arena: ExperienceArena,
-        algorithm: Any,
-        state: LearnerState,
-        learning: dict[str, Any] | None,
-        report: Tell,
-        weights: MakeWeights,
-    ) -> Learner:
-        """Take full slots, and draw from the stores."""
+    def _learner_class(self) -> Callable[..., Learner]:
         from penstock.engine.paths.mixture_learner import MixtureLearner
 
-        return MixtureLearner(algorithm, arena, state, learning, report, weights, self.stores, self.saved_at)
+        return partial(MixtureLearner, stores=self.stores, saved_at=self.saved_at)
 
     @property
     def saving_apart(self) -> int:
-        """The learner, where the stores are saved."""
+        """1, the learner, if the stores are saved."""
         return int(self.saved_at is not None)
 
 
 def _refill(stores: tuple[SegmentStore, ...], config: MixtureConfig, saved: Path | None) -> str | None:
-    """Load what is saved of the stores of a run that goes on; return what the user is to be told."""
+    """Load the saved contents of a resumed run's stores; return a text for the user about empty ones, or None."""
     empty = {}
     for store in stores:
         why = "its contents were not saved (save_replay=False)"

@@ -1,4 +1,4 @@
-"""The learner of mixed batches: fresh segments, each once, and replayed ones drawn from their stores."""
+"""Learner of mixed batches: fresh segments, and replayed ones drawn from their stores."""
 
 from __future__ import annotations
 
@@ -9,24 +9,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from penstock.algorithms.bases.segment import SegmentAlgorithm
-from penstock.engine.acting.weights import MakeWeights
-from penstock.engine.contracts import LearnerState
-from penstock.engine.messages import Save, Tell
-from penstock.engine.paths.contents import save_contents
+from penstock.engine.messages import Save
 from penstock.engine.paths.drawing import Ahead, InTurn, make_draws
 from penstock.engine.paths.segment_learner import SegmentLearner
-from penstock.experience.arena import ExperienceArena
+from penstock.engine.roles.learner import save_contents
 from penstock.experience.batch import Batch
 from penstock.experience.segment_store import Segments, SegmentStore
 from penstock.runs.store import CheckpointStore
 
 
 class MixtureLearner(SegmentLearner):
-    """Puts fresh and replayed segments into each batch, by their sources' shares.
+    """Learns from batches of fresh and replayed segments, by their sources' shares.
 
-    Learning starts when each source holds its least number of segments. Until then fresh ones only fill the stores:
-    their steps count, since they are learned from later.
+    Learning starts when each source holds its minimum of segments. Until then fresh segments only fill the stores, and
+    their steps count as learned from.
 
     Parameters
     ----------
@@ -35,21 +31,13 @@ class MixtureLearner(SegmentLearner):
     stores
         Replayed segments, a store per source.
     saved_at
-        Directory that checkpoints write the stores to; None: nowhere.
+        Directory of the stores' contents beside checkpoints; None: not saved.
     """
 
     def __init__(
-        self,
-        algorithm: SegmentAlgorithm,
-        arena: ExperienceArena,
-        state: LearnerState,
-        learning: dict[str, Any] | None,
-        report: Tell,
-        weights: MakeWeights,
-        stores: tuple[SegmentStore, ...],
-        saved_at: Path | None,
+        self, *arguments: Any, stores: tuple[SegmentStore, ...], saved_at: Path | None, **options: Any
     ) -> None:
-        super().__init__(algorithm, arena, state, learning, report, weights)
+        super().__init__(*arguments, **options)
         self._stores = stores
         self._saved_at = saved_at
         self._is_filling = True
@@ -57,33 +45,33 @@ class MixtureLearner(SegmentLearner):
         self._ages = dict.fromkeys(self._drawn, 0.0)
         self._segments: list[Segments] = []  # replayed ones of the last batch, by store
         self._added_before = {store.source.kind: store.buffer.num_added for store in self._stores}
-        self._draws = draws = make_draws(algorithm, arena, self._stores)
+        self._draws = draws = make_draws(self._algorithm, self._arena, self._stores)
 
         def draw() -> list[Segments]:
             progress = self._steps / self._config.total_steps
             return [draw_one(progress) for draw_one in draws]
 
         is_costly = any(store.source.compares for store in self._stores)
-        self._drawing = Ahead(draw, arena.learner_bell) if is_costly and self._uses_clock else InTurn(draw)
+        self._drawing = Ahead(draw, self.bell) if is_costly and self._uses_clock else InTurn(draw)
 
     def close(self) -> None:
-        """Let go of the arena, and of who draws."""
+        """End the draws, and unregister the arena's memory."""
         self._drawing.close()
         super().close()
 
     def _collect(self) -> None:
-        """Take hold of full slots; while stores fill, give them back at once."""
+        """Take full slots; release them at once while the stores fill."""
         super()._collect()
         self._is_filling = self._is_filling and not all(store.is_ready for store in self._stores)
         if self._is_filling and len(self._held):
             self._steps += self._valid_steps_in(self._held)
-            self._take_into_statistics(self._held)
+            self._normalize_by(self._held)
             self._arena.release(self._held)
             self._held = self._held[:0]
             self._queue_report({})
 
-    def _take_into_statistics(self, slots: np.ndarray) -> None:
-        """Take the observations of segments that only fill the stores into their normalisation, each once."""
+    def _normalize_by(self, slots: np.ndarray) -> None:
+        """Update the observation statistics by segments that only fill the stores."""
         rows, columns = self._arena.shape.rows_per_slot, self._arena.columns
         obs, valid = (
             torch.from_numpy(columns[name].reshape(-1, rows, *columns[name].shape[1:])[slots][:, :-1]).to(self._device)
@@ -98,7 +86,7 @@ class MixtureLearner(SegmentLearner):
         drawn = self._drawing.take()
         if drawn is None:
             return None
-        self._weights.show()  # who draws ahead goes by them; on a GPU they are not where it looks unless they are shown
+        self._weights.show()  # draws read the weights from the block
         self._segments = drawn
         return super()._next_batch()
 
@@ -111,7 +99,7 @@ class MixtureLearner(SegmentLearner):
         return self._reader.read(slots, self._version, self._steps / self._config.total_steps, self._segments)
 
     def _count(self, batch: Batch) -> None:
-        """Besides, give segments that are drawn by priority new ones: the mean of their advantages' magnitudes."""
+        """As in the base; priorities of prioritized segments become the means of their advantages' magnitudes."""
         super()._count(batch)
         end = self._arena.shape.segments_per_batch
         for store, segments in zip(self._stores, self._segments, strict=True):
@@ -130,7 +118,7 @@ class MixtureLearner(SegmentLearner):
             save_contents(buffers, command, self._report)
 
     def experience(self) -> dict[str, float]:
-        """Beside the fresh segments' policy lag: what each source holds, how old it is, and how often it is used."""
+        """As in the base, with contents, age and uses of each source's segments."""
         found = super().experience() | {"replay/ahead": self._drawing.depth}
         for store, draw in zip(self._stores, self._draws, strict=True):
             kind, buffer = store.source.kind, store.buffer

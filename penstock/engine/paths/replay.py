@@ -1,26 +1,24 @@
-"""Replayed transitions: lanes write into a replay buffer, and the learner draws from it again and again."""
+"""Replayed transitions: lanes write into a replay buffer, and the learner draws batches from it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from penstock.config import Config, ReplayConfig
 from penstock.engine.contracts import ExperienceWriter
 from penstock.engine.paths.base import DataPath
-from penstock.engine.paths.contents import load_contents
-from penstock.experience import transitions
-from penstock.experience.outbox import NodeReplay
-from penstock.experience.run_replay import Replay, transition_fields
-from penstock.replay import Field, NStep, RateLimiter, ReplayBuffer
+from penstock.experience.run_replay import Replay, TransitionWriter, transition_fields
+from penstock.replay import Field, NStep, RateLimiter, ReplayBuffer, ReplayFileError
+from penstock.runs.checkpoint import unreadable
 
 if TYPE_CHECKING:
     from penstock.algorithms.bases.replay import ReplayAlgorithm
-    from penstock.engine.acting.weights import MakeWeights
-    from penstock.engine.contracts import LearnerState, Start
-    from penstock.engine.messages import Tell
-    from penstock.engine.paths.replay_learner import ReplayLearner
+    from penstock.engine.acting.inference import StepsTaken
+    from penstock.engine.contracts import Start
     from penstock.engine.roles.learner import Learner
     from penstock.engine.watching.clock import Clock
     from penstock.envs.lanes import Lanes
@@ -28,25 +26,25 @@ if TYPE_CHECKING:
     from penstock.nn import PolicyNetwork
     from penstock.runs.run_directory import RunDirectory
 
-ROUNDING = 1e-9  # a band of exactly so many samples would, rounded, be one insert too narrow
+ROUNDING = 1e-9  # relative: without it a rounded band could be one insert too narrow
 
 
 @dataclass(frozen=True)
 class ReplayPath(DataPath):
-    """Transitions in a replay buffer, and the rate limiter that keeps learning in step with them."""
+    """Data path of transitions in a replay buffer, with the rate limiter between steps and updates."""
 
     replay: Replay
 
     @classmethod
     def numbers(cls, algorithm: Any, model: PolicyNetwork) -> dict[str, int]:
-        """Each lane has two rows: what it shows now, and what it showed before."""
+        """Each lane has two rows: of its current observation, and of the one before."""
         return {"segment_length": 1, "slots_per_lane": 1, "segments_per_batch": 1}
 
     @classmethod
     def create(
         cls, arena: ExperienceArena, algorithm: Any, model: PolicyNetwork, start: Start, saved: Path | None
     ) -> tuple[Self, str | None]:
-        """Make the replay buffer, or go on with what is saved of it.
+        """Make the replay buffer, with its saved contents if there are any.
 
         Raises
         ------
@@ -57,68 +55,53 @@ class ReplayPath(DataPath):
         return cls(replay), note
 
     def kept_in(self, run: RunDirectory, config: Config) -> Self:
-        """With ``save_replay`` the buffer is saved beside the checkpoints."""
+        """As in the base: with ``save_replay`` the buffer is saved beside the checkpoints."""
         assert isinstance(config, ReplayConfig)
         return replace(self, replay=replace(self.replay, saved_at=run.replay_path)) if config.save_replay else self
 
     def writer(
         self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, actor: Any, clock: Clock
     ) -> ExperienceWriter:
-        """Add transitions to the buffer."""
-        return transitions.TransitionWriter(arena, worker, lanes, first_lane, self.replay)
+        """Make the writer of transitions."""
+        return TransitionWriter(arena, worker, lanes, first_lane, self.replay)
 
-    def learner(
-        self,
-        arena: ExperienceArena,
-        algorithm: Any,
-        state: LearnerState,
-        learning: dict[str, Any] | None,
-        report: Tell,
-        weights: MakeWeights,
-    ) -> Learner:
-        """Draw batches from the buffer."""
-        return self.learner_class()(algorithm, arena, state, learning, report, self.replay, weights)
-
-    @classmethod
-    def learner_class(cls) -> type[ReplayLearner]:
-        """Learner class."""
+    def _learner_class(self) -> Callable[..., Learner]:
         from penstock.engine.paths.replay_learner import ReplayLearner
 
-        return ReplayLearner
+        return partial(ReplayLearner, replay=self.replay)
 
-    def steps_taken(self, learned: int, asked: int) -> int:
-        """Those in the buffer; the steps that are asked for have been let in already. On a node: those learned from."""
-        if isinstance(self.replay, NodeReplay):
-            return learned
-        return max(0, self.replay.steps_taken - asked)
+    @property
+    def steps_taken(self) -> StepsTaken:
+        """As in the base: by the steps in the buffer, on a node by those learned from."""
+        return self.replay.steps_of_exploration
 
     @property
     def saving_apart(self) -> int:
-        """The learner, where the buffer is saved."""
+        """1, the learner, if the buffer is saved."""
         return int(self.replay.saved_at is not None)
 
 
 def make_replay(
     algorithm: ReplayAlgorithm, start: Start, saved: Path | None, buffer: ReplayBuffer | None = None
 ) -> tuple[Replay, str | None]:
-    """Make the replay of a run, or go on with what is saved of it.
+    """Make the replay of a run, with its saved contents if there are any.
 
     Parameters
     ----------
     algorithm
-        Says what is stored, and how it is drawn.
+        Algorithm of the policy.
     start
-        Where the run starts.
+        Start of the run.
     saved
-        Directory of the buffer's contents, if they may have been saved.
+        Directory in which the buffer's contents may lie; None: not saved.
     buffer
-        An empty one; None: of transitions.
+        Empty buffer; None: a buffer of transitions.
 
     Returns
     -------
     replay : Replay
     note : str or None
-        What the user is to be told: the buffer has to be filled again.
+        Text for the user, if the buffer has to be filled again.
 
     Raises
     ------
@@ -156,7 +139,7 @@ def make_replay(
 
 
 def transition_buffer(algorithm: ReplayAlgorithm, **fields: Field) -> ReplayBuffer:
-    """Make an empty replay buffer of an algorithm's transitions; `fields` are stored beside, or in place of others.
+    """Make an empty replay buffer of an algorithm's transitions; `fields` are added or replace others.
 
     Raises
     ------
@@ -171,3 +154,22 @@ def transition_buffer(algorithm: ReplayAlgorithm, **fields: Field) -> ReplayBuff
         n_step=NStep(config.n_step, config.gamma),
         seed=config.seed,
     )
+
+
+def load_contents(buffer: ReplayBuffer, directory: Path) -> str:
+    """Load the saved contents of a buffer; return "", or the reason why there are none.
+
+    Raises
+    ------
+    UnreadableCheckpointError
+        The operating system refuses the read. An empty buffer would replace the contents at the next save.
+    """
+    try:
+        buffer.load(directory)
+    except ReplayFileError as error:
+        return str(error)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        return f"{error.filename} is not there"
+    except OSError as error:
+        raise unreadable(directory, error) from error
+    return ""

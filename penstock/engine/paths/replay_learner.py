@@ -1,46 +1,161 @@
-"""The learner from replay: update after update, as many for each step as the config says."""
+"""Learner from replay, with a fixed number of updates per step, and the readers that draw its batches."""
 
 from __future__ import annotations
 
 import time
-from typing import Any
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import cycle
+from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from penstock.algorithms.arithmetic.td import largest_error
 from penstock.algorithms.bases.algorithm import NonFiniteUpdate
 from penstock.algorithms.bases.replay import ReplayAlgorithm
-from penstock.engine.acting.weights import MakeWeights, through_block
+from penstock.engine.acting.inference import MakeWeights, through_block
 from penstock.engine.contracts import LearnerState
 from penstock.engine.messages import Note, Save, Tell
-from penstock.engine.paths.contents import save_contents
-from penstock.engine.roles.learner import Learner
+from penstock.engine.roles.learner import Learner, save_contents
 from penstock.experience.arena import Control, ExperienceArena
+from penstock.experience.batch import SequenceBatch, TransitionBatch
 from penstock.experience.run_replay import Replay
-from penstock.experience.transition_batch import TransitionReader
 from penstock.nn import GroupBroken, leave_group
 from penstock.replay import Prioritized
 from penstock.runs.store import CheckpointStore
 
 STEPS_BETWEEN_REPORTS = 1_000  # while the buffer fills, in the serial backend
+Arrays = dict[str, np.ndarray]
+
+# A drawing thread takes the interpreter's lock from the learner a few times for each batch. A batch that is drawn in a
+# few microseconds is not worth that: learning from 64 vectors of 4 numbers is 1.5 times as fast without the thread.
+WORTH_A_THREAD = 1 << 19  # bytes
 
 
-class ReplayLearner(Learner):
-    """Draws batches from the replay buffer and learns from them; the rate limiter says when the next one is due.
+@dataclass
+class Drawn:
+    """Host memory of a drawn batch, and the event after which it may be overwritten."""
+
+    arrays: Arrays
+    copied: torch.cuda.Event | None = None
+
+
+class TransitionReader:
+    """Draws batches of transitions, as far as the rate limiter admits.
+
+    A large batch is drawn by a thread, one ahead of the learner; its priorities are then one update older. A small one,
+    and any batch `in_order`, is drawn in the calling thread on request.
 
     Parameters
     ----------
-    algorithm
-        Its update.
-    arena, state, report, weights
+    replay
+        Replay of the run.
+    device
+        Device of the batches; to CUDA they are copied from pinned memory.
+    in_order
+        Whether every batch is drawn on request, for reproducible runs.
+
+    Attributes
+    ----------
+    draws_ahead
+        Whether a batch is to be requested before the previous one is learned from.
+    """
+
+    fields: ClassVar[tuple[str, ...]] = ("obs", "next_obs", "action", "reward", "discount")
+
+    def __init__(self, replay: Replay, device: torch.device, *, in_order: bool) -> None:
+        self._replay = replay
+        self._device = device
+        drawn = Drawn(self._allocate())
+        self.draws_ahead = not in_order and sum(array.nbytes for array in drawn.arrays.values()) >= WORTH_A_THREAD
+        self._executor = ThreadPoolExecutor(1, "replay-reader") if self.draws_ahead else None
+        self._asked: Future[Drawn] | Drawn | None = None
+        self._next = cycle([drawn, Drawn(self._allocate())] if self.draws_ahead else [drawn])
+        self._ones = torch.ones(replay.batch_size, device=device)
+
+    def ask(self, beta: float | None) -> bool:
+        """Request a batch, unless one is requested; return False if the rate limiter does not admit it yet.
+
+        Parameters
+        ----------
+        beta
+            Exponent of the importance weights; None without priorities.
+        """
+        if self._asked is not None:
+            return True
+        replay = self._replay
+        if not len(replay.buffer) or not replay.limiter.native.try_sample(replay.batch_size):
+            return False
+        drawn = next(self._next)
+        self._asked = self._executor.submit(self._draw, beta, drawn) if self._executor else self._draw(beta, drawn)
+        return True
+
+    def take(self, number: int, progress: float) -> tuple[Any, np.ndarray]:
+        """Return the requested batch and its rows' ids, int64 ``[B]``; valid until two batches later."""
+        asked, self._asked = self._asked, None
+        drawn = asked.result() if isinstance(asked, Future) else asked
+        assert drawn is not None
+        arrays = drawn.arrays
+        tensors = {name: self._on_device(array) for name, array in arrays.items() if name in self.fields}
+        weights = self._on_device(arrays["weights"]) if "weights" in arrays else self._ones
+        if self._device.type == "cuda":
+            drawn.copied = torch.cuda.Event(blocking=True)
+            drawn.copied.record(torch.cuda.current_stream(self._device))
+        return self._batch(tensors, weights, number, progress), arrays["ids"]
+
+    def close(self) -> None:
+        """End the thread."""
+        if self._executor is not None:
+            self._executor.shutdown()
+
+    def _batch(self, tensors: dict[str, Tensor], weights: Tensor, number: int, progress: float) -> Any:
+        return TransitionBatch(**tensors, weights=weights, number=number, progress=progress)
+
+    def _draw(self, beta: float | None, drawn: Drawn) -> Drawn:
+        if drawn.copied is not None:
+            drawn.copied.synchronize()  # the pinned memory may be written again from now on
+        drawn.arrays = self._replay.buffer.sample(self._replay.batch_size, beta=beta, out=drawn.arrays)
+        return drawn
+
+    def _allocate(self) -> Arrays:
+        arrays = self._replay.buffer.allocate(self._replay.batch_size)
+        if self._device.type != "cuda":
+            return arrays
+        return {name: torch.from_numpy(array).pin_memory().numpy() for name, array in arrays.items()}
+
+    def _on_device(self, array: np.ndarray) -> Tensor:
+        return torch.from_numpy(array).to(self._device, non_blocking=True)
+
+
+class SequenceReader(TransitionReader):
+    """Draws batches of sequences; see `TransitionReader`."""
+
+    fields = ("obs", "first", "action", "reward", "discount", "valid", "memory")
+
+    def _batch(self, tensors: dict[str, Tensor], weights: Tensor, number: int, progress: float) -> SequenceBatch:
+        rows = {name: tensor.transpose(0, 1) for name, tensor in tensors.items() if name != "memory"}
+        steps = {name: rows[name][:-1] for name in ("action", "reward", "discount", "valid")}
+        return SequenceBatch(
+            obs=rows["obs"], first=rows["first"], **steps,
+            memory=tensors["memory"], weights=weights, number=number, progress=progress,
+        )  # fmt: skip
+
+
+class ReplayLearner(Learner):
+    """Learns from batches of the replay buffer, at the pace of the rate limiter.
+
+    Parameters
+    ----------
+    algorithm, arena, state, report, weights
         As for `Learner`.
     learning
-        What `learning_state` returned, to go on from; None: new optimisers and a new target network.
+        Saved `learning_state`; None: new optimisers and a new target network.
     replay
-        Where batches come from.
+        Replay of the run.
     make_reader
-        Makes what draws them.
+        Class of the reader of batches.
     """
 
     def __init__(
@@ -62,12 +177,12 @@ class ReplayLearner(Learner):
         self._reader = make_reader(replay, self._device, in_order=config.backend == "serial")
         self._is_prioritized = isinstance(algorithm.sampler(), Prioritized)
         self._batches = replay.batches_before  # learned from since the limiter began to count
-        self._published_at = self._steps  # steps that the published weights are said to have learned from
+        self._published_at = self._steps  # steps that the weights were published with
 
     def poll(self) -> bool:
-        """Make one update; False while none is due, or while the goal is reached."""
-        if not self._has_reached_goal:  # there the count stands still, though workers go on as far as the limiter lets
-            self._count_steps()  # them: what is said last is what the last checkpoint says
+        """Make one update; return False while none is due, or while the goal is reached."""
+        if not self._has_reached_goal:  # at the goal the count stands, as in the last checkpoint; workers step on
+            self._count_steps()
         if self._has_reached_goal:
             if self._steps != self._published_at:  # steps are counted without an update, too
                 self._weights.publish(self._version, self._steps)
@@ -87,7 +202,7 @@ class ReplayLearner(Learner):
         if self._reader.draws_ahead:
             self._reader.ask(beta)
         self._clock.switch("learn")
-        self._heed_settings()
+        self._apply_settings()
         metrics = self._learn(batch, ids)
         self._batches += 1
         self._count_steps()
@@ -95,12 +210,12 @@ class ReplayLearner(Learner):
             self._publish()
             self._published_at = self._steps
         self._queue_report(metrics)
-        if self._replay.calls_for_steps:
+        if self._replay.needs_steps:
             self._arena.ring_rollout_workers()
         return True
 
     def learning_state(self) -> dict[str, Any]:
-        """State of the algorithm, and how far the replay is."""
+        """Return the state of the algorithm, and the progress of the replay."""
         return {**self._algorithm.learning_state(), "replay": self._replay.state(self._batches)}
 
     def close(self) -> None:
@@ -108,11 +223,11 @@ class ReplayLearner(Learner):
         self._reader.close()
 
     def standing(self) -> dict[str, int]:
-        """Besides, batches learned from."""
+        """As in the base, with the number of batches learned from."""
         return super().standing() | {"batches": self._batches}
 
     def take_state(self, state: dict[str, Any]) -> None:
-        """Go on in the place of a learner that has died; random numbers are those of the others, too."""
+        """As in the base; random numbers are those of the other ranks."""
         self._batches = state["standing"]["batches"]
         super().take_state(state)
         self._algorithm.generator.set_state(state["learning"]["generator"].cpu())
@@ -142,7 +257,7 @@ class ReplayLearner(Learner):
         self._steps = self._replay.steps_learned(self._batches)
 
     def _report_progress(self) -> None:
-        """Say how far the run is where no update says so: before the first one, and at the goal."""
+        """Report progress where no update reports it: before the first one, and at the goal."""
         if not self._uses_clock:
             is_time = self._steps >= self._reported_steps + STEPS_BETWEEN_REPORTS
         else:
@@ -154,13 +269,13 @@ class ReplayLearner(Learner):
             self._send_queued_report()
 
     def _save(self, command: Save) -> None:
-        self._report_now()  # the checkpoint holds the steps of now, and so is the status to
+        self._report_now()  # the status shows the steps of the checkpoint
         super()._save(command)
         if isinstance(command.destination, CheckpointStore) and self._replay.saved_at is not None:
             save_contents({self._replay.saved_at: self._replay.buffer}, command, self._report)
 
     def transferable_state(self) -> dict[str, Any]:
-        """Target network and optimisers."""
+        """As in the base: target network and optimisers."""
         return {name: what for name, what in self._algorithm.learning_state().items() if name != "generator"}
 
     def _inherit(self, learning: dict[str, Any]) -> None:
@@ -171,11 +286,11 @@ class ReplayLearner(Learner):
         self._algorithm.restart_target(self._model)
 
     def experience(self) -> dict[str, float]:
-        """Rows in the buffer, and updates made for each step."""
+        """Return the rows in the buffer, and the updates made for each step."""
         return {"replay/rows": len(self._replay.buffer), "replay/updates_per_step": self._replay.measured_ratio}
 
     @property
     def step_size(self) -> float:
-        """That of the first of the algorithm's optimisers."""
+        """Learning rate of the first of the algorithm's optimisers."""
         rate: float = next(iter(self._algorithm.optimizers.values())).param_groups[0]["lr"]
         return rate

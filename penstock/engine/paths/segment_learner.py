@@ -1,8 +1,10 @@
-"""The learner of fresh segments: each batch is taken once, for as many updates as the algorithm makes of it."""
+"""Learner of fresh segments, and the reader that gathers slots of the arena into batches."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,32 +13,244 @@ from torch import Tensor
 
 from penstock.algorithms.bases.segment import SegmentAlgorithm, SegmentUpdater
 from penstock.config import AsynchronousConfig
-from penstock.engine.acting.weights import MakeWeights, through_block
+from penstock.engine.acting.inference import MakeWeights, through_block
 from penstock.engine.contracts import LearnerState
 from penstock.engine.messages import Note, Tell
 from penstock.engine.roles.learner import Learner
 from penstock.experience.arena import Control, ExperienceArena
-from penstock.experience.batch import Batch, BatchReader
-from penstock.ipc import SlotState
+from penstock.experience.batch import Batch
+from penstock.experience.layout import row_name
+from penstock.ipc import SlotState, gather
 
 READER = 0xFFFF  # owner of slots in state READING
+WORTH_A_COPY = 1 << 16  # bytes of a slot's observations from which on a GPU takes them out of the arena itself
 
 
-class SegmentLearner(Learner):
-    """Takes B full segments at a time, learns from them, and publishes what came of it.
+class PinnedMemory:
+    """Memory of an array, registered with CUDA: copies from it to the GPU need no buffer, and do not wait.
 
     Parameters
     ----------
-    algorithm
-        Its losses, its optimiser, its minibatches.
-    arena, state, report, weights
+    array
+        Array, which stays where it is and is kept alive.
+    device
+        GPU.
+
+    Attributes
+    ----------
+    is_registered
+        False if CUDA refused: copies are slower then.
+    """
+
+    def __init__(self, array: np.ndarray, device: torch.device) -> None:
+        self._array = array
+        cudart = torch.cuda.cudart()
+        self.is_registered = int(cudart.cudaHostRegister(array.ctypes.data, array.nbytes, 0)) == 0
+        if not self.is_registered:
+            with suppress(RuntimeError):  # CUDA raises the error again at the next call
+                torch.zeros(1, device=device)
+
+    def close(self) -> None:
+        """Unregister the memory; a second call does nothing."""
+        if self.is_registered:
+            self.is_registered = False
+            torch.cuda.cudart().cudaHostUnregister(self._array.ctypes.data)
+
+
+class BatchReader:
+    """Gathers slots into tensors, which every call overwrites.
+
+    Parameters
+    ----------
+    arena
+        Arena of the policy.
+    num_segments
+        B, segments per batch.
+    device
+        Device of the batches; to CUDA they are copied from pinned memory, large observations slot by slot from the
+        arena itself.
+    reward_scale, reward_clip
+        Rewards of a batch are ``clip(reward * scale, -clip, clip)``.
+    max_policy_lag
+        Policy lag from which on steps are not learned from; None: no limit.
+    burn_in
+        Number of first rows of every segment that are not learned from.
+    num_replayed
+        Number of replayed segments per batch, which are arguments of `read`.
+    note
+        Function for a text, if CUDA refuses to copy large observations from the arena itself.
+    """
+
+    def __init__(
+        self,
+        arena: ExperienceArena,
+        num_segments: int,
+        device: torch.device,
+        *,
+        reward_scale: float,
+        reward_clip: float | None,
+        max_policy_lag: int | None,
+        burn_in: int = 0,
+        num_replayed: int = 0,
+        note: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        self._arena = arena
+        self._device = device
+        self._reward_scale = reward_scale
+        self._reward_clip = reward_clip
+        self._max_policy_lag = max_policy_lag
+        self._burn_in = burn_in
+        rows = arena.shape.rows_per_slot
+        self._offsets = np.arange(rows, dtype=np.int64)[:, None]
+        pin = device.type == "cuda"
+        obs = arena.columns["obs"]
+        self._obs_of_slots = torch.from_numpy(obs).unflatten(0, (-1, rows))
+        is_large = self._obs_of_slots[0].nbytes >= WORTH_A_COPY
+        self._pinned = PinnedMemory(obs, device) if pin and is_large else None
+        is_registered = self._pinned is not None and self._pinned.is_registered
+        self._takes_slots = is_registered and not num_replayed
+        if self._pinned is not None and not is_registered:
+            note("CUDA does not register the observations' memory: they are gathered on the host, which is slower")
+        self._tensors = {
+            name: torch.from_numpy(np.empty((rows, num_segments, *column.shape[1:]), column.dtype))
+            for name, column in arena.columns.items()
+            if not (name == "obs" and self._takes_slots)
+        }
+        if pin:
+            self._tensors = {name: tensor.pin_memory() for name, tensor in self._tensors.items()}
+        self._num_fresh = num_segments - num_replayed
+        self._arrays = {name: tensor.numpy() for name, tensor in self._tensors.items()}
+        self._gathered = {  # fresh segments, before they are joined with replayed ones
+            name: np.empty((rows, self._num_fresh, *array.shape[2:]), array.dtype) if num_replayed else array
+            for name, array in self._arrays.items()
+        }
+        self._is_replayed = torch.arange(num_segments) >= self._num_fresh
+        self._copied: torch.cuda.Event | None = None  # behind the copies of the batch before
+
+    def read(
+        self, slots: np.ndarray, version: int, progress: float, replayed: Sequence[Mapping[str, np.ndarray]] = ()
+    ) -> tuple[Batch, Tensor]:
+        """Gather fresh segments, and join them with replayed ones.
+
+        Parameters
+        ----------
+        slots
+            int64 ``[F]``: slots in state READING, held by the caller, which may release them when this returns.
+        version
+            Version of the learner's weights, from which the policy lag is counted.
+        progress
+            Fraction of ``total_steps`` learned from so far.
+        replayed
+            Columns of segments ``[n, T + 1, ...]`` by name, memory ``[n, S]``, lane ``[n]``, and importance weights
+            ``[n]`` if there are any; ``num_replayed`` segments in all.
+
+        Returns
+        -------
+        batch : Batch
+        lag : Tensor
+            int64 ``[K]``: policy lag of each valid fresh step, on the CPU.
+        """
+        if self._copied is not None:
+            self._copied.synchronize()  # the pinned memory may be written again from now on
+        row_ids = slots[None, :] * len(self._offsets) + self._offsets
+        for name, array in self._gathered.items():
+            gather(self._arena.columns[name], row_ids, array)
+        memory, lane, weights = self._arena.slot_memory[slots], self._arena.lane_of(slots), None
+        if replayed:
+            memory, lane, weights = self._put_beside(replayed, memory, lane)
+        on_cpu = self._tensors
+        valid = on_cpu["valid"][:-1]
+        lag = version - on_cpu["version"][:-1]
+        learn = valid.clone()
+        if self._max_policy_lag is not None:
+            learn &= (lag < self._max_policy_lag) | self._is_replayed
+        learn[: self._burn_in] = False
+        counted = learn.float() if weights is None else learn * weights
+        reward = on_cpu["reward"][:-1] * self._reward_scale
+        if self._reward_clip is not None:
+            reward = reward.clamp(-self._reward_clip, self._reward_clip)
+        altered = {
+            column.name: self._to_device(on_cpu[column.name][:-1])
+            for column in self._arena.shape.path_memory.columns
+            if self._arena.slot_altered[slots].any()
+        }
+        batch = Batch(
+            obs=self._take_obs(slots) if self._takes_slots else self._to_device(on_cpu["obs"]),
+            first=self._to_device(on_cpu["first"]),
+            action=self._to_device(on_cpu["action"][:-1]),
+            reward=self._to_device(reward),
+            terminated=self._to_device(on_cpu["terminated"][:-1]),
+            truncated=self._to_device(on_cpu["truncated"][:-1]),
+            valid=self._to_device(valid),
+            learn=self._to_device(counted),
+            log_prob=self._to_device(on_cpu["log_prob"][:-1]),
+            memory=self._to_device(torch.from_numpy(memory)),
+            lane=self._to_device(torch.from_numpy(lane)),
+            replayed=self._to_device(self._is_replayed),
+            altered=altered,
+            records={c.name: self._to_device(on_cpu[c.name][:-1]) for c in self._arena.shape.records},
+            progress=progress,
+        )
+        if self._device.type == "cuda":
+            self._copied = torch.cuda.Event(blocking=True)
+            self._copied.record(torch.cuda.current_stream(self._device))
+            if self._takes_slots:
+                self._copied.synchronize()  # the slots may be written again from now on
+        fresh = slice(self._num_fresh)
+        return batch, lag[:, fresh][valid[:, fresh]]
+
+    def close(self) -> None:
+        """Unregister the arena's memory."""
+        if self._pinned is not None:
+            self._pinned.close()
+
+    def _put_beside(
+        self, replayed: Sequence[Mapping[str, np.ndarray]], memory: np.ndarray, lane: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, Tensor]:
+        """Fill the batch's arrays; return memory states, lanes and importance weights of all segments."""
+        end = self._num_fresh
+        memories, lanes, weights = [memory], [lane], torch.ones(len(self._is_replayed))
+        for segments in replayed:
+            begin, end = end, end + len(segments["lane"])
+            for name, array in self._arrays.items():
+                array[:, begin:end] = segments[row_name(name)].swapaxes(0, 1)
+            count = len(segments["lane"])
+            memories.append(segments.get("memory", np.zeros((count, 0), np.float32)))
+            lanes.append(segments["lane"])
+            if "weights" in segments:
+                weights[begin:end] = torch.from_numpy(segments["weights"])
+        for name, array in self._gathered.items():
+            self._arrays[name][:, : self._num_fresh] = array
+        return np.concatenate(memories), np.concatenate(lanes), weights
+
+    def _take_obs(self, slots: np.ndarray) -> Tensor:
+        """Return observations ``[T + 1, B, ...]``, a view of memory that holds them segment by segment."""
+        obs = torch.empty(
+            (len(slots), *self._obs_of_slots.shape[1:]), dtype=self._obs_of_slots.dtype, device=self._device
+        )
+        for place, slot in zip(obs, slots.tolist(), strict=True):
+            place.copy_(self._obs_of_slots[slot], non_blocking=True)
+        return obs.transpose(0, 1)
+
+    def _to_device(self, tensor: Tensor) -> Tensor:
+        return tensor.to(self._device, non_blocking=True)
+
+
+class SegmentLearner(Learner):
+    """Learns from B full segments at a time, and publishes the weights.
+
+    Each batch is read once, for as many updates as the algorithm makes of it.
+
+    Parameters
+    ----------
+    algorithm, arena, state, report, weights
         As for `Learner`.
     learning
-        What `learning_state` returned, to go on from; None: a new optimiser.
+        Saved `learning_state`; None: a new optimiser.
     """
 
     rewards_are_as_learned: ClassVar[bool] = False
-    """True: rewards lie in their slots scaled and clipped already."""
+    """True: rewards in the slots are scaled and clipped already."""
 
     def __init__(
         self,
@@ -65,9 +279,9 @@ class SegmentLearner(Learner):
         self._lag = torch.empty(0)
 
     def poll(self) -> bool:
-        """Learn from one batch; False while there is none, or while the goal is reached."""
+        """Learn from one batch; return False while there is none, or while the goal is reached."""
         if self._has_reached_goal:
-            self._send_queued_report()  # the goal may have been drawn nearer since the last batch
+            self._send_queued_report()  # the goal may have been lowered since the last batch
             self._clock.switch("wait for goal")
             return False
         self._clock.switch("gather")
@@ -78,20 +292,20 @@ class SegmentLearner(Learner):
             self._clock.switch("wait for data")
             return False
         self._clock.switch("learn")
-        self._heed_settings()
-        has_something = bool(batch.learn.any())
-        metrics = self.learn(batch) if has_something else {}
+        self._apply_settings()
+        has_steps = bool(batch.learn.any())
+        metrics = self.learn(batch) if has_steps else {}
         self._count(batch)
         self._publish()
         if self._algorithm.synchronous:
             self._arena.release(self._slots)
-        if self._uses_clock and has_something:  # to gather what is too old to be learned from tells nothing of the pace
+        if self._uses_clock and has_steps:  # a batch without a step to learn from is no measure of the pace
             self._arena.control[Control.PACE] = time.monotonic_ns() - began
         self._queue_report(metrics)
         return True
 
     def _next_batch(self) -> Batch | None:
-        """Gather what is to be learned from next; None while there is not enough."""
+        """Gather the next batch; None while there are too few segments."""
         size = self._arena.shape.segments_per_batch
         if len(self._held) < size:
             return None
@@ -104,25 +318,25 @@ class SegmentLearner(Learner):
         return batch
 
     def _read(self, slots: np.ndarray) -> tuple[Batch, Tensor]:
-        """Gather a batch with these fresh segments; return the policy lag of their steps, too."""
+        """Return a batch with these fresh segments, and the policy lag of their steps."""
         return self._reader.read(slots, self._version, self._steps / self._config.total_steps)
 
     def _count(self, batch: Batch) -> None:
-        """Note that a batch was learned from: its fresh steps are steps of the run."""
+        """Count the fresh steps of a batch that was learned from."""
         learned = int((batch.learn * ~batch.replayed > 0).sum())
         self._steps += learned
         self._masked += len(self._lag) - learned
 
     def learning_state(self) -> dict[str, Any]:
-        """State of the optimiser, and of the algorithm's learner."""
+        """Return the state of the optimiser and of the updates."""
         return self._updater.state()
 
     def close(self) -> None:
-        """Let go of the arena."""
+        """Unregister the arena's memory."""
         self._reader.close()
 
     def experience(self) -> dict[str, float]:
-        """Policy lag of the last batch, and how many steps were not learned from."""
+        """Return the policy lag of the last batch, and the number of steps not learned from."""
         lag = self._lag.float() if len(self._lag) else torch.zeros(1)
         return {
             "policy_lag/min": lag.min().item(),
@@ -133,11 +347,11 @@ class SegmentLearner(Learner):
 
     @property
     def step_size(self) -> float:
-        """The optimiser's."""
+        """Learning rate of the optimiser."""
         return self._updater.step_size
 
     def _collect(self) -> None:
-        """Take hold of full slots; those of an earlier run epoch go straight back."""
+        """Take full slots, and release those of an earlier run epoch."""
         hints = self._arena.full.pop_many(self._arena.shape.num_slots)
         taken = hints[self._arena.slots.claim(hints, SlotState.FULL, SlotState.READING, READER)]
         held = np.concatenate([self._held, taken])
@@ -153,19 +367,17 @@ class SegmentLearner(Learner):
         return int(self._arena.columns["valid"][rows].sum())
 
     def learn(self, batch: Batch) -> dict[str, Tensor]:
-        """Run all updates of a batch; return the means of what the loss reports."""
+        """Run all updates of a batch; return the means of the loss's metrics."""
         self._updater.schedule_learning_rate(batch.progress)
         with self.together(batch):
-            return self._updater.learn(
-                batch, begin=self._begin_update, updated=self._updated, skipped=self._skip
-            )
+            return self._updater.learn(batch, begin=self._begin_update, updated=self._updated, skipped=self._skip)
 
     def about_batch(self) -> dict[str, Any]:
-        """Besides, the random numbers by which it is split into minibatches."""
+        """As in the base, with the state of the random numbers that shuffle minibatches."""
         return super().about_batch() | {"generator": self._updater.generator.get_state()}
 
     def _capture_gradient(self) -> None:
-        """Capture gradients anew on a GPU: a capture holds the networks and numbers of its time."""
+        """Capture gradients anew on a GPU: a capture holds the networks and settings of its time."""
         if self._device.type == "cuda" and self._config.num_learners == 1:
             from penstock.engine.paths.captured_gradient import CapturedGradient
 

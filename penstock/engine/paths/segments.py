@@ -1,4 +1,4 @@
-"""Fresh segments: lanes fill slots of the arena, and the learner learns from each once, or several times."""
+"""Fresh segments: lanes fill slots of the arena, and the learner learns from each once or several times."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from penstock.engine.paths.base import DataPath
 from penstock.experience.segments import SegmentWriter
 
 if TYPE_CHECKING:
-    from penstock.engine.acting.weights import MakeWeights
-    from penstock.engine.contracts import LearnerState
-    from penstock.engine.messages import Tell
-    from penstock.engine.paths.segment_learner import SegmentLearner
+    from collections.abc import Callable
+
     from penstock.engine.roles.learner import Learner
     from penstock.engine.watching.clock import Clock
     from penstock.envs.lanes import Lanes
@@ -25,11 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SegmentPath(DataPath):
-    """Segments that are handed over to the learner, slot by slot."""
+    """Data path of segments that are passed to the learner slot by slot."""
 
     @classmethod
     def numbers(cls, algorithm: Any, model: PolicyNetwork) -> dict[str, int]:
-        """Segments of T steps, as many slots per lane as it takes for nobody to wait, and B segments in a batch."""
+        """Segments of T steps, slots per lane so that no role waits, and fresh segments per batch."""
         config = algorithm.config
         return {
             "segment_length": config.segment_length,
@@ -40,24 +38,10 @@ class SegmentPath(DataPath):
     def writer(
         self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, actor: Any, clock: Clock
     ) -> ExperienceWriter:
-        """Fill slots."""
+        """Make the writer of slots."""
         return SegmentWriter(arena, worker, lanes, first_lane)
 
-    def learner(
-        self,
-        arena: ExperienceArena,
-        algorithm: Any,
-        state: LearnerState,
-        learning: dict[str, Any] | None,
-        report: Tell,
-        weights: MakeWeights,
-    ) -> Learner:
-        """Take full slots."""
-        return self.learner_class()(algorithm, arena, state, learning, report, weights)
-
-    @classmethod
-    def learner_class(cls) -> type[SegmentLearner]:
-        """Learner class."""
+    def _learner_class(self) -> Callable[..., Learner]:
         from penstock.engine.paths.segment_learner import SegmentLearner
 
         return SegmentLearner
@@ -65,24 +49,21 @@ class SegmentPath(DataPath):
 
 @dataclass(frozen=True)
 class CircularPath(SegmentPath):
-    """Segments in batches that are used several times: the learner keeps the newest in a circular buffer."""
+    """Data path of segments in batches that are used several times, from a circular buffer of the learner."""
 
-    @classmethod
-    def learner_class(cls) -> type[SegmentLearner]:
-        """Learner class that takes full slots into a circular buffer of batches."""
+    def _learner_class(self) -> Callable[..., Learner]:
         from penstock.engine.paths.circular_learner import CircularLearner
 
         return CircularLearner
 
 
 def _slots_per_lane(algorithm: Any) -> int:
-    """Segments that there is room for, of each lane.
+    """Return the number of slots per lane.
 
-    While an asynchronous learner collects a batch, every lane may have its share of it waiting, and a slot to write
-    beside: lanes that wait for slots then always leave the learner enough to go on, and none takes the room of another.
-    The share is such that a batch can come of all rollout workers but one, which may be slow, and of one node where
-    there are several, because the others may be gone. A synchronous learner keeps the slot of every lane until it has
-    learned, so that nobody can step meanwhile.
+    While an asynchronous learner collects a batch, every lane may have its share of it waiting, and one slot to write:
+    lanes that wait for slots then always leave the learner enough for a batch. The share is such that a batch can come
+    from all rollout workers but one, which may be slow, and from one node of several, because the others may be gone. A
+    synchronous learner holds the slot of every lane until it has learned, so that no lane steps meanwhile.
     """
     config = algorithm.config
     if not algorithm.synchronous:

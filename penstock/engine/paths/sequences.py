@@ -1,8 +1,10 @@
-"""Replayed sequences, for networks with memory: the rows of the replay buffer are successive steps of an episode."""
+"""Replayed sequences, for networks with memory: rows of the replay buffer are successive steps of an episode."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,9 +15,7 @@ from penstock.replay import ReplayBuffer, Sequences
 
 if TYPE_CHECKING:
     from penstock.algorithms.bases.recurrent_q import RecurrentQLearning
-    from penstock.engine.acting.weights import MakeWeights
-    from penstock.engine.contracts import LearnerState, Start
-    from penstock.engine.messages import Tell
+    from penstock.engine.contracts import Start
     from penstock.engine.roles.learner import Learner
     from penstock.engine.watching.clock import Clock
     from penstock.envs.lanes import Lanes
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SequencePath(ReplayPath):
-    """Sequences in a replay buffer; the rate limiter counts steps, as it does for transitions."""
+    """Data path of sequences in a replay buffer; the rate limiter counts steps, as for transitions."""
 
     burn_in: int
     gamma: float
@@ -34,36 +34,20 @@ class SequencePath(ReplayPath):
     def create(
         cls, arena: ExperienceArena, algorithm: Any, model: PolicyNetwork, start: Start, saved: Path | None
     ) -> tuple[Self, str | None]:
-        """Make the replay buffer, or go on with what is saved of it.
-
-        Raises
-        ------
-        MemoryError
-            The buffer does not fit in memory; the message shows the arithmetic.
-        """
+        """As in the base, with a buffer of sequences."""
         replay, note = make_replay(algorithm, start, saved, sequence_buffer(algorithm))
         return cls(replay, algorithm.config.burn_in, algorithm.config.gamma), note
 
     def writer(
         self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, actor: Any, clock: Clock
     ) -> ExperienceWriter:
-        """Add steps to the buffer, which makes sequences of them."""
+        """Make the writer of steps, of which the buffer makes sequences."""
         return SequenceWriter(arena, worker, lanes, first_lane, self.replay, self.burn_in, self.gamma)
 
-    def learner(
-        self,
-        arena: ExperienceArena,
-        algorithm: Any,
-        state: LearnerState,
-        learning: dict[str, Any] | None,
-        report: Tell,
-        weights: MakeWeights,
-    ) -> Learner:
-        """Draw batches from the buffer."""
-        from penstock.engine.paths.replay_learner import ReplayLearner
-        from penstock.experience.sequence_batch import SequenceReader
+    def _learner_class(self) -> Callable[..., Learner]:
+        from penstock.engine.paths.replay_learner import ReplayLearner, SequenceReader
 
-        return ReplayLearner(algorithm, arena, state, learning, report, self.replay, weights, SequenceReader)
+        return partial(ReplayLearner, replay=self.replay, make_reader=SequenceReader)
 
 
 def sequence_buffer(algorithm: RecurrentQLearning) -> ReplayBuffer:

@@ -1,8 +1,8 @@
-"""The process that owns a GPU: a learner, and beside it in a thread of its own a policy worker.
+"""Process that owns a GPU: a learner, and a policy worker in a thread.
 
-One process has one CUDA context, and a learner that is alone hands its weights to the policy worker without their
-leaving the device. Those of a group go through the arena's weights block, because one of its learners publishes for all
-policy workers. Each role keeps its own loop, bell and clock.
+One process has one CUDA context, and a single learner passes its weights to the policy worker without their leaving the
+device. The weights of a group go through the arena's weights block, because its first learner publishes for all policy
+workers. Each role has its own loop, bell and clock.
 """
 
 from __future__ import annotations
@@ -25,35 +25,39 @@ from penstock.ipc import Doorbell
 
 @dataclass(frozen=True)
 class DeviceRole:
-    """Learner and policy worker in one process. To the supervisor it is the learner."""
+    """Learner and policy worker in one process, which the supervisor treats as the learner."""
 
     learner: LearnerRole | RankRole
     policy: PolicyRole
 
     @property
     def is_vital(self) -> bool:
-        """As the learner is."""
+        """As of the learner."""
         return self.learner.is_vital
 
     @property
     def name(self) -> str:
-        """The learner's."""
+        """Name of the learner."""
         return self.learner.name
 
     @property
     def num_threads(self) -> int:
-        """The learner's."""
+        """Native threads of the learner."""
         return self.learner.num_threads
 
     def build(self, arena: ExperienceArena, report: Tell) -> Role:
         """Make the learner, and start the policy worker."""
-        from penstock.engine.acting.device_inference import DeviceInference
-        from penstock.engine.acting.device_weights import InferenceWeights, LearnerWeights, WeightsExchange
-        from penstock.engine.acting.weights import MakeWeights, through_block
+        from penstock.engine.acting.device_inference import (
+            DeviceInference,
+            InferenceWeights,
+            LearnerWeights,
+            WeightsExchange,
+        )
+        from penstock.engine.acting.inference import MakeWeights, through_block
         from penstock.engine.roles.policy_worker import PolicyWorker
 
         of_policy = arena.policies[self.policy.policy]
-        # Whatever an algorithm keeps to itself, it keeps for one role, as in two processes.
+        # An algorithm's own state belongs to one role, as in two processes.
         policy = replace(self.policy, algorithm=copy.deepcopy(self.policy.algorithm))
         weights: MakeWeights = through_block
         if self.learner.group is None:
@@ -71,19 +75,19 @@ class DeviceRole:
         return PairedRole(learner, ThreadedRole(build_policy_worker, wake=learner.bell.ring))
 
     def successor(self, arena: ExperienceArena) -> DeviceRole:
-        """Return the learner's, with a policy worker like this one."""
+        """Return the learner's successor, with a policy worker like this one."""
         return replace(self, learner=self.learner.successor(arena))
 
 
 class ThreadedRole:
-    """A role made and polled in a thread of its own, beside the process's main one, which waits until it is made.
+    """A role that is made and polled in a thread; the constructor waits until it is made.
 
     Parameters
     ----------
     build
-        Makes the role; what it raises is raised.
+        Constructor of the role, whose exceptions are raised.
     wake
-        Called when the role has failed.
+        Function to call when the role has failed.
     """
 
     def __init__(self, build: Callable[[], Role], wake: Callable[[], object]) -> None:
@@ -95,15 +99,15 @@ class ThreadedRole:
         self._thread = threading.Thread(target=self._run, name="companion", daemon=True)
         self._thread.start()
         self._is_built.wait()
-        self.require_well()
+        self.raise_failure()
 
-    def require_well(self) -> None:
-        """Raise what the role has raised, if it has."""
+    def raise_failure(self) -> None:
+        """Raise the exception of the role, if it has failed."""
         if self._failure is not None:
             raise self._failure
 
     def close(self) -> None:
-        """Have the role finish what it is at, close it, and end the thread."""
+        """Close the role when its poll returns, and end the thread."""
         self._is_over.set()
         if self._bell is not None:
             self._bell.ring()
@@ -127,7 +131,7 @@ class ThreadedRole:
 
 
 class PairedRole:
-    """A role, polled as it would be alone, and its companion, whose failure is its own."""
+    """A role with a companion in a thread, whose failure is the role's."""
 
     def __init__(self, role: Role, companion: ThreadedRole) -> None:
         self.bell = role.bell
@@ -135,15 +139,15 @@ class PairedRole:
         self._companion = companion
 
     def poll(self) -> bool:
-        """Do one piece of the role's work."""
-        self._companion.require_well()
+        """Poll the role."""
+        self._companion.raise_failure()
         return self._role.poll()
 
     def handle(self, command: Command) -> None:
-        """Give the role a command; its companion takes none."""
+        """Pass a command to the role; its companion takes none."""
         self._role.handle(command)
 
     def close(self) -> None:
-        """Close both."""
+        """Close both roles."""
         self._companion.close()
         self._role.close()

@@ -1,4 +1,4 @@
-"""The evaluator: plays the newest weights without exploration, scores them, and keeps the best."""
+"""The evaluator: plays episodes with the newest weights, scores them, and keeps the best."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from penstock.algorithms.bases.algorithm import Algorithm
-from penstock.engine.acting.weights import BestWeights, SharedWeights
+from penstock.engine.acting.inference import BestWeights, SharedWeights
 from penstock.engine.messages import Candidate, Command, Evaluate, Evaluated, Scored, Tell, unknown
 from penstock.engine.watching.clock import Clock
 from penstock.envs.factories import EVALUATOR
@@ -26,18 +26,18 @@ from penstock.surroundings import seed_generators
 
 
 class Evaluator:
-    """Plays when it is asked to.
+    """Evaluates the policies on request.
 
     Parameters
     ----------
     algorithms
-        Each policy's algorithm.
+        Algorithm of each policy.
     env
-        The environment, in which they play together.
+        Environment, in which the policies play together.
     arena
-        The arena of the first policy: where the weights of all are.
+        Arena of the first policy.
     report
-        Called with `Evaluated` after each.
+        Function for reports: `Evaluated` after each evaluation.
     """
 
     ACTIVITIES = ("evaluate", "wait for a request")
@@ -67,7 +67,7 @@ class Evaluator:
         self._request: Evaluate | None = None
 
     def poll(self) -> bool:
-        """Play if asked to; False if not."""
+        """Evaluate if requested; return False if not."""
         if self._request is None:
             self._clock.switch("wait for a request")
             return False
@@ -77,7 +77,7 @@ class Evaluator:
         return True
 
     def handle(self, command: Command) -> None:
-        """Take a command: `Evaluate`."""
+        """Execute a command: `Evaluate`."""
         if not isinstance(command, Evaluate):
             raise unknown(RoleKind.EVALUATOR, command, Evaluate)
         self._request = command
@@ -95,7 +95,7 @@ class Evaluator:
         others: list[tuple[Evaluation, ...]] = [()] * len(evaluations)
         has_reached_target = False
         if self._reach_target(evaluations):
-            # A policy that came over the target by luck is not one that reaches it: fresh episodes decide.
+            # The target may have been reached by luck: fresh episodes decide.
             again = self._play(deadline)
             is_whole = not any(evaluation.unfinished for evaluation in again)
             evaluations, seconds = (again, evaluations) if is_whole else (evaluations, again)
@@ -116,12 +116,12 @@ class Evaluator:
         self._report(Evaluated(request.number, scored, time.monotonic() - began, has_reached_target))
 
     def _reach_target(self, evaluations: Sequence[Evaluation]) -> bool:
-        """Whether there is a target, and all policies that have one reach it; of a population, one."""
+        """Return whether all policies with a target reach it, and there is one; of a population, any policy."""
         reached = [policy.reaches_target(each) for policy, each in zip(self._policies, evaluations, strict=True)]
         return any(reached) and (self._is_population or False not in reached)
 
     def _play(self, deadline: float) -> tuple[Evaluation, ...]:
-        # Booked at every step, so that a view sees where the time of a long evaluation goes while it goes on.
+        # The clock is switched at every step, so that a view shows the time of a long evaluation during it.
         evaluations = self._player.play(
             self._episodes, max_steps=self._max_steps, deadline=deadline,
             on_step=lambda: self._clock.switch("evaluate"),
@@ -133,7 +133,7 @@ class Evaluator:
 
 
 class Scoring:
-    """One policy that is evaluated: its network, the way its newest weights come, and the best of them."""
+    """Evaluation of one policy: its network, its newest weights, and its best weights."""
 
     def __init__(self, algorithm: Algorithm, arena: ExperienceArena) -> None:
         self._algorithm = algorithm
@@ -143,7 +143,7 @@ class Scoring:
         self._target = algorithm.config.target_return
 
     def best_model(self) -> PolicyNetwork | None:
-        """A network of the best weights so far; None before there are any."""
+        """Return a network with the best weights; None before there are any."""
         best = self._best.load(self._algorithm.build_model)
         if best is None:
             return None
@@ -152,9 +152,9 @@ class Scoring:
         return model
 
     def reaches_target(self, evaluation: Evaluation) -> bool | None:
-        """Whether whole episodes reach the target; None where there is none.
+        """Return whether complete episodes reach the target; None without a target.
 
-        Of an episode that was given up nobody knows how it would have ended.
+        An unfinished episode does not reach it: its end is unknown.
         """
         if self._target is None:
             return None
@@ -169,10 +169,10 @@ class Scoring:
         *,
         has_reached_target: bool,
     ) -> Scored:
-        """Say what came of an evaluation, and keep the weights if they are the best."""
+        """Return the score of an evaluation, and keep the weights if they are the best."""
         best_return = candidate.best_return
-        # What was broken off at the deadline is no measure beside others. Of equals the later one, and before all the
-        # one that came over the target twice.
+        # An evaluation broken off at the deadline is not comparable. Of equal ones the later is better, and one that
+        # reached the target twice is better than all.
         is_measure = not evaluation.unfinished or time.monotonic() < deadline
         is_better = best_return is None or evaluation.mean_return >= best_return or has_reached_target
         is_best, error = is_measure and is_better, None

@@ -1,27 +1,32 @@
-"""Base of learners: they hold the model, publish its weights, report and save."""
+"""Base of learners: the model, its weights' publication, reports, checkpoints and tunable settings."""
 
 from __future__ import annotations
 
 import copy
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import Config, tunable_settings, tuned
-from penstock.engine.acting.weights import MakeWeights, through_block
+from penstock.engine.acting.inference import MakeWeights, through_block
 from penstock.engine.contracts import LearnerState
 from penstock.engine.messages import (
     Command,
+    ContentsSaved,
     Copied,
     Copy,
     Diverged,
     Inherit,
     Learned,
+    Note,
     Save,
     Saved,
     SetWeights,
@@ -30,8 +35,10 @@ from penstock.engine.messages import (
     unknown,
 )
 from penstock.engine.watching.clock import Clock
-from penstock.experience.arena import Control, ExperienceArena, Tunables
-from penstock.experience.layout import RoleKind
+from penstock.experience.arena import Control, ExperienceArena
+from penstock.experience.layout import MOST_TUNABLES, RoleKind
+from penstock.ipc import fence
+from penstock.replay import ReplayBuffer, ReplayFileError
 from penstock.runs.checkpoint import CheckpointError, as_bytes, from_bytes, save_checkpoint
 from penstock.runs.store import CheckpointStore
 
@@ -46,14 +53,14 @@ class LearningDiverged(RuntimeError):
 def skipped_again(
     skipped_in_a_row: int, problem: str, updates: int, steps: int, config: Config, diverged: Callable[[str], object]
 ) -> int:
-    """Return how many updates in a row count as skipped, after so many were, the last one because of `problem`.
+    """Return the number of updates skipped in a row, after the last one was skipped because of `problem`.
 
-    Where they are too many, a policy of a population is reported with `diverged`, and 0 count.
+    At the limit, `diverged` is called for a policy of a population, and the count restarts at 0.
 
     Raises
     ------
     LearningDiverged
-        They are too many, and there is no population.
+        The limit is reached, and there is no population.
     """
     if skipped_in_a_row < MAX_SKIPPED_IN_A_ROW:
         return skipped_in_a_row
@@ -67,30 +74,73 @@ def skipped_again(
     return 0
 
 
+class Tunables:
+    """Values of tunable settings in shared memory, with one writer and any number of readers.
+
+    Parameters
+    ----------
+    row
+        float64 ``[64]``: number of changes, odd while one is under way, and a value for each name; NaN: the config's
+        value holds. Written by the supervisor's process.
+    names
+        Names of the settings, the same in every process.
+    """
+
+    def __init__(self, row: np.ndarray, names: Sequence[str]) -> None:
+        self._row = row
+        self._names = tuple(names)[:MOST_TUNABLES]
+        self._seen = 0.0
+
+    def write(self, values: Mapping[str, float]) -> None:
+        """Replace all values; a setting without a value returns to that of the config."""
+        self._row[0] += 1
+        fence()
+        for place, name in enumerate(self._names, start=1):
+            self._row[place] = values.get(name, math.nan)
+        fence()
+        self._row[0] += 1
+
+    def news(self) -> dict[str, float] | None:
+        """Return the values by name if they have changed since the last call (at first: since none was set), else None.
+
+        A change under way is returned by a later call.
+        """
+        count = self._row[0]
+        if count == self._seen or count % 2:
+            return None
+        fence()
+        values = {name: float(value) for name, value in zip(self._names, self._row[1:], strict=False)}
+        fence()
+        if self._row[0] != count:
+            return None
+        self._seen = count
+        return {name: value for name, value in values.items() if not math.isnan(value)}
+
+
 class Learner:
-    """Turns experience into updates; from what, and how, its subclasses say.
+    """Base of learners, which turn experience into updates.
 
     Parameters
     ----------
     algorithm
-        What learns.
+        Algorithm of the policy.
     arena
-        The run's arena, holding the weights to start from.
+        Arena of the policy, with the weights to start from.
     state
-        Where learning stands.
+        Progress of learning.
     report
-        Called with `Learned` after updates, at most ten times per second and at every goal.
+        Function for reports: `Learned` after updates, at most ten times per second and at every goal.
     weights
-        By which way they are published.
+        Constructor of the transport that weights are published by.
 
     Attributes
     ----------
     together
-        Makes the context in which a batch is learned from; in a group the others learn from it there, too.
+        Function that returns the context of an update from its batch; in a group, in which other ranks take part.
     of_group
-        What is shown of the group beside `experience`.
+        Metrics of the learner group, reported beside `experience`.
     is_changed_apart
-        Whether weights or statistics were changed otherwise than by a batch: others of a group do not have that yet.
+        Whether weights or statistics were changed other than by a batch: other ranks of a group lack the change.
     """
 
     ACTIVITIES = ("learn", "gather", "wait for data", "wait for goal")
@@ -125,23 +175,23 @@ class Learner:
         self.of_group: dict[str, float] = {}
         self.is_changed_apart = False
         self._tuned: dict[str, float] = {}
-        self._brought: dict[str, Tensor] = {}  # what the last update reported
+        self._metrics: dict[str, Tensor] = {}  # the last value of each metric
         self._has_queued_report = False
 
     def poll(self) -> bool:
-        """Learn, if there is something to learn from; False if there is not, or while the goal is reached."""
+        """Learn from the next batch; return False if there is none, or while the goal is reached."""
         raise NotImplementedError
 
     def learning_state(self) -> dict[str, Any]:
-        """State that only the learner has, saved in checkpoints: tensors and plain values."""
+        """Return the state that only the learner has, for checkpoints: tensors and plain values."""
         raise NotImplementedError
 
     def transferable_state(self) -> dict[str, Any]:
-        """Part of `learning_state` that another learner may adopt: all but counters and random numbers."""
+        """Return the part of `learning_state` that another learner may adopt: all but counters and random numbers."""
         return self.learning_state()
 
     def _inherit(self, learning: dict[str, Any]) -> None:
-        """Go on from another learner's `transferable_state`, whose weights the model has by now."""
+        """Adopt another learner's `transferable_state`; the model holds its weights already."""
         raise NotImplementedError
 
     @property
@@ -150,27 +200,27 @@ class Learner:
         return self._device
 
     def standing(self) -> dict[str, int]:
-        """Counters of learning."""
+        """Return the counters of learning."""
         return {"steps": self._steps, "version": self._version, "updates": self._updates}
 
     def about_batch(self) -> dict[str, Any]:
-        """Data that other ranks of a group need in order to learn from the same batch."""
+        """Return the data that other ranks of a group need in order to learn from the same batch."""
         return {"standing": self.standing(), "tuned": self._tuned}
 
     def whole_state(self) -> dict[str, Any]:
-        """All that others of a group have to go on with: weights, what else is learned, and where learning stands."""
+        """Return the state that all ranks of a group share: weights, state of the learner, counters."""
         return {"weights": self._model.state_dict(), "learning": self.learning_state(), "standing": self.standing()}
 
     def published_state(self) -> dict[str, Any]:
-        """`whole_state` of a new learner that has only the weights published last."""
+        """Return a copy of `whole_state` with the counters of the weights published last."""
         standing = self.standing() | {"steps": self._weights.steps, "version": self._weights.version}
         return copy.deepcopy(self.whole_state()) | {"standing": standing}
 
     def take_state(self, state: dict[str, Any]) -> None:
-        """Go on, in the place of a learner that has died, with what another of its group has."""
+        """Adopt the `whole_state` of another rank, in place of a learner that has died."""
         standing = state["standing"]
         self._steps, self._updates = standing["steps"], standing["updates"]
-        # Newer than any that was published: who acts is to take them.
+        # A version newer than any published one, so that it is taken for acting.
         self._version = max(standing["version"], self._weights.version) + 1
         self._model.load_state_dict(state["weights"])
         self._inherit(state["learning"])
@@ -178,7 +228,7 @@ class Learner:
         self._weights.show()
 
     def handle(self, command: Command) -> None:
-        """Take a command: `Save`, `SetWeights`, `Copy` or `Inherit`."""
+        """Execute a command: `Save`, `SetWeights`, `Copy` or `Inherit`."""
         self.is_changed_apart |= isinstance(command, SetWeights | Inherit)
         if isinstance(command, Save):
             self._save(command)
@@ -207,28 +257,28 @@ class Learner:
             raise unknown(RoleKind.LEARNER, command, Save, SetWeights, Copy, Inherit)
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: nothing is held open."""
 
     def _weights_set(self) -> None:
-        """The model has got weights from outside."""
+        """Adjust the learner's state to weights that were set from outside."""
 
-    def _heed_settings(self) -> None:
-        """Go on with the settings that hold now, wherever they are used; called before every batch."""
+    def _apply_settings(self) -> None:
+        """Apply changed values of tunable settings; called before every batch."""
         if (values := self._tunables.news()) is not None:
             self._config, self._tuned = tuned(self._untuned, values), values
             self._take_settings()
 
     def _take_settings(self) -> None:
-        """The config has other values of tunable settings."""
+        """Pass the config, with changed values of tunable settings, to the parts that use it."""
         self._algorithm.take_settings(self._config)
 
     def experience(self) -> dict[str, float]:
-        """Metrics of the data path, by name."""
+        """Return the metrics of the data path by name."""
         return {}
 
     @property
     def step_size(self) -> float | None:
-        """Learning rate of the last update; None where rollout workers tell it."""
+        """Learning rate of the last update; None: rollout workers report it."""
         return None
 
     @property
@@ -237,7 +287,7 @@ class Learner:
 
     @property
     def _uses_clock(self) -> bool:
-        """Whether time may decide something: in a serial run nothing that is decided depends on it."""
+        """Whether decisions may depend on time: not in a serial run."""
         return bool(self._config.backend != "serial")
 
     def _updated(self) -> None:
@@ -247,7 +297,7 @@ class Learner:
         self._skipped_in_a_row = 0
 
     def _skip(self, problem: str) -> None:
-        """Count an update that was left out because loss or gradient was not finite."""
+        """Count an update skipped because loss or gradient was not finite."""
         self._skipped += 1
         self._skipped_in_a_row = skipped_again(
             self._skipped_in_a_row + 1, problem, self._updates, self._steps, self._config,
@@ -260,13 +310,13 @@ class Learner:
 
     def _queue_report(self, metrics: dict[str, Tensor]) -> None:
         """Report the metrics of an update, now or with a later one."""
-        # What an update does not report, as one without a step of the policy does, stands as it was.
-        self._brought, self._has_queued_report = {**self._brought, **metrics}, True
+        # An update that makes no step of the policy reports no metrics of it: the last ones stand.
+        self._metrics, self._has_queued_report = {**self._metrics, **metrics}, True
         if not self._uses_clock or time.monotonic() >= self._next_report or self._has_reached_goal:
             self._send_queued_report()
 
     def _report_now(self) -> None:
-        """Report where learning stands, though no update calls for it."""
+        """Report the progress of learning, without an update."""
         self._has_queued_report = True
         self._send_queued_report()
 
@@ -283,14 +333,14 @@ class Learner:
                 version=self._version,
                 updates=self._updates,
                 skipped_updates=self._skipped,
-                losses={name: _mean(value) for name, value in self._brought.items()},
+                losses={name: _mean(value) for name, value in self._metrics.items()},
                 experience={**self.experience(), **self.of_group},
                 learning_rate=self.step_size,
             )
         )
 
     def _save(self, command: Save) -> None:
-        self._send_queued_report()  # the status is to know the steps of the checkpoint
+        self._send_queued_report()  # the status shows the steps of the checkpoint
         counters = {"steps": self._steps, "version": self._version, "updates": self._updates}
         meta, destination = {**command.meta, **counters}, command.destination
         state = {**self.learning_state(), **counters, **self._arena.state()}
@@ -309,3 +359,16 @@ class Learner:
 
 def _mean(values: Tensor) -> float:
     return float((values.float().mean() if values.ndim else values).item())
+
+
+def save_contents(buffers: Mapping[Path, ReplayBuffer], command: Save, report: Tell) -> None:
+    """Save each buffer in its directory, and report the result: `ContentsSaved`, with the first error."""
+    error: Exception | None = None
+    for directory, buffer in buffers.items():
+        try:
+            if isinstance(command.destination, CheckpointStore):
+                command.destination.require_run()
+            buffer.save(directory, report=lambda text: report(Note(text)))
+        except (OSError, CheckpointError, ReplayFileError) as problem:
+            error = error or problem
+    report(ContentsSaved(command.number, error))

@@ -1,4 +1,4 @@
-"""The policy worker: turns the observations of all groups that wait for it into actions, in one batch."""
+"""The policy worker: chooses actions for all waiting groups in one batch."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 
 class PolicyWorker:
-    """Answers whichever of its groups wait. It holds nothing but weights: a restarted one finds the same ones waiting.
+    """Answers the requests of its groups. It holds nothing but weights: its replacement answers the same requests.
 
     Parameters
     ----------
     arena
-        The arena of its policy.
+        Arena of the policy.
     inference
-        What chooses actions.
+        Actor that chooses actions.
     number
-        Which of the policy's workers it is.
+        Number among the policy's policy workers.
     """
 
     ACTIVITIES = ("infer", "wait for requests")
@@ -36,7 +36,7 @@ class PolicyWorker:
         self._clock = Clock(arena.gauges_of(policy_worker_name(arena.policy, number)), self.ACTIVITIES)
 
     def poll(self) -> bool:
-        """Answer all requests there are; False if there were none."""
+        """Answer all open requests; return False if there are none."""
         pending = self._requests.pending(self._number)
         if pending is None:
             self._clock.switch("wait for requests")
@@ -47,8 +47,8 @@ class PolicyWorker:
         return True
 
     def handle(self, command: Command) -> None:
-        """Take a command of the supervisor; a policy worker knows none."""
+        """Refuse the command: a policy worker takes none."""
         raise unknown("policy worker", command)
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: nothing is held open."""

@@ -1,4 +1,4 @@
-"""The rollout worker: steps lanes and writes experience. Imports no torch: whoever infers for it is handed in."""
+"""The rollout worker: steps lanes and writes experience. Without torch: actors for local inference are passed in."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ import numpy as np
 from penstock.config import FEATURES
 from penstock.engine.messages import Command, EnvironmentMetrics, EnvironmentSteps, Episodes, Tell, unknown
 from penstock.engine.watching.clock import Clock
-from penstock.envs.episodes import EpisodeRecord
-from penstock.envs.lanes import Lanes
+from penstock.envs.actions import NoiseStreams
+from penstock.envs.lanes import EpisodeRecord, Lanes
 from penstock.envs.making import lane_seed, make_group
 from penstock.envs.spec import EnvSpec
-from penstock.experience.arena import Control, ExperienceArena
-from penstock.experience.requests import NOT_ASKED
+from penstock.experience.arena import NOT_ASKED, Control, ExperienceArena
 from penstock.experience.statistics import WorkerStatistics
 from penstock.ipc import gather
-from penstock.play.noise import NoiseStreams
 from penstock.self_play.matchmaking import games_of
 from penstock.surroundings import seed_generators
 
@@ -33,34 +31,34 @@ REPORT_INTERVAL = 0.1  # seconds
 
 @dataclass(frozen=True)
 class RolloutSpec:
-    """Spec of a rollout worker: plain data, never an algorithm's config."""
+    """Spec of a rollout worker: plain data, without an algorithm's config."""
 
     worker: int
     env: EnvSpec
     paths: tuple[DataPath, ...]
-    """The ways of experience, one for each policy."""
+    """Data path of each policy."""
     seed: int
     incarnation: int
     num_threads: int
     lanes_per_worker: tuple[int, ...] = ()
     """Lanes of each policy, where a population shares the workers."""
-    heeds_time: bool = True
-    """Whether a clock says when episodes are reported; in a serial run nothing depends on one."""
+    uses_clock: bool = True
+    """Whether episodes are reported by the clock; False in a serial run, where nothing depends on time."""
 
 
 class RolloutWorker:
-    """Steps its groups of lanes in turn, each as soon as its actions are there.
+    """Steps its groups of lanes in turn, each as soon as its actions are chosen.
 
     Parameters
     ----------
     spec
-        What it is told.
+        Spec of the worker.
     arena
-        The arena of the run's first policy.
+        Arena of the run's first policy.
     report
-        Called with `Episodes`, `EnvironmentMetrics` and `EnvironmentSteps` now and then.
+        Function for reports: `Episodes`, `EnvironmentMetrics` and `EnvironmentSteps`, at intervals.
     actors
-        Answer the requests of each policy's lanes at once (local inference); empty: policy workers will.
+        Actors of local inference, one per policy; empty: policy workers choose the actions.
     """
 
     ACTIVITIES = (
@@ -69,83 +67,79 @@ class RolloutWorker:
     )  # fmt: skip
 
     def __init__(
-        self,
-        spec: RolloutSpec,
-        arena: ExperienceArena,
-        report: Tell,
-        actors: Sequence[Actor] = (),
+        self, spec: RolloutSpec, arena: ExperienceArena, report: Tell, actors: Sequence[Actor] = ()
     ) -> None:
         first_lane = _first_lane(spec, arena, spec.worker * arena.shape.num_groups)
         seed_generators(lane_seed(spec.seed, first_lane, spec.incarnation))  # forked processes begin with the same ones
         self.bell = arena.rollout_bells[spec.worker]
         self._report = report
         self._clock = Clock(arena.gauges_of(f"rollout-{spec.worker}"), self.ACTIVITIES)
-        # A population's policies do not meet: each has groups of its own, and none waits for another's.
-        together = [(each,) for each in arena.policies] if spec.env.population > 1 else [arena.policies]
         self._statistics = WorkerStatistics(arena.statistics, spec.worker)
+        # The policies of a population do not meet: each has groups of its own, and none waits for another's.
+        parties = [(each,) for each in arena.policies] if spec.env.population > 1 else [arena.policies]
         self._groups = [
             LaneGroup(
                 spec, arenas, spec.worker * arenas[0].shape.num_groups + i, self._clock, actors, self._statistics
             )
-            for arenas in together
+            for arenas in parties
             for i in range(arenas[0].shape.num_groups)
         ]
-        self._teams = [team for group in self._groups for team in group.teams]
-        self._report_interval = REPORT_INTERVAL if spec.heeds_time else 0.0
+        self._policy_lanes = [policy_lanes for group in self._groups for policy_lanes in group.policy_lanes]
+        self._report_interval = REPORT_INTERVAL if spec.uses_clock else 0.0
         self._next_report = 0.0
 
     def poll(self) -> bool:
-        """Move every group on that can be moved; False if none could."""
-        moved = [group.poll() for group in self._groups]
-        if not any(moved):
-            actions = any(group.is_waiting_for_actions for group in self._groups)
-            self._clock.switch("wait for actions" if actions else self._groups[0].waits_for)
+        """Advance every group whose actions and room to write are there; return whether any advanced."""
+        advanced = any([group.poll() for group in self._groups])
+        if not advanced:
+            waits_for_actions = any(group.is_waiting_for_actions for group in self._groups)
+            self._clock.switch("wait for actions" if waits_for_actions else self._groups[0].waits_for)
         now = time.monotonic()
         if now >= self._next_report:
             self._next_report = now + self._report_interval
             self._report_episodes()
             if self._statistics.held is not None:
                 self._statistics.exchange()
-        return any(moved)
+        return advanced
 
     def handle(self, command: Command) -> None:
-        """Take a command of the supervisor; a rollout worker knows none."""
+        """Refuse the command: a rollout worker takes none."""
         raise unknown("rollout worker", command)
 
     def close(self) -> None:
-        """Report what is left, and close the environments."""
+        """Report the remaining episodes, and close the environments."""
         self._report_episodes()
         for group in self._groups:
             group.envs.close()
 
     def _report_episodes(self) -> None:
         by_policy: dict[int, list[PolicyLanes]] = {}
-        for team in self._teams:
-            by_policy.setdefault(team.policy, []).append(team)
-        for policy, teams in by_policy.items():
-            ended = [each for team in teams for each in team.take_episodes() if each[0].length]
+        for policy_lanes in self._policy_lanes:
+            by_policy.setdefault(policy_lanes.policy, []).append(policy_lanes)
+        for policy, parts in by_policy.items():
+            ended = [each for part in parts for each in part.take_episodes() if each[0].length]
             if ended:
                 finished = [(episode.episode_return, episode.length) for episode, _ in ended]
                 successes, is_new = [episode.success for episode, _ in ended], [is_new for _, is_new in ended]
                 self._report(Episodes(finished, successes, policy, is_new))
-            for team in teams:
-                for metrics, of_now in team.take_metrics():
-                    self._report(EnvironmentMetrics(metrics, policy, of_now))
-                if count := team.lanes.take_env_steps():
+            for part in parts:
+                for metrics, is_after_fence in part.take_metrics():
+                    self._report(EnvironmentMetrics(metrics, policy, is_after_fence))
+                if count := part.lanes.take_env_steps():
                     self._report(EnvironmentSteps(count))
 
 
 class LaneGroup:
-    """The environments of a worker that step together, and the team of each policy that acts in them.
+    """The environments of a worker that step together, with the lanes of each policy that acts in them.
 
     Parameters
     ----------
     spec, clock, actors
-        Of the worker.
+        Spec, clock and actors of the worker.
     arenas
-        Of these policies.
+        Arenas of the policies that act in these environments.
     number
-        Of the group, among those of the run.
+        Number of the group among those of the run.
     statistics
         Running statistics of the worker's environments.
     """
@@ -164,7 +158,7 @@ class LaneGroup:
         )  # fmt: skip
         self._clock = clock
         self._infers = bool(actors)
-        self.teams = [
+        self.policy_lanes = [
             PolicyLanes(spec, number, lanes, arena, actors[arena.policy] if actors else None, clock)
             for lanes, arena in zip(self.envs.lanes, arenas, strict=True)
         ]
@@ -174,26 +168,27 @@ class LaneGroup:
 
     @property
     def waits_for(self) -> str:
-        """The activity of waiting for a place to write."""
-        waiting = [team.writer for team in self.teams if not team.writer.is_open]
-        return (waiting or [self.teams[0].writer])[0].waits_for
+        """Activity of waiting for room to write."""
+        writers = [policy_lanes.writer for policy_lanes in self.policy_lanes]
+        return next((writer for writer in writers if not writer.is_open), writers[0]).waits_for
 
     def poll(self) -> bool:
-        """Step if the actions are there, then ask for the next ones; False if neither was possible.
+        """Step if the actions are chosen, then request the next ones; return whether either was possible.
 
-        Who infers here does not leave a question open: it is answered with the newest weights, and stepped upon.
+        With local inference, request, answer and step happen in one call, with the newest weights.
         """
         has_stepped = self.is_waiting_for_actions
         if has_stepped:
-            if not all(team.is_answered() for team in self.teams):
+            if not all(policy_lanes.is_answered() for policy_lanes in self.policy_lanes):
                 return False
             self._step()
-        if not all([team.is_open() for team in self.teams]):
-            for team in self.teams:
-                team.writer.flush()
+        # Every policy's writer is opened, even behind one that has no room.
+        if not all([policy_lanes.writer.is_open or policy_lanes.writer.open() for policy_lanes in self.policy_lanes]):
+            for policy_lanes in self.policy_lanes:
+                policy_lanes.writer.flush()
             return has_stepped
-        for team in self.teams:
-            team.ask()
+        for policy_lanes in self.policy_lanes:
+            policy_lanes.request_actions()
         self.is_waiting_for_actions = True
         if self._infers:
             self._step()
@@ -201,25 +196,19 @@ class LaneGroup:
 
     def _step(self) -> None:
         self.is_waiting_for_actions = False
-        actions = [team.actions() for team in self.teams]
+        actions = [policy_lanes.actions() for policy_lanes in self.policy_lanes]
         self._clock.switch("env")
         self.envs.step(actions)
         self._clock.switch("write")
-        for team in self.teams:
-            team.writer.record()
+        for policy_lanes in self.policy_lanes:
+            policy_lanes.writer.record()
 
 
 class PolicyLanes:
-    """One policy's part in a group: its lanes, what their experience is written through, and their requests."""
+    """One policy's lanes in a group, with the writer of their experience and their requests for actions."""
 
     def __init__(
-        self,
-        spec: RolloutSpec,
-        number: int,
-        lanes: Lanes,
-        arena: ExperienceArena,
-        actor: Actor | None,
-        clock: Clock,
+        self, spec: RolloutSpec, number: int, lanes: Lanes, arena: ExperienceArena, actor: Actor | None, clock: Clock
     ) -> None:
         shape, policy = arena.shape, arena.policy
         first_lane = number * shape.group_size
@@ -227,7 +216,7 @@ class PolicyLanes:
         self.policy = policy
         self.lanes = lanes
         self._epoch = int(arena.control[Control.RUN_EPOCH])
-        self._began_before = np.zeros(shape.group_size, np.bool_)  # the fence: the running episode of each lane
+        self._began_before_fence = np.zeros(shape.group_size, np.bool_)  # the running episode of each lane
         self._ended: list[tuple[EpisodeRecord, bool]] = []
         self._metrics: list[tuple[dict[str, float], bool]] = []
         self._number = number
@@ -241,66 +230,60 @@ class PolicyLanes:
         action = arena.columns["action"]
         self._actions = np.empty((shape.group_size, *action.shape[1:]), action.dtype)
 
-    def is_open(self) -> bool:
-        """Whether there is a place to write what the lanes bring next; one is looked for if there is none."""
-        return self.writer.is_open or self.writer.open()
-
     def is_answered(self) -> bool:
-        """Whether the actions are there that were asked for."""
+        """Return whether the requested actions are chosen."""
         return self._arena.requests.is_answered(self._number)
 
-    def ask(self) -> None:
-        """Ask for the lanes' next actions; who infers here answers at once."""
-        self._heed_fence()
+    def request_actions(self) -> None:
+        """Request the lanes' next actions; with local inference they are chosen when this returns."""
+        epoch = int(self._arena.control[Control.RUN_EPOCH])
+        if epoch != self._epoch:
+            self._epoch = epoch
+            self._mark_fence()
         self.writer.restart_if_fenced()
         noise = self._noise.draw()
-        if not self.lanes.asked.any():  # others' turn
+        if not self.lanes.asked.any():  # the turn of other agents
             return
+        rows: np.ndarray = self.writer.rows
+        if self.lanes.agents:
+            rows = np.where(self.lanes.asked, rows, NOT_ASKED)
         if self._actor is None:
-            self._arena.requests.ask(self._number, self._asking_rows(), noise)
+            self._arena.requests.ask(self._number, rows, noise)
         else:
             self._clock.switch("infer")
-            self._arena.requests.ask_and_answer(self._number, self._asking_rows(), noise, self._actor.answer)
+            self._arena.requests.ask_and_answer(self._number, rows, noise, self._actor.answer)
+
+    def actions(self) -> np.ndarray:
+        """Return the chosen actions; those of lanes that requested none are undefined."""
+        gather(self._arena.columns["action"], self.writer.rows, self._actions)
+        return self._actions
 
     def take_episodes(self) -> list[tuple[EpisodeRecord, bool]]:
-        """Episodes that ended since the last call, and of each whether it began after the last fence."""
-        self._hear_lanes()
+        """Return the episodes that ended since the last call, each with whether it began after the last fence."""
+        self._collect_episodes()
         ended, self._ended = self._ended, []
         return ended
 
     def take_metrics(self) -> list[tuple[dict[str, float], bool]]:
-        """Numbers that environments reported since the last call, and whether after the last fence."""
+        """Return the metrics reported since the last call, each with whether it follows the last fence."""
         found, self._metrics = [*self._metrics, (self.lanes.take_metrics(), True)], []
         return [each for each in found if each[0]]
 
-    def _hear_lanes(self) -> None:
+    def _collect_episodes(self) -> None:
         for episode in self.lanes.take_episodes():
-            self._ended.append((episode, not self._began_before[episode.lane]))
-            self._began_before[episode.lane] = False
+            self._ended.append((episode, not self._began_before_fence[episode.lane]))
+            self._began_before_fence[episode.lane] = False
 
-    def _heed_fence(self) -> None:
-        """Note what belongs to the policy as it was before its weights or settings were replaced."""
-        epoch = int(self._arena.control[Control.RUN_EPOCH])
-        if epoch != self._epoch:
-            self._epoch = epoch
-            self._hear_lanes()
-            self._ended = [(episode, False) for episode, _ in self._ended]
-            self._metrics = [(metrics, False) for metrics, _ in self.take_metrics()]
-            self._began_before[:] = self.lanes.running_lengths > 0
-
-    def actions(self) -> np.ndarray:
-        """The actions that were answered; those of lanes that did not ask are of no meaning."""
-        gather(self._arena.columns["action"], self.writer.rows, self._actions)
-        return self._actions
-
-    def _asking_rows(self) -> np.ndarray:
-        """Rows of the lanes that want an action; `NOT_ASKED` for a lane that waits for its turn."""
-        rows: np.ndarray = self.writer.rows
-        return np.where(self.lanes.asked, rows, NOT_ASKED) if self.lanes.agents else rows
+    def _mark_fence(self) -> None:
+        """Mark episodes and metrics so far as those of weights or settings that have been replaced."""
+        self._collect_episodes()
+        self._ended = [(episode, False) for episode, _ in self._ended]
+        self._metrics = [(metrics, False) for metrics, _ in self.take_metrics()]
+        self._began_before_fence[:] = self.lanes.running_lengths > 0
 
 
 def _first_lane(spec: RolloutSpec, arena: ExperienceArena, number: int) -> int:
-    """Number of a group's first lane among all of the run; a worker's lie together, policy by policy."""
+    """Return the number of a group's first lane in the run; a worker's lanes lie together, policy by policy."""
     shape = arena.shape
     if spec.env.population == 1:
         return (shape.first_worker * shape.num_envs_per_worker + number * shape.envs_per_group) * spec.env.seats

@@ -1,4 +1,4 @@
-"""Specs of roles as plain data that travels, and the construction of each role in its own process."""
+"""Specs of roles: picklable data, from which each role is made in its own process."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from penstock.experience.layout import RoleKind, policy_worker_name
 
 if TYPE_CHECKING:
     from penstock.algorithms.bases.algorithm import Algorithm
-    from penstock.engine.acting.weights import MakeWeights
+    from penstock.engine.acting.inference import MakeWeights
     from penstock.engine.contracts import LearnerState
     from penstock.engine.groups.meeting import GroupSpec
     from penstock.engine.paths import DataPath
 
 
 def name_of(kind: str, policy: int) -> str:
-    """Name of a single role of a policy."""
+    """Return the name of a policy's role of a kind that each policy has once."""
     return f"{kind}-{policy}" if policy else str(kind)
 
 
 def policy_of(role: str) -> int:
-    """Number of the policy that a single role is of, by the role's name."""
+    """Return the number of the policy in the name of such a role."""
     _, _, number = role.partition("-")
     return int(number) if number else 0
 
 
 @dataclass(frozen=True)
 class RolloutRole:
-    """A rollout worker; with algorithms, one for each policy, it infers itself.
+    """Rollout worker, with local inference if `algorithms` has one for each policy.
 
-    Else torch stays out, but where a data path needs it.
+    Without local inference its process imports torch only if a data path needs it.
     """
 
     rollout: RolloutSpec
@@ -51,7 +51,7 @@ class RolloutRole:
 
     @property
     def num_threads(self) -> int:
-        """As its lanes are told."""
+        """Native threads of the worker."""
         return self.rollout.num_threads
 
     def build(self, arena: ExperienceArena, report: Tell) -> Role:
@@ -63,9 +63,9 @@ class RolloutRole:
         return RolloutWorker(self.rollout, arena, report, actors)
 
     def successor(self, arena: ExperienceArena) -> RolloutRole:
-        """Take back its requests and slots; return one with random numbers of its own.
+        """Reset the worker's requests, and free its slots; return a spec with other random numbers.
 
-        No policy worker may be answering requests from before its death any more.
+        No policy worker may still be answering requests from before the worker's death.
         """
         for of_policy in arena.policies:
             of_policy.requests.reset(self.rollout.worker)
@@ -75,7 +75,7 @@ class RolloutRole:
 
 @dataclass(frozen=True)
 class PolicyRole(LeavesNothing):
-    """A policy worker: one of those of a policy, by its number."""
+    """Policy worker, one of several of a policy by number."""
 
     algorithm: Algorithm
     path: DataPath
@@ -90,7 +90,7 @@ class PolicyRole(LeavesNothing):
         return policy_worker_name(self.policy, self.number)
 
     def build(self, arena: ExperienceArena, report: Tell) -> Role:
-        """Make the policy worker and what chooses actions for it."""
+        """Make the policy worker and its actor."""
         from penstock.engine.roles.policy_worker import PolicyWorker
 
         arena = arena.policies[self.policy]
@@ -100,7 +100,7 @@ class PolicyRole(LeavesNothing):
 
 @dataclass(frozen=True)
 class LearnerRole:
-    """The learner."""
+    """Learner of a policy."""
 
     algorithm: Algorithm
     path: DataPath
@@ -112,7 +112,7 @@ class LearnerRole:
 
     @property
     def is_vital(self) -> bool:
-        """True for a single learner: in a group, the others have the same state."""
+        """True for a single learner: in a group, the other learners have the same state."""
         return self.group is None
 
     @property
@@ -121,14 +121,16 @@ class LearnerRole:
         return name_of(RoleKind.LEARNER, self.policy)
 
     def build(self, arena: ExperienceArena, report: Tell, weights: MakeWeights | None = None) -> Role:
-        """Make the learner of the algorithm's data path, its model and its optimisers.
+        """Make the learner of the data path, with its model and optimisers.
 
         Parameters
         ----------
+        arena, report
+            Arena of the run, and function for reports.
         weights
-            By which way its weights are published; None: by the arena's block.
+            Constructor of the transport that weights are published by; None: the arena's block.
         """
-        from penstock.engine.acting.weights import through_block
+        from penstock.engine.acting.inference import through_block
 
         begin_on(self.algorithm.config.device)
         arena = arena.policies[self.policy]
@@ -140,7 +142,7 @@ class LearnerRole:
         return Leader(learner, self.group, arena, report)
 
     def successor(self, arena: ExperienceArena) -> Self:
-        """Take back the slots that it read; return one of a group that gets its state from the others."""
+        """Free the slots that the learner was reading; return a spec that takes its state from the other learners."""
         if self.group is None:
             return self
         arena.policies[self.policy].reclaim_read()
@@ -149,7 +151,7 @@ class LearnerRole:
 
 @dataclass(frozen=True)
 class EvaluatorRole(LeavesNothing):
-    """The evaluator: of all policies, which play together."""
+    """Evaluator of all policies, which play together."""
 
     algorithms: tuple[Algorithm, ...]
     env: EnvSpec
@@ -165,7 +167,7 @@ class EvaluatorRole(LeavesNothing):
 
 
 def begin_on(device: str) -> None:
-    """Let this process compute on a device; on a GPU products of float32 matrices may be taken in TF32."""
+    """Set this process up for a device; on a GPU, allow TF32 in products of float32 matrices."""
     import torch
 
     if torch.device(device).type == "cuda":
@@ -175,7 +177,7 @@ def begin_on(device: str) -> None:
 
 @contextmanager
 def left_as_found() -> Iterator[None]:
-    """Put back at the end what `begin_on` has changed in this process meanwhile."""
+    """Restore, after the block, the settings that `begin_on` changes in this process."""
     import torch
 
     device, precision = torch.cuda.current_device() if torch.cuda.is_initialized() else 0, None

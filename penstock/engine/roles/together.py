@@ -1,4 +1,4 @@
-"""Learners of several policies in one process, where cores are too few for a process each: they learn in turn."""
+"""Learners of several policies in one process, polled in turn, where there are too few cores for a process each."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ from penstock.experience.arena import ExperienceArena
 
 @dataclass(frozen=True)
 class LearnersRole(LeavesNothing):
-    """Learners in one process, which has the name of the first."""
+    """Learners in one process, which has the name of the first learner."""
 
     learners: tuple[LearnerRole, ...]
     is_vital: ClassVar[bool] = True
 
     @property
     def name(self) -> str:
-        """The first learner's."""
+        """Name of the first learner."""
         return self.learners[0].name
 
     @property
     def num_threads(self) -> int:
-        """The most of any of them: they learn one after the other."""
+        """Largest number of native threads of a learner: they learn one after another."""
         return max(learner.num_threads for learner in self.learners)
 
     def build(self, arena: ExperienceArena, report: Tell) -> Role:
         """Make the learners."""
 
-        def tell(name: str, said: Report) -> None:
+        def report_of(name: str, said: Report) -> None:
             report(Of(name, said))
 
-        return InTurn({spec.name: spec.build(arena, partial(tell, spec.name)) for spec in self.learners}, report)
+        return InTurn({spec.name: spec.build(arena, partial(report_of, spec.name)) for spec in self.learners}, report)
 
 
 class InTurn:
-    """Roles that are polled in turn; they sleep on one bell, which all of them have.
+    """Roles with the same bell, polled in turn.
 
     Parameters
     ----------
     roles
-        By name.
+        Roles by name.
     report
-        Called with `Of` and the failure of a role, before it is raised.
+        Function for reports: `Of` with the failure of a role, before it is raised.
     """
 
     def __init__(self, roles: dict[str, Role], report: Tell) -> None:
@@ -59,7 +59,7 @@ class InTurn:
         self.bell = next(iter(roles.values())).bell
 
     def poll(self) -> bool:
-        """Let each role do one piece of work; False if none had any."""
+        """Poll each role; return False if all were idle."""
         has_worked = False
         for name, role in self._roles.items():
             try:
@@ -70,18 +70,18 @@ class InTurn:
         return has_worked
 
     def handle(self, command: Command) -> None:
-        """Give a command to the role that it is for."""
+        """Pass a command to the role that it is addressed to."""
         assert isinstance(command, To)
         self._roles[command.role].handle(command.command)
 
     def close(self) -> None:
-        """Close all of them."""
+        """Close all roles."""
         for role in self._roles.values():
             role.close()
 
 
 def parts_of(specs: Sequence[RoleSpec]) -> list[RoleSpec]:
-    """The roles that these make, each with its own row of the arena's gauges."""
+    """Return the specs of all single roles, each with its own row of the arena's gauges."""
     parts: list[RoleSpec] = []
     for spec in specs:
         if isinstance(spec, DeviceRole):
@@ -94,26 +94,26 @@ def parts_of(specs: Sequence[RoleSpec]) -> list[RoleSpec]:
 
 
 def policies_by_role(specs: Sequence[RoleSpec], names: Sequence[str]) -> dict[str, str]:
-    """Policies of the roles that work for only some of a run's policies, in words for `with_policy_names`.
+    """Return descriptions of the policies of each role, for `with_policy_names`.
 
     Parameters
     ----------
     specs
-        The roles.
+        Specs of the roles.
     names
-        Of the policies; of a run of one policy nothing is said.
+        Names of the policies; nothing is returned for a single one.
     """
     found = {}
     for spec in specs if len(names) > 1 else ():
         parts = [each for each in parts_of([spec]) if isinstance(each, OfPolicy)]
-        its = dict.fromkeys(names[part.policy] for part in parts if part.policy < len(names))
-        if its:
-            kind = "policy" if len(its) == 1 else "policies"
-            found[spec.name] = f"of {kind} {' and '.join(map(repr, its))}"
+        named = dict.fromkeys(names[part.policy] for part in parts if part.policy < len(names))
+        if named:
+            kind = "policy" if len(named) == 1 else "policies"
+            found[spec.name] = f"of {kind} {' and '.join(map(repr, named))}"
     return found
 
 
 def with_policy_names(story: str, policies: Mapping[str, str]) -> str:
-    """A story that begins with a role's name, and behind the name says whose it is."""
+    """Insert the role's policies into a message that begins with the role's name."""
     role = re.split(r"[ :]", story, maxsplit=1)[0]
     return f"{role} {policies[role]}{story[len(role) :]}" if role in policies else story
