@@ -2,8 +2,9 @@
 
     python bench/ipc.py --install-peers
 
-What `penstock bench ipc` measures, with faster-fifo beside it. Both take turns, in processes of their own. faster-fifo
-is found by its flag, by $PENSTOCK_BENCH_FASTER_FIFO, or where --install-peers made an environment for it.
+Both libraries take turns, in processes of their own. The Python that has faster-fifo is named by --faster-fifo or by
+$PENSTOCK_BENCH_FASTER_FIFO, or is that of the environment that --install-peers made. Without it, only Penstock is
+measured.
 """
 
 from __future__ import annotations
@@ -13,9 +14,8 @@ from pathlib import Path
 
 from comparing.commands import ended
 from comparing.fifo import FasterFifo
+from comparing.ipc import Flags, check, run
 from comparing.peers import FASTER_FIFO
-
-from penstock.bench.ipc import Flags, check, run
 
 
 def measure(flags: Flags, given: Path | None, install: bool) -> bool:

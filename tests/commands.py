@@ -5,15 +5,13 @@ import shlex
 from pathlib import Path
 
 from penstock.algorithms import load_algorithm
-from penstock.bench import autotune, cluster, ideal, ipc, throughput
+from penstock.bench import autotune, cluster, ideal, throughput
 from penstock.bench.asked import parse
 from penstock.dashboard import command as dashboard
 from penstock.flags import EvalFlags, InfoFlags, parse_changes, parse_config, parse_flags
 from penstock.search import command as search
 from penstock.search import population_command as pbt
 from penstock.studies import compare, plan, plot, table
-
-BENCHES = {"ipc": ipc.Flags, "throughput": throughput.Flags}
 
 
 def commands(page: Path, program: str) -> list[list[str]]:
@@ -64,7 +62,7 @@ def read(command: list[str]) -> None:
             parse(flags, ideal._own_flags())
         case ["bench", "cluster", *flags]:
             parse(flags, cluster._own_flags())
-        case ["bench", name, *flags]:
-            parse_flags(BENCHES[name], flags, prog=f"penstock bench {name}")
+        case ["bench", "throughput", *flags]:
+            parse_flags(throughput.Flags, flags, prog="penstock bench throughput")
         case rest:
             assert rest == ["doctor"]

@@ -250,7 +250,7 @@ LEFT_OUT = {
     "penstock.replay.cpprb": {"torch", "gymnasium"},
     "penstock.runs": {"torch", "gymnasium"},
     "penstock.dashboard.catalogue": {"torch", "gymnasium"},
-    "penstock.bench.ipc": {"torch", "gymnasium"},
+    "penstock.bench.throughput": {"torch", "gymnasium"},
     "penstock.bench.ideal": {"torch", "gymnasium"},
     "penstock.envs": {"torch", "gymnasium"},
     "penstock.search.command": {"torch", "gymnasium", "optuna"},

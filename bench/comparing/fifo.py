@@ -1,4 +1,4 @@
-"""faster-fifo, as `penstock.bench.ipc` measures another library."""
+"""faster-fifo, the other library of `comparing.ipc`."""
 
 from __future__ import annotations
 

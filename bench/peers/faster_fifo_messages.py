@@ -3,7 +3,7 @@
     python bench/peers/faster_fifo_messages.py PRODUCERS TOGETHER SECONDS
 
 It is run by the interpreter that has faster-fifo, which need not have Penstock, and prints a line of JSON. The same is
-done with Penstock's ring by penstock/bench/messages.py: numbers from 0 to 99, one to a call or TOGETHER in one, for at
+done with Penstock's ring by bench/comparing/messages.py: numbers from 0 to 99, one to a call or TOGETHER in one, for at
 least SECONDS; who finds the queue empty or full waits in the call. The queue is as large as it is by default, 1 MB.
 """
 

@@ -12,7 +12,6 @@ from pathlib import Path
 BENCHES: dict[str, str] = {
     "ideal": "penstock.bench.ideal",
     "throughput": "penstock.bench.throughput",
-    "ipc": "penstock.bench.ipc",
     "cluster": "penstock.bench.cluster",
 }
 """Modules of the benches, by name on the command line.
@@ -23,31 +22,28 @@ Each module has ``command(args: list[str]) -> bool``: it reads its flags, measur
 
 COMPARISONS: dict[str, frozenset[str] | None] = {
     "throughput": frozenset({"--peers", "--install-peers", "--sample-factory", "--stable-baselines3"}),
-    "ipc": frozenset({"--install-peers", "--faster-fifo"}),
+    "ipc": None,
     "replay": None,
 }
-"""Benches that ``bench/NAME.py`` of the source runs beside other libraries, with the flags of these; None: all."""
+"""Measurements that ``bench/NAME.py`` of the source makes, with the flags that only the script has; None: all flags."""
 
 
 class BenchError(RuntimeError):
-    """A bench cannot run, or its subject fails; the message gives the remedy."""
+    """A bench cannot run, or the measured training fails; the message gives the remedy."""
 
 
 class BenchUsageError(ValueError):
-    """The request of a bench is not legal."""
+    """An argument of a bench is not legal."""
 
 
 def refuse_comparison(name: str, args: list[str]) -> None:
-    """Raise `BenchUsageError` with the command for a comparison with other libraries, which the source has."""
-    if name not in COMPARISONS:
-        return
-    flags = COMPARISONS[name]
-    asked = [arg for arg in args if flags is not None and arg.partition("=")[0].replace("_", "-") in flags]
-    if flags is None or asked:
-        what = f"penstock bench {name}" if flags is None else f"penstock bench {name} {asked[0]}"
+    """Raise `BenchUsageError` with the script's command where only the source has the measurement."""
+    flags = COMPARISONS.get(name, frozenset())
+    found = [arg for arg in args if flags is not None and arg.partition("=")[0].replace("_", "-") in flags]
+    if flags is None or found:
         raise BenchUsageError(
-            f"{what} compares Penstock with other libraries, which is done in a checkout of its source: "
-            f"{shlex.join(['python', f'bench/{name}.py', *args])}"
+            f"{' '.join(['penstock bench', name, *found[:1]])} compares Penstock with other libraries, and the package "
+            f"does not have it. In a checkout of the source, run: {shlex.join(['python', f'bench/{name}.py', *args])}"
         )
 
 

@@ -1,4 +1,4 @@
-"""`penstock bench ipc` and `bench/ipc.py`: messages in turn, round trips, and their marks."""
+"""`bench/ipc.py`: messages in turn, round trips, and their marks."""
 
 import json
 import multiprocessing
@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from comparing import fifo, peers
+from comparing import fifo, ipc, peers, round_trips
 from comparing.fifo import FasterFifo
+from comparing.ipc import QUICK
+from comparing.messages import messages_per_second
 
-from penstock.bench import BenchError, BenchUsageError, ipc, round_trips
-from penstock.bench.ipc import QUICK
-from penstock.bench.messages import messages_per_second
+from penstock.bench import BenchError, BenchUsageError
 from penstock.engine.backends.process import poll_until_stopped
 from tests.bench.tables import table
 from tests.places import BENCH
@@ -112,18 +112,14 @@ def test_trips_are_shown_by_percentiles(monkeypatch, capsys):
     assert table(capsys.readouterr().out)[-1][1:4] == ["50.0", "90.0", "99.0"]
 
 
-def test_without_a_peer_the_own_figures_are_shown_and_how_to_get_it(capsys):
-    assert run(faster_fifo=None) is True
+def test_without_a_peer_the_own_figures_are_shown_and_how_to_get_it(tmp_path, capsys):
+    assert run(faster_fifo=None, json=tmp_path / "figures.json") is True
     out = capsys.readouterr().out
     assert table(out)[0] == ["messages per second", "penstock", "mark", "met"]
     assert [row[0] for row in table(out)[1:6]] == TRAFFICS and {row[2] for row in table(out)[1:6]} == {"-"}
     assert "pip install faster-fifo==1.5.2" in out and "python bench/ipc.py --install-peers" in out
-
-
-def test_the_installed_command_shows_the_own_figures(tmp_path, capsys):
-    assert ipc.command(["--quick", "--json", str(tmp_path / "figures.json")]) is True
-    assert "faster-fifo" not in capsys.readouterr().out
     written = json.loads((tmp_path / "figures.json").read_text())
+    assert "faster-fifo" not in written
     assert [one["mark"] for one in written["messages"]] == [None] * 5
 
 

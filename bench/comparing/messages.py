@@ -1,6 +1,6 @@
 """Messages per second through a ring: several producers, one consumer, each a process.
 
-bench/peers/faster_fifo_messages.py measures faster-fifo in the same way.
+``bench/peers/faster_fifo_messages.py`` measures faster-fifo in the same way.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Ring and doorbell: messages per second, and round trips between two roles of the engine.
-
-``python bench/ipc.py`` of the source measures faster-fifo beside them.
-"""
+"""Ring and doorbell: messages per second beside another library, and round trips between two roles of the engine."""
 
 from __future__ import annotations
 
@@ -15,9 +12,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from comparing.messages import CAPACITY, messages_per_second
 from penstock.bench import BenchUsageError, require_directory_of
-from penstock.bench.messages import CAPACITY, messages_per_second
-from penstock.flags import parse_flags
 from penstock.runs.machine import describe, machine_facts
 
 Player = Callable[[int, int, float], float]
@@ -26,7 +22,7 @@ Player = Callable[[int, int, float], float]
 
 @dataclass(frozen=True)
 class Flags:
-    """Measure messages through ring and doorbell, and the latency of requests: about a minute."""
+    """Flags of ``bench/ipc.py``, which takes about a minute."""
 
     rounds: int = 5
     """Number of rounds, whose medians are shown."""
@@ -121,11 +117,6 @@ _TRAFFICS = (Traffic(1, 1, mark=5), Traffic(4, 1), Traffic(1, 100), Traffic(2, 1
 _PERCENTILES = (50, 90, 99)
 
 
-def command(args: list[str]) -> bool:
-    """`run` with the flags of a command line."""
-    return run(parse_flags(Flags, args, prog="penstock bench ipc"))
-
-
 def run(flags: Flags, library: Library | None = None) -> bool:
     """Measure, print two tables, and return whether all comparable marks are met.
 
@@ -192,7 +183,7 @@ def _measure_traffic(traffic: Traffic, scale: Scale, players: dict[str, Player])
 
 
 def _measure_trips(trip: RoundTrip, scale: Scale) -> RoundTrip:
-    from penstock.bench.round_trips import round_trips  # brings the policy worker, and with it torch
+    from comparing.round_trips import round_trips  # imports torch, for the policy worker
 
     rounds: dict[int, list[float]] = {percentile: [] for percentile in _PERCENTILES}
     for _ in range(scale.rounds):
