@@ -3,10 +3,12 @@
     pip install 'ray[tune]'
     python examples/ray_trainable.py [STEPS] [SAMPLES]
 
-Ray hands a trial the checkpoint of another one with settings of its own (population-based training), or its own
-checkpoint on another machine. The trial goes on with the weights, the optimiser's state and the steps of the
-checkpoint, and with the settings that Ray has for it now: these are given to `Trainer.resume`, where they win over all
-that is restored. A setting that cannot change within a run, such as the network, is an error that says why.
+Ray restores a trial from another trial's checkpoint with changed settings (population-based training), or from its own
+checkpoint on another machine. The trial continues with the weights, the optimiser's state and the steps of the
+checkpoint. The present settings of the trial are given to `Trainer.resume`, where they replace restored ones. A change
+of a setting that is fixed within a run, such as the network, raises an error with the reason.
+
+Ray writes settings to files and resumes trials from them: secrets among the environment's arguments are refused.
 """
 
 import os
@@ -19,20 +21,22 @@ from typing import Any
 from ray import tune
 
 import penstock
+from penstock.config import require_no_secrets
 
 
 class PenstockTrainable(tune.Trainable):
-    """Trains APPO in slices, of which Ray hears the score.
+    """Trains APPO in slices, and reports the score of each to Ray.
 
     `config` has settings of `penstock.APPO`, and "steps_per_iteration".
     """
 
     def setup(self, config: dict[str, Any]) -> None:
+        require_no_secrets(config.get("env_kwargs", {}), "Ray Tune")
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-"))
         self.algo = penstock.APPO(**self.settings(), run_dir=self.folder / "run")
 
     def settings(self) -> dict[str, Any]:
-        """What Ray has for this trial now."""
+        """Return the trial's present settings."""
         ours = {name: value for name, value in self.config.items() if name != "steps_per_iteration"}
         return {"eval_interval": 0, **ours}
 
@@ -43,13 +47,13 @@ class PenstockTrainable(tune.Trainable):
         return {"mean_return": score.mean_return, "steps": result.steps, "done": is_done}
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
-        """Copy the run with a checkpoint of this moment, from which `Trainer.resume` goes on."""
+        """Save a checkpoint, and copy the run's directory for `Trainer.resume`."""
         steps = self.algo.status.steps
         self.algo.save(self.folder / "run" / "checkpoints" / str(steps))
         shutil.copytree(self.folder / "run", Path(checkpoint_dir) / "run", dirs_exist_ok=True)
 
     def load_checkpoint(self, checkpoint_dir: str) -> None:
-        """Go on from a checkpoint with the settings of this trial, whoever wrote the checkpoint."""
+        """Continue from a checkpoint of any trial with the settings of this one."""
         self.cleanup()
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-"))
         shutil.copytree(Path(checkpoint_dir) / "run", self.folder / "run")
@@ -66,12 +70,14 @@ if __name__ == "__main__":
     steps = int(sys.argv[1]) if len(sys.argv) > 1 else 50_000
     samples = int(sys.argv[2]) if len(sys.argv) > 2 else 4
     learning_rate = tune.loguniform(1e-4, 1e-2)
+    param_space = {
+        "env": "CartPole-v1", "num_workers": 1, "total_steps": steps, "steps_per_iteration": steps // 10,
+        "env_kwargs": {}, "learning_rate": learning_rate,
+    }  # fmt: skip
+    require_no_secrets(param_space["env_kwargs"], "Ray Tune")  # before Ray writes the settings
     tuner = tune.Tuner(
         tune.with_resources(PenstockTrainable, {"cpu": max(1, (os.cpu_count() or 1) // 2)}),
-        param_space={
-            "env": "CartPole-v1", "num_workers": 1, "total_steps": steps, "steps_per_iteration": steps // 10,
-            "learning_rate": learning_rate,
-        },
+        param_space=param_space,
         tune_config=tune.TuneConfig(
             metric="mean_return", mode="max", num_samples=samples,
             scheduler=PopulationBasedTraining(

@@ -6,6 +6,7 @@ from types import ModuleType
 
 import pytest
 
+from penstock.config import ConfigError
 from penstock.imports import load_module
 from tests.places import ROOT
 
@@ -74,3 +75,8 @@ def test_a_checkpoint_outlives_the_trial_that_wrote_it(trainable, tmp_path):
     again.load_checkpoint(str(tmp_path))
     assert again.algo.status.steps == steps
     assert Path(again.algo.run_dir) != tmp_path / "run"
+
+
+def test_secrets_are_refused_because_ray_writes_the_settings(trainable):
+    with pytest.raises(ConfigError, match=r"'api_key'.* not legal in Ray Tune"):
+        trainable(env_kwargs={"api_key": "sesame"})
