@@ -97,5 +97,7 @@ def test_one_figure_stands_for_each_mark(bench):
 
 def test_the_penstock_commands_can_be_read(bench):
     shown = {record["command"] for name in ("current", "older") for record in bench["read"](name)}
-    for command in sorted(each for each in shown if each.startswith("penstock ")):
+    commands = sorted(each for each in shown if each.startswith("penstock "))
+    assert any(command.startswith("penstock bench ideal ") for command in commands)
+    for command in commands:
         read_command(shlex.split(command))

@@ -208,7 +208,7 @@ def test_a_server_that_is_gone_is_told(browser, runs, live):
     with dashboard_of(runs) as served:
         open_run(browser, served, "live")
         served.process.send_signal(signal.SIGKILL)
-        waited(browser, lambda: "no connection" in text_of(browser, "#connection"))
+        assert waited(browser, lambda: "no connection" in text_of(browser, "#connection"))
 
 
 def test_an_address_of_an_old_dashboard_is_refused_in_words(browser, runs, live):

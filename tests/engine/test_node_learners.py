@@ -48,6 +48,7 @@ def test_a_node_hears_every_call_though_the_first_learner_may_die_in_the_midst_o
     late, of_late = listening_to(board)
     of_late.start()
     hears(late, 2, 2)
+    assert (control[Control.MEETING], control[Control.CALLS]) == (2, 2)
 
 
 def test_a_learner_on_a_node_ends_when_home_is_gone(board):

@@ -165,6 +165,7 @@ def test_a_lane_is_granted_its_next_slot_as_soon_as_what_it_has_filled_is_there(
     e.until(lambda: e.free() == [0, 1, 2, 3])  # four segments are plenty
     e.fill([0, 2])
     e.until(lambda: e.free() == [1, 3, 4])
+    assert e.arrived() == [2, 6]
 
 
 def test_a_receiver_in_the_place_of_one_that_has_died_fills_in_for_nodes_that_do_not_come_again():
@@ -323,6 +324,7 @@ def test_what_no_node_sends_ends_its_connection_alone(ends):
     e.until(lambda: not e.status().is_there)
     e.connect(2)
     e.until(lambda: e.free() == [0, 1, 2, 3])
+    assert e.status().is_there
 
 
 def test_strangers_who_say_nothing_or_a_byte_now_and_then_are_closed_and_take_no_nodes_place(monkeypatch):
@@ -337,6 +339,7 @@ def test_strangers_who_say_nothing_or_a_byte_now_and_then_are_closed_and_take_no
                 pass
     ends.connect(2)
     ends.until(lambda: len(ends.free()) > 0)
+    assert ends.status().is_there
     for stranger in strangers:
         stranger.close()
     ends.close()

@@ -184,13 +184,13 @@ def play(agent: Any, env: gymnasium.Env, num_steps: int, learning_starts: int, r
 # --- beside the engine -----------------------------------------------------------------------------------------------
 
 
-def compare(
+def assert_equal_weights(
     engine: Any, textbook: Any, env: str, num_steps: int, *, episode: int, learning_starts: int = 40,
     ratio: float = 1.0, **settings: Any,
 ) -> None:  # fmt: skip
-    """Let both go the same way, and compare the weights that they arrive at.
+    """Train the engine and the textbook on the same steps; both must end with the same weights.
 
-    A sum of products may be taken in another order, so that weights agree to rounding, not to the last bit.
+    Sums of products may be taken in another order, so that weights agree to rounding, not to the last bit.
     """
     with engine(
         env=env, env_kwargs={"max_episode_steps": episode}, learning_starts=learning_starts,
@@ -212,20 +212,20 @@ def compare(
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("ratio", [1.0, 0.25])
 def test_dqn_is_the_textbooks(ratio, double):
-    compare(penstock.DQN, TextbookDQN, "CartPole-v1", 200, episode=500, ratio=ratio, double=double)
+    assert_equal_weights(penstock.DQN, TextbookDQN, "CartPole-v1", 200, episode=500, ratio=ratio, double=double)
 
 
 def test_dqn_is_the_textbooks_with_several_updates_for_each_step():
-    compare(penstock.DQN, TextbookDQN, "CartPole-v1", 200, episode=500, ratio=2.0)
+    assert_equal_weights(penstock.DQN, TextbookDQN, "CartPole-v1", 200, episode=500, ratio=2.0)
 
 
 def test_td3_is_the_textbooks():
-    compare(penstock.TD3, TextbookTD3, "Pendulum-v1", 200, episode=500)
+    assert_equal_weights(penstock.TD3, TextbookTD3, "Pendulum-v1", 200, episode=500)
 
 
 def test_dqn_is_the_textbooks_where_episodes_are_cut_off():
-    compare(penstock.DQN, TextbookDQN, "CartPole-v1", 200, episode=11)
+    assert_equal_weights(penstock.DQN, TextbookDQN, "CartPole-v1", 200, episode=11)
 
 
 def test_td3_is_the_textbooks_where_episodes_are_cut_off():
-    compare(penstock.TD3, TextbookTD3, "Pendulum-v1", 200, episode=50)
+    assert_equal_weights(penstock.TD3, TextbookTD3, "Pendulum-v1", 200, episode=50)
