@@ -37,8 +37,8 @@ from penstock.engine.groups.meeting import Board, GroupMember, GroupSpec
 from penstock.engine.groups.rank_learner import rank_learner
 from penstock.engine.roles.specs import LearnerRole
 from penstock.nn import sharing
-from penstock.runs.checkpoint import as_bytes, from_bytes
 from penstock.runs.machine import describe
+from penstock.runs.tensors import as_bytes, from_bytes
 
 MARK = 1e-5
 FRESH = {"env": "CartPole-v1", "num_envs_per_worker": 4, "segment_length": 16, "batch_size": 64}

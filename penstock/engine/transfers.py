@@ -15,8 +15,9 @@ from penstock.engine.roles.specs import name_of
 from penstock.engine.saves import TurnUntil
 from penstock.experience.arena import Control
 from penstock.experience.layout import RoleKind
-from penstock.runs.checkpoint import CheckpointError, as_bytes, load_checkpoint, require_matching
+from penstock.runs.checkpoint import CheckpointError, load_checkpoint, require_matching
 from penstock.runs.lookup import resolve_checkpoint
+from penstock.runs.tensors import as_bytes
 
 TRANSFER_SECONDS = 60.0
 """Seconds for a learner to finish a batch and hand over or adopt a state."""

@@ -1,12 +1,12 @@
-"""One checkpoint: a directory with weights, training state and a description, whole or not there at all.
+"""Checkpoints: directories with weights, training state and a description, each complete or absent.
 
-========================  ==========================================================================
+========================  ==============================================================================
 ``weights.safetensors``   parameters and buffers of the model, by name
 ``state.pt``              optimiser and counters (absent where only the weights were saved)
-``population.json``       members of a population, their settings and scores (absent without one)
+``population.json``       members of a population, their settings and scores (absent without a population)
 ``statistics.json``       running statistics of the environment's wrappers (absent without any)
-``meta.json``             what it is; size and SHA-256 of the other files, and of itself
-========================  ==========================================================================
+``meta.json``             description; size and SHA-256 of the other files, and its own SHA-256
+========================  ==============================================================================
 
 Loading never executes code: safetensors and JSON hold data only, and ``state.pt`` is read with ``weights_only=True``.
 """
@@ -14,13 +14,10 @@ Loading never executes code: safetensors and JSON hold data only, and ``state.pt
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import math
 import os
 import pickle
-import zipfile
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +27,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from penstock.runs.documents import DocumentError, document_in, read_document, read_ordinary, require_shape
 from penstock.runs.files import directory_replacing, json_bytes, json_values, previous_of, write_file
+from penstock.runs.tensors import as_bytes, from_bytes, weights_as_bytes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,13 +37,13 @@ FORMAT_VERSION = 1
 
 WEIGHTS, STATE, META = "weights.safetensors", "state.pt", "meta.json"
 APART = {"population": "population.json", "statistics": "statistics.json"}
-"""Files of metadata that may be large, by the key that it has."""
+"""Files of metadata that may be large, by their keys in the metadata."""
 _FILES = {WEIGHTS, STATE, *APART.values(), META}
 _MOST_META_NBYTES = 1 << 26
 
 
 class _Statistics(TypedDict):
-    """Running statistics of a wrapper; mean and var lie flat."""
+    """Running statistics of a wrapper; mean and var are flat."""
 
     name: str
     count: float
@@ -83,7 +81,7 @@ class _Meta(_Described, total=False):
 
 
 class CheckpointError(Exception):
-    """A checkpoint cannot be had, for the reason that a subclass names; itself: foreign, or of another architecture."""
+    """A checkpoint cannot be loaded or replaced: not a checkpoint, refused, of another architecture, or a subclass."""
 
 
 class MissingCheckpointError(CheckpointError):
@@ -95,11 +93,11 @@ class DamagedCheckpointError(CheckpointError):
 
 
 class NewerCheckpointError(CheckpointError):
-    """The checkpoint is whole, and of a format that this Penstock does not read."""
+    """The checkpoint is complete, and of a format that this Penstock does not read."""
 
 
 class UnreadableCheckpointError(CheckpointError):
-    """The operating system does not let the checkpoint be read now: no permission, a failing disk, a lost network."""
+    """The operating system refuses to read the checkpoint: no permission, a failing disk, a lost network."""
 
 
 @dataclass(frozen=True)
@@ -122,14 +120,14 @@ def save_checkpoint(
     weights: Mapping[str, Tensor],
     state: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write a checkpoint at `path`, replacing the one that is there in one instant.
+    """Write a checkpoint at `path`, replacing an existing one atomically.
 
     Parameters
     ----------
     path
-        The checkpoint's directory. Its parents are made.
+        The checkpoint's directory. Missing parents are created.
     meta
-        JSON values that describe it. ``format_version`` and ``saved_at`` are added here.
+        JSON values of the description. ``format_version`` and ``saved_at`` are added.
     weights
         Tensors by name, of any shape, dtype and device.
     state
@@ -143,15 +141,15 @@ def save_checkpoint(
     Raises
     ------
     OSError
-        The disk is full or cannot be written. What was at `path` before is still there, and nothing else is.
+        The disk is full or cannot be written. Earlier contents of `path` are intact, and nothing is left beside them.
     CheckpointError
-        `path` holds something that is not a checkpoint; it is not touched.
+        `path` holds something that is not a checkpoint, which is left alone.
     TypeError
-        `state` holds something that could not be loaded again without executing code.
+        A value of `state` could not be loaded without executing code.
     """
-    target = Path(os.path.realpath(path))  # of a link, what it leads to is replaced, not the link
+    target = Path(os.path.realpath(path))  # the target of a link is replaced, not the link
     _require_replaceable(target)
-    files = {WEIGHTS: _weights_bytes(weights)}
+    files = {WEIGHTS: weights_as_bytes(weights)}
     if state is not None:
         files[STATE] = as_bytes(state)
     files |= {file: json_bytes(json_values(meta[key])) for key, file in APART.items() if meta.get(key)}
@@ -183,11 +181,11 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     MissingCheckpointError
         There is nothing at `path`.
     NewerCheckpointError
-        It was written by a newer Penstock.
+        The checkpoint was written by a newer Penstock.
     UnreadableCheckpointError
-        The operating system does not let it be read.
+        The operating system refuses to read it.
     CheckpointError
-        It is not a checkpoint, or its state holds more than tensors and plain values.
+        `path` is not a checkpoint, or its state holds more than tensors and plain values.
     """
     import safetensors.torch
 
@@ -223,27 +221,27 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
             ) from error
         except DocumentError as error:
             raise CheckpointError(f"{path / STATE} is refused: {error}") from None
-        except Exception as error:  # torch raises whatever a malformed archive leads it to
+        except Exception as error:  # of any type, for a malformed archive
             raise CheckpointError(f"{path / STATE} is refused: torch cannot read it ({error})") from error
     return Checkpoint(path, meta, weights, state)
 
 
 def verify_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the meta data of the checkpoint at `path` after comparing every byte; raises as `load_checkpoint`."""
+    """Return the description of the checkpoint at `path` after checking every file; raises as `load_checkpoint`."""
     return _read(Path(path))[0]
 
 
 def require_matching(weights: Mapping[str, Tensor], module_state: Mapping[str, Tensor], what: str) -> None:
-    """Raise `CheckpointError` naming the first tensor of `weights` that a module with `module_state` cannot take.
+    """Raise `CheckpointError` with the first tensor of `weights` that does not fit a module.
 
     Parameters
     ----------
     weights
         Loaded tensors by name.
     module_state
-        ``module.state_dict()`` of the module that is to take them.
+        ``module.state_dict()`` of the module.
     what
-        Says in the message where the weights come from, e.g. the checkpoint's path.
+        Origin of the weights for the message, such as the checkpoint's path.
     """
     problem = next(_differences(weights, module_state), None)
     if problem:
@@ -266,40 +264,35 @@ def _differences(weights: Mapping[str, Tensor], module_state: Mapping[str, Tenso
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Read and compare all files, or raise the kind of `CheckpointError` that says why that cannot be done."""
+    """Read and check all files; begin again if another process replaced the checkpoint meanwhile."""
     try:
-        return _read_one(path)
+        while True:
+            with _held(path) as before:
+                try:
+                    return _read_once(before[0])
+                except (CheckpointError, OSError):
+                    with _held(path) as now:
+                        if now == before:
+                            raise
     except OSError as error:
         raise unreadable(path, error) from error
 
 
 def unreadable(path: Path, error: OSError) -> UnreadableCheckpointError:
-    """The error of a checkpoint, or of a directory of them, that the operating system does not let be read."""
+    """Return the error of a checkpoint, or directory of checkpoints, that the operating system refuses to read."""
     return UnreadableCheckpointError(
         f"{path} cannot be read: {error.strerror or error} ({error.filename or path}). That does not say that it is "
         "damaged: see to its permissions or its disk, then give the same command again"
     )
 
 
-def _read_one(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Read and compare all files; begin again when another process replaced the checkpoint meanwhile."""
-    while True:
-        with _held(path) as before:
-            try:
-                return _read_once(before[0])
-            except (CheckpointError, OSError):
-                with _held(path) as now:
-                    if now == before:
-                        raise
-
-
 @contextmanager
 def _held(path: Path) -> Iterator[tuple[Path, tuple[int, int] | None]]:
-    """Tell where the checkpoint of this name lies now and which directory that is.
+    """Yield the present path of a checkpoint, and device and inode of its directory.
 
-    The directory is kept open: its inode number is not given to a newer one when it is removed.
+    The directory is kept open, so that its inode number is not reused when it is removed.
     """
-    if not path.exists() and previous_of(path).exists():  # a save is, or was killed, between its two renames
+    if not path.exists() and previous_of(path).exists():  # a save is between its two renames, or was killed there
         path = previous_of(path)
     try:
         descriptor = os.open(path, os.O_PATH)
@@ -357,7 +350,7 @@ def _read_meta(path: Path) -> dict[str, Any]:
         raise DamagedCheckpointError(f"the checkpoint {path} is damaged: {META} cannot be read ({error})") from error
     if not isinstance(meta, dict) or (meta.get("format") != FORMAT and "sha256" not in meta):
         raise CheckpointError(f'{path} is not a checkpoint of Penstock: its {META} does not say "format": "{FORMAT}"')
-    if meta.pop("sha256", None) != _digest(meta):  # whatever else it says: format and version may be what was altered
+    if meta.pop("sha256", None) != _digest(meta):  # before the rest: format or version may be altered
         raise DamagedCheckpointError(f"the checkpoint {path} is damaged: the content of {META} was altered")
     version = meta.get("format_version")
     if isinstance(version, int) and version > FORMAT_VERSION:
@@ -369,7 +362,7 @@ def _read_meta(path: Path) -> dict[str, Any]:
 
 
 def holds_only_a_checkpoint(path: Path) -> bool:
-    """Whether a directory holds files of a checkpoint and no other, so that replacing it loses nothing else."""
+    """Return whether a directory holds files of a checkpoint and no others, so that replacing it loses nothing else."""
     return META in (found := _names_in(path)) and found <= _FILES
 
 
@@ -378,9 +371,9 @@ def _names_in(path: Path) -> set[str]:
 
 
 def description_of(path: Path) -> dict[str, Any] | None:
-    """Description of a directory that holds a checkpoint of a format known here, and nothing else; None: of any other.
+    """Return the description of a directory that holds a readable checkpoint and nothing else; None for others.
 
-    Only the description is read and compared: other files may be damaged.
+    Only the description is checked: other files may be damaged.
     """
     try:
         return _read_meta(path) if holds_only_a_checkpoint(path) else None
@@ -389,7 +382,7 @@ def description_of(path: Path) -> dict[str, Any] | None:
 
 
 def _require_replaceable(path: Path) -> None:
-    """A user's files are never lost: only nothing, or a checkpoint and nothing beside it, may be replaced."""
+    """Raise `CheckpointError` unless `path` is vacant or holds a checkpoint and nothing else: user files stay."""
     if not (previous := _names_in(previous_of(path))) <= _FILES:
         others = ", ".join(sorted(previous - _FILES)[:5])
         raise CheckpointError(
@@ -416,63 +409,6 @@ def _require_replaceable(path: Path) -> None:
             f"{path} is not replaced: it is no checkpoint, or holds more than one ({', '.join(found[:5])}"
             f"{', ...' if len(found) > 5 else ''}). Give another path, or remove it yourself"
         )
-
-
-def _weights_bytes(weights: Mapping[str, Tensor]) -> bytes:
-    import safetensors.torch
-
-    # cloned: names may share memory (tied layers, views of one flat vector), which safetensors refuses
-    tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in weights.items()}
-    return safetensors.torch.save(tensors)
-
-
-def as_bytes(state: Mapping[str, Any]) -> bytes:
-    """Tensors and plain values as bytes; raises `TypeError` as `save_checkpoint` does."""
-    import torch
-
-    # into memory first: torch's own file writer turns a full disk into a RuntimeError
-    buffer = io.BytesIO()
-    torch.save(_plain(dict(state), "state"), buffer)
-    return buffer.getvalue()
-
-
-def from_bytes(data: bytes) -> dict[str, Any]:
-    """Inverse of `as_bytes`, with every tensor on the CPU.
-
-    Raises
-    ------
-    DocumentError
-        The archive unpacks to more than its own size. `torch.save` compresses nothing.
-    """
-    import torch
-
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        nbytes = sum(entry.file_size for entry in archive.infolist())
-    if nbytes > len(data):
-        raise DocumentError(f"it has {len(data):,} bytes and would unpack to {nbytes:,}")
-    found: dict[str, Any] = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-    return found
-
-
-def _plain(value: Any, where: str) -> Any:
-    """Copy what can be loaded again, and refuse what cannot when it is saved, not when it is needed.
-
-    Tensors are cloned: several may lie in one memory, seen as different dtypes, which torch refuses to save.
-    """
-    import torch
-
-    if type(value) in (dict, OrderedDict):
-        return type(value)((_plain(k, f"{where} key"), _plain(item, f"{where}[{k!r}]")) for k, item in value.items())
-    if type(value) in (list, tuple):
-        return type(value)(_plain(item, f"{where}[{index}]") for index, item in enumerate(value))
-    if isinstance(value, torch.Tensor):
-        return value.detach().clone()
-    if value is None or type(value) in (bool, int, float, str):
-        return value
-    raise TypeError(
-        f"{where} is a {type(value).__module__}.{type(value).__qualname__}, which a checkpoint cannot hold: "
-        "legal are tensors, None, bool, int, float and str, in dicts, lists and tuples"
-    )
 
 
 def _sha256(data: bytes) -> str:

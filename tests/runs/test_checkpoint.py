@@ -286,7 +286,7 @@ class Bomb:
 
 def test_loading_never_executes_code(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("penstock.runs.checkpoint._plain", lambda value, where: value)
+    monkeypatch.setattr("penstock.runs.tensors._plain", lambda value, where: value)
     save_checkpoint(tmp_path / "c", meta=META, weights=weights(), state={"bomb": Bomb()})
     with pytest.raises(CheckpointError, match=r"state\.pt is refused"):
         load_checkpoint(tmp_path / "c")

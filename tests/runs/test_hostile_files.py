@@ -14,10 +14,11 @@ from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.play.policy import load_policy, specs_to_json
 from penstock.population.lineage import Lineage
 from penstock.population.schedule import load_schedule
-from penstock.runs.checkpoint import META, CheckpointError, as_bytes, load_checkpoint, save_checkpoint
+from penstock.runs.checkpoint import META, CheckpointError, load_checkpoint, save_checkpoint
 from penstock.runs.documents import DocumentError, document_in, read_document
 from penstock.runs.reading import find_runs
 from penstock.runs.run_directory import RunDirectory, UnreadableRunError
+from penstock.runs.tensors import as_bytes
 from penstock.search.directory import SearchDirectory
 from penstock.studies.table import as_csv, as_table, command, differences
 from tests.dashboard.serving import dashboard_of

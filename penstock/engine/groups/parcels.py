@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from penstock.nn import Group
-from penstock.runs.checkpoint import as_bytes, from_bytes
+from penstock.runs.tensors import as_bytes, from_bytes
 
 ALIGNMENT = 64
 

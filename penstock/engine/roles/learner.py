@@ -39,8 +39,9 @@ from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.layout import MOST_TUNABLES, RoleKind
 from penstock.ipc import fence
 from penstock.replay import ReplayBuffer, ReplayFileError
-from penstock.runs.checkpoint import CheckpointError, as_bytes, from_bytes, save_checkpoint
+from penstock.runs.checkpoint import CheckpointError, save_checkpoint
 from penstock.runs.store import CheckpointStore
+from penstock.runs.tensors import as_bytes, from_bytes
 
 MAX_SKIPPED_IN_A_ROW = 20
 REPORT_INTERVAL = 0.1  # seconds
