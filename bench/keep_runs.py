@@ -16,8 +16,8 @@ from pathlib import Path
 from penstock.runs.files import json_bytes
 from penstock.runs.metrics import METRICS
 from penstock.runs.reading import RecordedRun, find_runs
-from penstock.runs.run_directory import CONFIG
 from penstock.runs.state import STATUS
+from penstock.runs.vacancy import CONFIG
 
 KEPT = Path(__file__).parent / "history" / "runs"
 

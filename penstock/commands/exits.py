@@ -85,7 +85,7 @@ def _code_of(error: Exception) -> int | None:
     from penstock.envs.failures import EnvironmentFailure, EnvironmentUsageError
     from penstock.imports import UntrustedCodeError
     from penstock.runs.checkpoint import CheckpointError
-    from penstock.runs.run_directory import RunDirectoryError
+    from penstock.runs.vacancy import RunDirectoryError
     from penstock.studies import StudyError
 
     usage = (BenchUsageError, CheckpointError, ConfigError, DashboardError, MemoryError, RunDirectoryError, StudyError)

@@ -134,7 +134,8 @@ def _saved(result: TrainResult, run_dir: str) -> list[str]:
     """Return lines about the checkpoints of a training."""
     from penstock.masking import flags_of_secrets
     from penstock.runs.checkpoint import CheckpointError
-    from penstock.runs.run_directory import RunDirectory, RunDirectoryError
+    from penstock.runs.run_directory import RunDirectory
+    from penstock.runs.vacancy import RunDirectoryError
 
     lines = []
     try:

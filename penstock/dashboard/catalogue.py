@@ -17,8 +17,9 @@ from penstock.masking import is_secret
 from penstock.runs.files import json_values
 from penstock.runs.metrics import METRICS
 from penstock.runs.reading import RecordedRun, paths_in, recorded
-from penstock.runs.run_directory import CHECKPOINTS, CONFIG, RunDirectoryError
+from penstock.runs.run_directory import CHECKPOINTS
 from penstock.runs.state import STATUS
+from penstock.runs.vacancy import CONFIG, RunDirectoryError
 from penstock.studies.table import differences
 
 _MOST_FEEDS = 8

@@ -240,4 +240,4 @@ def _note_changes(
     shown = {name: (masked(value, name), masked(before.get(name), name)) for name, value in changed.items()}
     each = ", ".join(f"{name}={value!r} (was {old!r})" for name, (value, old) in shown.items())
     run.log(f"resumed at step {steps:,}{f' with {each}' if each else ''}")
-    run.go_on(steps, changed)
+    run.record_resumption(steps, changed)

@@ -15,9 +15,10 @@ from penstock.runs.checkpoint import (
 )
 from penstock.runs.lookup import resolve_checkpoint
 from penstock.runs.metrics import MetricsLog
-from penstock.runs.run_directory import RunDirectory, RunDirectoryError
+from penstock.runs.run_directory import RunDirectory
 from penstock.runs.status import RoleShare, Status
 from penstock.runs.store import CheckpointStore
+from penstock.runs.vacancy import RunDirectoryError
 
 __all__ = [
     "Checkpoint",

@@ -14,16 +14,9 @@ from penstock.runs.checkpoint import (
     verify_checkpoint,
 )
 from penstock.runs.files import previous_of
-from penstock.runs.run_directory import (
-    CHECKPOINTS,
-    CONFIG,
-    POLICIES,
-    RunDirectory,
-    is_vacant,
-    runs_there_are,
-    safe_name,
-)
+from penstock.runs.run_directory import CHECKPOINTS, POLICIES, RunDirectory
 from penstock.runs.store import BEST
+from penstock.runs.vacancy import CONFIG, is_vacant, runs_beside, safe_name
 
 
 def resolve_checkpoint(
@@ -61,7 +54,7 @@ def resolve_checkpoint(
     path, policy = _run_meant(Path(path), policy)
     if not (path / CONFIG).is_file():
         if not path.exists() and not previous_of(path).exists():
-            raise MissingCheckpointError(f"{path} does not exist: {runs_there_are(path)}")
+            raise MissingCheckpointError(f"{path} does not exist: {runs_beside(path)}")
         verify_checkpoint(path)
         return path
     run = RunDirectory.open(path)

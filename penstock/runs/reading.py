@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.masking import masked
 from penstock.runs.checkpoint import CheckpointError
-from penstock.runs.run_directory import CONFIG, RunDirectory, RunDirectoryError, UnreadableRunError
+from penstock.runs.run_directory import RunDirectory, UnreadableRunError
 from penstock.runs.state import State, read_state, state_of
+from penstock.runs.vacancy import CONFIG, RunDirectoryError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -15,7 +15,7 @@ from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.episodes import EPISODES
 from penstock.runs.lookup import checkpoint_to_go_on_from
 from penstock.runs.process import child_setup
-from penstock.runs.run_directory import RunDirectoryError, make_way
+from penstock.runs.vacancy import RunDirectoryError, set_aside_run
 from penstock.search.directory import Hold, SearchDirectory
 from penstock.search.objective import RUNGS, Evaluated, read_evaluations, rung, score
 from penstock.search.space import as_flags
@@ -156,7 +156,7 @@ class Job:
         """Command for the present seed, a training or the rest of one; None: done."""
         run = self._directory.run(self.trial.number, self.seed)
         if (meta := checkpoint_to_go_on_from(run)) is None:
-            if moved := make_way(run):
+            if moved := set_aside_run(run):
                 self._report_line(f"trial {self.trial.number}: {moved}")
             settings = as_flags({**self.trial.settings, "seed": self.seed, "run_dir": str(run)})
             return [*PROGRAM, "train", *self._train, *settings]

@@ -37,8 +37,8 @@ from penstock.runs.files import directory_replacing, json_bytes, remove_director
 from penstock.runs.jobs import Jobs
 from penstock.runs.lookup import checkpoint_to_go_on_from, resolve_checkpoint
 from penstock.runs.process import child_setup
-from penstock.runs.run_directory import make_way
 from penstock.runs.state import read_state
+from penstock.runs.vacancy import set_aside_run
 
 POPULATION, HANDED = "population.json", "handed"
 PROGRAM = (sys.executable, "-m", "penstock.engine.slices")
@@ -262,7 +262,7 @@ class PopulationRuns:
     def _make_way(self, member: int) -> None:
         """Set aside a member's run without a usable checkpoint, after an early kill or divergence."""
         run = self.member(member)
-        if checkpoint_to_go_on_from(run) is None and (moved := make_way(run)):
+        if checkpoint_to_go_on_from(run) is None and (moved := set_aside_run(run)):
             self._report(f"member {member}: {moved}")
 
     def _ended(self, job: Slice, ending: Ending) -> None:

@@ -24,7 +24,7 @@ from penstock.runs.lookup import checkpoint_to_go_on_from
 from penstock.runs.machine import this_command
 from penstock.runs.process import child_setup, is_alive
 from penstock.runs.reading import RecordedRun
-from penstock.runs.run_directory import CONFIG, is_vacant, make_way
+from penstock.runs.vacancy import CONFIG, is_vacant, set_aside_run
 from penstock.studies import StudyError
 from penstock.studies.plan import PlannedRun, changes_of, differing, folder_of, own_flags, plan, read
 
@@ -144,7 +144,7 @@ class Study:
             return None
 
     def _start(self, run: PlannedRun, command: list[str], cores: list[int], *, with_cores: bool) -> Job:
-        if command[0] == "train" and (moved := make_way(self.path_of(run))):
+        if command[0] == "train" and (moved := set_aside_run(self.path_of(run))):
             print(f"{run.name}: {moved}", flush=True)
         output = self.folder / OUTPUT / f"{run.name}.txt"
         output.parent.mkdir(exist_ok=True)

@@ -18,7 +18,7 @@ from penstock.algorithms import load_algorithm
 from penstock.config import Config, closest, require_no_secrets
 from penstock.flags import parse_config
 from penstock.runs.files import json_values
-from penstock.runs.run_directory import safe_name
+from penstock.runs.vacancy import safe_name
 from penstock.studies import StudyError
 
 Words = tuple[str, ...]

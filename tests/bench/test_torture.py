@@ -297,7 +297,8 @@ def test_a_refused_command_may_write_to_the_log_and_free_the_lock_alone(tmp_path
 def test_hostile_texts_are_refused_wherever_they_are_read(tmp_path, dice):
     from torturing.disk import hostile
 
-    from penstock.runs.run_directory import RunDirectory, RunDirectoryError
+    from penstock.runs.run_directory import RunDirectory
+    from penstock.runs.vacancy import RunDirectoryError
 
     (tmp_path / "config.json").write_bytes(hostile(dice, ("algorithm", "run")))
     with pytest.raises(RunDirectoryError, match=r"config\.json"):

@@ -15,8 +15,9 @@ import pytest
 import penstock
 from penstock.runs.lock import LOCK, HeldError, RunLock, holding_of, holds
 from penstock.runs.process import this_process
-from penstock.runs.run_directory import RunDirectory, RunDirectoryError, RunInUseError, make_way
+from penstock.runs.run_directory import RunDirectory
 from penstock.runs.state import state_of
+from penstock.runs.vacancy import RunDirectoryError, RunInUseError, set_aside_run
 from tests.kept_files import contents
 
 TINY = {"backend": "serial", "num_workers": 1, "num_envs_per_worker": 2, "hidden_sizes": (8,), "eval_interval": 0}
@@ -85,7 +86,7 @@ def test_a_run_that_is_trained_has_no_second_training(tmp_path):
         with pytest.raises(RunInUseError, match=said):
             penstock.Trainer.resume(path)
         with pytest.raises(RunInUseError):
-            make_way(path)
+            set_aside_run(path)
         resumed = subprocess.run([sys.executable, "-m", "penstock.cli", "resume", path], capture_output=True, text=True)
         assert resumed.returncode == 2 and f"process {os.getpid()} on" in resumed.stderr, resumed.stderr
         assert contents(path) == before

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock.runs.reading import RecordedRun, find_runs
-from penstock.runs.run_directory import RunDirectoryError
+from penstock.runs.vacancy import RunDirectoryError
 from tests.studies.recorded import record
 
 OF_BEFORE = Path(__file__).parents[1] / "data" / "runs"

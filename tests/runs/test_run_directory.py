@@ -10,7 +10,8 @@ import torch
 
 from penstock.runs.checkpoint import CheckpointError, save_checkpoint
 from penstock.runs.lookup import resolve_checkpoint
-from penstock.runs.run_directory import RunDirectory, RunDirectoryError
+from penstock.runs.run_directory import RunDirectory
+from penstock.runs.vacancy import RunDirectoryError
 
 
 def create(path="auto", env_name="CartPole-v1", **config) -> RunDirectory:

@@ -20,9 +20,10 @@ from penstock.play.match import Match, by_opponent
 from penstock.runs.episodes import EpisodesLog
 from penstock.runs.files import LinesLog
 from penstock.runs.metrics import MetricsLog
-from penstock.runs.run_directory import HARDWARE, RunDirectory, RunDirectoryError
+from penstock.runs.run_directory import HARDWARE, RunDirectory
 from penstock.runs.state import StateFile, Written
 from penstock.runs.status import PolicyStatus, Status
+from penstock.runs.vacancy import RunDirectoryError
 
 REFRESH_INTERVAL = 0.25  # seconds between two looks at the gauges
 METRICS_INTERVAL = 1.0  # seconds between two lines of metrics.jsonl, and two states of status.json
