@@ -9,11 +9,12 @@
 0
 """
 
-from penstock.replay.buffer import ReplayBuffer, Stats
-from penstock.replay.files import ReplayFileError
+from penstock.replay.buffer import ReplayBuffer
 from penstock.replay.hindsight import Hindsight
 from penstock.replay.laber import LaBER
 from penstock.replay.limiter import NotReady, RateLimiter
+from penstock.replay.manifest import ReplayFileError
+from penstock.replay.memory import Stats
 from penstock.replay.settings import Elite, Field, NStep, Prioritized, Reservoir, Reverse, Sequences, Uniform
 from penstock.replay.writer import Writer
 

@@ -1,4 +1,4 @@
-"""Replay buffer: rows that many processes write and read at once."""
+"""Replay buffer that any number of processes write and read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import operator
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from penstock.ipc import whole_cores
 from penstock.replay.files import load_buffer, save_buffer
 from penstock.replay.limiter import NotReady, RateLimiter, deadline_after, seconds_left
-from penstock.replay.memory import Memory
+from penstock.replay.memory import Memory, Stats
 from penstock.replay.plan import Plan, describe, make_plan
 from penstock.replay.reverse import ReverseCursor
 from penstock.replay.settings import Field, NStep, Prioritized, Reverse, Sampler, Sequences, Uniform
@@ -26,34 +25,6 @@ from penstock.replay.writer import Writer
 Batch = dict[str, NDArray[Any]]
 
 _MOST_THREADS = 4  # more add little: memory bandwidth is the limit
-
-
-@dataclass(frozen=True)
-class Stats:
-    """Counts over all processes since the buffer was made.
-
-    Attributes
-    ----------
-    rows_added : int
-        Rows added so far, including those that a reservoir has not kept.
-    rows_skipped : int
-        Rows given up because other writers held every row that was tried.
-    rows_redrawn : int
-        Sampled rows that became unreadable, overwritten or without frames, and were drawn again.
-    rows_without_frames : int
-        Of these, rows whose frames were overwritten before them: give the buffer a larger ``frame_capacity``.
-    updates_late : int
-        Priority updates dropped because their rows were overwritten.
-    frames_stored : int
-        Frames written to the stores of stacked and shared fields.
-    """
-
-    rows_added: int
-    rows_skipped: int
-    rows_redrawn: int
-    rows_without_frames: int
-    updates_late: int
-    frames_stored: int
 
 
 class ReplayBuffer:
@@ -66,7 +37,7 @@ class ReplayBuffer:
     Parameters
     ----------
     capacity : int
-        Rows kept; the oldest is overwritten, unless the sampler says otherwise.
+        Rows kept. The oldest row is overwritten, unless the sampler defines another order.
     fields : mapping of str to Field
         Values of every step.
     sampler : Uniform, Prioritized, Reverse, Reservoir or Elite
@@ -76,24 +47,24 @@ class ReplayBuffer:
     sequences : Sequences or None
         Rows of several steps each.
     rate_limiter : RateLimiter or None
-        Makes writers or readers wait when they are ahead.
+        Blocks writers or readers that are ahead.
     frame_capacity : int or None
-        Frames kept for each stacked or shared field. Default: one for each step of all rows and an eighth more, enough
-        for episodes of at least 8 steps (with ``sequences``: of several times their length). With shorter episodes, the
-        oldest rows lose their frames early and are no longer drawn.
+        Frames kept for each stacked or shared field. Default: 9/8 of the steps of all rows, enough for episodes of at
+        least 8 steps (with ``sequences``: of several times their length). With shorter episodes, the oldest rows lose
+        their frames early and cannot be drawn.
     disk : str, Path or None
         Directory on whose disk the rows are stored, in a file without a name. Words and priorities stay in memory.
     num_threads : int or None
         Threads that gather a batch of 512 KiB or more; None: one per core of this process, up to 4.
     seed : int or None
-        Seed of sampling. Other processes draw from streams of their own.
+        Seed of sampling. Each other process has its own random stream.
 
     Raises
     ------
     ValueError, TypeError
         If a setting is not legal.
     MemoryError
-        If the machine or container has too little memory, with the arithmetic shown.
+        If the machine or container has too little memory; the message shows the arithmetic.
     OSError
         With errno ENOSPC if ``disk`` is full.
     """
@@ -168,6 +139,7 @@ class ReplayBuffer:
         Parameters
         ----------
         lanes : int
+            Number of lanes.
         timeout : float or None
             Longest wait of ``add`` for the rate limiter, in seconds; None: no limit.
         """
@@ -348,7 +320,7 @@ class ReplayBuffer:
     # ---- selection of rows
 
     def live(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return rows with readable contents and their ids, oldest first: int64 ``[len]`` both."""
+        """Return rows with readable contents and their ids, oldest first, both int64 ``[len]``."""
         rows, ids, _ = self._core.live()
         return rows, ids
 
@@ -466,9 +438,9 @@ class ReplayBuffer:
             self.rate_limiter.reset()
 
     def save(self, path: str | Path, *, report: Callable[[str], None] | None = None) -> None:
-        """Write rows, priorities, counters and the generator's state to a directory, while others use the buffer.
+        """Write rows, priorities, counters and the generator's state to a directory; others may use the buffer.
 
-        Only changes since the last save to the same directory are written. An interrupted save leaves the last one
+        Only changes since the last save to the same directory are written. After an interruption the last save is
         intact.
 
         Parameters

@@ -1,11 +1,11 @@
-"""Replay buffer in a directory: saved in blocks of rows, atomically; checked before a row is loaded.
+"""Replay buffers in directories: saved in blocks of rows, atomically; checked before a row is loaded.
 
-The manifest names all other files, with the size and the CRC-32 of each. A file of rows holds the ids of rows `begin`
-to `end` (int64, -1: empty), then the records of the non-empty ones; the file of priorities holds the ids of all rows
-(int64), then their leaves of the sum tree (float64). All numbers are little-endian.
+The manifest names all other files, with size and CRC-32. A file of rows holds the ids of rows `begin` to `end` (int64,
+-1: empty), then the records of the non-empty rows; the file of priorities holds the ids of all rows (int64), then
+their leaves of the sum tree (float64). All numbers are little-endian.
 
-A save writes files under new names, replaces the manifest atomically, and then removes files that no manifest names: an
-interruption at any time leaves a manifest that names complete files. Files with other names are left alone.
+A save writes files under new names, replaces the manifest atomically, and then removes files that the manifest does not
+name: after an interruption at any time, the manifest names complete files. Files with other names are left alone.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import hashlib
 import os
 import secrets
 import warnings
-import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.replay.disk import is_complete, locked, read_file, remove_unnamed, sync_directory, write_file
 from penstock.replay.manifest import (
     ADVICE,
     END_OF_COUNTS,
@@ -31,7 +31,6 @@ from penstock.replay.manifest import (
     OWN_NAME,
     Block,
     DamagedManifestError,
-    File,
     Manifest,
     Priorities,
     ReplayFileError,
@@ -39,7 +38,6 @@ from penstock.replay.manifest import (
     as_json,
     check_fits,
     manifest_bytes,
-    open_regular,
     read_manifest,
 )
 
@@ -50,9 +48,9 @@ _NOTHING = -1
 
 
 class Core(Protocol):
-    """Saved parts: stores of records (0: rows; others: frames), priorities, generator, counters.
+    """Saved parts of a buffer: stores of records (0: rows; others: frames), priorities, generator, counters.
 
-    Ids are int64, -1 for unreadable records; a record with a given id never changes.
+    Ids are int64, -1 for unreadable records; the record of an id never changes.
     """
 
     @property
@@ -60,8 +58,7 @@ class Core(Protocol):
     @property
     def prioritized(self) -> bool: ...
 
-    # Number of the save that these contents were last written to or read from, by any process; 0: none. In shared
-    # memory.
+    # Number of the save that the contents were last written to or read from, by any process; 0: none. In shared memory.
     def last_save(self) -> int: ...
     def set_last_save(self, number: int, /) -> None: ...
 
@@ -98,7 +95,7 @@ def save_buffer(
 ) -> None:
     """Save the buffer to the directory `path`; others may write to the buffer meanwhile.
 
-    Unchanged blocks of rows keep their files, if these contents were last saved to or loaded from `path`; otherwise
+    Unchanged blocks of rows keep their files if the contents were last saved to or loaded from `path`; otherwise
     everything is written. Rows overwritten during the save may be left out.
 
     Parameters
@@ -106,11 +103,11 @@ def save_buffer(
     core
         Contents.
     description
-        Settings as JSON values, which must be equal in the buffer that loads.
+        Settings as JSON values, which must be equal in the loading buffer.
     path
-        Directory, created if missing. Processes that save there at once take turns.
+        Directory, created if missing. Processes that save there take turns.
     extras
-        JSON values that `load_buffer` returns.
+        JSON values for `load_buffer`'s `take_extras`.
     report
         Called with a message if a damaged manifest was moved aside; None: a `RuntimeWarning`.
 
@@ -119,32 +116,32 @@ def save_buffer(
     OSError
         For example, the disk is full; the previous save is intact.
     ReplayFileError
-        `path` holds a manifest of another version or another program, which is left alone.
+        `path` has a manifest of another version or another program, which is left alone.
     """
     if not path.exists():
         path.mkdir(parents=True, exist_ok=True)
-        _sync_directory(path.parent)
-    with _locked(path, fcntl.LOCK_EX):
+        sync_directory(path.parent)
+    with locked(path, fcntl.LOCK_EX):
         before = _manifest_before(path, report or _warn)
-        _remove_unnamed(path, before)
+        remove_unnamed(path, before)
         is_known = before is not None and before.save == core.last_save() and before.shapes() == _shapes(core)
         known = before if is_known else None
         save = secrets.randbits(64) | 1
         try:
             manifest = Manifest(save, as_json(description), *_write_contents(core, path, save, known), extras or {})
             aside = path / f"manifest-{save:016x}.json"
-            _write_file(aside, np.frombuffer(manifest_bytes(manifest), np.uint8))
-            _sync_directory(path)
+            write_file(aside, np.frombuffer(manifest_bytes(manifest), np.uint8))
+            sync_directory(path)
             os.replace(aside, path / MANIFEST)
         except BaseException:
             # An interrupt may follow the replacement, so the disk decides which manifest counts.
             with suppress(OSError, ReplayFileError):
-                _sync_directory(path)
-                _remove_unnamed(path, read_manifest(path) if os.path.lexists(path / MANIFEST) else None)
+                sync_directory(path)
+                remove_unnamed(path, read_manifest(path) if os.path.lexists(path / MANIFEST) else None)
             raise
-        _sync_directory(path)
+        sync_directory(path)
         core.set_last_save(save)
-        _remove_unnamed(path, manifest)
+        remove_unnamed(path, manifest)
 
 
 def _manifest_before(path: Path, report: Callable[[str], None]) -> Manifest | None:
@@ -171,8 +168,8 @@ def load_buffer(
 ) -> None:
     """Replace the contents by the save in the directory `path`; the buffer must not be used meanwhile.
 
-    Everything is read and checked before the first row of the buffer changes. One block of some 8 MiB is in memory at a
-    time; priorities take some 40 bytes per row meanwhile.
+    Everything is read and checked before the first row of the buffer changes. One block of about 8 MiB is in memory at
+    a time; priorities take about 40 bytes per row.
 
     Parameters
     ----------
@@ -183,8 +180,8 @@ def load_buffer(
     path
         Directory written by `save_buffer`.
     take_extras
-        Called with the extras of `save_buffer` before the buffer changes; raises `ValueError`, changing nothing, for
-        extras that no save writes.
+        Called with the extras of `save_buffer` before the buffer changes. For extras that no save writes it must raise
+        `ValueError` and change nothing.
 
     Raises
     ------
@@ -196,7 +193,7 @@ def load_buffer(
     """
     if not path.is_dir():
         raise ReplayFileError(f"{path} is not a directory: give the one that a replay buffer was saved to")
-    with _locked(path, fcntl.LOCK_SH):
+    with locked(path, fcntl.LOCK_SH):
         manifest = read_manifest(path)
         check_fits(manifest, path, description, _shapes(core), core.prioritized)
         for store in manifest.stores:
@@ -232,7 +229,7 @@ def _write_contents(
     priorities = None
     if core.prioritized:
         leaves, ids, largest = core.read_priorities()
-        file = _write_file(path / f"priorities-{save:016x}.bin", ids.astype("<i8"), leaves.astype("<f8"))
+        file = write_file(path / f"priorities-{save:016x}.bin", ids.astype("<i8"), leaves.astype("<f8"))
         priorities = Priorities(largest, file)
     # After all records, so that no id in the files is reused.
     stores = [Store(*core.store_shape(store), core.counters(store), blocks[store]) for store in range(core.num_stores)]
@@ -245,12 +242,12 @@ def _write_store(core: Core, path: Path, save: int, store: int, known: list[Bloc
     for begin, end in _ranges(*core.store_shape(store)):
         ids = core.ids(store, begin, end)
         block = known_at.get((begin, end))
-        if block is not None and block.ids == _digest(ids) and _is_there(path, block.file):
+        if block is not None and block.ids == _digest(ids) and is_complete(path, block.file):
             blocks.append(block)
         elif (ids != _NOTHING).any():
             ids, records = core.read_block(store, begin, end)
             readable = ids != _NOTHING
-            file = _write_file(
+            file = write_file(
                 path / f"rows-{store}-{begin}-{save:016x}.bin",
                 ids.astype("<i8"),
                 records if readable.all() else records[readable],
@@ -322,42 +319,8 @@ def _digest(ids: NDArray[np.int64]) -> str:
     return hashlib.blake2b(ids.astype("<i8").tobytes(), digest_size=16).hexdigest()
 
 
-# ---- files
-
-
-def _write_file(path: Path, *arrays: NDArray[Any]) -> File:
-    nbytes = crc32 = 0
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-    try:
-        for array in arrays:
-            view = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-            nbytes += len(view)
-            crc32 = zlib.crc32(view, crc32)
-            while view:
-                view = view[os.write(descriptor, view) :]
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    return File(path.name, nbytes, crc32)
-
-
-def _read_file(path: Path, file: File) -> NDArray[np.uint8]:
-    whole = path / file.name
-    try:
-        with open_regular(whole) as opened:
-            found = os.fstat(opened.fileno()).st_size
-            if found != file.nbytes:
-                raise ReplayFileError(f"{whole} has {found} bytes instead of {file.nbytes}, so it is damaged: {ADVICE}")
-            data = np.fromfile(opened, np.uint8)
-    except FileNotFoundError:
-        raise ReplayFileError(f"{whole} is missing, but {MANIFEST} names it: {ADVICE}") from None
-    if zlib.crc32(data.data) != file.crc32:
-        raise ReplayFileError(f"{whole} does not have the CRC-32 that {MANIFEST} names, so it is damaged: {ADVICE}")
-    return data
-
-
 def _read_block(path: Path, block: Block, record_nbytes: int) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    data = _read_file(path, block.file)
+    data = read_file(path, block.file)
     size = block.end - block.begin
     ids = data[: size * 8].view("<i8").astype(np.int64)
     records = data[size * 8 :].reshape(block.readable, record_nbytes)
@@ -374,7 +337,7 @@ def _read_priorities(path: Path, manifest: Manifest) -> _Leaves | None:
     if manifest.priorities is None:
         return None
     name = manifest.priorities.file.name
-    both = _read_file(path, manifest.priorities.file).reshape(2, -1)
+    both = read_file(path, manifest.priorities.file).reshape(2, -1)
     ids = both[0].view("<i8").astype(np.int64, copy=False)
     leaves = both[1].view("<f8").astype(np.float64, copy=False)
     # The tree's own limit: with larger leaves the sum could be infinite.
@@ -386,39 +349,3 @@ def _read_priorities(path: Path, manifest: Manifest) -> _Leaves | None:
 
 def _are_ids(ids: NDArray[np.int64]) -> bool:
     return bool(((ids >= _NOTHING) & (ids < END_OF_COUNTS)).all())
-
-
-def _is_there(path: Path, file: File) -> bool:
-    try:
-        return (path / file.name).stat().st_size == file.nbytes
-    except FileNotFoundError:
-        return False
-
-
-def _remove_unnamed(path: Path, manifest: Manifest | None) -> None:
-    named = manifest.file_names() if manifest else set()
-    for name in os.listdir(path):
-        if OWN_NAME.fullmatch(name) and name not in named:
-            with suppress(OSError):  # the next save tries again
-                os.unlink(path / name)
-
-
-@contextmanager
-def _locked(path: Path, kind: int) -> Iterator[None]:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        with suppress(OSError):  # file system without locks: processes must not save at once
-            fcntl.flock(descriptor, kind)
-        yield
-    finally:
-        with suppress(OSError):  # a forked child may hold the descriptor: closing is not enough
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-        os.close(descriptor)
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

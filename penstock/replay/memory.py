@@ -1,4 +1,4 @@
-"""Memory of a replay buffer: two arenas shared between processes, and the layout by which they are read."""
+"""Memory of a replay buffer: two arenas shared between processes, their layout, and counts."""
 
 from __future__ import annotations
 
@@ -10,6 +10,34 @@ from penstock._native import ReplayCore
 from penstock.ipc import Arena, require_memory
 from penstock.replay.plan import Plan
 from penstock.replay.sharing import ArenaHandle, arena_handle, attach
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Counts over all processes since the buffer was made.
+
+    Attributes
+    ----------
+    rows_added : int
+        Rows added, including rows that a reservoir has not kept.
+    rows_skipped : int
+        Rows given up because other writers held every row that was tried.
+    rows_redrawn : int
+        Sampled rows that were drawn again because they were overwritten or had lost their frames.
+    rows_without_frames : int
+        Of these, rows whose frames were overwritten first: give the buffer a larger ``frame_capacity``.
+    updates_late : int
+        Priority updates dropped because their rows were overwritten.
+    frames_stored : int
+        Frames written to the stores of stacked and shared fields.
+    """
+
+    rows_added: int
+    rows_skipped: int
+    rows_redrawn: int
+    rows_without_frames: int
+    updates_late: int
+    frames_stored: int
 
 
 @dataclass

@@ -66,8 +66,8 @@ def test_config_json_says_what_the_run_was_made_with():
 
 def test_config_json_says_when_the_run_went_on_and_how_it_has_changed():
     run = create("my-run")
-    run.go_on(100, {"gamma": 0.9})
-    RunDirectory.open("my-run").go_on(200, {})
+    run.record_resumption(100, {"gamma": 0.9})
+    RunDirectory.open("my-run").record_resumption(200, {})
     found = RunDirectory.open("my-run")
     assert found.config["gamma"] == 0.9
     assert [again["steps"] for again in found.info["resumed"]] == [100, 200]
@@ -100,7 +100,7 @@ def test_settings_that_no_reader_would_take_are_refused_before_a_run_begins(larg
     run = create("other", lr=1.0)
     before = (run.path / "config.json").read_bytes()
     with pytest.raises(RunDirectoryError):
-        run.go_on(100, {"env_kwargs": {"maze": large}})
+        run.record_resumption(100, {"env_kwargs": {"maze": large}})
     assert (run.path / "config.json").read_bytes() == before
 
 
