@@ -71,7 +71,7 @@ def locked(path: Path, kind: int) -> Iterator[None]:
     """Hold the lock of a directory, `fcntl.LOCK_EX` or `fcntl.LOCK_SH`."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with suppress(OSError):  # file system without locks: processes must not save at once
+        with suppress(OSError):  # file system without locks: processes must not save at the same time
             fcntl.flock(descriptor, kind)
         yield
     finally:

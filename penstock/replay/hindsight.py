@@ -78,12 +78,11 @@ class Hindsight:
         episode, by any step of the episode, by any row of the buffer or the episode, or by the episode's last step.
     goals_per_step : int
         Achieved goals per step, the paper's k; "final" has only one.
-        Achieved goals for each step, the paper's k; "final" has but one.
     obs, action, next_obs, reward, goal, terminated : str
         Names of the buffer's fields. Hindsight writes the reward and the goal; with a `terminated_fn`, which alone
         needs that field, also terminations.
     max_episode_length : int, optional
-        Longest legal episode: one that never ends would fill the memory.
+        Longest legal episode, because an endless one would fill the memory.
     seed : int, optional
         Seed of the draw of goals. Rows for "random" are drawn by the buffer's own generator.
 
@@ -172,8 +171,8 @@ class Hindsight:
         """
         if self._unwritten:
             raise ValueError(
-                "the last episode is not written yet: call end_episode(goal) again, which goes on where it was held, "
-                "or clear() to give it up"
+                "the last episode is not written yet: call end_episode(goal) again to write the rest, or clear() to "
+                "drop it"
             )
         self._check_names(frozenset(steps))
         values = {name: self._as_steps(name, value) for name, value in steps.items()}
@@ -216,7 +215,7 @@ class Hindsight:
             return 0
         if not self._unwritten:
             steps = {name: np.concatenate(values) for name, values in self._episode.items()}
-            goals = [self._meant_goal(goal), *self._achieved_goals(steps[self._next_obs])]
+            goals = [self._original_goal(goal), *self._achieved_goals(steps[self._next_obs])]
             self._unwritten = [self._with_goal(steps, each) for each in goals]
         while self._unwritten:
             self._write_next()
@@ -264,7 +263,7 @@ class Hindsight:
         dtype = self._fields[name].dtype if name in self._fields else np.dtype(bool)
         return convert(value, name, dtype, self._is_lenient)
 
-    def _meant_goal(self, goal: ArrayLike) -> Array:
+    def _original_goal(self, goal: ArrayLike) -> Array:
         shape = self._fields[self._goal].shape
         given = self._convert(self._goal, goal)
         if given.shape not in (shape, (len(self), *shape)):
@@ -319,8 +318,8 @@ class Hindsight:
         rows = self._unwritten[0]
         try:
             self.buffer.add(**rows)
-        except NotReady as held:
-            self._unwritten[0] = {name: values[held.written :] for name, values in rows.items()}
+        except NotReady as error:
+            self._unwritten[0] = {name: values[error.written :] for name, values in rows.items()}
             raise
         self.buffer.end_episode()
         del self._unwritten[0]

@@ -30,8 +30,7 @@ class ArenaHandle:
 
 
 def arena_handle(arena: Arena) -> ArenaHandle:
-    """Return the handle of an arena for processes of the same user and machine; it may be pickled.
-    """
+    """Return the handle of an arena for processes of the same user and machine; it may be pickled."""
     status = os.fstat(arena.fd)
     return ArenaHandle(pid=os.getpid(), fd=arena.fd, device=status.st_dev, inode=status.st_ino)
 

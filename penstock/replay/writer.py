@@ -42,8 +42,7 @@ class Writer:
 
         Several lanes come one after another, each oldest first. A new array; empty at first, after ``clear`` or
         ``load`` of the buffer, and in a forked child. A call that raised before it wrote anything leaves it unchanged;
-        after a
-        ``NotReady`` with some steps written it holds the rows that these finished.
+        after a ``NotReady`` with some steps written it holds the rows that these finished.
         """
         return self._native.written()
 

@@ -1,4 +1,4 @@
-"""JSON files of runs, read with limits: a copied, old or hostile file costs no more than a message."""
+"""JSON files of runs, read with limits: a damaged or hostile file causes an error message and nothing else."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from pathlib import Path
 from typing import Any
 
 MOST_NBYTES = 1 << 23
-"""Size of the largest file that is read."""
+"""Largest legal size of a file."""
 MOST_DEPTH = 64
-"""Lists and objects within each other."""
+"""Largest legal depth of nested lists and objects."""
 _IN_WORDS = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a whole number",
              float: "a number", type(None): "null"}  # fmt: skip
 
 
 class DocumentError(ValueError):
-    """A file is no ordinary one, too large or too deep, no JSON, or has values of other types than it should."""
+    """A file is not ordinary, not JSON, too large, nested too deeply, or has values of wrong types."""
 
 
 def read_document(path: Path, shape: Any = dict[str, Any], most_nbytes: int = MOST_NBYTES) -> Any:
-    """Read an ordinary JSON file; links, folders and pipes are none.
+    """Read an ordinary JSON file; links, folders and pipes are refused.
 
     Parameters
     ----------
     path
         The file.
     shape
-        Type of the value: a `TypedDict` or a dataclass for an object with these keys (others may be there, and keys
-        that are not required may be missing), or a type such as ``dict[str, list[int]]``. None may stand for a float,
-        because JSON has no word for NaN.
+        Type of the value: a `TypedDict` or a dataclass for an object with these keys (further keys are legal, and keys
+        that are not required may be missing), or a type such as ``dict[str, list[int]]``. null is legal for a float,
+        because JSON has no NaN.
     most_nbytes
-        Size of the largest file that is read.
+        Largest legal size.
 
     Raises
     ------
     DocumentError
-        Its content is refused; the message names the file and what was found.
+        The content is refused; the message names the file and the problem.
     OSError
-        The operating system does not let it be read, or it does not exist.
+        The file does not exist, or the operating system refuses to read it.
     """
     return document_in(read_ordinary(path, most_nbytes), os.fspath(path), shape)
 
@@ -60,10 +60,7 @@ def read_ordinary(path: Path, most_nbytes: int) -> bytes:
 
 
 def open_ordinary(path: Path) -> int | None:
-    """Open an ordinary file for reading; None: it is missing, or a link, a folder or a pipe, as a copied run may have.
-
-    The caller closes the descriptor.
-    """
+    """Open an ordinary file for reading; return a descriptor to close, or None if it is missing or not ordinary."""
     try:
         return _opened(path)
     except (OSError, DocumentError):
@@ -84,7 +81,7 @@ def _opened(path: Path) -> int:
 
 
 def document_in(data: bytes | str, name: str, shape: Any = dict[str, Any]) -> Any:
-    """Read the JSON of a file; parameters and errors are those of `read_document`, and messages begin with `name`."""
+    """Read the JSON of a file as `read_document` does; messages begin with `name`."""
     try:
         value = json.loads(data, parse_constant=_null)
     except RecursionError:
@@ -98,20 +95,20 @@ def document_in(data: bytes | str, name: str, shape: Any = dict[str, Any]) -> An
 
 
 def require_readable(data: bytes, name: str) -> None:
-    """Raise `DocumentError`, its message beginning with `name`, for JSON that `read_document` would refuse."""
+    """Raise `DocumentError` for JSON that `read_document` would refuse; the message begins with `name`."""
     if len(data) > MOST_NBYTES:
         raise DocumentError(f"{name} would have {len(data):,} bytes, and at most {MOST_NBYTES:,} are read again")
     document_in(data, name)
 
 
 def require_shape(value: Any, name: str, shape: Any) -> None:
-    """Raise `DocumentError`, its message beginning with `name`, where values of JSON are not of a type."""
+    """Raise `DocumentError` for a JSON value of another type than `shape`; the message begins with `name`."""
     if problem := next(_mismatches(value, shape, ""), None):
         raise DocumentError(f"{name} cannot be read: {problem}")
 
 
 def is_finite(value: float) -> bool:
-    """Whether a number can be computed with: not infinite, and no whole number with hundreds of digits."""
+    """Return whether a number is finite and within the range of a float."""
     try:
         return math.isfinite(value)
     except OverflowError:
@@ -119,11 +116,11 @@ def is_finite(value: float) -> bool:
 
 
 def _null(constant: str) -> None:
-    """NaN and infinities, for which JSON has no words."""
+    """Return None for NaN and infinities."""
 
 
 def _excess(value: Any) -> str | None:
-    """Depth and numbers beyond what any reader takes; None: there are none."""
+    """Return a description of too deep nesting or too large numbers; None without."""
     level = [value]
     for _ in range(MOST_DEPTH):
         below: list[Any] = []
@@ -141,7 +138,7 @@ def _excess(value: Any) -> str | None:
 
 
 def _mismatches(value: Any, shape: Any, where: str) -> Iterator[str]:
-    """In words, what is of another type than `shape` says, at `where` in the file."""
+    """Yield descriptions of values at `where` in the file that are not of type `shape`."""
     if shape is Any:
         return
     origin, arguments = typing.get_origin(shape), typing.get_args(shape)

@@ -23,13 +23,13 @@ _EXCHANGE_NOT_SUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 class AppendFile:
-    """File that grows by whole records: a record that does not fit on the disk leaves no part behind.
+    """File that grows by whole records: a record that does not fit on the disk leaves no part.
 
-    An unfinished last line of a killed process is ended, so that the next record starts a new line.
+    The unfinished last line of a killed process is ended, so that the next record starts a new line.
     """
 
     def __init__(self, path: Path, *, text: bool = True) -> None:
-        self._file = open(path, "ab+", buffering=0)  # noqa: SIM115 - lives as long as this object
+        self._file = open(path, "ab+", buffering=0)  # noqa: SIM115 - open as long as this object
         end = self._file.seek(0, os.SEEK_END)
         if text and end:
             self._file.seek(end - 1)
@@ -37,11 +37,11 @@ class AppendFile:
                 self._file.write(b"\n")
 
     def append(self, record: bytes) -> None:
-        """Write all of `record` at the end, or raise `OSError` and leave the file as it was."""
+        """Write `record` at the end, or raise `OSError` and leave the file unchanged."""
         start = self._file.seek(0, os.SEEK_END)
         try:
             written = 0
-            while written < len(record):  # a nearly full disk takes a part, and refuses at the next attempt
+            while written < len(record):  # a nearly full disk takes a part, and fails at the next attempt
                 written += self._file.write(record[written:])
         except OSError:
             self._file.truncate(start)
@@ -53,14 +53,14 @@ class AppendFile:
 
 
 class LinesLog:
-    """A file of one JSON object per line; a full disk does not stop the run.
+    """File of one JSON object per line; a full disk does not stop the run.
 
     Parameters
     ----------
     path
-        The file, made with the first line; None: nothing is written.
+        The file, created with the first line; None: nothing is written.
     warn
-        Called once with a warning when the disk is full, or fails; lines that cannot be written are dropped.
+        Called once with a warning when the disk is full or fails; lines that cannot be written are dropped.
     """
 
     def __init__(self, path: Path | None, warn: Callable[[str], None]) -> None:
@@ -70,7 +70,7 @@ class LinesLog:
         self._file: AppendFile | None = None
 
     def write(self, records: Iterable[Mapping[str, Any]]) -> None:
-        """Append records: all of them, or none where the disk is full."""
+        """Append records: all of them, or none if the disk is full."""
         if self._path is None:
             return
         lines = "".join(f"{json.dumps(json_values(record))}\n" for record in records)
@@ -91,7 +91,7 @@ class LinesLog:
 
 
 def shown_path(path: str | os.PathLike[str]) -> str:
-    """Return a path relative to the working directory where it lies in it, else unchanged."""
+    """Return a path inside the working directory relative to it, and other paths unchanged."""
     with suppress(ValueError, FileNotFoundError):
         return str(Path(path).absolute().relative_to(Path.cwd()))
     return os.fspath(path)
@@ -126,7 +126,7 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def write_file_atomically(path: Path, data: bytes) -> None:
-    """Write aside, fsync, rename: readers of `path` find the old content or the new, never a part."""
+    """Replace a file atomically and sync it: readers of `path` find the old content or the new."""
     with _name_aside(path) as aside:
         write_file(aside, data)
         os.replace(aside, path)
@@ -135,12 +135,12 @@ def write_file_atomically(path: Path, data: bytes) -> None:
 
 @contextmanager
 def directory_replacing(path: Path) -> Iterator[Path]:
-    """Yield an empty directory aside to fill; at the end of the block it replaces the directory `path`.
+    """Yield an empty directory to fill; at the end of the block it replaces the directory `path`.
 
-    With `RENAME_EXCHANGE` the name `path` leads to the old directory or to the new one at every instant, also when
-    the process is killed or the power fails. A file system that cannot exchange (NFS, some FUSE) gets two renames
-    instead; a kill between them leaves the old directory at `previous_of(path)`, where readers look for it.
-    When the block fails, the directory aside is removed and `path` stays as it was.
+    With `RENAME_EXCHANGE`, `path` is the old directory or the new one at every instant, also when the process is killed
+    or the power fails. File systems that cannot exchange (NFS, some FUSE) get two renames instead; after a kill between
+    them, the old directory is at `previous_of(path)`, where readers look for it. If the block fails, the new directory
+    is removed and `path` is unchanged.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(path.parent, path.name)
@@ -163,21 +163,18 @@ def directory_replacing(path: Path) -> Iterator[Path]:
 
 
 def previous_of(path: Path) -> Path:
-    """Place of the old directory while `directory_replacing` puts a new one at `path` by two renames."""
+    """Return the path of the old directory between the two renames of `directory_replacing`."""
     return path.with_name(f".{path.name}.previous")
 
 
 def remove_directory(path: Path) -> None:
-    """Remove a directory: its name is gone in one instant, so that a kill leaves no part of it there.
-
-    One that cannot be removed stays as it is.
-    """
+    """Remove a directory, its name atomically, so that a kill leaves no part of it there; errors are ignored."""
     with suppress(OSError), _name_aside(path) as aside:
         os.rename(path, aside)
 
 
 def set_aside(path: Path) -> Path:
-    """Rename what is at `path` to the first free ``<name>.set-aside-<n>`` beside it, and return that path."""
+    """Rename `path` to the first unused ``<name>.set-aside-<n>`` beside it, and return that path."""
     number = 1
     while True:
         aside = path.with_name(f"{path.name}.set-aside-{number}")
@@ -192,7 +189,7 @@ def set_aside(path: Path) -> Path:
 
 
 def remove_leftovers(directory: Path, name: str = "") -> None:
-    """Remove files that dead processes left aside in `directory`, for `name` or for any."""
+    """Remove temporary files of dead processes in `directory`, for `name` or for all names."""
     for leftover in directory.glob(f".{glob.escape(name) or '*'}.*{_ASIDE}"):
         pid = leftover.name.removesuffix(_ASIDE).rpartition(".")[2].partition("-")[0]
         if pid.isdigit() and not Path(f"/proc/{pid}").exists():
@@ -217,7 +214,7 @@ def _remove(path: Path) -> None:
 
 
 def _exchange(a: Path, b: Path) -> bool:
-    """Exchange two names in one instant; False where the file system cannot."""
+    """Exchange two names atomically; return False if the file system cannot."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.renameat2(_AT_FDCWD, os.fsencode(a), _AT_FDCWD, os.fsencode(b), _RENAME_EXCHANGE) == 0:
         return True

@@ -1,7 +1,7 @@
 """Ownership of a run directory: the process that trains in it holds a lock on its file ``run.lock``.
 
-The kernel holds the lock, so that it ends with its process, however that ends; a query takes nothing. The file names
-the process, and is empty after it has ended in good order. A copy of a run has the file and no lock.
+The kernel holds the lock, which ends with its process; a query does not lock. The file names the process, and is empty
+after a regular end. A copy of a run has the file and no lock.
 
 `RunLock.note` reports a file system without locks. There the process that the file names decides.
 """
@@ -40,9 +40,9 @@ class Owner:
     Attributes
     ----------
     process
-        Its description by `this_process`; empty where the file has none.
+        Description by `this_process`; empty if the file has none.
     since
-        Time at which it began.
+        Time when the training began.
     """
 
     process: Mapping[str, Any]
@@ -81,7 +81,7 @@ class Place(NamedTuple):
 
     @property
     def is_there(self) -> bool:
-        """Whether the path leads to this file; False where the run was removed, or another has taken its place."""
+        """Whether the path is still this file; False if the run was removed or replaced."""
         try:
             found = os.stat(self.path, follow_symlinks=False)
         except OSError as error:
@@ -90,18 +90,18 @@ class Place(NamedTuple):
 
 
 class RunLock:
-    """Ownership of a run directory, from `take` until it is released or this process ends.
+    """Ownership of a run directory, from `take` until `release` or the end of this process.
 
-    A forked child neither owns nor keeps it.
+    A forked child does not own the directory.
 
     Attributes
     ----------
     place
         The locked file.
     is_new
-        Whether `take` has made the file.
+        Whether `take` has created the file.
     note
-        Warning for the user; "" where the kernel holds the lock.
+        Warning for the user; "" if the kernel holds the lock.
     """
 
     def __init__(self, place: Place, descriptor: int, directory: int, *, is_new: bool, note: str) -> None:
@@ -113,14 +113,14 @@ class RunLock:
 
     @classmethod
     def take(cls, run_dir: Path) -> RunLock:
-        """Own a run directory that exists.
+        """Own an existing run directory.
 
         Raises
         ------
         HeldError
-            It has an owner.
+            The directory has an owner.
         OSError
-            The file cannot be made or locked.
+            The file cannot be created or locked.
         """
         folder = os.path.abspath(run_dir)
         path = os.path.join(folder, LOCK)
@@ -140,7 +140,7 @@ class RunLock:
                 os.close(descriptor)
                 raise
             lock = cls(place, descriptor, directory, is_new=is_new, note=note)
-            with suppress(OSError):  # of a full disk: the lock holds all the same
+            with suppress(OSError):  # full disk: the lock is held nevertheless
                 about = {**this_process(), "since": datetime.now().astimezone().isoformat(timespec="seconds")}
                 os.ftruncate(descriptor, 0)
                 os.pwrite(descriptor, json.dumps(about).encode() + b"\n", 0)
@@ -148,12 +148,12 @@ class RunLock:
 
     @property
     def is_held(self) -> bool:
-        """Whether this process owns it; False after `release` and in a child."""
+        """Whether this process owns the directory; False after `release` and in a child."""
         return bool(self._descriptors)
 
     @property
     def is_same_directory(self) -> bool:
-        """Whether the path leads to the directory of which this is the lock, with or without the file in it."""
+        """Whether the directory's path is still the locked directory, with or without the file in it."""
         try:
             found = os.stat(os.path.dirname(self.place.path))
         except OSError:
@@ -161,12 +161,12 @@ class RunLock:
         return self.is_held and os.path.samestat(found, os.fstat(self._descriptors[1]))
 
     def release(self, *, remove: bool = False) -> None:
-        """Let others own the directory; it may be called again.
+        """Give up ownership; it may be called again.
 
         Parameters
         ----------
         remove
-            Remove the file if `take` has made it.
+            Remove the file if `take` has created it.
         """
         descriptors, self._descriptors = self._descriptors, []
         if descriptors:
@@ -175,7 +175,7 @@ class RunLock:
                 if remove and self.is_new and self.place.is_there:
                     os.unlink(self.place.path)
                 os.ftruncate(descriptors[0], 0)
-            with suppress(OSError):  # closing is not enough while a child that was just forked has the descriptor
+            with suppress(OSError):  # closing is not enough if a forked child has the descriptor
                 fcntl.fcntl(descriptors[0], fcntl.F_OFD_SETLK, _flock(fcntl.F_UNLCK))
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -190,7 +190,7 @@ class Holding(NamedTuple):
     Attributes
     ----------
     is_held
-        Whether a process owns the directory; None: unknown to the kernel, as where there is no file.
+        Whether a process owns the directory; None if unknown, for example without the file.
     owner
         Process that the file names.
     """
@@ -214,7 +214,7 @@ def holding_of(run_dir: Path) -> Holding:
 
 
 def is_lock(path: Path) -> bool:
-    """Whether a file is that of a run's lock, held or left behind: it is empty, or names a process."""
+    """Return whether a file is a run's lock, held or not: it is empty or names a process."""
     descriptor = open_ordinary(path)
     if descriptor is None:
         return False
@@ -225,7 +225,7 @@ def is_lock(path: Path) -> bool:
 
 
 def holds(pid: int, run_dir: Path) -> bool:
-    """Whether a process of this machine holds the kernel's lock of a run directory."""
+    """Return whether a process of this machine holds the kernel's lock of a run directory."""
     proc = Path("/proc") / str(pid)
     try:
         file = os.stat(run_dir / LOCK, follow_symlinks=False)
@@ -233,7 +233,7 @@ def holds(pid: int, run_dir: Path) -> bool:
     except OSError:
         return False
     for descriptor in descriptors:
-        with suppress(OSError):  # it was closed meanwhile
+        with suppress(OSError):  # closed meanwhile
             is_file = os.path.samestat(os.stat(proc / "fd" / descriptor), file)
             if is_file and "OFDLCK" in (proc / "fdinfo" / descriptor).read_text():
                 return True
@@ -242,7 +242,7 @@ def holds(pid: int, run_dir: Path) -> bool:
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Hold a folder of several runs; raise `BlockingIOError` where another process holds it."""
+    """Hold a folder of several runs; raise `BlockingIOError` if another process holds it."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -255,7 +255,7 @@ _held: weakref.WeakSet[RunLock] = weakref.WeakSet()
 
 
 def _leave_to_the_parent() -> None:
-    """Close the locks of the parent process, which keeps them."""
+    """Close the parent's locks in a forked child."""
     for lock in list(_held):
         descriptors, lock._descriptors = lock._descriptors, []
         for descriptor in descriptors:
@@ -283,7 +283,7 @@ def _open(path: str) -> tuple[int, bool]:
 
 
 def _lock(descriptor: int, path: str) -> str:
-    """Lock a file, or raise `HeldError`; return a warning where the file system has no locks."""
+    """Lock a file, or raise `HeldError`; return a warning if the file system has no locks."""
     try:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _flock(fcntl.F_WRLCK))
         return ""
@@ -308,7 +308,7 @@ def _is_lock(descriptor: int) -> bool:
 
 
 def _owner_in(descriptor: int) -> Owner:
-    """Process that a file of a lock names."""
+    """Return the process that a lock's file names."""
     try:
         found = json.loads(os.pread(descriptor, _MOST_NBYTES, 0))
     except (OSError, ValueError, RecursionError):
@@ -320,5 +320,5 @@ def _owner_in(descriptor: int) -> Owner:
 
 
 def _flock(kind: int) -> bytes:
-    """Kernel's structure for the lock of a whole file."""
+    """Return the kernel's structure for the lock of a whole file."""
     return _FLOCK.pack(kind, os.SEEK_SET, 0, 0, 0)

@@ -25,31 +25,31 @@ def resolve_checkpoint(
     report: Callable[[str], None] | None = None,
     policy: int | str | None = None,
 ) -> Path:
-    """Find the checkpoint that a path means: a run directory, a checkpoint, or a directory that ``algo.save`` wrote.
+    """Return the checkpoint of a path: a run directory, a checkpoint, or a directory that ``algo.save`` wrote.
 
     Parameters
     ----------
     path
-        A run directory, that of a policy within it or its ``checkpoints``, or a checkpoint's own directory, which is
-        returned whatever `prefer` says.
+        A run directory, the directory of a policy or ``checkpoints`` within it, or a checkpoint's own directory, for
+        which `prefer` has no effect.
     prefer
-        Checkpoint of a run: "best" (the latest where no evaluation has chosen one yet, or it is damaged), "latest", or
-        the steps of one, e.g. "50000".
+        Checkpoint of a run: "best" (the latest if there is no best one yet, or it is damaged), "latest", or the steps
+        of one, e.g. "50000".
     report
-        Called with a line about each damaged checkpoint that is passed over.
+        Called with a line about each damaged checkpoint that is skipped.
     policy
-        Name of the policy, where the run, or what ``algo.save`` wrote, has several.
+        Name of the policy, if there are several.
 
     Raises
     ------
     MissingCheckpointError
-        There is no such checkpoint. The message lists those that exist.
+        There is no such checkpoint. The message lists the existing ones.
     DamagedCheckpointError
-        None is intact.
+        All checkpoints are damaged.
     NewerCheckpointError, UnreadableCheckpointError
-        The checkpoint has a newer format, or cannot be read: no other one is taken instead.
+        The checkpoint has a newer format or cannot be read; no other one is returned instead.
     CheckpointError
-        It is no checkpoint, or `policy` is missing and there are several.
+        The path is not a checkpoint, or `policy` is missing and there are several.
     """
     path, policy = _run_meant(Path(path), policy)
     if not (path / CONFIG).is_file():
@@ -81,14 +81,14 @@ def resolve_checkpoint(
 
 
 def checkpoint_to_go_on_from(path: Path) -> dict[str, Any] | None:
-    """Description of the checkpoint from which a run goes on; None: there is no run, or it has no intact checkpoint.
+    """Return the description of the checkpoint that resumes a run; None without a run or an intact checkpoint.
 
     Raises
     ------
     NewerCheckpointError, UnreadableCheckpointError
-        The run has one, which cannot be used now: the run is left as it is.
+        The run has a checkpoint that cannot be used here.
     RunDirectoryError
-        Something else is at `path`.
+        `path` is not a run.
     """
     if is_vacant(path):
         return None
@@ -99,7 +99,7 @@ def checkpoint_to_go_on_from(path: Path) -> dict[str, Any] | None:
 
 
 def policies_of(path: str | os.PathLike[str]) -> list[str]:
-    """Names of the policies of a run that has several; empty for other runs, checkpoints and missing paths."""
+    """Return the names of the policies of a run with several; empty for other runs, checkpoints and missing paths."""
     return RunDirectory.open(path).policies if (Path(path) / CONFIG).is_file() else []
 
 

@@ -1,6 +1,6 @@
 """Metrics of runs over time, read from growing files of JSON lines: as columns, as a curve, or at the ends of a file.
 
-Files of a copied run may be anything: only ordinary files are read, in whole lines, by stretches of a limited size.
+Files of a copied run may have any content: only ordinary files are read, in whole lines, by stretches of limited size.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import numpy as np
 
 from penstock.runs.documents import is_finite, open_ordinary
 
-# Of lines as `MetricsLog` writes them: what they begin with, what those of before it wrote markers lack, and a marker.
+# Parts of lines of `MetricsLog`: the beginning, a key that lines of versions without markers lack, a marker's key.
 _BEGIN, _TIME, _MARKER = b'{"steps": ', b', "time": ', b', "resumed": '
 MOST_NAMES = 4096
-"""Names of numbers that are kept of a file."""
+"""Largest number of names that are kept of a file."""
 _NUMBERS = frozenset((int, float, type(None)))
 _MOST_NBYTES = 1 << 22  # of a stretch
 _PIECE_NBYTES = 1 << 16  # at an end of a file
@@ -30,7 +30,7 @@ _PIECE_NBYTES = 1 << 16  # at an end of a file
 
 @dataclass(frozen=True)
 class Cursor:
-    """Position in a file: bytes read of the file with this inode number. A new cursor is at the start of any file."""
+    """Position in a file: inode number and bytes read. A new cursor is at the start of any file."""
 
     inode: int = 0
     offset: int = 0
@@ -40,7 +40,7 @@ class Cursor:
 
     @classmethod
     def read(cls, text: str) -> Cursor:
-        """Inverse of `str`; raises `ValueError`."""
+        """Return the cursor of a text made by `str`; raise `ValueError` for another text."""
         inode, _, offset = text.partition(":")
         return cls(int(inode), max(0, int(offset)))
 
@@ -56,7 +56,7 @@ class Stretch:
     cursor
         Position behind them.
     is_same
-        Whether the file is still that of the first cursor: False where it was replaced, cut or removed.
+        Whether the file is that of the first cursor: False if it was replaced, cut or removed.
     """
 
     text: bytes
@@ -65,12 +65,12 @@ class Stretch:
 
     @property
     def lines(self) -> list[bytes]:
-        """The lines one by one."""
+        """Lines as a list."""
         return self.text.split(b"\n") if self.text else []
 
 
 def read_on(path: Path, cursor: Cursor) -> Stretch:
-    """Read the whole lines behind a cursor, at most a stretch of them; links, folders and pipes have no lines."""
+    """Read whole lines after a cursor, at most a stretch of them; links, folders and pipes have no lines."""
     descriptor = open_ordinary(path)
     if descriptor is None:
         return Stretch(b"", Cursor(), not cursor.inode)
@@ -94,12 +94,12 @@ def stretches(path: Path, cursor: Cursor) -> Iterator[Stretch]:
 
 
 def numbers_in(line: bytes) -> dict[str, Any] | None:
-    """Finite numbers of a line by name, and "resumed" for a marker; None: no line of numbers with steps and seconds."""
+    """Return a line's finite numbers by name, and "resumed" for a marker; None for lines without steps and seconds."""
     return _numbers_of(_record_in(line))
 
 
 def numbers_at(path: Path, *, end: bool) -> list[dict[str, Any]]:
-    """Numbers in the first or the last lines of an ordinary file."""
+    """Return the numbers in the first or the last lines of an ordinary file."""
     descriptor = open_ordinary(path)
     if descriptor is None:
         return []
@@ -111,11 +111,10 @@ def numbers_at(path: Path, *, end: bool) -> list[dict[str, Any]]:
 
 
 def standing_rows(steps: np.ndarray, seconds: np.ndarray, is_marker: np.ndarray) -> np.ndarray:
-    """Mark the lines that stand, of those that a run has logged over several resumes.
+    """Return which lines of a run's log are valid after its resumptions.
 
-    A line with ``"resumed": true``, a marker, undoes earlier lines of more steps than its own, and is none of them
-    itself. Of a Penstock that wrote no markers, a line whose seconds are fewer than those of the line before it undoes
-    as a marker does.
+    A marker, a line with ``"resumed": true``, undoes earlier lines of more steps and has no metrics itself. In logs of
+    versions without markers, a line with fewer seconds than the previous one undoes lines as a marker does.
 
     Parameters
     ----------
@@ -136,17 +135,17 @@ def standing_rows(steps: np.ndarray, seconds: np.ndarray, is_marker: np.ndarray)
 
 
 class Columns:
-    """Numbers of lines, by name; each name keeps the lines that have it, and their values.
+    """Metrics by name, each with the numbers of its lines and its values.
 
     Parameters
     ----------
     most_names
-        Names that are kept: numbers of further names are counted and left out.
+        Largest number of names; values of further names are dropped.
 
     Attributes
     ----------
     left_out
-        Numbers that were left out because there were too many names.
+        Number of dropped values.
     """
 
     def __init__(self, most_names: int = MOST_NAMES) -> None:
@@ -157,7 +156,7 @@ class Columns:
         self.left_out = 0
 
     def add(self, lines: Iterable[bytes]) -> None:
-        """Add lines; those without steps and seconds are left out."""
+        """Add lines; lines without steps and seconds are skipped."""
         alike: dict[tuple[str, ...], tuple[list[int], list[Iterable[float | None]]]] = {}
         is_marker = bytearray()
         for line in lines:
@@ -193,10 +192,10 @@ class Columns:
         self._count += len(is_marker)
 
     def reduced(self, most: int) -> dict[str, list[float | None]]:
-        """Return the columns of the lines that stand, in at most so many rows; None where a line has no number.
+        """Return the columns of valid lines in at most `most` rows; None where a line has no number.
 
-        Where there are more, stretches of them are two rows each. The first holds the lowest and the second the highest
-        value of each column, so that no spike is hidden.
+        Of more lines, each of `most` // 2 stretches becomes two rows, the lowest and the highest value of each column,
+        so that no spike is hidden.
         """
         stands = standing_rows(self._whole("steps"), self._whole("seconds"), np.frombuffer(self._is_marker, bool))
         count, rows_of = int(stands.sum()), np.cumsum(stands) - 1
@@ -216,12 +215,12 @@ class Columns:
         return shown
 
     def _known(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Numbers of the lines that have a name, ascending, and their values."""
+        """Return the numbers of the lines that have a name, ascending, and their values."""
         lines, values = self._columns.get(name, (array("I"), array("d")))
         return np.array(lines, np.int64), np.array(values, float)
 
     def _whole(self, name: str) -> np.ndarray:
-        """A value for each line, float64; NaN where a line has none."""
+        """Return a value per line, float64; NaN for lines without one."""
         whole = np.full(self._count, np.nan)
         lines, values = self._known(name)
         whole[lines] = values
@@ -229,7 +228,7 @@ class Columns:
 
 
 class GrowingCurve:
-    """One metric over another, read on as the file grows.
+    """One metric over another, read further as the file grows.
 
     Parameters
     ----------
@@ -238,12 +237,12 @@ class GrowingCurve:
     x, y
         Names of the numbers.
     most
-        Most points that are kept; beyond them two neighbours become their mean. None: all are kept.
+        Largest number of points; beyond it, two neighbours become their mean. None: no limit.
 
     Attributes
     ----------
     version
-        Version of the curve: a new one means that it has changed.
+        Version of the curve, increased by each change.
     """
 
     def __init__(self, path: Path, x: str, y: str, most: int | None = None) -> None:
@@ -258,7 +257,7 @@ class GrowingCurve:
         self._rest = np.empty((2, 0))  # lines that are too few for another mean
 
     def catch_up(self) -> None:
-        """Read the new lines; the whole file where lines were undone, or the file was replaced."""
+        """Read new lines; read the whole file again if lines were undone or the file was replaced."""
         begun, rows = self._cursor.offset > 0, list[np.ndarray]()
         for stretch in stretches(self._path, self._cursor):
             if not stretch.is_same:
@@ -301,7 +300,7 @@ class GrowingCurve:
             self._settle()
 
     def _settle(self) -> None:
-        """Take means of the lines that are enough for them."""
+        """Move complete groups of lines to the means."""
         whole = self._rest.shape[1] // self._width * self._width
         made = self._rest[:, :whole].reshape(2, -1, self._width).mean(2)
         self._means = np.concatenate([self._means, made], 1)
@@ -309,9 +308,9 @@ class GrowingCurve:
 
 
 def picked(text: bytes, x: str, y: str) -> np.ndarray:
-    """Pick two numbers from lines, and what `standing_rows` asks for.
+    """Return two numbers of each line, with the arguments of `standing_rows`.
 
-    Of lines as `MetricsLog` writes them only those with y are looked at, and little more of them than these numbers.
+    Lines of `MetricsLog` are not parsed whole, and those without y are skipped, for speed.
 
     Parameters
     ----------
@@ -323,7 +322,7 @@ def picked(text: bytes, x: str, y: str) -> np.ndarray:
     Returns
     -------
     numpy.ndarray
-        float64 ``[n, 5]``: steps, seconds, whether it is a marker, x and y; NaN where a line has none.
+        float64 ``[n, 5]``: steps, seconds, whether the line is a marker, x and y; NaN for missing numbers.
     """
     if not text.startswith(_BEGIN) or _TIME not in text.partition(b"\n")[0] or _MARKER in text:
         found = map(numbers_in, text.split(b"\n"))
@@ -334,7 +333,7 @@ def picked(text: bytes, x: str, y: str) -> np.ndarray:
 
 
 def points_in(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return x and y of `picked` rows of a whole file, as far as they stand: float64 ``[n]``, x ascending."""
+    """Return x and y of the valid ones of the `picked` rows of a whole file: float64 ``[n]``, x ascending."""
     steps, seconds, is_marker, x, y = rows.T
     chosen = standing_rows(steps, seconds, is_marker > 0.0) & ~np.isnan(x) & ~np.isnan(y)
     x, y = x[chosen], y[chosen]
@@ -343,7 +342,7 @@ def points_in(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _rows_with(text: bytes, x: str, y: str) -> Iterator[tuple[float, ...]]:
-    """Rows of the lines that have y, none of which is a marker."""
+    """Yield rows of the lines that have y, in a text without markers."""
     seconds_key, x_key, y_key = (f", {json.dumps(name)}: ".encode() for name in ("seconds", x, y))
     at = text.find(y_key)
     while at >= 0:
@@ -369,7 +368,7 @@ def _number_at(line: bytes, key: bytes) -> float:
 
 
 def _number_behind(line: bytes, at: int) -> float:
-    """The number that begins there, up to the next comma or the end of the line; NaN: it is none, or not finite."""
+    """Return the number from `at` to the next comma or the end of the line; NaN if it is none or not finite."""
     end = line.find(b",", at)
     try:
         value = float(line[at : end if end >= 0 else -1])
@@ -396,14 +395,14 @@ def _numbers_of(record: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _is_plain(record: Mapping[str, Any] | None) -> bool:
-    """Whether a record holds numbers and nulls alone, steps and seconds among its numbers: most lines do."""
+    """Return whether a record has only numbers and nulls, with steps and seconds, as most lines have."""
     if record is None or not _NUMBERS.issuperset(map(type, record.values())):
         return False
     return record.get("steps") is not None and record.get("seconds") is not None
 
 
 def _table(values: Sequence[Iterable[float | None]], width: int) -> np.ndarray:
-    """float64 ``[lines, width]``, NaN for what is not known."""
+    """Return values as float64 ``[lines, width]``, NaN for nulls."""
     cells = list(chain.from_iterable(values))
     try:
         return np.array(cells, float).reshape(-1, width)
@@ -413,7 +412,7 @@ def _table(values: Sequence[Iterable[float | None]], width: int) -> np.ndarray:
 
 
 def _lowest_and_highest(stretch: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Two rows of each stretch that has values, and what they hold: the lowest value and the highest."""
+    """Return two rows for each stretch with values, and the lowest and the highest value for them."""
     begins = np.flatnonzero(np.diff(stretch, prepend=-1))
     rows = 2 * stretch[begins]
     low, high = np.minimum.reduceat(values, begins), np.maximum.reduceat(values, begins)

@@ -42,7 +42,7 @@ class CheckpointStore:
     keep
         Number of checkpoints by steps that are kept.
     owned
-        Lock of the run; where the file is gone, nothing is saved. None: no check.
+        Lock file of the run; if it is gone, nothing is saved. None: no check.
     """
 
     def __init__(self, directory: str | os.PathLike[str], keep: int = 3, owned: Place | None = None) -> None:
@@ -68,28 +68,28 @@ class CheckpointStore:
         return path
 
     def save_best(self, steps: int, *, meta: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Path:
-        """Save the weights that scored best so far, in place of the ones before."""
+        """Save the weights with the best score so far, replacing earlier ones."""
         self.require_run()
         return save_checkpoint(self.best_path, meta={**meta, "steps": steps}, weights=weights)
 
     def require_run(self) -> None:
-        """Raise `CheckpointError` where the run's directory was removed, or another has taken its place."""
+        """Raise `CheckpointError` if the run's directory was removed or replaced."""
         if self._owned is not None and not self._owned.is_there:
             raise CheckpointError(f"{Path(self._owned.path).parent} was removed, or something else has taken its place")
 
     def prune(self, newest: int, run: str | None = None) -> None:
         """Remove the run's oldest checkpoints beyond `keep`, and leftovers of killed processes.
 
-        Only directories that hold a checkpoint of this run and nothing else count and are removed: none of another run,
-        of a newer format, or with a file of the user.
+        Only directories that hold a checkpoint of this run and nothing else count and are removed: not those of another
+        run, of a newer format, or with a file of the user.
 
         Parameters
         ----------
         newest
-            Steps of the last saved checkpoint. Those of more steps were damaged and passed over when the run was
+            Steps of the last saved checkpoint. Checkpoints of more steps were damaged and skipped when the run was
             resumed: they neither count nor are removed.
         run
-            Id of the run in its checkpoints; None: an earlier Penstock began the run, and they have none.
+            Id of the run in its checkpoints; None for runs of early versions, whose checkpoints have none.
         """
         older = [steps for steps in self.steps() if steps < newest and self._is_of(run, steps)]
         for surplus in older[: max(0, len(older) - (self.keep - 1))]:
@@ -97,26 +97,26 @@ class CheckpointStore:
         remove_leftovers(self.directory)
 
     def path_of(self, steps: int) -> Path:
-        """Path of the checkpoint of a step, whether it exists or not."""
+        """Return the path of a step's checkpoint, which need not exist."""
         return self.directory / str(steps)
 
     @property
     def best_path(self) -> Path:
-        """Path of the best checkpoint, whether it exists or not."""
+        """Path of the best checkpoint, which need not exist."""
         return self.directory / BEST
 
     def latest(self, report: Callable[[str], None] | None = None) -> Checkpoint:
-        """Load the newest intact checkpoint; `report` is called about each damaged one that is passed over.
+        """Load the newest intact checkpoint; `report` is called with a message for each damaged one.
 
         Raises
         ------
         MissingCheckpointError
-            There is none.
+            There is no checkpoint.
         DamagedCheckpointError
-            None is intact.
+            All checkpoints are damaged.
         NewerCheckpointError, UnreadableCheckpointError
-            The newest undamaged one has a newer format, or cannot be read. An older one is not taken instead, which
-            would lose training.
+            The newest undamaged checkpoint has a newer format or cannot be read. An older one is not loaded instead,
+            which would lose training.
         """
         return load_checkpoint(self.latest_path(report))
 
@@ -125,16 +125,16 @@ class CheckpointStore:
         return load_checkpoint(self.best_path)
 
     def has_best(self) -> bool:
-        """Whether a best checkpoint was saved."""
+        """Return whether a best checkpoint was saved."""
         return self.best_path.exists() or previous_of(self.best_path).exists()
 
     def steps(self) -> list[int]:
-        """Steps of all checkpoints, damaged ones included, in ascending order; other folders are skipped.
+        """Return the steps of all checkpoints, damaged ones included, in ascending order; other folders are skipped.
 
         Raises
         ------
         UnreadableCheckpointError
-            The operating system does not let the directory be read.
+            The operating system refuses to read the directory.
         """
         try:
             return sorted(int(path.name) for path in self.directory.iterdir() if _is_checkpoint(path))
@@ -144,14 +144,14 @@ class CheckpointStore:
             raise unreadable(self.directory, error) from error
 
     def latest_steps(self) -> int | None:
-        """Steps of the checkpoint that `latest` would load; None if it would find none."""
+        """Return the steps of the checkpoint that `latest` would load; None without one."""
         try:
             return int(self.latest_path().name)
         except CheckpointError:
             return None
 
     def latest_path(self, report: Callable[[str], None] | None = None) -> Path:
-        """Path of the checkpoint that `latest` would load."""
+        """Return the path of the checkpoint that `latest` would load; parameters and errors as in `latest`."""
         damaged = []
         for steps in reversed(self.steps()):
             path = self.path_of(steps)
@@ -174,6 +174,6 @@ class CheckpointStore:
 
 
 def _is_checkpoint(path: Path) -> bool:
-    """Whether a directory is named by steps and holds a file of a checkpoint."""
+    """Return whether a directory is named by steps and holds a file of a checkpoint."""
     is_named = path.name.isascii() and path.name.isdecimal() and path.name == str(int(path.name))
     return is_named and any((path / name).exists() for name in (META, WEIGHTS, STATE))

@@ -11,9 +11,8 @@ Differences, all where cpprb is wrong or silently accepts a mistake:
 - A batch belongs to the caller: the next ``sample()`` does not overwrite ``weights`` and ``indexes``.
 - ``Nstep`` rows cut short by an episode's end have the last step's next values, where cpprb leaves 1.0. ``done`` is
   that of the last step covered, where cpprb looks one step less far. Batches have an additional entry, ``discount``
-  (float32,
-  ``[B, 1]``), the factor of the bootstrap value. ``done`` ends an episode even without ``on_episode_end()``, so that no
-  row continues into the next one.
+  (float32, ``[B, 1]``), the factor of the bootstrap value. ``done`` ends an episode even without ``on_episode_end()``,
+  so that no row continues into the next one.
 - ``next_of`` and ``stack_compress`` store equal bytes once, in any order of additions; they need no
   ``on_episode_end()``, work with ``Nstep``, and every class accepts them.
 - Every buffer lies in shared memory and can be pickled to another process of the machine. Explorers take no lock: a

@@ -19,8 +19,7 @@ def create_env_dict(
 
     Keys are ``rew``, ``done``, ``obs``, ``next_obs`` and ``act``. A Tuple space has a key per member, ``obs0``,
     ``next_obs0``, ``act0`` and so on; a Dict space ``obs_<key>``, ``next_obs_<key>`` and ``act_<key>``, the names used
-    by
-    ``create_before_add_func``. (cpprb's two functions disagree: its ``create_env_dict`` has ``<key>`` and
+    by ``create_before_add_func``. (cpprb's two functions disagree: its ``create_env_dict`` has ``<key>`` and
     ``next_<key>``, so that no transition fits, and an action may overwrite an observation with the same key.)
 
     Parameters
