@@ -1,4 +1,4 @@
-"""The episodes of a run's evaluations: one JSON object per line."""
+"""Episodes of a run's evaluations: one JSON object per line."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ EPISODES = "evaluations.jsonl"
 
 
 class EpisodesLog:
-    """Writes ``evaluations.jsonl`` into a run directory; with None it writes nothing at all.
+    """Writer of ``evaluations.jsonl`` in a run directory.
 
     Parameters
     ----------
     run_dir
-        The run directory, which exists; None: nothing is written.
+        The existing run directory; None: nothing is written.
     warn
-        Called with a warning when the disk is full, or fails; the run continues.
+        Called with a warning when the disk is full or fails; the run continues.
     """
 
     def __init__(self, run_dir: str | os.PathLike[str] | None, warn: Callable[[str], None]) -> None:
@@ -44,26 +44,26 @@ class EpisodesLog:
         Parameters
         ----------
         steps, version
-            Steps that the weights had learned from, and their version.
+            Steps that the weights have learned from, and their version.
         seconds
             Wall-clock time trained so far. ("time" is the calendar's, in seconds since 1970.)
         returns, lengths
             Return and length of each episode.
         unfinished
-            Number of episodes, the last ones, that were given up.
+            Number of the last episodes that were given up.
         asked
-            Number of whole episodes requested.
+            Number of complete episodes requested.
         policy
-            Name of the policy, where a run has several: "policy" of the line.
+            Name of the policy, if a run has several; "policy" of the lines.
         about
             Further values of the lines.
         """
-        said: dict[str, Any] = {"steps": steps, "seconds": round(seconds, 3), "time": round(time.time(), 3)}
-        said |= {"version": version, "asked": asked}
-        said |= ({"policy": policy} if policy else {}) | dict(about or {})
+        common: dict[str, Any] = {"steps": steps, "seconds": round(seconds, 3), "time": round(time.time(), 3)}
+        common |= {"version": version, "asked": asked}
+        common |= ({"policy": policy} if policy else {}) | dict(about or {})
         is_finished = [number < len(returns) - unfinished for number in range(len(returns))]
         self._lines.write(
-            {**said, "return": float(score), "length": int(length), "is_finished": finished}
+            {**common, "return": float(score), "length": int(length), "is_finished": finished}
             for score, length, finished in zip(returns, lengths, is_finished, strict=True)
         )
 

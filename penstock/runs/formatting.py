@@ -1,4 +1,4 @@
-"""Numbers, values and tables as text for a terminal, which prints it and obeys nothing in it."""
+"""Numbers, values and tables as text for a terminal, without control characters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.runs.files import json_values
 
 
 def number(value: float) -> str:
-    """Format a number with the few digits that matter."""
+    """Format a number with about three significant digits."""
     size = abs(value)
     if size >= 10_000:
         return f"{value:,.0f}"
@@ -28,7 +28,7 @@ def beside(value: float, limit: float) -> str:
 
 
 def spread(mean: float, std: float) -> str:
-    """Format a mean and its standard deviation, "500.0 +/- 1.2", with the same digits where these suffice for both."""
+    """Format a mean and its standard deviation, "500.0 +/- 1.2", with equal digits if these suffice for both."""
     shown = number(mean)
     digits = len(shown.partition(".")[2]) if "e" not in shown else 0
     deviation = f"{std:,.{digits}f}"
@@ -37,7 +37,7 @@ def spread(mean: float, std: float) -> str:
 
 
 def evaluated(mean: float, unfinished: int, target: float | None = None) -> str:
-    """Format the mean return of an evaluation, distinct from the target, and marked where episodes were given up."""
+    """Format the mean return of an evaluation, distinct from the target, and marked if episodes were given up."""
     shown = number(mean) if target is None else beside(mean, target)
     return f"{shown} (partial)" if unfinished else shown
 
@@ -52,17 +52,17 @@ def clock(seconds: float) -> str:
 
 
 def words_of(value: Any) -> str:
-    """Return a text as it is and any other value as JSON, with control characters replaced."""
+    """Return a text unchanged and any other value as JSON, with control characters replaced."""
     return printable(value if isinstance(value, str) else json.dumps(json_values(value)))
 
 
 def printable(text: str) -> str:
-    """Replace every character that is not printed, such as those that move the cursor."""
+    """Replace unprintable characters, such as those that move the cursor."""
     return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
 def drawn(table: Sequence[Sequence[str]], *, markdown: bool = False) -> str:
-    """Draw a table, its headings first: in aligned columns, or in Markdown."""
+    """Format a table, headings first, in aligned columns or in Markdown."""
     cells = [[printable(cell) for cell in row] for row in table]
     if markdown:
         lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in cells]

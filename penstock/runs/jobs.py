@@ -1,4 +1,4 @@
-"""Pool of processes, each on cores of its own, that runs until no job is left."""
+"""Pool of jobs, processes with cores of their own, that runs until no job is left."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.runs.process import Installed
 
 PAUSE = 0.2
 """Seconds between two polls of the jobs."""
-_SAME = 0.5  # seconds within which signals are one: `timeout` sends it to the process and to its group
+_SAME = 0.5  # seconds within which signals count as one: `timeout` signals the process and its group
 
 
 class Job(Protocol):
@@ -22,13 +22,13 @@ class Job(Protocol):
 
     @property
     def cores(self) -> Collection[int]:
-        """Cores that it may use."""
+        """Cores of the job."""
 
     def poll(self) -> Any:
         """Return the result of the job, or None while it runs."""
 
     def stop(self) -> None:
-        """Request an end in good order; it may be called again."""
+        """Request a regular end; it may be called again."""
 
     def kill(self) -> None:
         """End the job now; it may be called again."""
@@ -38,7 +38,7 @@ J = TypeVar("J", bound=Job)
 
 
 def split_cores(jobs: int) -> list[list[int]]:
-    """Split this process's cores among jobs: equally many each, none shared, no more than the cgroup grants time for.
+    """Split this process's cores equally among jobs, without sharing, within the CPU quota of the cgroup.
 
     Raises
     ------
@@ -66,7 +66,7 @@ class Jobs(Generic[J]):
     Attributes
     ----------
     free
-        Cores of jobs that have not begun.
+        Sets of cores without a job.
     at_work
         Running jobs.
     """
@@ -82,7 +82,7 @@ class Jobs(Generic[J]):
         return bool(self._signals)
 
     def add(self, job: J) -> None:
-        """Add a job that has begun on free cores."""
+        """Add a job that runs on free cores."""
         self.free.remove(list(job.cores))
         self.at_work.append(job)
 
@@ -94,20 +94,20 @@ class Jobs(Generic[J]):
         is_over: Callable[[], bool],
         is_left: Callable[[], bool],
     ) -> None:
-        """Run jobs until none is left; Ctrl-C, SIGTERM and a closed terminal end it earlier.
+        """Run jobs until none is left, or until Ctrl-C, SIGTERM or a closed terminal.
 
-        The first such signal stops the jobs, the second kills them. No job survives an exception.
+        The first signal stops the jobs, the second kills them. No job survives an exception.
 
         Parameters
         ----------
         begin
-            Begins jobs on free cores.
+            Starts jobs on free cores.
         ended
-            Called with a job that has ended, whose cores are free again, and its result.
+            Called with an ended job, whose cores are free again, and its result.
         is_over
-            Whether no further job may begin.
+            Returns whether no further job may start.
         is_left
-            Whether further jobs may begin later.
+            Returns whether further jobs may start later.
         """
         with self._noting_signals():
             try:

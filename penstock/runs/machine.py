@@ -38,13 +38,13 @@ def this_machine() -> dict[str, Any]:
 
 
 def cpu_name() -> str:
-    """The processor's name as the kernel has it; "?" if it has none."""
+    """Return the processor's name according to the kernel; "?" without one."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "?")
 
 
 def this_command() -> str:
-    """The command that this process was started with, as it can be given again; possible secrets are masked."""
+    """Return the command that started this process; possible secrets are masked."""
     program, *args = sys.argv or [""]
     return joined(masked_arguments(["penstock", *args] if Path(program).name == "penstock" else sys.orig_argv))
 
@@ -55,13 +55,13 @@ def this_provenance() -> dict[str, str | None]:
 
 
 def penstock_commit() -> str | None:
-    """Commit of Penstock's own source, where it lies in a repository."""
+    """Return the commit of Penstock's source; None outside a repository."""
     own = Path(__file__)
     return commit_of(own.parent, own.name)
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python, Penstock and the packages that it computes with; "unknown" where one is not installed."""
+    """Return the versions of Python, Penstock and numerical packages; "unknown" for a package that is not installed."""
     found = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
@@ -85,7 +85,7 @@ def machine_facts() -> dict[str, Any]:
 
 
 def describe(facts: dict[str, Any] | None = None) -> str:
-    """Format `machine_facts` (default: of now) as the line that is printed above every table of measurements."""
+    """Format `machine_facts` (default: present ones) as the line above tables of measurements."""
     facts = facts or machine_facts()
     packages = " ".join(f"{name} {found}" for name, found in facts["packages"].items())
     machine = f"{facts['cpu']}, {facts['cores']:g} cores, load {facts['load']:.1f}"
@@ -93,14 +93,14 @@ def describe(facts: dict[str, Any] | None = None) -> str:
 
 
 def commit_of(folder: Path, file: str | None = None) -> str | None:
-    """Commit of the git repository that a folder is in, with "-dirty" behind it where files differ; None: not known.
+    """Return the commit of a folder's git repository, with "-dirty" for changed files; None if unknown.
 
     Parameters
     ----------
     folder
         The folder.
     file
-        Name of a file in it that must be one of the repository's: an installed package may lie inside somebody else's.
+        File in it that must be tracked, because an installed package may be inside an unrelated repository.
     """
     try:
         if file is not None and _git(folder, "ls-files", "--error-unmatch", file).returncode:
@@ -111,19 +111,19 @@ def commit_of(folder: Path, file: str | None = None) -> str | None:
 
 
 def _git(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    quiet = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}  # a look writes nothing
+    quiet = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}  # a query writes nothing
     return subprocess.run(
         ["git", *args], cwd=folder, env=quiet, capture_output=True, text=True, timeout=_GIT_SECONDS, check=False
     )
 
 
 class Gpus:
-    """The GPUs of this machine, read through NVML; none where the extra "gpu" is not installed, or NVML finds none.
+    """GPUs of this machine, read through NVML; none without the extra "gpu".
 
     Attributes
     ----------
     names : list of str
-        Name of each; a divided one (MIG) is marked.
+        Name of each GPU, with "(MIG)" for divided ones.
     """
 
     def __init__(self) -> None:
@@ -139,7 +139,7 @@ class Gpus:
             pynvml.nvmlInit()
             for index in range(pynvml.nvmlDeviceGetCount()):
                 self._add(pynvml.nvmlDeviceGetHandleByIndex(index))
-        except pynvml.NVMLError:  # no driver, or none that talks to this container
+        except pynvml.NVMLError:  # no driver, or not usable in this container
             self._handles.clear()
 
     def _add(self, handle: Any) -> None:
@@ -158,7 +158,7 @@ class Gpus:
         Returns
         -------
         dict
-            ``gpu/0/busy`` (share of the time; None where NVML does not say, as of a divided GPU),
+            ``gpu/0/busy`` (share of the time; None if NVML does not report it, as for divided GPUs),
             ``gpu/0/memory_used`` and ``gpu/0/memory_limit`` (bytes), and so on.
         """
         found: dict[str, float | None] = {}

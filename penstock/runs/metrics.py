@@ -22,19 +22,19 @@ def _to_stderr(line: str) -> None:
 
 
 class MetricsLog:
-    """Writes ``metrics.jsonl`` and TensorBoard events into a run directory; with None it writes nothing at all.
+    """Writer of ``metrics.jsonl`` and TensorBoard events in a run directory.
 
     A full or failing disk is reported to `warn` once; lines that cannot be written are dropped.
 
     Parameters
     ----------
     run_dir
-        The run directory, which exists; None: nothing is written.
+        The existing run directory; None: nothing is written.
     warn
         Called with one line of warning. Default: print to standard error.
     start
-        Steps and seconds of the checkpoint of a resumed run. A line with ``"resumed": true`` is written first, which
-        undoes earlier lines of later steps. None: the run is new.
+        Steps and seconds of a resumed run's checkpoint. The first line is then ``"resumed": true``, which undoes
+        earlier lines of later steps. None: the run is new.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class _EventFile:
         self._event, self._summary = Event, Summary
         self._writer = _writer_class()(os.fspath(directory))
         self._writer.add_event(Event(wall_time=time.time(), file_version="brain.Event:2"))
-        # a resumed run: what an earlier file holds from this step on was undone, and is not shown
+        # In a resumed run, TensorBoard hides this step and later ones of earlier files.
         start = SessionLog(status=SessionLog.START)
         self._writer.add_event(Event(wall_time=time.time(), step=first_step, session_log=start))
 
@@ -126,9 +126,9 @@ class _EventFile:
 def _writer_class() -> Any:
     """Return TensorBoard's present ``EventFileWriter`` over a file of whole records.
 
-    ``wandb.init(sync_tensorboard=True)`` and similar tools replace it by a subclass of theirs, which records the
-    directory of every writer. The class returned here lies between that subclass and TensorBoard's own, so that both
-    work; the file is an `AppendFile`, written at once and without a thread.
+    ``wandb.init(sync_tensorboard=True)`` and similar tools replace it by a subclass that records the directory of every
+    writer. The returned class is between that subclass and TensorBoard's own, so that both work; the file is an
+    `AppendFile`, written at once and without a thread.
     """
     from tensorboard.summary.writer import event_file_writer
     from tensorboard.summary.writer.record_writer import RecordWriter

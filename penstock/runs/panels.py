@@ -34,16 +34,16 @@ _SPARK_WIDTH = 16
 
 
 def panels(status: Status, returns: Sequence[float] = (), width: int = 100) -> RenderableType:
-    """Draw the whole state of a run, for a terminal `width` columns wide.
+    """Return panels with the whole state of a run.
 
     Parameters
     ----------
     status
         Status to show.
     returns
-        Mean returns so far, in order of time, drawn as a spark line.
+        Mean returns so far, in order of time, shown as a spark line.
     width
-        Columns of the terminal. From 80 on, panels stand side by side.
+        Columns of the terminal. From 80 on, panels are side by side.
     """
     middle = Table.grid(expand=True)
     throughput, learning = _throughput(status), _learning(status, returns)
@@ -130,7 +130,7 @@ def _header(status: Status, width: int) -> Panel:
         (status.env, "bold default"),
     )  # fmt: skip
     run_dir = shown_path(status.run_dir) if status.run_dir else ""
-    if len(run_dir) > width - 8:  # the end of a path is more telling than its beginning
+    if len(run_dir) > width - 8:  # the end of a path is shown
         run_dir = "…" + run_dir[9 - width :]
     return _panel(row, title, subtitle=run_dir)
 
@@ -186,7 +186,7 @@ def _throughput(status: Status) -> Table:
 
 
 def _sources(experience: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    """Text about each source of replayed segments, by kind."""
+    """Return the metrics of each source of replayed segments, by source and name."""
     found: dict[str, dict[str, float]] = {}
     for name, value in experience.items():
         if (part := _SOURCE.fullmatch(name)) is not None:
@@ -232,7 +232,7 @@ def _learning(status: Status, returns: Sequence[float]) -> Table:
 
 
 def _matches(status: Status) -> dict[str, str]:
-    """Results of an evaluation's games against each opponent, by seat or policy: share of games won."""
+    """Return texts with the results of an evaluation's games, by opponent."""
     found: dict[str, list[tuple[str, MatchStatus]]] = {}
     for policy in _each(status):
         for match in policy.eval_matches:
@@ -248,7 +248,7 @@ def _matches(status: Status) -> dict[str, str]:
 
 
 def _opponents(policies: Sequence[PolicyStatus]) -> Table:
-    """A row for each past version that each policy plays."""
+    """Return a table with a row per past version in each policy's pool."""
     table = Table(box=None, expand=True, padding=(0, 1), header_style="dim")
     names = ("policy", "against") if len(policies) > 1 else ()
     for title in (*names, "steps", "rating", "score now", "won", "drawn", "lost"):
@@ -264,12 +264,12 @@ def _opponents(policies: Sequence[PolicyStatus]) -> Table:
 
 
 def _each(status: Status) -> Sequence[PolicyStatus]:
-    """Each policy of a run; where it has one, the run itself."""
+    """Return the policies of a run; the run itself if it has one policy."""
     return status.policies or (status,)
 
 
 def _policies(policies: Sequence[PolicyStatus]) -> Table:
-    """A row for each policy of a run that has several."""
+    """Return a table with a row per policy."""
     table = Table(box=None, expand=True, padding=(0, 1), header_style="dim")
     for title in ("policy", "steps", "return", "evaluation", "updates", "policy lag", "learning rate"):
         table.add_column(title, justify="left" if title == "policy" else "right")
@@ -282,7 +282,7 @@ def _policies(policies: Sequence[PolicyStatus]) -> Table:
 
 
 def _nodes(nodes: Sequence[NodeStatus]) -> Table:
-    """A row for each node that steps lanes, or has a learner."""
+    """Return a table with a row per node."""
     table = Table(box=None, expand=True, padding=(0, 1), header_style="dim")
     for title in ("node", "machine", "lanes", "steps/s", "policy lag", "kB/s", "faults"):
         table.add_column(title, justify="left" if title in ("node", "machine") else "right")
@@ -325,7 +325,7 @@ def _real_work(real_work: float, cores: Mapping[str, float]) -> Columns:
 
 
 def _looks(roles: Sequence[RoleShare]) -> Mapping[str, tuple[str, str]]:
-    """Glyph and colour of each activity, the same in all roles; waits are pale, and work is distinct without colour."""
+    """Return glyph and colour of each activity, equal in all roles; kinds of work are distinct without colour."""
     looks: dict[str, tuple[str, str]] = {}
     work = 0
     for activity in (activity for role in roles for activity in role.activities):
@@ -342,7 +342,7 @@ def _looks(roles: Sequence[RoleShare]) -> Mapping[str, tuple[str, str]]:
 def _bar(role: RoleShare, looks: Mapping[str, tuple[str, str]], width: int) -> Text:
     bar = Text()
     drawn, total = 0, 0.0
-    for activity, share in role.activities.items():  # rounding the running sum keeps the whole bar true
+    for activity, share in role.activities.items():  # the running sum is rounded, so that errors do not add up
         total = min(1.0, total + share)
         glyph, color = looks[activity]
         bar.append(glyph * (round(total * width) - drawn), color)
@@ -356,7 +356,7 @@ def _legend(role: RoleShare, looks: Mapping[str, tuple[str, str]]) -> Columns:
         if share >= _LEAST_SHARE:
             glyph, color = looks[activity]
             entries.append(Text.assemble((glyph, color), f" {activity} {share:.0%}"))
-    return Columns(entries, padding=(0, 2))  # wraps between entries, never inside one
+    return Columns(entries, padding=(0, 2))  # wraps between entries only
 
 
 def _spark_line(values: Sequence[float]) -> str:

@@ -1,6 +1,6 @@
-"""Processes of trainings: identity, life and CPU time of a process, and the signals that end it.
+"""Processes of trainings: identity, life, CPU time, and signals that end them.
 
-SIGHUP comes when the terminal is closed, SIGUSR1 from batch systems ahead of a time limit. SIGQUIT is left as it is: it
+SIGHUP is sent when the terminal is closed, SIGUSR1 by batch systems before a time limit. SIGQUIT has no handler and
 ends the process at once, without a checkpoint.
 """
 
@@ -29,8 +29,8 @@ Handler = Callable[[int, FrameType | None], None]
 class Installed:
     """A handler of all signals in `ENDING`, in place of the earlier handlers.
 
-    A signal that is ignored stays ignored, as SIGHUP is under ``nohup`` and SIGINT in what a shell runs in the
-    background. A SIGUSR1 that the program handles itself stays the program's.
+    Ignored signals stay ignored, such as SIGHUP under ``nohup`` and SIGINT of a shell's background processes. A handler
+    of SIGUSR1 that the program has installed is kept.
 
     Parameters
     ----------
@@ -67,9 +67,9 @@ def this_process() -> dict[str, Any]:
 
 
 def is_alive(process: Mapping[str, Any]) -> bool | None:
-    """Whether the process that `this_process` described is alive; None: it is of another machine or container.
+    """Return whether a process described by `this_process` is alive; None if it is of another machine or container.
 
-    A process that has reused the id has another start time.
+    A process that has reused the pid has another start time.
     """
     if any(process.get(name) != mine for name, mine in _numbering().items()):
         return None
@@ -80,7 +80,7 @@ def is_alive(process: Mapping[str, Any]) -> bool | None:
 def child_setup(cores: Collection[int]) -> Callable[[], None]:
     """Return the ``preexec_fn`` of `subprocess.Popen` for a training.
 
-    The child keeps to `cores`, and gets SIGTERM, on which it saves, when this process ends in any way.
+    The child runs on `cores`, and receives SIGTERM, at which it saves, when this process ends in any way.
     """
     parent = os.getpid()
 
@@ -92,7 +92,7 @@ def child_setup(cores: Collection[int]) -> Callable[[], None]:
 
 
 def stat_fields(pid: int) -> list[str]:
-    """Fields behind the name in ``/proc/PID/stat``, from the state on; none if there is no such process."""
+    """Return the fields after the name in ``/proc/PID/stat``; empty if there is no such process."""
     try:
         text = (_PROC / str(pid) / "stat").read_text()
     except (OSError, ValueError):
@@ -101,13 +101,13 @@ def stat_fields(pid: int) -> list[str]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Seconds of CPU time that a process and its threads have spent; 0 if it is gone."""
+    """Return the CPU seconds of a process and its threads; 0 if it is gone."""
     fields = stat_fields(pid)
     return (int(fields[_USER]) + int(fields[_SYSTEM])) / _TICKS if fields else 0.0
 
 
 def family_of(pid: int) -> list[int]:
-    """A process and all that descend from it."""
+    """Return a process and all its descendants."""
     children: dict[int, list[int]] = {}
     for entry in _PROC.iterdir():
         if entry.name.isdigit() and (fields := stat_fields(int(entry.name))):
@@ -119,13 +119,13 @@ def family_of(pid: int) -> list[int]:
 
 
 def _start_of(pid: int) -> int | None:
-    """Clock ticks from boot to the start of a process; None where it is gone or a zombie."""
+    """Return the clock ticks from boot to the start of a process; None if it is gone or a zombie."""
     fields = stat_fields(pid)
     return int(fields[_STARTED]) if fields and fields[0] not in "ZX" else None
 
 
 def _numbering() -> dict[str, str]:
-    """Identity of this process's pid namespace: boot and container."""
+    """Return the identity of this process's pid namespace: boot and container."""
     try:
         boot = (_PROC / "sys" / "kernel" / "random" / "boot_id").read_text().strip()
         namespace = os.readlink(_PROC / "self" / "ns" / "pid")

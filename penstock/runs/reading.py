@@ -28,16 +28,16 @@ _FROM_STATUS = (
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """Files of a run, each read once, when it is needed.
+    """Files of a run, each read once, at the first use.
 
     Attributes
     ----------
     directory
         The run directory.
     name
-        Path below the place where it was found.
+        Path relative to the folder of the search.
     problem
-        Reason why its ``config.json`` cannot be read; algorithm and settings are then empty.
+        Reason why ``config.json`` cannot be read; algorithm and settings are then empty.
     """
 
     directory: RunDirectory
@@ -46,38 +46,38 @@ class RecordedRun:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> RecordedRun:
-        """Find one run; raises `RunDirectoryError` as `RunDirectory.open` does."""
+        """Open a run; raise `RunDirectoryError` as `RunDirectory.open` does."""
         return cls(RunDirectory.open(path), os.fspath(path))
 
     @cached_property
     def status(self) -> dict[str, Any]:
-        """Content of ``status.json``; empty for runs of earlier versions."""
+        """Content of ``status.json``; empty for runs of early versions."""
         return read_state(self.directory.path)
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        """The run's settings to be shown: possible secrets are masked."""
+        """Settings of the run, with possible secrets masked."""
         shown: dict[str, Any] = masked(self.directory.config)
         return shown
 
     @cached_property
     def made(self) -> dict[str, Any]:
-        """`RunDirectory.info` to be shown: possible secrets are masked."""
+        """`RunDirectory.info`, with possible secrets masked."""
         shown: dict[str, Any] = masked(self.directory.info)
         return shown
 
     @property
     def state(self) -> State:
-        """State of the run; its process may have died since the status was written."""
+        """State of the run, including the death of its process."""
         return "unreadable" if self.problem else state_of(self.status, self.directory.path)
 
     def points(self, x: str, y: str) -> tuple[np.ndarray, np.ndarray]:
-        """Read one number of ``metrics.jsonl`` over another, without what was undone when the run was resumed.
+        """Return a metric over another one, without lines that resumptions have undone.
 
         Returns
         -------
         tuple
-            x and y of the lines that have both, float64 ``[n]``, in ascending order of x.
+            x and y of the lines that have both, float64 ``[n]``, x ascending.
         """
         from penstock.runs.series import GrowingCurve
 
@@ -87,7 +87,7 @@ class RecordedRun:
 
     @cached_property
     def metric_names(self) -> list[str]:
-        """Names of the numbers at the beginning and at the end of ``metrics.jsonl``."""
+        """Names of the metrics at the beginning and at the end of ``metrics.jsonl``."""
         from penstock.runs.series import numbers_at
 
         lines = [line for end in (False, True) for line in numbers_at(self.directory.metrics, end=end)]
@@ -96,7 +96,7 @@ class RecordedRun:
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        """The run in one row of a table, from its status, else from the end of its metrics; None: not known.
+        """Row of a table about the run, from its status or else the end of its metrics; None: unknown.
 
         Returns
         -------
@@ -126,7 +126,7 @@ class RecordedRun:
 
 
 def recorded(path: Path, name: str) -> RecordedRun:
-    """Open a run that may be unreadable: then it has a `RecordedRun.problem`, and no settings.
+    """Open a run; an unreadable one has a `RecordedRun.problem` and no settings.
 
     Raises
     ------
@@ -140,7 +140,7 @@ def recorded(path: Path, name: str) -> RecordedRun:
 
 
 def readable(runs: Iterable[RecordedRun], report: Callable[[str], None]) -> list[RecordedRun]:
-    """Runs whose settings are known; the problem of each other one is reported."""
+    """Return the runs whose settings are known; report the problem of each other run."""
     found = []
     for run in runs:
         if run.problem:
@@ -151,7 +151,7 @@ def readable(runs: Iterable[RecordedRun], report: Callable[[str], None]) -> list
 
 
 def find_runs(places: Sequence[str | os.PathLike[str]]) -> list[RecordedRun]:
-    """Find every run in some folders and below, by the time when they began; no link is followed.
+    """Return all runs in folders and their subfolders, by time of creation; links are not followed.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def find_runs(places: Sequence[str | os.PathLike[str]]) -> list[RecordedRun]:
     Raises
     ------
     RunDirectoryError
-        A place is not there.
+        A folder does not exist.
     """
     found: dict[Path, RecordedRun] = {}
     for place in map(Path, places):
@@ -171,14 +171,14 @@ def find_runs(places: Sequence[str | os.PathLike[str]]) -> list[RecordedRun]:
         for path, name in paths_in(place):
             try:
                 found.setdefault(path.resolve(), recorded(path, name))
-            except RunDirectoryError:  # the config.json of something else, or half a copy
+            except RunDirectoryError:  # another program's config.json, or an incomplete copy
                 if path == place:
                     raise
     return sorted(found.values(), key=lambda run: (run.summary["created"] or 0.0, run.name))
 
 
 def paths_in(place: Path) -> Iterator[tuple[Path, str]]:
-    """Folders with a config.json, from `place` on, and what runs there are called; nothing within a run is another."""
+    """Yield folders with a config.json in `place`, and their names; folders within a run are skipped."""
     for folder, folders, files in os.walk(place):
         if CONFIG in files:
             folders.clear()
@@ -188,7 +188,7 @@ def paths_in(place: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _last_known(run: RunDirectory) -> dict[str, Any]:
-    """Last known state of a run without a status, from its metrics or else its newest checkpoint."""
+    """Return the last known state of a run without a status, from its metrics or else its newest checkpoint."""
     from penstock.runs.series import numbers_at
 
     known: dict[str, Any] = {}
@@ -199,7 +199,7 @@ def _last_known(run: RunDirectory) -> dict[str, Any]:
             known |= {name: line[name] for name in ("steps", "seconds", "steps_per_second", "updates") if name in line}
             known |= {"time": line.get("time"), "mean_return": line.get("episode/mean_return")}
     if "steps" not in known:
-        with suppress(CheckpointError):  # their folder cannot be read
+        with suppress(CheckpointError):  # unreadable folder
             known["steps"] = next(reversed(run.checkpoints.steps()), None)
     return known
 

@@ -19,25 +19,25 @@ from penstock.runs.status import Status
 
 STATUS = "status.json"
 SILENT_SECONDS = 60.0
-"""Time without a new status after which a run of another machine counts as silent."""
+"""Seconds without a new status after which a run of another machine counts as silent."""
 
 Written = Literal["running", "paused", "done", "interrupted", "failed"]
 """State written by a run. "paused": ``train(steps)`` has returned before the run's budget was spent."""
 
 State = Written | Literal["died", "silent", "unknown", "unreadable"]
-"""State as seen from outside, which adds: the process is gone, another machine has been silent for a minute, an earlier
-version wrote no ``status.json``, or a file of the run cannot be read."""
+"""State for readers. "died": the process is gone. "silent": another machine has written nothing for a minute.
+"unknown": there is no ``status.json``, as in runs of early versions. "unreadable": a file of the run cannot be read."""
 
 
 class StateFile:
-    """Writes ``status.json`` into a run directory; with None it writes nothing at all.
+    """Writer of ``status.json`` in a run directory.
 
     A status that cannot be written is dropped: the metrics warn of a full disk.
 
     Parameters
     ----------
     run_dir
-        The run directory, which exists; None: nothing is written.
+        The existing run directory; None: nothing is written.
     """
 
     def __init__(self, run_dir: str | os.PathLike[str] | None) -> None:
@@ -52,11 +52,11 @@ class StateFile:
         Parameters
         ----------
         status
-            Status of the run, written whole.
+            Status of the run.
         state
             State of the run.
         reason
-            Reason why it does not run: "target", "steps", "seconds", "callback", "interrupted", or the failure.
+            Reason why the run ended: "target", "steps", "seconds", "callback", "interrupted", or the failure.
         """
         if self._path is None:
             return
@@ -76,10 +76,7 @@ class _Header(TypedDict, total=False):
 
 
 def read_state(run_dir: Path) -> dict[str, Any]:
-    """Return the content of ``status.json``.
-
-    It is empty where there is no such file; for an unreadable one it holds the state "unreadable" and the reason.
-    """
+    """Return the content of ``status.json``: empty without the file, state "unreadable" and reason if unreadable."""
     path = run_dir / STATUS
     try:
         record: dict[str, Any] = read_document(path)
@@ -95,14 +92,14 @@ def read_state(run_dir: Path) -> dict[str, Any]:
 
 
 def state_of(record: Mapping[str, Any], run_dir: Path | None = None) -> State:
-    """State of a run according to its ``status.json`` and its lock.
+    """Return the state of a run according to its ``status.json`` and its lock.
 
     Parameters
     ----------
     record
         Content of ``status.json``.
     run_dir
-        The run directory, whose lock is queried; None: the file alone decides.
+        The run directory, whose lock is queried; None: only the file decides.
     """
     state: State = record.get("state", "unknown")
     if state not in ("running", "paused"):

@@ -1,4 +1,4 @@
-"""The running view: live panels in a terminal, a line every other second elsewhere."""
+"""Live view of a run: panels in a terminal, a line every two seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ _MOST_RETURNS = 128
 
 
 class ViewConsole(Console):
-    """Console that survives a closed pipe, on which rich's own ends the program."""
+    """Console that survives a closed pipe; rich's own console ends the program."""
 
     def on_broken_pipe(self) -> None:
-        """Re-raise the `BrokenPipeError` to the caller that prints."""
+        """Re-raise the `BrokenPipeError`."""
         raise
 
 
 def open_view(console: Console | None = None, *, quiet: bool = False) -> View:
-    """Return the view that suits a console (default: standard output; with `quiet`: no output)."""
+    """Return the view for a console (default: standard output; with `quiet`: no output)."""
     console = console or ViewConsole(quiet=quiet, highlight=False)
     return LiveView(console) if console.is_terminal and not console.is_dumb_terminal else PlainView(console)
 
 
 class View(Owned, ABC):
-    """View of a run; ``with open_view() as view:`` closes it however the block ends."""
+    """View of a run, and its context manager."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -50,7 +50,7 @@ class View(Owned, ABC):
 
     @abstractmethod
     def event(self, text: str) -> None:
-        """Print an event at once, to stay."""
+        """Print an event at once; it stays on the screen."""
 
     @abstractmethod
     def close(self, status: Status | None = None) -> None:
@@ -72,9 +72,9 @@ class View(Owned, ABC):
 
 
 class LiveView(View):
-    """Panels that are redrawn in place at most four times a second; events scroll by above them.
+    """Panels that are redrawn in place at most four times a second, with events above them.
 
-    It draws in the thread that calls `update`.
+    Panels are drawn in the thread that calls `update`.
     """
 
     def __init__(self, console: Console) -> None:
@@ -101,13 +101,13 @@ class LiveView(View):
 
     @owner_only
     def close(self, status: Status | None = None) -> None:
-        """Draw a last time and restore the cursor; the panels stay on the screen."""
+        """Draw for the last time and restore the cursor; the panels stay on the screen."""
         was_closed, self._closed = self._closed, True
         try:
             if status is not None and not was_closed:
                 self._draw(status)
         finally:
-            if self._has_begun:  # also after giving up: until it is stopped it redirects standard output
+            if self._has_begun:  # even after a failure: standard output is redirected until then
                 with self._giving_up():
                     self._live.stop()
 
@@ -130,7 +130,7 @@ class LiveView(View):
 
 
 class PlainView(View):
-    """One line every two seconds, without control characters: for files, pipes and CI."""
+    """One line every two seconds without control characters, for files, pipes and CI."""
 
     def update(self, status: Status) -> None:
         """Print a line, if two seconds have passed."""
@@ -153,4 +153,4 @@ class PlainView(View):
     def _print(self, line: str) -> None:
         with self._giving_up():
             self._console.print(Text(line), soft_wrap=True)
-            self._console.file.flush()  # a pipe would hold lines back for minutes
+            self._console.file.flush()  # a pipe would buffer lines for minutes
