@@ -1,4 +1,4 @@
-"""Request of a bench of trainings: an algorithm, its flags, and flags of the bench."""
+"""Arguments of benches and searches: an algorithm, its flags, and flags of the command itself."""
 
 from __future__ import annotations
 

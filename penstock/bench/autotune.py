@@ -121,16 +121,16 @@ def _line(cells: dict[str, Any], limit: str) -> str:
 
 
 def _outcome(search: Search, config: Config, seconds: float, train: str | None) -> str:
-    """Return the results, what was omitted, and the recommended command."""
+    """Return results, omissions and the recommended command as text."""
     assert search.best is not None
     best, first = search.rate(search.best), search.rate(search.first) or search.first.rate
     count = len(search.trials)
     measured = f"{count} measurement{'' if count == 1 else 's'} in {seconds:.0f} s: {search.ended}"
     if train is None:
-        return f"\n{measured}\nnothing was seen to be faster than the settings to begin with: none are recommended"
+        return f"\n{measured}\nno settings were measured to be faster than the initial ones: none are recommended"
     lines = [
         measured,
-        f"fastest: {best:,.0f} steps/s, {best / first:.2f} times the {first:,.0f} of the settings to begin with",
+        f"fastest: {best:,.0f} steps/s, {best / first:.2f} times the {first:,.0f} of the initial settings",
     ]
     if kept := search.kept():
         lines.append(f"not tuned, because it changes what is learned (--tune-batch does): {kept}")
@@ -139,8 +139,8 @@ def _outcome(search: Search, config: Config, seconds: float, train: str | None) 
     runs = [trial.run for trial in search.trials if trial.run]
     others = fmean(run.other_programs / (run.seconds * available_cores()) for run in runs)
     if others > _QUIET:
-        lines.append(f"other programs took {others:.0%} of the cores' time: on a quiet machine all of this may change")
+        lines.append(f"other programs took {others:.0%} of the cores' time: results may differ on a quiet machine")
     more_lanes = search.best.config.num_lanes > search.first.config.num_lanes
     if more_lanes and isinstance(config, AsynchronousConfig):
-        lines.append("with more lanes, steps are older when they are learned from: look at the policy lag")
+        lines.append("with more lanes, steps are older when they are learned from: check the policy lag")
     return "\n".join(["", *lines, "", train])

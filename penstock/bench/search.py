@@ -155,7 +155,7 @@ class Search:
             Any error of the initial settings.
         """
         self._measure(self._config)
-        ended = "nothing that is left could be faster"
+        ended = "no remaining candidate can be faster"
         try:
             while self._go_round():
                 pass
@@ -184,7 +184,7 @@ class Search:
         )
 
     def found(self) -> dict[str, Any]:
-        """Fastest values of all settings that were free to change."""
+        """Return the fastest values of all settings that were free to change."""
         assert self.best is not None
         free = [name for name in self.best.settings if name in self._values]
         values = {name: getattr(self.best.config, name) for name in free}

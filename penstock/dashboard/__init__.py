@@ -1,4 +1,4 @@
-"""The dashboard: pages that show runs while they train, served to this machine's browser."""
+"""Dashboard: pages that show runs while they train, served to this machine's browser."""
 
 
 class DashboardError(ValueError):

@@ -1,4 +1,4 @@
-"""Runs that the dashboard shows, each under its own id: nothing else of the disk can be requested."""
+"""Runs of the dashboard, by id. No other part of the disk can be requested."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from penstock.runs.vacancy import CONFIG, RunDirectoryError
 from penstock.studies.table import differences
 
 _MOST_FEEDS = 8
-_UNGROUPED = ("env", "run_dir")  # an environment has a chart of its own
+_UNGROUPED = ("env", "run_dir")  # each environment has its own chart
 
 Stamp = tuple[tuple[int, int, int], ...]
 
 
 @dataclass(frozen=True)
 class Known:
-    """A run, its row of the overview, and the stamp of the files that the row was made of."""
+    """A run, its row of the overview, and the stamp of the row's files."""
 
     run: RecordedRun
     stamp: Stamp
@@ -38,7 +38,7 @@ class Known:
 
 
 class Catalogue:
-    """Catalogue of the runs in some folders, read anew on each request.
+    """Runs in some folders, read again for each request.
 
     Parameters
     ----------
@@ -53,18 +53,18 @@ class Catalogue:
         self._lock = Lock()
 
     def rows(self) -> list[dict[str, Any]]:
-        """Rows of the overview, each a run's summary with its id, the newest first."""
+        """Return the rows of the overview, each a run's summary with its id, newest first."""
         with self._lock:
             known: dict[str, Known] = {}
             for path, name in (found for place in self._places for found in paths_in(place)):
                 id_ = _id_of(path)
-                if (run := self._look_at(path, name, id_)) is not None:
+                if (run := self._read(path, name, id_)) is not None:
                     known.setdefault(id_, run)
             self._known = known
         return sorted((run.row for run in known.values()), key=lambda row: row["created"] or 0.0, reverse=True)
 
     def run(self, id_: str) -> RecordedRun | None:
-        """Return the present run of an id; None: there is none."""
+        """Return the run of an id; None without one."""
         if id_ not in self._known:
             self.rows()
         known = self._known.get(id_)
@@ -76,27 +76,27 @@ class Catalogue:
             return None
 
     def chosen(self, words: str, ids: Sequence[str]) -> list[RecordedRun]:
-        """Readable runs that have all of some words in state, name, algorithm or environment, by their names.
+        """Return readable runs that match words and ids, by name.
 
         Parameters
         ----------
         words
-            Separated by spaces.
+            Words, separated by spaces, that must all occur in state, name, algorithm or environment.
         ids
-            Only these runs; none: all.
+            Ids of legal runs; empty: all runs.
         """
         self.rows()
         wanted, only = words.lower().split(), set(ids)
         found = []
         for known in self._known.values():
             text = " ".join(str(known.row[name]) for name in ("state", "run", "algorithm", "env")).lower()
-            is_meant = not only or known.row["id"] in only
-            if is_meant and not known.run.problem and all(word in text for word in wanted):
+            is_legal = not only or known.row["id"] in only
+            if is_legal and not known.run.problem and all(word in text for word in wanted):
                 found.append(known.run)
         return sorted(found, key=lambda run: run.name)
 
-    def _look_at(self, path: Path, name: str, id_: str) -> Known | None:
-        """Read a run if its files or its state may have changed; None: it is no run, or must not be read."""
+    def _read(self, path: Path, name: str, id_: str) -> Known | None:
+        """Read a run if its files or its state may have changed; None if it is no run or has links."""
         stamp, known = _stamp(path), self._known.get(id_)
         if stamp is None:
             return None
@@ -104,12 +104,12 @@ class Catalogue:
             return known
         try:
             run = recorded(path, name)
-        except RunDirectoryError:  # the config.json of something else, or half a copy
+        except RunDirectoryError:  # another program's config.json, or an incomplete copy
             return None
         return Known(run, stamp, {"id": id_, **json_values(run.summary)})
 
     def about(self, run: RecordedRun) -> dict[str, Any]:
-        """Settings, environment and films of a run; possible secrets are masked."""
+        """Return settings, environment and films of a run, with possible secrets masked."""
         return {
             "summary": json_values(run.summary),
             "status": json_values(run.status),
@@ -119,7 +119,7 @@ class Catalogue:
         }
 
     def feed(self, run: RecordedRun) -> Feed:
-        """Feed of a run; the feeds of the most recently requested runs are kept."""
+        """Return the feed of a run; feeds of recently requested runs are kept."""
         path = run.directory.path
         with self._lock:
             feed = self._feeds.pop(str(path), None) or Feed(path)
@@ -130,13 +130,13 @@ class Catalogue:
 
 
 def unlike(runs: Sequence[RecordedRun]) -> list[dict[str, Any]]:
-    """Differences between runs: a row per setting, version, commit and machine, with a value per run."""
+    """Return differences between runs: a row per setting, version, commit and machine, with a value per run."""
     found = differences(runs)
     return [{"name": name, "values": list(values)} for name, values in found.items()]
 
 
 def settings_unlike(runs: Sequence[RecordedRun]) -> list[str]:
-    """Keys to group runs by: the algorithm, and settings in which runs of one algorithm differ."""
+    """Return keys for groups of runs: the algorithm, and settings that differ between runs of one algorithm."""
     configs: dict[str, list[dict[str, Any]]] = {}
     for run in runs:
         configs.setdefault(run.directory.algorithm, []).append(run.settings)
@@ -152,7 +152,7 @@ def _differ(configs: Sequence[dict[str, Any]], name: str) -> bool:
 
 
 def _stamp(path: Path) -> Stamp | None:
-    """Identity and times of the files that a row is made of; None where one is a link out of a copied run."""
+    """Return identity, time and size of the files of a row; None if one is a link, as in a hostile copy."""
     stamps = []
     for name in (CONFIG, STATUS, METRICS, CHECKPOINTS):
         try:

@@ -1,4 +1,4 @@
-"""Command ``penstock dashboard``: finds a port, prints the address, and serves until it is interrupted."""
+"""Command ``penstock dashboard``: chooses a port, prints the address, and serves until interrupted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from penstock.dashboard import DashboardError
 from penstock.flags import Places, parse_flags
 
-NICENESS = 10  # behind rollout workers, whose is 5
+NICENESS = 10  # lower priority than rollout workers, which have 5
 _RUNS = Path("runs")
 _CLOSE_SECONDS = 3  # streams check for the end once or twice a second
 
@@ -24,13 +24,13 @@ class Flags:
     dirs: Places = (_RUNS,)
     """Runs, or folders that hold runs."""
     port: int = 0
-    """Port on 127.0.0.1; 0: any that is free."""
+    """Port on 127.0.0.1; 0: any free one."""
     open: bool = False
-    """Open it in the browser."""
+    """Open the dashboard in the browser."""
     control: bool = False
-    """Let the page stop runs."""
+    """Allow the page to stop runs."""
     allow_host: str = ""
-    """Further names, separated by commas, under which a browser may ask, as through a proxy of yours."""
+    """Further legal host names of requests, separated by commas, for example of a proxy."""
 
 
 def command(args: list[str]) -> int:
@@ -39,7 +39,7 @@ def command(args: list[str]) -> int:
     Raises
     ------
     DashboardError
-        The extra "dashboard" is not installed, a folder is not there, or the port is taken.
+        The extra "dashboard" is not installed, a folder does not exist, or the port is in use.
     """
     flags = parse_flags(Flags, args, prog="penstock dashboard")
     try:
@@ -51,21 +51,21 @@ def command(args: list[str]) -> int:
     except ImportError as error:
         raise DashboardError(f"the dashboard needs {error.name}: pip install 'penstock[dashboard]'") from None
     for place in flags.dirs:
-        if not place.is_dir() and (place.exists() or place != _RUNS):  # runs/ is made by the first training
-            problem = "is a file" if place.exists() else "is not there"
+        if not place.is_dir() and (place.exists() or place != _RUNS):  # the first training creates runs/
+            problem = "is a file" if place.exists() else "does not exist"
             raise DashboardError(f"{place} {problem}: give runs, or folders that hold runs")
     if not 0 <= flags.port < 2**16:
-        raise DashboardError(f"--port {flags.port} is not legal: use 1 to 65535, or 0 for any that is free")
+        raise DashboardError(f"--port {flags.port} is not legal: use 1 to 65535, or 0 for any free one")
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind(("127.0.0.1", flags.port))
-        listening.listen()  # a reader of the address may connect at once
+        listening.listen()  # before the address is printed
     except OSError as error:
-        raise DashboardError(f"--port {flags.port} cannot be had: {error.strerror}; use --port 0 for any") from error
+        raise DashboardError(f"--port {flags.port} is not available: {error.strerror}; use --port 0 for any") from error
     port, token = listening.getsockname()[1], secrets.token_urlsafe(16)
     more = [name for name in flags.allow_host.split(",") if name]
-    # Cookies of one name are of all ports.
+    # Browsers share cookies of one name between ports.
     app = make_app(
         Catalogue(flags.dirs), token=token, cookie=f"penstock-{port}", hosts=[*LOCAL, *more], control=flags.control,
         is_ending=lambda: server.should_exit,

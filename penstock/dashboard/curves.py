@@ -1,4 +1,4 @@
-"""Curves of many growing runs: each is read once, kept small, and read on as it grows."""
+"""Curves of many growing runs: each is read once, reduced, and read further as it grows."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from penstock.runs.series import GrowingCurve
 from penstock.studies.curves import FEW, Band, Curve, band_of, panels_of, thinned
 
 MOST_POINTS = 4096
-"""Most points of a run that are kept."""
+"""Largest number of points of a run."""
 _MOST_RUNS = 2000
 _MOST_BANDS = 256
-_NAMES_AGAIN = 1.5  # times as long a file may have become before it is asked for its names again
+_NAMES_AGAIN = 1.5  # growth of a file after which its names are read again
 
 
 class Curves:
-    """Requested curves, by run and by their two metrics."""
+    """Requested curves, by run and metrics."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[Path, str, str], GrowingCurve] = {}
@@ -29,7 +29,7 @@ class Curves:
         self._lock = Lock()
 
     def catch_up(self, left: list[RecordedRun], x: str, y: str, seconds: float) -> None:
-        """Read new lines of runs for at most `seconds`, and remove those that are done from the list; at least one."""
+        """Read new lines of runs for about `seconds`, and remove these runs, at least one, from the list."""
         end = time.monotonic() + seconds
         with self._lock:
             while left:
@@ -46,8 +46,8 @@ class Curves:
         Returns
         -------
         list
-            Per environment its ``name`` and ``groups``. Of each group: ``name``; ``runs``, name and points of each,
-            where they are few; ``count`` of them; ``x`` and ``middle``, and ``low`` and ``high`` or None.
+            ``name`` and ``groups`` of each environment. Each group has ``name``; ``runs``, name and points of each
+            run if there are few; their ``count``; ``x`` and ``middle``, and ``low`` and ``high`` or None.
         """
         with self._lock:
             curves = [Curve(run, *thinned(*self._curve(run, x, y).points())) for run in runs]
@@ -59,7 +59,7 @@ class Curves:
             return made
 
     def names(self, runs: Sequence[RecordedRun]) -> list[str]:
-        """Names of all metrics."""
+        """Return the names of all metrics."""
         found: set[str] = set()
         with self._lock:
             for run in runs:

@@ -1,4 +1,4 @@
-"""Logged data of a run, thinned for drawing, and the lines that follow."""
+"""Logged data of a run, reduced for charts, and later lines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.runs.run_directory import HARDWARE, LOG
 from penstock.runs.series import MOST_NAMES, Columns, Cursor, numbers_in, read_on, stretches
 
 POINTS = 1000
-"""Rows of a chart's first drawing; lines that come later are added."""
+"""Rows of a new chart; later lines are added to it."""
 _GROWING = {"metrics": METRICS, "hardware": HARDWARE, "log": LOG}
 _MOST_LOG_LINES = 500
 
@@ -29,13 +29,13 @@ class Feed:
     lock: Lock = field(default_factory=Lock)
 
     def whole(self) -> dict[str, Any]:
-        """Return all data so far, small enough to draw, and the cursors behind it.
+        """Return all data so far, reduced for charts, and the cursors after it.
 
         Returns
         -------
         dict
             metrics, hardware, log, cursor; most_names, the limit of names per file, and left_out, the number of values
-            of further names, which are not shown.
+            of further names, which are dropped.
         """
         with self.lock:
             for name in self.columns:
@@ -51,7 +51,7 @@ class Feed:
             }
 
     def share_read(self) -> float:
-        """Share of the metrics read so far, while `whole` reads them: 0 to 1."""
+        """Return the share of the metrics that a call of `whole` has read so far, 0 to 1."""
         try:
             size = os.lstat(self.path / METRICS).st_size
         except OSError:
@@ -73,7 +73,7 @@ class Feed:
 
 
 def cursors_in(text: str) -> list[Cursor]:
-    """Read the cursors of a run's metrics, hardware and log; raises `ValueError` where they are not these three."""
+    """Return the cursors of metrics, hardware and log in a text; raise `ValueError` for any other text."""
     cursors = [Cursor.read(each) for each in text.split(",")]
     if len(cursors) != len(_GROWING):
         raise ValueError(f"{len(cursors)} cursors, of {len(_GROWING)} files")
@@ -81,9 +81,9 @@ def cursors_in(text: str) -> list[Cursor]:
 
 
 def news(run_path: Path, text: str) -> tuple[dict[str, Any], str]:
-    """Return the lines behind the cursors of a text, and the text of the new cursors.
+    """Return the lines after the cursors of a text, and the text of the new cursors.
 
-    ``{"reload": True}`` means that earlier lines do not stand: a file was replaced, or the run resumed.
+    ``{"reload": True}`` means that earlier lines are invalid: a file was replaced, or the run was resumed.
     """
     found: dict[str, Any] = {}
     behind = []

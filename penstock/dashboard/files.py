@@ -1,4 +1,4 @@
-"""Listing and text of a run's files. Links are neither shown nor followed."""
+"""Lists and texts of a run's files. Links are neither shown nor followed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.runs.reading import RecordedRun
 from penstock.runs.run_directory import VIDEOS
 
 SHOWN_NBYTES = 1 << 18
-"""Shown part of a file: the end of a longer one."""
+"""Largest shown part of a file, at its end."""
 _MOST_FILES = 2000
 _TEXTS = frozenset((".json", ".jsonl", ".txt", ".toml", ".csv", ".md", ".log"))
 _MOST_JSON_NBYTES = 1 << 22
@@ -47,26 +47,26 @@ class RunFile:
 
     @property
     def is_text(self) -> bool:
-        """Whether it can be shown and downloaded: weights and events cannot."""
+        """Whether the file can be shown and downloaded; weights and events cannot."""
         return self.path.suffix in _TEXTS
 
     def row(self) -> dict[str, Any]:
-        """Row for the page."""
+        """Return the file's row for the page."""
         return {"id": self.id, "name": self.name, "size": self.size, "time": self.time, "is_text": self.is_text}
 
 
 def files_of(run: RecordedRun) -> list[RunFile]:
-    """Ordinary files of a run directory and below, by name; of very many the first."""
+    """Return the ordinary files in a run directory and its folders, by name, at most 2,000."""
     return list(_files_in(run.directory.path))
 
 
 def text_of(file: RunFile, most: int = SHOWN_NBYTES) -> dict[str, Any]:
-    """Read a file as text; of a longer one the last whole lines.
+    """Return a file's text, of a longer file the last whole lines.
 
     Returns
     -------
     dict
-        text, and left_out: number of bytes before it.
+        text, and left_out, the number of bytes before the text.
     """
     if (whole := _masked_json(file)) is not None:
         return {"text": whole.decode(), "left_out": 0}
@@ -85,7 +85,7 @@ def text_of(file: RunFile, most: int = SHOWN_NBYTES) -> dict[str, Any]:
 
 
 def pieces_of(file: RunFile) -> Iterator[bytes]:
-    """The whole file, as it is now, in pieces."""
+    """Yield the present contents of a file, in pieces."""
     if (whole := _masked_json(file)) is not None:
         yield whole
         return
@@ -100,7 +100,7 @@ def pieces_of(file: RunFile) -> Iterator[bytes]:
 
 
 def films_of(run: RecordedRun) -> list[str]:
-    """Names of the films of a run: ordinary files of its folder of films."""
+    """Return the names of a run's films, ordinary files only."""
     folder = run.directory.path / VIDEOS
     if folder.is_symlink() or not folder.is_dir():
         return []
@@ -130,7 +130,7 @@ def _files_in(root: Path) -> Iterator[RunFile]:
 
 
 def _masked_json(file: RunFile) -> bytes | None:
-    """A JSON file with possible secrets masked; None: it is no JSON file, or too large to be read as one."""
+    """Return a JSON file with possible secrets masked; None for other files and very large ones."""
     if file.path.suffix != ".json" or file.size > _MOST_JSON_NBYTES:
         return None
     try:

@@ -26,7 +26,7 @@ _HEADERS = {
 
 
 class Guard:
-    """ASGI filter that passes requests of a browser with the token, for this host, that only read.
+    """ASGI filter that passes reading requests with the token and a legal host name.
 
     Parameters
     ----------
@@ -37,8 +37,8 @@ class Guard:
     cookie
         Name of the cookie that holds the token.
     hosts
-        Legal host names of requests, without a port. A page whose name was rebound to this address (DNS rebinding)
-        sends its own.
+        Legal host names of requests, without a port, against DNS rebinding: a page of a name that was rebound to this
+        address sends that name.
     """
 
     def __init__(self, app: ASGIApp, token: str, cookie: str, hosts: Collection[str]) -> None:
@@ -48,7 +48,7 @@ class Guard:
         self._hosts = {host.lower() for host in hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or pass the request on."""
+        """Answer a refused request, or pass it to the application."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -68,16 +68,16 @@ class Guard:
     def _refusal(self, scope: Scope) -> Response | None:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         if _name_of(headers.get("host", "")) not in self._hosts:
-            return PlainTextResponse("This name is not the dashboard's: see --allow-host.\n", 421)
+            return PlainTextResponse("This host name is not legal: see --allow-host.\n", 421)
         is_stop = scope["method"] == "POST" and scope["path"].endswith("/stop")
         if scope["method"] not in ("GET", "HEAD") and not is_stop:
             return PlainTextResponse("The dashboard is read only.\n", 405, {"allow": "GET, HEAD"})
         if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
-            return PlainTextResponse("Another site has asked for this.\n", 403)
+            return PlainTextResponse("Requests of other sites are refused.\n", 403)
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
         if scope["path"] == "/" and given:
             if not is_same(given, self._token):
-                return PlainTextResponse("This token is of another dashboard: use the address it printed.\n", 403)
+                return PlainTextResponse("This token belongs to another dashboard: open the address that this one has printed.\n", 403)
             cookie = f"{self._cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict"
             return Response(status_code=303, headers={"location": "/", "set-cookie": cookie})
         if not is_same(_cookie_in(headers.get("cookie", ""), self._cookie), self._token):
@@ -86,12 +86,12 @@ class Guard:
 
 
 def is_same(given: str, token: str) -> bool:
-    """Whether two tokens are the same, in constant time."""
+    """Return whether two tokens are equal, in constant time."""
     return secrets.compare_digest(given.encode(), token.encode())
 
 
 def _name_of(host: str) -> str:
-    """A Host header without its port."""
+    """Return a Host header without the port."""
     name, colon, port = host.rpartition(":")
     return (name if colon and port.isdigit() else host).lower()
 

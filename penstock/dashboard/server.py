@@ -1,4 +1,4 @@
-"""Routes of the dashboard: its pages, their data, and the signal that stops a run."""
+"""Routes of the dashboard: pages, their data, and the request to stop a run."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ FILES = {
     "chart.js": "text/javascript", "dom.js": "text/javascript", "uPlot.esm.js": "text/javascript",
     "icon.svg": "image/svg+xml", "style.css": "text/css", "uPlot.min.css": "text/css", "uPlot.LICENSE": "text/plain",
 }  # fmt: skip
-"""All files of the page; other names are missing."""
+"""Files of the page, with their media types."""
 CONTROL_HEADER = "x-penstock-control"
 _MOST_COMPARED = 20
 _BANDS = ("ci", "minmax", "none")
 
 
 def of_run(answer: Callable[[Pages, Request, RecordedRun], Awaitable[Response]]) -> Callable[..., Awaitable[Response]]:
-    """Call a method with the run whose id is in the path; answer 404 where there is none."""
+    """Call a method with the run whose id is in the path; answer 404 without one."""
 
     async def answer_of_run(pages: Pages, request: Request) -> Response:
         run = await run_in_threadpool(pages.catalogue.run, request.path_params["id"])
@@ -62,7 +62,7 @@ class Pages:
     control
         Whether runs may be stopped.
     is_ending
-        Whether the server, and with it every stream, is about to end.
+        Returns whether the server is about to end, and with it every stream.
     """
 
     def __init__(self, catalogue: Catalogue, control: bool, is_ending: Callable[[], bool]) -> None:
@@ -75,41 +75,41 @@ class Pages:
         return StreamingResponse(until(self._is_ending, found), media_type="text/event-stream")
 
     async def page(self, request: Request) -> Response:
-        """The only page; its script shows all views."""
+        """Answer with the page, whose script shows all views."""
         return FileResponse(STATIC / "index.html", media_type="text/html")
 
     async def static(self, request: Request) -> Response:
-        """A file of the page."""
+        """Answer with a file of the page."""
         name = request.path_params["name"]
         return FileResponse(STATIC / name, media_type=FILES[name]) if name in FILES else _missing()
 
     async def runs(self, request: Request) -> Response:
-        """Rows of the overview."""
+        """Answer with the rows of the overview."""
         return _Json({"runs": await run_in_threadpool(self.catalogue.rows), "control": self._control_token})
 
     @of_run
     async def run(self, request: Request, run: RecordedRun) -> Response:
-        """Description of a run."""
+        """Answer with the description of a run."""
         return _Json(await run_in_threadpool(self.catalogue.about, run))
 
     @of_run
     async def history(self, request: Request, run: RecordedRun) -> Response:
-        """Logged data of a run so far."""
+        """Answer with the logged data of a run."""
         return _Json(await run_in_threadpool(self.catalogue.feed(run).whole))
 
     @of_run
     async def progress(self, request: Request, run: RecordedRun) -> Response:
-        """Share of the metrics read so far."""
+        """Answer with the share of the metrics read so far."""
         return _Json({"share": self.catalogue.feed(run).share_read()})
 
     @of_run
     async def files(self, request: Request, run: RecordedRun) -> Response:
-        """Files of a run."""
+        """Answer with the files of a run."""
         return _Json({"run": run.name, "files": [file.row() for file in await run_in_threadpool(files_of, run)]})
 
     @of_run
     async def file(self, request: Request, run: RecordedRun) -> Response:
-        """Text of a file, or its download."""
+        """Answer with the text of a file, or its download."""
         files = await run_in_threadpool(files_of, run)
         wanted = next((file for file in files if file.id == request.path_params["file"]), None)
         if wanted is None or not wanted.is_text:
@@ -121,17 +121,17 @@ class Pages:
         return StreamingResponse(pieces_of(wanted), media_type="application/octet-stream", headers=headers)
 
     async def differences(self, request: Request) -> Response:
-        """Differences between runs."""
+        """Answer with the differences between runs."""
         ids = _ids_in(request)[:_MOST_COMPARED]
         runs = [one for id_ in ids if (one := await run_in_threadpool(self.catalogue.run, id_)) is not None]
         return _Json({"runs": [run.name for run in runs], "rows": await run_in_threadpool(unlike, runs)})
 
     async def curves(self, request: Request) -> Response:
-        """Stream of curves of many runs."""
+        """Stream the curves of many runs."""
         asked = request.query_params
         band = asked.get("band", "ci")
         if band not in _BANDS:
-            return PlainTextResponse("There is no such band.\n", 400)
+            return PlainTextResponse("This band is unknown.\n", 400)
         keys = [key for key in asked.get("by", "").split(",") if key]
         return self._events(
             curve_events(
@@ -142,28 +142,28 @@ class Pages:
 
     @of_run
     async def film(self, request: Request, run: RecordedRun) -> Response:
-        """A film of a run."""
+        """Answer with a film of a run."""
         films, number = films_of(run), request.path_params["number"]
         if number >= len(films):
             return _missing()
         return FileResponse(run.directory.path / VIDEOS / films[number], media_type="video/mp4")
 
     async def overview_stream(self, request: Request) -> Response:
-        """Stream of changes in the overview."""
+        """Stream changes of the overview."""
         return self._events(overview_events(self.catalogue))
 
     @of_run
     async def run_stream(self, request: Request, run: RecordedRun) -> Response:
-        """Stream of a run's new lines."""
+        """Stream a run's new lines."""
         cursor = request.headers.get("last-event-id") or request.query_params.get("cursor", "")
         try:
             cursors_in(cursor)
         except ValueError:
-            return PlainTextResponse("This is no cursor.\n", 400)
+            return PlainTextResponse("This cursor is not legal.\n", 400)
         return self._events(run_events(run.directory.path, cursor))
 
     async def stop(self, request: Request) -> Response:
-        """Ask a run to save and end."""
+        """Request a run to save and end."""
         given = request.headers.get(CONTROL_HEADER, "")
         if self._control_token is None:
             return PlainTextResponse("Runs are stopped with --control only.\n", 405, {"allow": "GET, HEAD"})
@@ -173,8 +173,8 @@ class Pages:
 
     @of_run
     async def _stop(self, request: Request, run: RecordedRun) -> Response:
-        told = await run_in_threadpool(stop_run, run)
-        return _Json({"told": told}, 200 if told else 409)
+        is_sent = await run_in_threadpool(stop_run, run)
+        return _Json({"told": is_sent}, 200 if is_sent else 409)
 
 
 def make_app(
@@ -191,9 +191,9 @@ def make_app(
     Parameters
     ----------
     token, cookie, hosts
-        Those of `Guard`.
+        As for `Guard`.
     catalogue, control, is_ending
-        Those of `Pages`.
+        As for `Pages`.
     """
     pages = Pages(catalogue, control, is_ending)
     routes = [
@@ -216,10 +216,10 @@ def make_app(
 
 
 def stop_run(run: RecordedRun) -> bool:
-    """Ask the process that owns a run to save and end, as Ctrl-C does; False: no process of this machine owns it.
+    """Request the process that owns a run to save and end, as Ctrl-C does; return whether this machine has one.
 
-    The kernel says who owns the run: no file of a copied run can name another process. The process is held by a
-    descriptor before it is asked for, so that no other one can be meant.
+    The kernel's lock identifies the owner, so that no file of a copied run can name another process. A descriptor of
+    the process is opened before the check, so that a reused pid is excluded.
     """
     path = run.directory.path
     holding = holding_of(path)
@@ -242,10 +242,10 @@ def stop_run(run: RecordedRun) -> bool:
 
 
 class _Json(JSONResponse):
-    """JSON in ASCII: a copied run's texts may hold halves of characters, which UTF-8 has no bytes for."""
+    """JSON in ASCII, because texts of a copied run may have lone surrogates, which UTF-8 cannot encode."""
 
     def render(self, content: Any) -> bytes:
-        """Bytes of the answer."""
+        """Return the body of the answer."""
         return json.dumps(content, allow_nan=False).encode()
 
 
@@ -254,4 +254,4 @@ def _ids_in(request: Request) -> list[str]:
 
 
 def _missing() -> Response:
-    return PlainTextResponse("There is no such thing.\n", 404)
+    return PlainTextResponse("Not found.\n", 404)

@@ -20,13 +20,13 @@ LOOK_SECONDS = 0.5
 """Seconds between two reads of the files of an open page."""
 OVERVIEW_SECONDS = 1.0
 CURVES_SECONDS = 1.0
-_NOTHING = ""  # value of a stream where nothing is new
-_QUIET_SECONDS = 15.0  # of silence, at most
-_TOLD_SECONDS = 0.3  # between two reports of progress in reading many runs
+_NOTHING = ""  # value of a stream without news
+_QUIET_SECONDS = 15.0  # longest time without a line
+_PROGRESS_SECONDS = 0.3  # between two reports of progress in reading many runs
 
 
 async def overview_events(catalogue: Catalogue) -> AsyncIterator[str]:
-    """Rows that have changed, and the ids of all."""
+    """Yield changed rows with the ids of all rows."""
     known: dict[str, Any] = {}
     while True:
         rows = await run_in_threadpool(catalogue.rows)
@@ -40,7 +40,7 @@ async def overview_events(catalogue: Catalogue) -> AsyncIterator[str]:
 
 
 async def run_events(path: Path, cursor: str) -> AsyncIterator[str]:
-    """New lines of a run's files, with the cursor behind them as event id, and the run's status."""
+    """Yield new lines of a run's files, with the cursor after them as event id, and the run's status."""
     status: dict[str, Any] = {}
     state = ""
     while True:
@@ -60,14 +60,14 @@ async def run_events(path: Path, cursor: str) -> AsyncIterator[str]:
 async def curve_events(
     catalogue: Catalogue, curves: Curves, words: str, ids: list[str], x: str, y: str, keys: list[str], band: str
 ) -> AsyncIterator[str]:
-    """Number of runs read so far, then all curves, again whenever they change."""
+    """Yield the number of runs read so far, then all curves after each change."""
     shown: dict[str, Any] = {}
     while True:
         runs = await run_in_threadpool(catalogue.chosen, words, ids)
         settings = settings_unlike(runs)
         left = list(runs)
         while left:
-            await run_in_threadpool(curves.catch_up, left, x, y, _TOLD_SECONDS)
+            await run_in_threadpool(curves.catch_up, left, x, y, _PROGRESS_SECONDS)
             if left and not shown:
                 yield _event("progress", {"read": len(runs) - len(left), "of": len(runs)})
         known = [key for key in keys if key in settings]
@@ -86,13 +86,13 @@ async def curve_events(
 
 
 async def until(is_ending: Callable[[], bool], events: AsyncIterator[str]) -> AsyncIterator[str]:
-    """Pass events on until the server ends; `_NOTHING` becomes a comment now and then, which detects a dead line."""
-    told = time.monotonic()
+    """Pass events on until the server ends; after a long silence send a comment, which detects a dead connection."""
+    last = time.monotonic()
     async for event in events:
         if is_ending():
             return
-        if event != _NOTHING or time.monotonic() >= told + _QUIET_SECONDS:
-            told = time.monotonic()
+        if event != _NOTHING or time.monotonic() >= last + _QUIET_SECONDS:
+            last = time.monotonic()
             yield event or ": still here\n\n"
 
 

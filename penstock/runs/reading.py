@@ -166,8 +166,8 @@ def find_runs(places: Sequence[str | os.PathLike[str]]) -> list[RecordedRun]:
     found: dict[Path, RecordedRun] = {}
     for place in map(Path, places):
         if not place.is_dir():
-            what = "a file" if place.exists() else "not there"
-            raise RunDirectoryError(f"{place} is {what}: give runs, or folders that hold runs")
+            problem = "is a file" if place.exists() else "does not exist"
+            raise RunDirectoryError(f"{place} {problem}: give runs, or folders that hold runs")
         for path, name in paths_in(place):
             try:
                 found.setdefault(path.resolve(), recorded(path, name))

@@ -75,7 +75,7 @@ def test_it_prints_what_was_tried_and_the_command_to_train_with(machine, tmp_pat
     assert lines[2].split()[:8] == ["2", "16", "local", "1", "256", "40,000", "9%", "rollout"]
     assert lines[3].split()[:6] == ["2", "64", "local", "1", "256", "50,000"]
     out = "\n".join(lines)
-    assert "fastest: 50,000 steps/s, 1.25 times the 40,000 of the settings to begin with" in out
+    assert "fastest: 50,000 steps/s, 1.25 times the 40,000 of the initial settings" in out
     assert "not tuned, because it changes what is learned (--tune-batch does): batch_size=256" in out
     assert "with more lanes, steps are older" in out and "other programs" not in out
 
@@ -188,7 +188,7 @@ def test_an_interruption_recommends_nothing_that_was_not_seen_faster(rate, machi
     monkeypatch.setattr("penstock.bench.engine_run.run_engine", measure)
     assert main(["autotune", *APPO, "--json", str(tmp_path / "tuned.json")]) == 130
     out = capsys.readouterr().out
-    assert out.endswith("nothing was seen to be faster than the settings to begin with: none are recommended\n")
+    assert out.endswith("no settings were measured to be faster than the initial ones: none are recommended\n")
     assert "penstock train" not in out
     written = json.loads((tmp_path / "tuned.json").read_text())
     assert (written["command"], written["found"]) == (None, {})

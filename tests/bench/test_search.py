@@ -42,7 +42,7 @@ def test_the_top_of_a_hill_is_found_from_the_defaults(lanes, workers, machine):
     search.run()
     assert search.found() == {"num_workers": workers, "num_envs_per_worker": lanes}
     assert len(search.trials) <= 18
-    assert search.ended == "nothing that is left could be faster"
+    assert search.ended == "no remaining candidate can be faster"
 
 
 def test_a_ridge_where_one_setting_changes_the_best_of_another_is_climbed_in_rounds(machine):

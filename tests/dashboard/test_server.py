@@ -387,9 +387,9 @@ def test_it_is_in_the_way_of_nobody_and_loads_no_torch(served):
     ("args", "message"),
     [
         (["FILE"], "is a file: give runs"),
-        (["runs", "NOTHERE"], "nothere is not there: give runs, or folders that hold runs"),
+        (["runs", "NOTHERE"], "nothere does not exist: give runs, or folders that hold runs"),
         (["--port", "99999"], "--port 99999 is not legal: use 1 to 65535, or 0"),
-        (["--port", "PORT"], "cannot be had: Address already in use"),
+        (["--port", "PORT"], "is not available: Address already in use"),
     ],
 )
 def test_what_cannot_be_served_is_told(served, tmp_path, args, message):

@@ -37,7 +37,7 @@ def test_no_link_leads_out_of_the_folder(tmp_path):
 
 
 def test_a_place_that_is_not_there_is_said(tmp_path):
-    with pytest.raises(RunDirectoryError, match="nowhere is not there"):
+    with pytest.raises(RunDirectoryError, match="nowhere does not exist"):
         find_runs([tmp_path / "nowhere"])
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(RunDirectoryError, match=r"is not the config\.json of a run"):

@@ -122,7 +122,7 @@ def test_tables_are_for_people_and_for_pages(runs, capsys):
         (["runs", "--target", "4", "--", "runs"], "flags come behind the runs"),
         (["runs", "--", "runs", "--by", "seed"], "groups are given twice"),
         (["--by", "algorithm", "--normalize", "n.toml"], "n.toml cannot be read"),
-        (["nowhere", "--", "runs"], "nowhere is not there"),
+        (["nowhere", "--", "runs"], "nowhere does not exist"),
     ],
 )
 def test_wrong_usage_is_told(runs, capsys, args, message):

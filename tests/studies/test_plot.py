@@ -99,7 +99,7 @@ def test_a_reader_is_told_of_runs_that_are_missing_broken_short_or_alike(runs, c
         (["--y", "loss/nothing"], "none of these 7 runs has 'loss/nothing' over 'steps'; they have evaluation/mean"),
         (["--group-by", "gama"], "--group-by 'gama' is neither"),
         (["--out", "a.png"], "the name ends in .svg"),
-        (["nowhere"], "nowhere is not there"),
+        (["nowhere"], "nowhere does not exist"),
     ],
 )  # fmt: skip
 def test_wrong_usage_is_told(runs, capsys, args, message):

@@ -51,7 +51,7 @@ def test_order_is_by_any_column_or_setting_and_what_is_not_known_comes_last(runs
         (["--where", "seed<x"], "'x' is no number"),
         (["--sort", "bset_return"], "did you mean 'best_return'?"),
         (["--columns", "gama"], "--columns 'gama'"),
-        (["nowhere"], "nowhere is not there"),
+        (["nowhere"], "nowhere does not exist"),
         (["diff", "runs/a"], "usage: penstock runs diff A B"),
         (["diff", "runs/a", "runs"], "not a run"),
     ],
