@@ -17,23 +17,23 @@ COPYING = {"write": "rollout workers writing", "gather": "the learner gathering"
 _LEAST_SHARE = 0.005
 
 
-def bounds(costs: Costs, crew: Capacity) -> dict[str, float]:
+def bounds(costs: Costs, capacity: Capacity) -> dict[str, float]:
     """Return upper bounds of steps per second by their cause; the smallest is the ideal.
 
     ``cores / (c_env + c_infer + c_learn)`` and ``learner_threads / c_learn``; a device does one thing at a time;
     waiting environments take their time however idle the cores are.
     """
-    found = {"cores": crew.cores / costs.all}
-    if crew.learner_threads:
-        found["learner"] = crew.learner_threads / costs.learn
+    found = {"cores": capacity.cores / costs.all}
+    if capacity.learner_threads:
+        found["learner"] = capacity.learner_threads / costs.learn
     if costs.device:
         found["device"] = 1.0 / costs.device
     if costs.env_waits:
-        found["waiting environments"] = crew.workers / (costs.env + costs.env_wait)
+        found["waiting environments"] = capacity.workers / (costs.env + costs.env_wait)
     return found
 
 
-def limits(costs: Costs, crew: Capacity) -> dict[str, float]:
+def limits(costs: Costs, capacity: Capacity) -> dict[str, float]:
     """Return the steps per second that these settings allow, by cause; other settings may allow more.
 
     Rollout workers step one group after another, and a policy worker has a fixed number of threads. If learning and
@@ -41,17 +41,17 @@ def limits(costs: Costs, crew: Capacity) -> dict[str, float]:
     stepping is limited by cores, rollout workers and policy worker.
     """
     in_worker = costs.env + costs.env_wait
-    if not crew.policy_threads:
+    if not capacity.policy_threads:
         in_worker += costs.infer
-    if not crew.learner_threads:
+    if not capacity.learner_threads:
         in_worker += costs.learn
-    workers = crew.workers / in_worker
+    workers = capacity.workers / in_worker
     found = {"rollout workers": workers}
-    if crew.policy_threads:
-        found["policy worker"] = crew.policy_threads / costs.infer
-    if crew.takes_turns and crew.learner_threads:
-        stepping = min(workers, found.get("policy worker", workers), crew.cores / (costs.env + costs.infer))
-        found["taking turns"] = 1.0 / (1.0 / stepping + costs.learn / crew.learner_threads)
+    if capacity.policy_threads:
+        found["policy worker"] = capacity.policy_threads / costs.infer
+    if capacity.takes_turns and capacity.learner_threads:
+        stepping = min(workers, found.get("policy worker", workers), capacity.cores / (costs.env + costs.infer))
+        found["taking turns"] = 1.0 / (1.0 / stepping + costs.learn / capacity.learner_threads)
     return found
 
 
@@ -61,25 +61,25 @@ class Account:
 
     Attributes
     ----------
-    costs, crew
+    costs, capacity
         Costs of a step's work alone, and the roles available for it.
     engine
         The measured training.
     """
 
     costs: Costs
-    crew: Capacity
+    capacity: Capacity
     engine: EngineRun
 
     @cached_property
     def bounds(self) -> dict[str, float]:
         """Upper bounds of steps per second."""
-        return bounds(self.costs, self.crew)
+        return bounds(self.costs, self.capacity)
 
     @cached_property
     def limits(self) -> dict[str, float]:
         """Steps per second allowed by these settings."""
-        return limits(self.costs, self.crew)
+        return limits(self.costs, self.capacity)
 
     @property
     def bound_by(self) -> str:
@@ -131,13 +131,13 @@ class Account:
     @property
     def total(self) -> float:
         """Core-seconds of wall-clock time per step."""
-        return self.crew.cores / self.engine.rate
+        return self.capacity.cores / self.engine.rate
 
     def facts(self) -> dict[str, Any]:
         """Return all results, for a JSON file."""
         return {
             "costs": asdict(self.costs),
-            "crew": asdict(self.crew),
+            "crew": asdict(self.capacity),
             "bounds": self.bounds,
             "ideal": self.ideal,
             "bound_by": self.bound_by,
@@ -159,16 +159,15 @@ class Account:
 
     def setting(self) -> str:
         """Describe the roles that did the work."""
-        crew = self.crew
-        where = (
-            f"policy worker with {_threads(crew.policy_threads)}" if crew.policy_threads else "chosen in the workers"
-        )
-        learner = f"learner with {_threads(crew.learner_threads)}" if crew.learner_threads else "learned in the workers"
-        turns = ", stepping and learning take turns" if crew.takes_turns else ""
-        return (
-            f"{crew.cores:g} cores, {_count(crew.workers, 'rollout worker')}, actions: {where}, {learner}{turns}; "
-            f"{crew.precision}"
-        )
+        found = self.capacity
+        actions, learner = "chosen in the workers", "learned in the workers"
+        if found.policy_threads:
+            actions = f"policy worker with {_count(found.policy_threads, 'thread')}"
+        if found.learner_threads:
+            learner = f"learner with {_count(found.learner_threads, 'thread')}"
+        turns = ", stepping and learning take turns" if found.takes_turns else ""
+        workers = _count(found.workers, "rollout worker")
+        return f"{found.cores:g} cores, {workers}, actions: {actions}, {learner}{turns}; {found.precision}"
 
     def text(self) -> str:
         """Return tables for a terminal, in Markdown."""
@@ -214,10 +213,6 @@ def shares_by_cause(role: RoleTime) -> dict[str, float]:
 def _binding(bounds: dict[str, float], by: str) -> str:
     others = ", ".join(f"{name} {rate:,.0f}" for name, rate in bounds.items() if name != by)
     return f"{by} ({others})" if others else by
-
-
-def _threads(count: int) -> str:
-    return _count(count, "thread")
 
 
 def _count(count: int, what: str) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.bench import BenchUsageError
 from penstock.bench.asked import own_parser, parse
 from penstock.bench.data_paths import measured_path
-from penstock.bench.search import Search, Trial, told_quick
+from penstock.bench.search import Search, Trial, describe_quick
 from penstock.config import AsynchronousConfig, Config
 from penstock.ipc import available_cores
 from penstock.masking import joined, masked_arguments
@@ -135,7 +135,7 @@ def _outcome(search: Search, config: Config, seconds: float, train: str | None) 
     if kept := search.kept():
         lines.append(f"not tuned, because it changes what is learned (--tune-batch does): {kept}")
     if (quick := search.measured.quick(config)) != config:
-        lines.append(told_quick(config, quick))
+        lines.append(describe_quick(config, quick))
     runs = [trial.run for trial in search.trials if trial.run]
     others = fmean(run.other_programs / (run.seconds * available_cores()) for run in runs)
     if others > _QUIET:

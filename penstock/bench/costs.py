@@ -125,26 +125,26 @@ def measure_costs(algorithm_class: type[Algorithm], config: Config, *, seconds: 
         Some work failed.
     """
     env, algorithm, shape = laid_out(algorithm_class, config)
-    crew = capacity_of(algorithm)
+    capacity = capacity_of(algorithm)
     arena = ExperienceArena.create(shape)
     fill(arena, algorithm, env, PROBED_LANE)
     is_on_device = torch.device(config.device).type != "cpu"
-    chooses_on_device = is_on_device and crew.policy_threads > 0
+    chooses_on_device = is_on_device and capacity.policy_threads > 0
     with WorkPool(arena) as pool:
         cores = math.ceil(available_cores())  # enough to keep all busy
         choosing = functools.partial(
             Choosing,
             algorithm=algorithm,
-            num_lanes=shape.group_size * (shape.num_workers if crew.policy_threads else 1),
+            num_lanes=shape.group_size * (shape.num_workers if capacity.policy_threads else 1),
             device=config.device if chooses_on_device else "cpu",
         )
         learning = functools.partial(measured_path(algorithm).rehearsal, algorithm=algorithm)
         for number in range(cores):
             pool.add("env", 1, functools.partial(Stepping, env=env, config=config, number=number))
-        for _ in range(1 if chooses_on_device else max(1, cores // max(1, crew.policy_threads))):
-            pool.add("infer", max(1, crew.policy_threads), choosing)
-        for _ in range(1 if is_on_device else max(1, cores // max(1, crew.learner_threads))):
-            pool.add("learn", max(1, crew.learner_threads), learning)
+        for _ in range(1 if chooses_on_device else max(1, cores // max(1, capacity.policy_threads))):
+            pool.add("infer", max(1, capacity.policy_threads), choosing)
+        for _ in range(1 if is_on_device else max(1, cores // max(1, capacity.learner_threads))):
+            pool.add("learn", max(1, capacity.learner_threads), learning)
         pool.start()
         stepped, chosen, learned = (pool.measure(kind, seconds / 3) for kind in REAL_WORK)
     costs = Costs(
@@ -154,7 +154,7 @@ def measure_costs(algorithm_class: type[Algorithm], config: Config, *, seconds: 
         env_wait=sum(one.asleep for one in stepped) / sum(one.steps for one in stepped),
         device=is_on_device * _median(learned, "wall") + chooses_on_device * _median(chosen, "wall"),
     )
-    return costs, crew
+    return costs, capacity
 
 
 def laid_out(algorithm_class: type[Algorithm], config: Config) -> tuple[EnvSpec, Algorithm, RunShape]:
@@ -228,7 +228,7 @@ class _WorkRole(LeavesNothing):
 
 
 class _Worker:
-    """The role."""
+    """Role that does one kind of work."""
 
     def __init__(self, arena: ExperienceArena, work: Rehearsal, report: Callable[[Any], None]) -> None:
         self.bell = arena.learner_bell
@@ -254,7 +254,7 @@ class WorkPool:
     def __init__(self, arena: ExperienceArena) -> None:
         self._arena = arena
         self._specs: dict[str, list[_WorkRole]] = {}
-        self._said: dict[str, Any] = {}
+        self._reports: dict[str, Any] = {}
 
     def add(self, kind: str, num_threads: int, make: Callable[[ExperienceArena], Rehearsal]) -> None:
         """Add a process for a kind of work."""
@@ -264,7 +264,7 @@ class WorkPool:
     def start(self) -> None:
         """Start the processes and wait until all are ready."""
         specs = [spec for of_kind in self._specs.values() for spec in of_kind]
-        self._backend = LocalBackend(self._arena, specs, self._hear, Restarts(forgive_environments=False))
+        self._backend = LocalBackend(self._arena, specs, self._receive, Restarts(forgive_environments=False))
         self._backend.start()
         self._wait_for([spec.name for spec in specs], PATIENCE)
 
@@ -279,22 +279,22 @@ class WorkPool:
 
     def _wait_for(self, names: list[str], seconds: float) -> dict[str, Any]:
         end = time.monotonic() + seconds
-        while not self._said.keys() >= set(names):
+        while not self._reports.keys() >= set(names):
             if time.monotonic() > end:
-                silent = ", ".join(sorted(set(names) - self._said.keys()))
+                silent = ", ".join(sorted(set(names) - self._reports.keys()))
                 raise BenchError(f"measuring alone: {silent} gave no answer within {seconds:.0f} s: it hangs")
             try:
                 self._backend.pump(0.1)
             except (RoleDied, LauncherDied) as error:
                 raise BenchError(f"measuring alone: {error}") from error
-        said, self._said = self._said, {}
-        return said
+        reports, self._reports = self._reports, {}
+        return reports
 
-    def _hear(self, role: str, said: Any) -> None:
-        if isinstance(said, Failed | Died):
-            story = said.text if isinstance(said, Failed) else said.story
+    def _receive(self, role: str, report: Any) -> None:
+        if isinstance(report, Failed | Died):
+            story = report.text if isinstance(report, Failed) else report.story
             raise BenchError(f"measuring alone, {role} failed:\n{story}")
-        self._said[role] = said
+        self._reports[role] = report
 
     def __enter__(self) -> WorkPool:
         return self

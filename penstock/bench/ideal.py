@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from penstock.bench import BenchUsageError
 from penstock.bench.asked import own_parser, parse
 from penstock.bench.data_paths import measured_path
-from penstock.bench.search import told_quick
+from penstock.bench.search import describe_quick
 from penstock.runs.machine import describe, machine_facts
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ def run(algorithm: type[Algorithm], config: Config, own: argparse.Namespace) -> 
     rounds = []
     with kept():
         for number in range(1, own.rounds + 1):
-            costs, crew = measure_costs(algorithm, measured, seconds=own.bench_seconds)
-            rounds.append(Account(costs, crew, run_engine(algorithm, measured, seconds=own.bench_seconds)))
+            costs, capacity = measure_costs(algorithm, measured, seconds=own.bench_seconds)
+            rounds.append(Account(costs, capacity, run_engine(algorithm, measured, seconds=own.bench_seconds)))
             print(f"round {number} of {own.rounds}: {rounds[-1].summary()}", flush=True)
     efficiencies = sorted(account.efficiency for account in rounds)
     efficiency = median_low(efficiencies)
@@ -73,7 +73,7 @@ def run(algorithm: type[Algorithm], config: Config, own: argparse.Namespace) -> 
 
     print(f"\n{algorithm.name()} on {config.env}: {account.setting()}")
     if measured != config:
-        print(told_quick(config, measured))
+        print(describe_quick(config, measured))
     print(account.text())
     print(f"median efficiency of {len(rounds)}: {efficiency:.1%}, from {efficiencies[0]:.1%} to {efficiencies[-1]:.1%}")
     if own.mark is not None:

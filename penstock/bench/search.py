@@ -347,7 +347,7 @@ def settings_of(config: Config) -> dict[str, Any]:
     }
 
 
-def told_quick(config: Config, measured: Config) -> str:
+def describe_quick(config: Config, measured: Config) -> str:
     """Describe the settings that differ during measurement."""
     settings, before = measured.to_json(), config.to_json()
     changed = [f"{name}={value}" for name, value in settings.items() if value != before[name]]

@@ -77,7 +77,7 @@ class Guard:
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
         if scope["path"] == "/" and given:
             if not is_same(given, self._token):
-                return PlainTextResponse("This token belongs to another dashboard: open the address that this one has printed.\n", 403)
+                return PlainTextResponse("Wrong token: open the address that this dashboard has printed.\n", 403)
             cookie = f"{self._cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict"
             return Response(status_code=303, headers={"location": "/", "set-cookie": cookie})
         if not is_same(_cookie_in(headers.get("cookie", ""), self._cookie), self._token):

@@ -7,7 +7,7 @@ from penstock.bench.engine_run import EngineRun, RoleTime
 
 US = 1e-6
 COSTS = Costs(env=7.2 * US, infer=2.1 * US, learn=2.0 * US)  # of CartPole-v1 in a bare loop
-CREW = Capacity(cores=2, workers=2, policy_threads=0, learner_threads=1, takes_turns=False, precision="float32")
+CAPACITY = Capacity(cores=2, workers=2, policy_threads=0, learner_threads=1, takes_turns=False, precision="float32")
 
 
 def a_run(**changes):

@@ -1,4 +1,4 @@
-"""The ideal follows from costs and crew, and every core-second of a training is accounted for."""
+"""The ideal follows from costs and capacity, and every core-second of a training is accounted for."""
 
 import json
 from dataclasses import replace
@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from penstock.bench.account import Account, bounds, limits, shares_by_cause
 from penstock.bench.engine_run import RoleTime
-from tests.bench.measured import COSTS, CREW, US, a_run
+from tests.bench.measured import CAPACITY, COSTS, US, a_run
 
 
 def changed(**changes):
-    """Costs and crew after changes."""
+    """Costs and capacity after changes."""
     costs = replace(COSTS, **{name: value for name, value in changes.items() if hasattr(COSTS, name)})
-    crew = replace(CREW, **{name: value for name, value in changes.items() if hasattr(CREW, name)})
-    return costs, crew
+    capacity = replace(CAPACITY, **{name: value for name, value in changes.items() if hasattr(CAPACITY, name)})
+    return costs, capacity
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_settings_allow_as_much_as_the_least_of_their_limits(changes, limit, rat
 
 
 def test_what_is_allowed_is_never_more_than_the_ideal():
-    of_ideal, of_settings = Account(COSTS, CREW, a_run()), Account(COSTS, replace(CREW, workers=1), a_run())
+    of_ideal, of_settings = Account(COSTS, CAPACITY, a_run()), Account(COSTS, replace(CAPACITY, workers=1), a_run())
     assert (of_ideal.allowed_by, of_ideal.allowed) == ("cores", of_ideal.ideal)
     assert of_settings.allowed_by == "rollout workers" and of_settings.ideal == of_ideal.ideal
     assert of_settings.efficiency_of_allowed == pytest.approx(100_000 * 9.3 * US)
@@ -70,7 +70,7 @@ def test_what_is_allowed_is_never_more_than_the_ideal():
 
 
 def test_the_difference_is_told_by_where_the_cores_time_went():
-    account = Account(COSTS, CREW, a_run())
+    account = Account(COSTS, CAPACITY, a_run())
     assert account.engine.rate == 100_000.0
     assert account.efficiency == pytest.approx(100_000 / (2 / (11.3 * US)))
     assert account.total == pytest.approx(20.0 * US)
@@ -95,7 +95,7 @@ seconds = st.floats(0.0, 100.0)
 @given(seconds, seconds, seconds, seconds, st.integers(1, 10**9), st.floats(0.1, 100.0))
 def test_the_parts_add_up_to_all_that_went_by(env, learn, write, cpu, steps, window):
     role = RoleTime("rollout", 1, {"env": env}, {"env": env, "learn": learn, "write": write})
-    account = Account(COSTS, CREW, a_run(steps=steps, seconds=window, roles=(role,), cpu_seconds=cpu))
+    account = Account(COSTS, CAPACITY, a_run(steps=steps, seconds=window, roles=(role,), cpu_seconds=cpu))
     assert sum(account.parts.values()) == pytest.approx(2 * window / steps)
 
 
@@ -110,7 +110,7 @@ def test_several_threads_are_not_more_than_all_of_the_time():
 
 
 def test_the_tables_show_all_of_it():
-    text = Account(COSTS, CREW, a_run()).text()
+    text = Account(COSTS, CAPACITY, a_run()).text()
     for words in (
         "stepping environments 7.20", "ideal         176,991 steps/s, bound by cores (learner 500,000)",
         "these settings allow 176,991 steps/s, bound by cores (rollout workers 215,054): 56.5% of it was reached",
@@ -125,13 +125,13 @@ def test_the_tables_show_all_of_it():
 
 
 def test_where_stepping_and_learning_take_turns_the_ideal_is_that_of_overlapping_and_turns_stand_beside_it():
-    text = Account(COSTS, replace(CREW, takes_turns=True), a_run()).text()
+    text = Account(COSTS, replace(CAPACITY, takes_turns=True), a_run()).text()
     assert "ideal         176,991 steps/s, bound by cores" in text and "efficiency      56.5%" in text
     assert "these settings allow 150,376 steps/s, bound by taking turns (rollout workers 215,054): 66.5% of it" in text
 
 
 def test_everything_is_written_down():
-    facts = json.loads(json.dumps(Account(COSTS, CREW, a_run()).facts()))
+    facts = json.loads(json.dumps(Account(COSTS, CAPACITY, a_run()).facts()))
     assert facts["measured"] == 100_000.0 and facts["bound_by"] == "cores" and facts["costs"]["env"] == 7.2 * US
     assert sum(facts["parts"].values()) == pytest.approx(facts["total"])
     assert facts["shares"]["learner"]["wait for data"] == 0.5

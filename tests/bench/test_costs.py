@@ -29,7 +29,7 @@ def measure(name, seconds=0.3, **settings):
 
 
 @pytest.mark.parametrize(
-    ("name", "settings", "crew"),
+    ("name", "settings", "capacity"),
     [
         ("ppo", {"segment_length": 8, "batch_size": 16, "memory": "gru", "memory_size": 4}, (1, 0, 1, True)),
         ("impala", {"segment_length": 8, "batch_size": 16, "inference": "central"}, (1, 1, 1, False)),
@@ -37,10 +37,10 @@ def measure(name, seconds=0.3, **settings):
         ("dqn", {"num_envs_per_worker": 1, "batch_size": 8, "backend": "serial"}, (1, 0, 1, True)),
     ],
 )
-def test_all_three_kinds_of_work_are_measured_of_every_kind_of_algorithm(name, settings, crew):
+def test_all_three_kinds_of_work_are_measured_of_every_kind_of_algorithm(name, settings, capacity):
     costs, found = measure(name, env="CartPole-v1", **settings)
     assert min(costs.env, costs.infer, costs.learn) > 0.0 and costs.device == 0.0
-    assert (found.workers, found.policy_threads > 0, found.learner_threads > 0, found.takes_turns) == crew
+    assert (found.workers, found.policy_threads > 0, found.learner_threads > 0, found.takes_turns) == capacity
 
 
 def test_an_environment_that_sleeps_costs_next_to_no_cpu_time_and_is_known_by_its_waiting():

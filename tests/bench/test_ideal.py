@@ -8,7 +8,7 @@ from penstock.algorithms.appo import APPO
 from penstock.bench import BenchError, ideal
 from penstock.cli import main
 from penstock.engine.endings import TrainingFailed
-from tests.bench.measured import COSTS, CREW, a_run
+from tests.bench.measured import CAPACITY, COSTS, a_run
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def measured(monkeypatch):
 
     def answer_costs(*what, seconds):
         asked.append(("costs", *what, seconds))
-        return COSTS, CREW
+        return COSTS, CAPACITY
 
     def answer_run(*what, seconds):
         asked.append(("run", *what, seconds))

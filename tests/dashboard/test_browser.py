@@ -214,7 +214,7 @@ def test_a_server_that_is_gone_is_told(browser, runs, live):
 def test_an_address_of_an_old_dashboard_is_refused_in_words(browser, runs, live):
     with dashboard_of(runs) as served:
         browser.get(f"http://127.0.0.1:{served.port}/?token=old")
-        assert "open the address that this one has printed" in browser.find_element(By.TAG_NAME, "body").text
+        assert "open the address that this dashboard has printed" in browser.find_element(By.TAG_NAME, "body").text
 
 
 def test_themes_are_chosen_and_kept(browser, runs, live):
