@@ -1,4 +1,4 @@
-"""What asynchrony brings: TD3 where a step costs what an update costs, in processes and in the serial backend.
+"""Gain from asynchrony: TD3 whose step costs as much as its update, in processes and in the serial backend.
 
     python bench/asynchrony.py [--steps 2000] [--repeats 3]
 
@@ -56,7 +56,7 @@ class SlowHalfCheetah(gymnasium.Wrapper):
 
 @dataclass(frozen=True)
 class Rates:
-    """What a backend did per second."""
+    """Rates of a backend."""
 
     steps: float
     updates: float

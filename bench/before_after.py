@@ -37,13 +37,13 @@ SAME = 0.01  # relative: what differs by less is the same
 
 
 def metrics_of(run: Path) -> list[dict[str, Any]]:
-    """What a run wrote down, line by line."""
+    """Return the lines of a run's metrics."""
     return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
 @dataclass(frozen=True)
 class Curve:
-    """What a run shows of its learning."""
+    """Learning curve of a run."""
 
     steps: np.ndarray
     """int64 ``[N]``, growing."""

@@ -1,4 +1,4 @@
-"""How long do TD3 and SAC take on HalfCheetah, beside SBX? In turns, one training after the other on all cores.
+"""Training time of TD3 and SAC on HalfCheetah beside SBX, in turns, one training after the other on all cores.
 
     python bench/beside_sbx.py --sbx X/bin/python [--algorithms td3 sac] [--steps 50000] [--seeds 1] [--write FILE]
 

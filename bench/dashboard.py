@@ -1,4 +1,4 @@
-"""What the dashboard costs, and how fast it is, in Chromium.
+"""Cost and speed of the dashboard in Chromium.
 
     python bench/dashboard.py [--only overview curves ...] [--runs 100] [--lines 100000] [--minutes 10]
 

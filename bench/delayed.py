@@ -1,4 +1,4 @@
-"""How many episodes does a delayed reward cost, with RUDDER and without? The paper's kind of tasks, several seeds.
+"""Episodes to solve tasks with delayed reward, with RUDDER and without, over several seeds.
 
     python bench/delayed.py [--tasks watch key grid choice] [--learners rudder ppo ...] [--seeds 10] [--write FILE]
     python bench/delayed.py --growing watch [--delays 10 25 50 100 200] [--seeds 5] [--plot FILE] [--write FILE]

@@ -1,4 +1,4 @@
-"""What have two algorithms learned after the same time? Ape-X DPG and DDPG, in turns, several seeds.
+"""Returns of Ape-X DPG and DDPG after equal time, in turns, over several seeds.
 
     python bench/equal_time.py [--tasks pendulum cartpole-swingup] [--seconds N] [--seeds 3] [--write FILE]
 

@@ -1,4 +1,4 @@
-"""What trainings leave behind: the final and the best policy of several seeds, deterministic and sampled.
+"""Returns of the final and the best policy of trainings, deterministic and sampled, over several seeds.
 
     python bench/final_policies.py [TRAINING ...] [--seeds N] [--sb3 X/bin/python] [--peer-only] [--history FILE]
                                    [--table]

@@ -1,4 +1,4 @@
-"""Does CLEAR forget less than IMPALA? Two tasks in turn, three switches: the return on the task that is not trained.
+"""Forgetting of CLEAR and of IMPALA: the return on the untrained one of two tasks, trained in turn.
 
     python bench/forgetting.py [--seeds 5] [--phase-steps 300000] [--plot FILE] [--write FILE]
 
@@ -62,7 +62,7 @@ def train(kind: str, seed: int, phase_steps: int, run_dir: Path) -> list[list[fl
 
 
 def drops(looks: list[list[float]]) -> list[float]:
-    """How far the return on the task that is not trained falls in each phase but the first."""
+    """Return the fall of the return on the untrained task, in each phase but the first."""
     return [
         looks[phase * LOOKS - 1][1 + (phase - 1) % 2] - looks[(phase + 1) * LOOKS - 1][1 + (phase - 1) % 2]
         for phase in range(1, PHASES)

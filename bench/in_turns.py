@@ -1,11 +1,11 @@
-"""Two versions of Penstock, measured in turns (A, B, B, A, and so on): is one as fast as the other?
+"""Speed of two versions of Penstock: the same measurements of both in turns, A, B, B, A and so on.
 
     python bench/in_turns.py BEFORE [AFTER] --throughput cartpole pong --ideal cartpole --updates td3 --replay --startup
         --memory [--turns 4]
 
 BEFORE and AFTER are the Pythons of two environments, each with an editable install of a checkout of its own (a git
-worktree of a commit, with ``pip install -e .``). Without AFTER it is the Python that runs this. Printed are the medians
-of all turns, the slowest and the fastest, and the quotient of the medians. Nothing else may run meanwhile.
+worktree of a commit, with ``pip install -e .``). The default of AFTER is the Python that runs this script. Output: the
+median of all turns, the slowest and the fastest turn, and the ratio of the medians. Nothing else may run meanwhile.
 
 ========== =============================================================================== =========================
 flag       measurement                                                                     unit

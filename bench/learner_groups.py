@@ -1,4 +1,4 @@
-"""Do several learners of one policy learn what one does? The same batches, learned from by one and by a group.
+"""Equality of one learner and a group of learners that learn from the same batches.
 
     python bench/learner_groups.py [RUN ...] [--learners 2] [--updates 100] [--nodes] [--pace]
 
@@ -80,7 +80,7 @@ SIZES = {"small": (64, 64), "large": (1024, 1024)}  # of PPO's networks, whose p
 
 @dataclass
 class Lessons:
-    """What a run has learned from, from which state, and what has become of that."""
+    """Experience that a run has learned from, with the states before and after."""
 
     algorithm: Any
     before: bytes = b""
@@ -88,7 +88,7 @@ class Lessons:
     after: dict[str, Any] | None = None
 
     def attend(self, learner: Any, updates: int) -> None:
-        """Keep all that a learner learns from until it has made so many updates."""
+        """Record what a learner learns from during a number of updates."""
 
         @contextmanager
         def keeping(batch: Any) -> Iterator[None]:
@@ -106,7 +106,7 @@ InGroup = Callable[[Lessons, int], tuple[dict[str, Any], float]]
 
 
 def lessons_of(name: str, settings: dict[str, Any], updates: int) -> Lessons:
-    """Train until so many updates are made, and return what was learned from."""
+    """Train for a number of updates, and return the experience learned from."""
     built, kept = LearnerRole.build, list[Lessons]()
 
     def build(self: LearnerRole, *arguments: Any, **named: Any) -> Any:
@@ -155,7 +155,7 @@ def learned(
 
 
 def learned_together(lessons: Lessons, size: int) -> tuple[dict[str, Any], float]:
-    """What `learned` returns, of the first of a group of so many processes."""
+    """Return the result of `learned` for the first process of a group."""
     board = Board(size)
     fork = multiprocessing.get_context("fork")
     others = [fork.Process(target=learned, args=(lessons, board.spec, rank), daemon=True) for rank in range(1, size)]
@@ -195,7 +195,7 @@ def largest_difference(one: Any, other: Any) -> float:
 
 @contextmanager
 def connected_to_nodes(count: int) -> Iterator[None]:
-    """Within the block there is a cluster of so many nodes of one core."""
+    """Start a cluster of nodes with one core each for the block."""
     import ray
 
     from penstock.engine.nodes.cluster import simulated

@@ -1,4 +1,4 @@
-"""How long is a group of learners without one that was killed, and what is lost with it?
+"""Recovery of a group of learners after a kill: time, and updates lost.
 
     python bench/learner_kills.py [--role rank-1] [--kills 10] [--seconds-between 1]
 

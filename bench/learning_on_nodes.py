@@ -34,7 +34,7 @@ NAMES = ("left", "right")
 
 @dataclass(frozen=True)
 class Work:
-    """What is trained."""
+    """Training to compare."""
 
     algorithm: Any
     env: str

@@ -52,7 +52,7 @@ GRACE = 20.0  # seconds after the run's end until which processes on nodes may e
 
 @dataclass(frozen=True)
 class Fault:
-    """What befell a node, and what came of it.
+    """Fault of a node, and its consequences.
 
     Attributes
     ----------
@@ -185,7 +185,7 @@ def environment(number: int) -> dict[str, str]:
 
 
 def table(faults: Sequence[Fault]) -> str:
-    """What came of faults, by their kinds."""
+    """Return the consequences of faults, by kind."""
     rows = [f"{'fault':<14} {'times':>5} {'lost':>5}  {'noticed: median, worst':>22}  {'back: median, worst':>20}"]
     for kind in (*KINDS, "all"):
         of_kind = [fault for fault in faults if kind in (fault.kind, "all")]

@@ -1,12 +1,11 @@
-"""What a node costs: the same rollout worker at home and behind a host of Ray's, in turns, and the bytes that travel.
+"""Cost of a node: a rollout worker at home and on a node, in turns, and the bytes sent.
 
     python bench/nodes.py [--work cartpole|pong] [--rounds N] [--seconds S] [--pin]
 
-Both runs learn at home. Each round trains each of them for so many seconds; the other rests meanwhile. Printed are the
-steps/s of every round, the median of the ratios of rounds, policy lag of both, and of the run on the node: bytes sent
-for each step, for each byte of its columns, and bytes of weights for each version. The exit code is 3 if a mark is
-missed. ``--pin`` leaves one core to what steps, the rollout worker at home and all roles of the node, and another to
-the rest. Ray's own processes are where the system puts them.
+Both runs learn at home. In each round, each run trains for S seconds while the other rests. Output: steps/s of every
+round, the median of the rounds' ratios, policy lag of both runs, and for the run on the node bytes sent per step and per
+byte of its columns, and bytes of weights per version. The exit code is 3 if a mark is missed. ``--pin`` gives one core
+to the rollout worker at home and all roles of the node, and another core to the rest. Ray's processes are not pinned.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ MOST_LAG = 1.0  # updates that a node adds
 
 @dataclass(frozen=True)
 class Work:
-    """What is trained, and the least share of the local steps/s."""
+    """Training, and the required share of the local steps/s."""
 
     env: str
     settings: dict[str, Any]
@@ -48,7 +47,7 @@ WORK = {
 
 
 def rate(trainer: Trainer, seconds: float) -> float:
-    """Train for so many seconds; return steps/s."""
+    """Train for a number of seconds; return steps/s."""
     began, before = time.monotonic(), trainer.status.steps
     trainer.train(on_update=lambda _: time.monotonic() - began < seconds, quiet=True)
     return (trainer.status.steps - before) / (time.monotonic() - began)

@@ -1,4 +1,4 @@
-"""What V-trace is for: IMPALA with weights held back, beside the same loss with every ratio taken for 1.
+"""Effect of V-trace: IMPALA with delayed weights, beside the same loss with all ratios 1.
 
     python bench/policy_lag.py [--lags 1 10 50] [--seeds 3] [--steps N] [--plot FILE]
 
@@ -97,7 +97,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it; steps, returns and lags are those along the way."""
+    """Results; steps, returns and lags over the training."""
 
     run: Run
     steps: list[int]

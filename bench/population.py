@@ -1,4 +1,4 @@
-"""Is a population worth its steps?
+"""Benefit of a population for the same number of steps.
 
     python bench/population.py toy [--seeds 5]
     python bench/population.py lunarlander [--population 4] [--target 200] [--steps 1500000] [--seed 0]

@@ -1,4 +1,4 @@
-"""What does the learner pay for redistributed rewards? The same training with and without, in turns: A, B, B, A.
+"""Cost of redistributed rewards for the learner: a training with and without them, in turns: A, B, B, A.
 
     python bench/redistributor_cost.py --parts
     python bench/redistributor_cost.py [--turns 4] [--seconds 20] [--epochs 10] [--hidden 256] [--length 200]

@@ -78,7 +78,7 @@ def pictures() -> dict[Path, bytes]:
 
 @lru_cache
 def printed(command: tuple[str, ...]) -> str:
-    """What a penstock command prints, in the repository's root."""
+    """Return the output of a penstock command in the repository's root."""
     out = io.StringIO()
     with contextlib.chdir(ROOT), contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
         code = penstock(list(command[1:]))
@@ -137,7 +137,7 @@ def _spread(spread: dict[str, Any]) -> str:
 
 
 def _beside(against: dict[str, Any] | None) -> str:
-    """What a figure is compared with, and how many times as large it is."""
+    """Return the reference of a figure and the ratio to it."""
     if against is None:
         return ""
     ratio = "" if against["ratio"] is None else f"; **{against['ratio']:g} x**"

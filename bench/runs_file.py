@@ -10,7 +10,7 @@ Run = dict[str, Any]
 
 
 class RunsFile:
-    """What was measured so far.
+    """Measurements so far.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Do two versions of Penstock learn the same, bit for bit? Serial runs of every algorithm, and their weights compared.
+"""Bitwise comparison of two versions of Penstock: the weights of serial runs of every algorithm.
 
     python bench/same_weights.py [ALGORITHM ...] [--updates N] [--against X/bin/python]
 
@@ -56,7 +56,7 @@ RUNS = {  # by algorithm; further words tell variants apart
 
 
 def weights_of(name: str, updates: int) -> str:
-    """Train until so many updates are made; return a hash of all weights."""
+    """Train for a number of updates; return a hash of all weights."""
     settings = {"backend": "serial", "seed": 7, "run_dir": None, "eval_interval": 0, "num_workers": 1, **RUNS[name]}
     with getattr(penstock, name.split()[0])(total_steps=10_000_000, **settings) as algo:
         while algo.status.updates < updates:

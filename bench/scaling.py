@@ -1,4 +1,4 @@
-"""How throughput scales, and what holds it back: steps per second over five settings, one changed at a time.
+"""Scaling of throughput, and its limits: steps per second over five settings, changed one at a time.
 
     python bench/scaling.py [--only lanes ...] [--seconds 3] [--rounds 1] [--json FILE] [--plot docs/images/scaling.svg]
 

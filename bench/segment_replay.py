@@ -1,4 +1,4 @@
-"""What replayed segments cost: speed of learning, reading a batch, memory of stored frames.
+"""Cost of replayed segments: speed of learning, reading a batch, memory of stored frames.
 
     python bench/segment_replay.py [speed] [read] [memory] [--rounds 5] [--seconds 6]
 

@@ -1,4 +1,4 @@
-"""How good a policy is that has learned a board game in self-play: against a best response, and fixed players.
+"""Strength of a policy that has learned a board game in self-play, against a best response and fixed players.
 
     python bench/self_play.py tic-tac-toe RUN [--checkpoint latest] [--games 500]
     python bench/self_play.py connect-four RUN
@@ -54,7 +54,7 @@ def all_boards(game: ModuleType) -> list[Board]:
 
 
 def exact(move: Move, game: ModuleType) -> dict[str, tuple[float, float]]:
-    """What a player's games come to, by game theory.
+    """Results of a player's games, by game theory.
 
     Parameters
     ----------

@@ -116,7 +116,7 @@ def hidden(workers: int, way: str, arguments: argparse.Namespace) -> float:
 
 
 def counted(workers: int, way: str, straggler: int | None, steps: int) -> np.ndarray:
-    """Steps per second of each lane in a training of so many steps after a warm-up."""
+    """Return the steps per second of each lane in a training, after a warm-up."""
     with tempfile.TemporaryDirectory() as aside:
         file = Path(aside) / "counts"
         counts = np.memmap(file, np.int64, "w+", shape=(LANES,))

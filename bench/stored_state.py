@@ -1,4 +1,4 @@
-"""What are stored states worth? R2D2 in a maze that is longer than its sequences, with them and with zeros.
+"""Value of stored states: R2D2 in a maze longer than its sequences, with stored states and with zeros.
 
     python bench/stored_state.py [--length 10] [--steps 40000] [--seeds 3] [--plot FILE] [FLAG=VALUE ...]
 

@@ -91,7 +91,7 @@ def play_all(arguments: argparse.Namespace, place: Path) -> list[Report]:
 
 
 def line(report: Report) -> str:
-    """What came of a story."""
+    """Outcome of a story."""
     story = report.story
     text = f"story {story.number:>3}  {story.name:<16} {report.lives} lives, {report.faults.total():>2} faults"
     return text + (f", {report.compared} checkpoints compared" if story.is_serial else "") + "".join(

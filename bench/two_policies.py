@@ -1,4 +1,4 @@
-"""What does a second policy cost? Two CartPoles as agents of one environment: one policy for both, or one for each.
+"""Cost of a second policy: two CartPoles as agents of one environment, with one policy for both or one for each.
 
     python bench/two_policies.py [--turns 5] [--seconds 10] [--num-workers N]
 

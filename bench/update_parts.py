@@ -1,4 +1,4 @@
-"""What the time of an update goes into, by torch.profiler.
+"""Parts of the time of an update, by torch.profiler.
 
 An operation counts where it was called: in the optimiser's step, or while a batch is drawn and its priorities are set;
 or else by its name, as one of the matrix products or as another operation. Python is what is left of the update. The

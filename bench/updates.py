@@ -56,7 +56,7 @@ from tests.engine.collecting import Collecting
 
 @dataclass(frozen=True)
 class Work:
-    """What is measured: an algorithm, with settings, on shapes, and the peers that have it."""
+    """Measurement: an algorithm with settings and shapes, and the peers that have it."""
 
     algorithm: str
     observation: ObservationSpec
@@ -93,7 +93,7 @@ class Learning:
     update: Callable[[], object]
 
     def seconds(self, updates: int, threads: int) -> float:
-        """How long so many updates take with so many threads of torch."""
+        """Return the seconds of a number of updates with a number of torch's threads."""
         torch.set_num_threads(threads)
         began = time.perf_counter()
         for _ in range(updates):
@@ -101,7 +101,7 @@ class Learning:
         return time.perf_counter() - began
 
     def cpu_seconds_per_update(self, updates: int = 400) -> float:
-        """What an update costs one thread; what others take from its core does not count."""
+        """Return the CPU seconds of an update with one thread."""
         began = time.thread_time()
         self.seconds(updates, threads=1)
         return (time.thread_time() - began) / updates

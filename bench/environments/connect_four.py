@@ -44,7 +44,7 @@ def after(board: Board, column: int) -> Board:
 
 
 def shown(board: Board) -> dict[str, np.ndarray]:
-    """What the agent that is to move observes: its own discs and the other's, and which moves are legal."""
+    """Return the observation of the agent to move: its discs, the other's discs, and the mask of legal moves."""
     bits = np.unpackbits(np.array(board, "<u8").view(np.uint8).reshape(2, 8), axis=1, bitorder="little")
     discs = bits[:, : COLUMNS * STRIDE].reshape(2, COLUMNS, STRIDE)[:, :, :ROWS]
     mask = np.zeros(COLUMNS, np.int8)
@@ -88,7 +88,7 @@ class ConnectFour:
         """Say, by being there, that agents act in turn."""
 
     def last(self) -> tuple[dict[str, np.ndarray], float, bool, bool, dict]:
-        """What the selected agent sees, and what it got since it moved."""
+        """Return observation, reward since its last move, and ends of the selected agent."""
         return shown(self._board), self._outcome, self._is_over, False, {}
 
     def step(self, action: int | None) -> None:

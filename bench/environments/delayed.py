@@ -18,7 +18,7 @@ IDLE = 0  # the action that does nothing
 
 
 class DelayedTask(gymnasium.Env[np.ndarray, int]):
-    """What the tasks have in common: observations are float32 vectors, the whole return comes with the last step.
+    """Base of the tasks: observations are float32 vectors, the whole return comes with the last step.
 
     Parameters
     ----------

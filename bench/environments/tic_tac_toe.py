@@ -35,7 +35,7 @@ def after(board: Board, cell: int) -> Board:
 
 
 def shown(board: Board) -> dict[str, np.ndarray]:
-    """What the agent that is to move observes: its own marks and the other's, and which moves are legal."""
+    """Return the observation of the agent to move: its marks, the other's marks, and the mask of legal moves."""
     marks = np.array(board, np.int8)
     mask = np.zeros(9, np.int8)
     mask[legal(board)] = 1
@@ -70,7 +70,7 @@ class TicTacToe:
         """Say, by being there, that agents act in turn."""
 
     def last(self) -> tuple[dict[str, np.ndarray], float, bool, bool, dict]:
-        """What the selected agent sees, and what it got since it moved."""
+        """Return observation, reward since its last move, and ends of the selected agent."""
         return shown(self._board), self._outcome, self._is_over, False, {}
 
     def step(self, action: int | None) -> None:

@@ -31,7 +31,7 @@ def opened(algorithm: str, rows: int, hidden_sizes: list[int], batch_size: int, 
 
 
 def updates(model, count: int, per_call: int) -> None:
-    """Make so many, and wait for the last."""
+    """Make a number of updates, and wait for the last."""
     for _ in range(count // per_call):
         model.train(per_call, model.batch_size)
     jax.block_until_ready(model.policy.qf_state.params)

@@ -1,4 +1,4 @@
-"""What peers' learners learn from when their updates are measured: an environment's shapes, and a full buffer."""
+"""Data for measuring updates of other libraries: shapes of environments, and a full buffer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class LunarLander(gymnasium.Env):
 
 
 def shapes_for(algorithm: str) -> gymnasium.Env:
-    """What the algorithm is measured on."""
+    """Return the environment for an algorithm."""
     return LunarLander() if algorithm == "dqn" else HalfCheetah()
 
 

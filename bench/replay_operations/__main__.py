@@ -176,7 +176,7 @@ class Writers:
 
 
 def timed(calls: Iterable[Call], count: int) -> float:
-    """Seconds that so many calls take, the given ones in turn."""
+    """Return the seconds of `count` calls, in turn."""
     turns = islice(cycle(calls), count)
     began = time.perf_counter()
     for call in turns:

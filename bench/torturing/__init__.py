@@ -1,4 +1,4 @@
-"""What `bench/torture.py` is made of.
+"""Parts of `bench/torture.py`.
 
 ============  ======================================================================================================
 `counted`     an environment that numbers its steps, and algorithms that write down which of them they learned from

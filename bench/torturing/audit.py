@@ -1,4 +1,4 @@
-"""What a run directory and the ledger say when a life is over, and whether they say the same."""
+"""Comparison of a run directory with the ledger after a life."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MISCOUNTED, BROKEN, LOST = "steps twice or lost", "ended badly", "users' files l
 NOTES = ("notes.txt", "checkpoints/notes.txt", "checkpoints/2024/notes.txt")
 """Files of the user's in a run directory."""
 Wrong = list[tuple[str, str]]
-"""What was not as it should be: which kind, and what exactly."""
+"""Violations: kind and description of each."""
 
 
 class UsersFiles:
@@ -122,7 +122,7 @@ class RunFiles:
 
 
 def checkpoints(files: RunFiles, base: int, new: list[int]) -> Wrong:
-    """What is wrong with the checkpoints of a life that went on from `base` steps."""
+    """Return violations in the checkpoints of a life that resumed from `base` steps."""
     wrong = []
     for steps in new:
         if not files.is_intact(steps):
@@ -167,7 +167,7 @@ def steps(account: ledger.Account, path: DataPath, base: int, new: list[int], ki
 
 
 def last_word(text: str, files: RunFiles) -> Wrong:
-    """What is wrong with the steps that an interrupted run said last: those of its last checkpoint."""
+    """Return violations in the last reported steps of an interrupted run: they must equal its last checkpoint's."""
     said = re.search(r"interrupted after ([\d,]+) steps", text)
     newest = files.newest_intact()
     if said is None or int(said[1].replace(",", "")) != newest:

@@ -186,7 +186,7 @@ class CommandPlayer(Player):
         return False
 
     def _pids(self, run: Run, fault: Fault) -> list[int]:
-        """Process ids of whom a fault is for; of several trainings the dice choose."""
+        """Return the process ids that a fault affects, of a random training if there are several."""
         if fault.target == TREE:
             return sorted(run.pids())
         if fault.target == COMMAND:

@@ -29,7 +29,7 @@ LONGEST = 24  # steps of an episode
 
 
 def crumb(number: Any) -> Any:
-    """What a step's number adds to its reward: a multiple of CRUMB below 1/1024."""
+    """Return the part of a reward that encodes the step's number: a multiple of CRUMB below 1/1024."""
     return number * 40503 % 1024 * CRUMB
 
 

@@ -42,7 +42,7 @@ class SmallDisk:
         self._filler = place / "filler"
 
     def names_left(self) -> list[Path]:
-        """What has been left in /dev/shm."""
+        """Return leftovers in /dev/shm."""
         return sorted(set(SHARED_MEMORY.iterdir()) - self._names_before)
 
     def fill(self, pids: Iterable[int]) -> None:

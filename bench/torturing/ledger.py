@@ -73,7 +73,7 @@ def keys_of(observations: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Account:
-    """What the ledgers of one life say.
+    """Contents of the ledgers of one life.
 
     Attributes
     ----------

@@ -85,7 +85,7 @@ class Run:
 
     @property
     def text(self) -> str:
-        """What the command has printed."""
+        """Output of the command."""
         return self.output.read_text(errors="replace")
 
     @property
@@ -106,7 +106,7 @@ class Run:
         return {self.process.pid, *(process.pid for process in _descendants(self.process.pid))}
 
     def processes(self, target: str, dice: float) -> list[tuple[str, int]]:
-        """Names and process ids of whom a fault is for; where there are several rollout workers, the dice choose."""
+        """Return names and process ids that a fault affects, of a random rollout worker if there are several."""
         roles = self.roles()
         if target == TREE:
             return list(roles.items())

@@ -53,7 +53,7 @@ FLAGS = (
 
 @dataclass
 class Report:
-    """What came of a story.
+    """Outcome of a story.
 
     Attributes
     ----------
@@ -282,7 +282,7 @@ class Player:
             self._expect_end(run, FAILED, "penstock resume")
 
     def _signals(self, run: Run, fault: Fault) -> Iterator[int]:
-        """Process ids, each as often as it is to get the fault's signal; the caller sends them one by one."""
+        """Yield process ids, once for each signal of the fault that the caller is to send."""
         if fault.kind == "SIGKILL six times":
             for _ in range(6 - self._kills):
                 ((name, pid),) = self._victims(run, fault)
