@@ -3,9 +3,10 @@
     python bench/nodes.py [--work cartpole|pong] [--rounds N] [--seconds S] [--pin]
 
 Both runs learn at home. In each round, each run trains for S seconds while the other rests. Output: steps/s of every
-round, the median of the rounds' ratios, policy lag of both runs, and for the run on the node bytes sent per step and per
-byte of its columns, and bytes of weights per version. The exit code is 3 if a mark is missed. ``--pin`` gives one core
-to the rollout worker at home and all roles of the node, and another core to the rest. Ray's processes are not pinned.
+round, the median of the rounds' ratios, policy lag of both runs, and for the run on the node bytes sent per step and
+per byte of its columns, and bytes of weights per version. The exit code is 3 if a mark is missed. ``--pin`` gives one
+core to the rollout worker at home and all roles of the node, and another core to the rest. Ray's processes are not
+pinned.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def doctor(args: list[str]) -> int:
 
 
 def bench(args: list[str]) -> int:
-    """Measure what this machine does with Penstock, beside its peers."""
+    """Measure the speed of Penstock on this machine."""
     from penstock.bench import BENCHES, refuse_comparison
 
     if not args or args[0] in HELP:
