@@ -13,8 +13,7 @@ from comparing import peers, rivals
 from comparing.peers import SAMPLE_FACTORY, STABLE_BASELINES3
 
 from penstock.bench import BenchError, BenchUsageError, engine_run, throughput
-from penstock.bench.throughput import Flags, Result, command, run
-from penstock.bench.works import WORKS
+from penstock.bench.throughput import WORKS, Flags, Result, command, run
 from penstock.config import ConfigError
 from penstock.engine import preparation
 from penstock.engine.endings import TrainingFailed
