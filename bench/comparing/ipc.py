@@ -63,14 +63,14 @@ class Traffic:
         how = "one by one" if self.together == 1 else f"{self.together} at once"
         return f"{self.producers} producer{'s' if self.producers > 1 else ''}, {how}"
 
-    def median(self, who: str) -> float | None:
+    def median(self, name: str) -> float | None:
         """Return the median of the rounds; None: not measured."""
-        return statistics.median(self.rounds[who]) if self.rounds.get(who) else None
+        return statistics.median(self.rounds[name]) if self.rounds.get(name) else None
 
     @property
     def ratio(self) -> float | None:
         """Ratio to the other library's messages per second; None: no comparison."""
-        others = [who for who in self.rounds if who != "penstock"]
+        others = [name for name in self.rounds if name != "penstock"]
         ours, theirs = self.median("penstock"), self.median(others[0]) if others else None
         return None if ours is None or theirs is None else ours / theirs
 
@@ -169,10 +169,10 @@ def check(flags: Flags) -> None:
 
 def _measure_traffic(traffic: Traffic, scale: Scale, players: dict[str, Player]) -> Traffic:
     """Measure rounds of both libraries, in alternating order."""
-    rounds: dict[str, list[float]] = {who: [] for who in players}
+    rounds: dict[str, list[float]] = {name: [] for name in players}
     for turn in range(scale.rounds):
-        for who in sorted(players, reverse=turn % 2 == 0):
-            rounds[who].append(players[who](traffic.producers, traffic.together, scale.seconds))
+        for name in sorted(players, reverse=turn % 2 == 0):
+            rounds[name].append(players[name](traffic.producers, traffic.together, scale.seconds))
     measured = replace(traffic, rounds=rounds, mark=traffic.mark if scale.judged and len(players) > 1 else None)
     figures = [f"{statistics.median(found):,.0f}" for found in rounds.values()]
     if measured.ratio is not None:

@@ -1,4 +1,4 @@
-"""What tests of benches share: a machine that is a formula."""
+"""Fixtures of the benches' tests: a machine whose rates are a formula."""
 
 import sys
 from types import SimpleNamespace

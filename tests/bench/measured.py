@@ -1,4 +1,4 @@
-"""What a training and its work alone took, as they might be measured."""
+"""Plausible measurements of a training and of its work alone."""
 
 from dataclasses import replace
 

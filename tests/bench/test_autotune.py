@@ -21,7 +21,7 @@ APPO = ["appo", "--env", "CartPole-v1"]
 
 
 def config_of(command: str):
-    """What the printed command would train with."""
+    """Return the settings of the printed command."""
     program, verb, name, *flags = shlex.split(command)
     assert (program, verb) == ("penstock", "train")
     algorithm = load_algorithm(name)

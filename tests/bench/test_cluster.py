@@ -17,7 +17,7 @@ COSTS = StreamCosts(**{field.name: getattr(CONSTANTS, field.name) for field in d
 
 
 def a_run(nodes: int = 1, lanes: int = SETTING.lanes, share: float = 1.0) -> NodesRun:
-    """What would be seen on two cores if the model were true, and for so much of what it predicts."""
+    """Return the run that the model predicts on two cores, with a share of the predicted rate."""
     setting = dataclasses.replace(SETTING, nodes=nodes, lanes=lanes)
     rate = share * predict(CONSTANTS, setting, Machines(2, 2, shared_cores=2.0)).rate
     parts = {part.name: part for part in parts_of(CONSTANTS, setting, Machines(2, 2))}
@@ -63,7 +63,7 @@ def test_what_streams_cost_is_measured_over_loopback():
 
 @pytest.fixture
 def measured(monkeypatch):
-    """What was asked to be measured; the model is true but for a tenth."""
+    """Record requested measurements; their rates are a tenth off the model."""
     asked = []
 
     def run(algorithm, config, *, seconds):

@@ -1,4 +1,4 @@
-"""What the work of a step costs alone, on settings so small that the figures mean nothing but must be there."""
+"""Costs of a step's work alone, with settings so small that only the presence of figures is tested."""
 
 import time
 

@@ -48,7 +48,7 @@ def test_help_of_an_algorithm_lists_its_flags_beside_those_of_the_bench(capsys):
 
 @pytest.fixture
 def measured(monkeypatch):
-    """What was asked to be measured; the answers are given: 100,000, 80,000, 120,000 steps/s."""
+    """Record requested measurements, which return 100,000, 80,000 and 120,000 steps/s."""
     asked = []
 
     def answer_costs(*what, seconds):

@@ -1,4 +1,4 @@
-"""What bench/learning.py reads of the commands that it runs."""
+"""bench/learning.py: reading the output of commands."""
 
 import pytest
 

@@ -23,7 +23,7 @@ def empty_cache(monkeypatch, tmp_path):
 
 @pytest.fixture
 def commands(monkeypatch):
-    """What would have been run."""
+    """Record commands instead of running them."""
     done = []
 
     def run(command, **_):

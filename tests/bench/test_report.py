@@ -1,4 +1,4 @@
-"""What is made of the rounds: medians, ratios, marks, and a table that can be put into a page as it is."""
+"""Summary of rounds: medians, ratios, marks, and a Markdown table."""
 
 from comparing.report import Measured, header, line, verdict
 

@@ -14,7 +14,7 @@ from penstock.envs.making import make_env
 
 @cache
 def value(board):
-    """What best play is worth to the agent that is to move."""
+    """Return the value of best play for the agent to move."""
     moves = tic_tac_toe.legal(board)
     if not moves:
         return -1 if tic_tac_toe.has_lost(board) else 0

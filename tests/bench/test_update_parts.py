@@ -1,4 +1,4 @@
-"""What the time of an update goes into: each operation counts for the part that it is of."""
+"""Parts of the time of an update: each operation counts for its part."""
 
 import importlib
 

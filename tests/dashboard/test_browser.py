@@ -51,7 +51,7 @@ def browser():
 
 @pytest.fixture(autouse=True)
 def with_a_clean_console(browser):
-    """What a page of another test said when its dashboard ended is no complaint of this one."""
+    """Drop messages of another test's page."""
     browser.get("about:blank")
     browser.get_log("browser")
 
@@ -105,7 +105,7 @@ def show_table(browser, title):
 
 
 def drawn_colors(browser):
-    """How many colours the first chart's canvas has."""
+    """Return the number of colours of the first chart's canvas."""
     return browser.execute_script(
         "const canvas = document.querySelector('.charts canvas');"
         "const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;"

@@ -1,4 +1,4 @@
-"""Who may ask the dashboard for what; everything else is refused."""
+"""Legal requests of the dashboard; all others are refused."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What the page is made of: nothing from elsewhere, nothing that runs text as code, and uPlot as it was published."""
+"""Files of the page: none from elsewhere, none that runs text as code, and uPlot unchanged."""
 
 import hashlib
 import re

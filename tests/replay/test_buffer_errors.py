@@ -1,4 +1,4 @@
-"""What is not legal is named, with what was found and what to give instead, and changes nothing."""
+"""Illegal arguments: errors name the argument, the value and legal values, and nothing changes."""
 
 from pathlib import Path
 from typing import Any

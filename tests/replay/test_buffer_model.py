@@ -1,4 +1,4 @@
-"""Whatever is done to a buffer, it holds what a plain list of rows would."""
+"""A buffer holds the rows of a plain list after any operations."""
 
 from collections.abc import Iterable
 from typing import Any

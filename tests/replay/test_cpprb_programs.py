@@ -1,4 +1,4 @@
-"""What the drop-in has around its buffers: a whole program, hindsight, LaBER and episodes."""
+"""Parts of the drop-in beside its buffers: a whole program, hindsight, LaBER and episodes."""
 
 import sys
 

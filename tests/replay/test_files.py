@@ -1,4 +1,4 @@
-"""What a directory holds after a save, which files a save writes, and which a load refuses."""
+"""Directories of saves: contents, files written by a save, files refused by a load."""
 
 import json
 from pathlib import Path

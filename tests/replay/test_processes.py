@@ -229,7 +229,7 @@ def test_concurrent_writers_lose_no_row(fork: Start) -> None:
 
 
 def assert_in_order(buffer: ReplayBuffer) -> None:
-    """Whatever died: the buffer fills up, every row is whole, and priorities say what is drawn."""
+    """After any death the buffer fills up, every row is whole, and priorities decide the draws."""
     fill(buffer)
     rows = buffer.get_all()
     assert len(rows["ids"]) == len(buffer) == buffer.capacity

@@ -28,7 +28,7 @@ def create(path, **config) -> RunDirectory:
 
 
 def at_once(count: int, act) -> list[str]:
-    """What processes that act at the same moment say; each ends when all have said it."""
+    """Return the outputs of processes that act at the same moment; each ends after all outputs."""
     (ready, readied), (say, said), (hold, go_on) = ((os.pipe()) for _ in range(3))
     pids = []
     for _ in range(count):

@@ -1,4 +1,4 @@
-"""What a run was made with: machine, command, commit; and GPUs as NVML tells of them."""
+"""Provenance of a run: machine, command, commit; and GPUs according to NVML."""
 
 import os
 import subprocess
