@@ -19,7 +19,7 @@ from comparing.peers import FASTER_FIFO
 
 
 def measure(flags: Flags, given: Path | None, install: bool) -> bool:
-    """Measure beside faster-fifo, if it is there; return whether all marks hold that could be judged.
+    """Measure, beside faster-fifo if it is installed; return whether all comparable marks are met.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def measure(flags: Flags, given: Path | None, install: bool) -> bool:
 
 
 def main() -> None:
-    """Read the flags, and measure."""
+    """Parse the flags and measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--faster-fifo", type=Path, help="Python that has faster-fifo 1.5.2")
     parser.add_argument("--install-peers", action="store_true", help="install faster-fifo if it is missing")

@@ -1,15 +1,15 @@
-"""A run on two isolated nodes that faults befall, drawn at random: is each noticed, mended, and every step counted?
+"""Random faults of two isolated nodes: detection, recovery and exact counting of steps.
 
     python bench/node_failures.py [--faults 30] [--minutes M] [--seed 1] [--pause 4] [--patience 300]
 
 APPO learns CartPole, whose steps are numbered. Each node has a network, process numbers and shared memory of its own
-(root and Linux namespaces are needed). Again and again one of the nodes loses its host, one of its other processes, its
-raylet, or its link; a raylet is started again and a link is put up again up to 20 s after the fault was noticed. The
-next fault comes when the node's lanes have stepped again.
+(root and Linux namespaces are needed). Each fault kills the host, another process or the raylet of a node, or cuts its
+link; raylet and link are restored up to 20 s after the fault was noticed. The next fault follows when the node's lanes
+step again.
 
-Noticed: what the user is shown says so. Back: more steps have come from the node since then than can have been on their
-way. Counted exactly: the learner writes down each step that it learns from; the run's own count is the number of those,
-none is there twice, and none is missing before a later one of its environment. The exit code is 3 if a mark is missed.
+Noticed: the live view shows the fault. Back: more steps have arrived from the node than can have been in transit.
+Counted exactly: the learner records each step that it learns from; the run's count is the number of records, no step is
+recorded twice, and none is missing before a later step of its environment. The exit code is 3 if a mark is missed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Fault:
     Attributes
     ----------
     kind, node
-        One of `KINDS`, and the node's name; `what` is the process, where it is one.
+        One of `KINDS`, and the node's name; `what` is the killed process.
     noticed, back
         Seconds after the fault.
     mended
@@ -76,7 +76,7 @@ class Fault:
 
 
 class Hang(Exception):
-    """Nothing came of waiting; the message says for what."""
+    """Timeout; the message names the expected event."""
 
 
 class Misfortune:

@@ -2,11 +2,10 @@
 
     python bench/policy_lag.py [--lags 1 10 50] [--seeds 3] [--steps N] [--plot FILE]
 
-CartPole-v1 in the serial backend, where policy lag is what it is made to be: each update is made of one segment of each
-lane, and actions are chosen by the weights of so many updates ago. The lag that the engine reports is shown beside, the
-median along the run. Scored are the learner's last weights, on 100 episodes without exploration, and the mean return of
-the last 100 training episodes, averaged over the run. Each run has a process of its own, as many at once as there are
-cores.
+CartPole-v1 in the serial backend, where the policy lag is exact: each update uses one segment of each lane, and actions
+are chosen by the weights of a given number of updates before. Output: the median policy lag that the engine reports,
+the return of the last weights on 100 episodes without exploration, and the mean return of the last 100 training
+episodes, averaged over the run. Each run is a process, with one process per core at a time.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ POINTS = 100  # of a curve
 
 
 class Uncorrected(IMPALA):
-    """IMPALA that takes all experience for its own policy's."""
+    """IMPALA that treats all experience as on-policy."""
 
     def log_ratio(self, log_prob: Tensor, batch: Batch) -> Tensor:
         """Zero: every ratio is 1."""
@@ -64,7 +63,7 @@ LOSSES = {"V-trace": IMPALA, "ratios of 1": Uncorrected}
 
 
 class LateBlock:
-    """A weights block that shows what was published `lag` versions ago."""
+    """Weights block that returns the weights published `lag` versions before."""
 
     def __init__(self, block: WeightsBlock, lag: int) -> None:
         self._block = block
@@ -87,7 +86,7 @@ class LateBlock:
 
 @dataclass(frozen=True)
 class Run:
-    """A training to be made."""
+    """Training to run."""
 
     lag: int
     loss: str
@@ -108,7 +107,7 @@ class Outcome:
 
 
 def train(run: Run) -> Outcome:
-    """Train in this process, which makes no other run."""
+    """Train in this process, which runs nothing else."""
     learner.SharedWeights = lambda model, block: SharedWeights(model, LateBlock(block, run.lag))  # type: ignore
     began = time.monotonic()
     steps, returns, lags = [], [], []

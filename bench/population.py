@@ -3,14 +3,14 @@
     python bench/population.py toy [--seeds 5]
     python bench/population.py lunarlander [--population 4] [--target 200] [--steps 1500000] [--seed 0]
 
-`toy` is figure 2 of the paper (arXiv:1711.09846): members climb ``1.2 - sum h theta^2``, are ranked by
-``Q = 1.2 - sum theta^2``, and the settings ``h`` of each lead one of two parameters nowhere. The mark: a population of
-two reaches Q >= 1.19, and a grid of the same size does not.
+`toy` is figure 2 of the paper (arXiv:1711.09846): members maximise ``1.2 - sum h theta^2`` and are ranked by
+``Q = 1.2 - sum theta^2``; with its initial settings ``h``, each member can improve only one of two parameters. The
+mark: a population of two reaches Q >= 1.19, and a grid of the same size does not.
 
-`lunarlander` trains LunarLander-v3 with PPO, learning rates spread over 1e-5 to 1e-2. Printed are the steps of all
-members together until one reaches the target twice, and the steps of each member alone with its start's settings, which
-has as many steps as the population took. The mark: fewer than the median of these; a member that does not reach the
-target within them needs more.
+`lunarlander` trains LunarLander-v3 with PPO, learning rates spread over 1e-5 to 1e-2. Output: the steps of all members
+together until one reaches the target twice, and the steps of each member alone with its initial settings, within the
+same budget. The mark: fewer steps than the median of the single members; a member that misses the target counts as
+more.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def toy_score(theta: np.ndarray) -> float:
 
 
 def toy(seed: int, *, pbt: bool) -> float:
-    """Return the best Q that two members reach, as a population or each for itself."""
+    """Return the best Q of two members, as a population or separately."""
     theta = [np.array([0.9, 0.9]), np.array([0.9, 0.9])]
     space = population_space({name: {"low": 0.0, "high": 1.0} for name in H}, PPOConfig(env="none"))
     rules = Rules("truncation", interval=TOY_INTERVAL, start=TOY_INTERVAL, fraction=0.5, episodes=1)

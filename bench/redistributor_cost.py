@@ -4,19 +4,16 @@
     python bench/redistributor_cost.py [--turns 4] [--seconds 20] [--epochs 10] [--hidden 256] [--length 200]
     python bench/redistributor_cost.py --own IMPALA [--turns 4] [--seconds 20]
 
-APPO plays CartPole whose whole return comes at the end. Learner and rollout worker have the first core, the
-redistributor has the second one for itself. Predictions are always trusted, so that every segment is redistributed: the
-share of steps is printed. Three rates are printed, the steps that are learned from per second of the clock, per second
-of work of the learner, and per second that learner and worker were on their core. Other programs disturb the first one,
-and the others less. The second one is the rate of a learner that waits for nothing: its time on the core in which it
-gathers and learns. The others also count what the worker pays, which redistributes. The share of the learner's time in
-which it waits for data is printed. A learner reports ten times a second, and that is a part of its work: a larger one
-where fewer steps are taken in a second, as on a busy machine. ``--own`` measures an algorithm with the settings that it
-has by itself: its learner is far quicker.
+APPO learns CartPole with the whole return at the end of an episode. Learner and rollout worker share the first core,
+the redistributor has the second one. Predictions are always trusted, so that every segment is redistributed. Output:
+the share of redistributed steps, the share of the learner's time spent waiting for data, and three rates of steps
+learned from: per second, per CPU second of the learner's gathering and learning, and per CPU second of learner and
+worker. Other programs disturb mostly the first rate. The second is the rate of a learner that never waits; the others
+include the worker's cost of redistribution. The learner's ten reports per second are part of its work, a larger part at
+lower rates. ``--own`` measures an algorithm with its default settings, with which learning is much faster.
 
-``--parts`` measures in one process instead what part of the learner's time and of the rollout worker's redistribution
-takes, with the settings that each algorithm has by itself and with predictions that are always trusted: nothing runs
-beside it there.
+``--parts`` measures instead, in one process without other work, the shares of redistribution in the time of learner and
+rollout worker, with the default settings of each algorithm and trusted predictions.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     python bench/replay.py --install-peers
 
-`comparing/replay.py` says how it is measured. cpprb is found by its flag, by $PENSTOCK_BENCH_CPPRB, or where
---install-peers made an environment for it. --torchrl names a Python that has TorchRL, whose prioritized buffer is
-measured, too.
+`comparing/replay.py` describes the measurement. The Python that has cpprb is named by --cpprb or $PENSTOCK_BENCH_CPPRB,
+or is that of the environment that --install-peers made. --torchrl names a Python that has TorchRL, whose prioritized
+buffer is also measured.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from comparing.replay import Flags, run
 
 
 def main() -> None:
-    """Read the flags, and measure."""
+    """Parse the flags and measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cpprb", type=Path, help="Python that has cpprb 11.0.0")
     parser.add_argument("--install-peers", action="store_true", help="install cpprb if it is missing")

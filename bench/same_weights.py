@@ -2,10 +2,9 @@
 
     python bench/same_weights.py [ALGORITHM ...] [--updates N] [--against X/bin/python]
 
-Each algorithm trains in the serial backend, one seed, until it has made so many updates. Printed is a hash of its
-weights. ``--against`` names the Python of an environment that has another version installed (a git worktree of another
-commit, with ``pip install -e .`` in an environment of its own): it runs this same file, and the exit code is 1 if any
-hash differs.
+Each algorithm trains with one seed in the serial backend for N updates. Output: a hash of its weights. ``--against``
+names the Python of an environment with another version (a git worktree of another commit, with ``pip install -e .`` in
+its own environment): it runs this same file, and the exit code is 1 if any hash differs.
 """
 
 from __future__ import annotations

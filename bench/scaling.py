@@ -2,9 +2,9 @@
 
     python bench/scaling.py [--only lanes ...] [--seconds 3] [--rounds 1] [--json FILE] [--plot docs/images/scaling.svg]
 
-APPO on CartPole-v1 with a `gymnasium.make` per lane, on the CPU; for observation sizes an environment that does nothing
-but show a vector of that size. What is not said otherwise is as in SETTINGS. Each point is a training of its own in
-each round, whose start-up is not counted; shown is the median, and how far rounds lay apart.
+APPO on CartPole-v1 with a `gymnasium.make` per lane, on the CPU; for observation sizes, an environment that only
+returns a vector of that size. Other settings are those of SETTINGS. Each point is a training per round, without
+start-up; output are the median and the range of the rounds.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ EPISODE = 200  # steps
 
 
 class Numbers(gymnasium.Env):
-    """Shows `size` numbers, the same ones always: to step it costs next to nothing."""
+    """Environment that returns the same `size` numbers at every step, at almost no cost."""
 
     action_space = gymnasium.spaces.Discrete(2)
 
@@ -62,7 +62,7 @@ class Numbers(gymnasium.Env):
 
 @dataclass(frozen=True)
 class Sweep:
-    """A setting, its values, and what they change."""
+    """Setting, its values, and the config of each value."""
 
     label: str
     values: tuple[int, ...]
@@ -83,7 +83,7 @@ SWEEPS = {
 
 @dataclass(frozen=True)
 class Point:
-    """A value of a setting: steps per second in each round, and what held each back."""
+    """Value of a setting: steps per second and limiting role of each round."""
 
     sweep: str
     value: int
@@ -99,18 +99,18 @@ class Point:
 
     @property
     def rate(self) -> float:
-        """The middle of the rounds."""
+        """Median of the rounds."""
         return statistics.median(self.rounds)
 
     @property
     def limit(self) -> tuple[str, str]:
-        """Role that held most rounds back, and why it did in the last of these."""
+        """Role that limited most rounds, and the reason in the last of these."""
         role = statistics.mode(role for role, _ in self.limits)
         return role, [reason for one, reason in self.limits if one == role][-1]
 
 
 def plot(points: list[Point], target: Path) -> None:
-    """Draw steps per second over each setting, coloured by the role that holds it back."""
+    """Draw steps per second over each setting, coloured by limiting role."""
     import matplotlib
 
     matplotlib.use("Agg")

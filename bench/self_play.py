@@ -3,10 +3,10 @@
     python bench/self_play.py tic-tac-toe RUN [--checkpoint latest] [--games 500]
     python bench/self_play.py connect-four RUN
 
-A policy plays its most probable moves; of a run of several each is judged. Of tic-tac-toe everything is computed, by a
-walk through its 5,478 boards: what the best of all opponents scores against it, and its wins less losses against random
-moves. Connect four is played: as many games from either seat against random moves, and against a player that looks one
-move ahead (it wins, or blocks, or moves at random).
+A policy plays its most probable moves; each policy of a run is judged. For tic-tac-toe all results are computed from
+its 5,478 boards: the score of the best opponent against the policy, and the policy's wins less losses against random
+moves. Connect four is played: equally many games from either seat against random moves, and against a player that looks
+one move ahead (wins, or blocks, or moves at random).
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ Move = Callable[[Board], int]
 
 
 def moves_of(policy: Policy, game: ModuleType, boards: Sequence[Board]) -> list[int]:
-    """The policy's moves on these boards, none of which ends the game."""
+    """Return the policy's moves on unfinished boards."""
     observations = [game.shown(board) for board in boards]
     batch = {name: np.stack([observation[name] for observation in observations]) for name in observations[0]}
     return [int(move) for move in policy.act(batch)]
 
 
 def all_boards(game: ModuleType) -> list[Board]:
-    """Every board that play may lead to, as the agent that is to move sees it."""
+    """Return every reachable board, as observed by the agent to move."""
     seen, waiting = set(), [game.START]
     while waiting:
         board = waiting.pop()
@@ -61,13 +61,13 @@ def exact(move: Move, game: ModuleType) -> dict[str, tuple[float, float]]:
     move
         The player's move on a board.
     game
-        Small enough to be walked through.
+        Game with few enough boards to enumerate.
 
     Returns
     -------
     dict
-        "best response": the score of the best of all opponents, who moves first, and second. "random": the player's
-        own expected score against random moves, who moves first, and second.
+        "best response": score of the best opponent that moves first, and second. "random": expected score of the
+        player against random moves of an opponent that moves first, and second.
     """
 
     @cache
@@ -87,7 +87,7 @@ def exact(move: Move, game: ModuleType) -> dict[str, tuple[float, float]]:
 
 
 def played(policy: Policy, game: ModuleType, opponent: Callable[..., int], games: int, *, begins: bool) -> list[float]:
-    """Scores of games against an opponent, all played at once: 1 for a win, -1 for a loss, 0 for a draw."""
+    """Return scores of parallel games against an opponent: 1 for a win, -1 for a loss, 0 for a draw."""
     chance, boards, scores = random.Random(1), [game.START] * games, [0.0] * games
     is_ours, running = begins, list(range(games))
     while running:
@@ -105,7 +105,7 @@ def played(policy: Policy, game: ModuleType, opponent: Callable[..., int], games
 
 
 def judged_tic_tac_toe(policy: Policy) -> str:
-    """One line on a policy of tic-tac-toe."""
+    """Return a line about a policy of tic-tac-toe."""
     boards = [board for board in all_boards(tic_tac_toe) if tic_tac_toe.legal(board)]
     table = dict(zip(boards, moves_of(policy, tic_tac_toe, boards), strict=True))
     found = exact(table.__getitem__, tic_tac_toe)
@@ -117,7 +117,7 @@ def judged_tic_tac_toe(policy: Policy) -> str:
 
 
 def judged_connect_four(policy: Policy, games: int) -> str:
-    """One line on a policy of connect four."""
+    """Return a line about a policy of connect four."""
     told = []
     for name, opponent in (("random", random_move), ("one-ply", one_ply_move)):
         wins = [np.mean(np.array(played(policy, connect_four, opponent, games, begins=b)) > 0) for b in (True, False)]

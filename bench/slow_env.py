@@ -1,12 +1,12 @@
-"""A slow simulator: is everything hidden behind it, and does one slow lane delay only its own group?
+"""Slow simulators: overlap of all other work with stepping, and delay of other lanes by one slow lane.
 
     python bench/slow_env.py [--workers 2 4 8] [--ways central central-1 local] [--seconds 10] [--rounds 3]
 
-A step sleeps 1 ms +- 50 %, in 64 lanes in all, which APPO learns from with a small network. A rollout worker steps its
-lanes one after the other, so nothing is faster than rollout workers / mean step time; that time is measured in the same
-run in as many processes that do nothing but step, because sleeping takes longer than one asks for. Then one lane sleeps
-100 ms per step: how fast are the others, beside a run without it? Steps are counted by the environments. Inference is
-central with two groups of lanes per worker, central with one, or local with one.
+APPO with a small network trains on 64 lanes, in which a step sleeps 1 ms +- 50 %. A rollout worker steps its lanes one
+after the other, so the rate is at most rollout workers / mean step time; this time is measured in the same run, in
+equally many processes that only step, because sleeping takes longer than requested. Then one lane sleeps 100 ms per
+step: the rate of the other lanes is compared with a run without it. The environments count steps. Inference is central
+with two groups of lanes per worker, central with one, or local with one.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def settings(workers: int, way: str, **env_kwargs: Any) -> dict[str, Any]:
 
 
 def step_time(seconds: float) -> float:
-    """Mean seconds of a step where nothing else is done."""
+    """Return the mean seconds of a step without other work."""
     env = SlowSimulator()
     env.reset()
     steps, began = 0, time.perf_counter()
@@ -100,7 +100,7 @@ def step_time(seconds: float) -> float:
 
 
 def hidden(workers: int, way: str, arguments: argparse.Namespace) -> float:
-    """Print a line with steps per second at best and measured, and return the latter."""
+    """Print the largest possible and the measured steps per second, and return the latter."""
     rates, times, limits = [], [], ""
     with multiprocessing.get_context("spawn").Pool(workers) as pool:
         for _ in range(arguments.rounds):
@@ -132,7 +132,7 @@ def counted(workers: int, way: str, straggler: int | None, steps: int) -> np.nda
 
 
 def straggling(workers: int, way: str, steps: int) -> None:
-    """Print how fast lanes are beside a straggler, as shares of their rate without one."""
+    """Print the rates of lanes beside a straggler, as shares of their rates without one."""
     groups = (workers, WAYS[way]["num_groups"], -1)
     rates = [counted(workers, way, straggler, steps).reshape(groups) for straggler in (None, 0)]
     shares = rates[1].mean(-1) / rates[0].mean(-1)  # [workers, groups]

@@ -1,10 +1,9 @@
-"""Seconds from the command to the end of the first training step, and what a rollout worker takes for itself.
+"""Seconds from the command to the end of the first training step, and memory of a rollout worker.
 
     python bench/startup.py [--repeats 5]
 
-The command is run with a budget of one step, so that it ends after its first batch: its wall time, with start-up
-and shutdown, is an upper bound of the time to the first training step. Memory is USS, what would be free if the
-process were gone; the arena is shared and not counted.
+The command has a budget of one step, so that it ends after its first batch: its wall time, with start-up and shutdown,
+is an upper bound of the time to the first training step. Memory is USS, which excludes shared memory such as the arena.
 """
 
 from __future__ import annotations

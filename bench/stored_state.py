@@ -2,9 +2,9 @@
 
     python bench/stored_state.py [--length 10] [--steps 40000] [--seeds 3] [--plot FILE] [FLAG=VALUE ...]
 
-The maze is that of examples/memory.py: a sign at the entrance says on which side of the wall the prize is. FLAG=VALUE
-are settings of R2D2, such as ``sequence_length=6``. "zeros" unrolls every sequence from a state of zeros, after the
-same burn-in. Printed is the mean return of 200 episodes with the last weights.
+The maze is that of examples/memory.py: a sign at the entrance shows the side of the prize at the end. FLAG=VALUE are
+settings of R2D2, such as ``sequence_length=6``. "zeros" unrolls every sequence from a state of zeros, with the same
+burn-in. Output: the mean return of 200 episodes with the last weights.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class TMaze(gymnasium.Env[np.ndarray, int]):
 
 
 class FromZeros(R2D2):
-    """R2D2 whose sequences are unrolled from zeros, whatever the state was."""
+    """R2D2 that unrolls sequences from zeros instead of the stored states."""
 
     def _memory_before(self, request: Any) -> dict[str, torch.Tensor]:
         return {"memory": torch.zeros_like(request.memory)}
 
 
 def train(kind: type[R2D2], length: int, steps: int, seed: int, settings: dict[str, Any]) -> tuple[float, list[Any]]:
-    """Train; return what the last weights score, and the evaluations on the way as (steps, mean return)."""
+    """Train; return the score of the last weights, and the evaluations as (steps, mean return)."""
     curve: dict[int, float] = {}
 
     def look(status: Any) -> None:

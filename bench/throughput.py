@@ -2,9 +2,10 @@
 
     python bench/throughput.py --work cartpole pong pong-bfloat16 --install-peers
 
-What `penstock bench throughput` measures, with its marks, and further contestants: Sample Factory, Stable-Baselines3
-and a bare loop over CartPole's environments. All take turns, another one first in each round. A library is found by its
-flag, by its environment variable, or where --install-peers made an environment for it, in the user's cache directory.
+The measurement of `penstock bench throughput` with further contestants: Sample Factory, Stable-Baselines3 and a bare
+loop over CartPole's environments, each with a mark. Contestants take turns, in rotating order. The Python of a library
+is named by its flag or environment variable, or is that of the environment that --install-peers made in the user's
+cache directory.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from penstock.bench.throughput import Flags, check, run
 
 
 def measure(flags: Flags, sample_factory: Path | None, stable_baselines3: Path | None, install: bool) -> bool:
-    """Measure beside all libraries that are there; return whether all marks hold that could be judged.
+    """Measure beside all installed libraries; return whether all comparable marks are met.
 
     Raises
     ------
@@ -45,7 +46,7 @@ def measure(flags: Flags, sample_factory: Path | None, stable_baselines3: Path |
 
 
 def main() -> None:
-    """Read the flags, and measure."""
+    """Parse the flags and measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", nargs="+", default=list(Flags.work), help="as of penstock bench throughput")
     parser.add_argument("--device", default=Flags.device, help='"cpu"')

@@ -2,15 +2,15 @@
 
     python bench/torture.py [--seed 1] [--faults 300] [--hours H] [--jobs 2] [--patience 180] [--short]
 
-A story is one run of three lives. In the midst of each, five faults befall it that it has to outlive; then one ends it,
-and then perhaps its files are damaged, or are newer, unreadable or hostile for a while. After the last life it is
-resumed once more and left in peace. Every fifth story is of a serial run: its checkpoints must be, bit for bit, those
-of a twin that nothing happens to. Every fifth one is of `penstock multirun`, `search`, `pbt` or `dashboard`. What
-befalls whom is drawn from the seed; when exactly it happens is up to the machine.
+A story is a run of three lives. In each life the run must survive five faults; a sixth ends it, and then its files may
+be damaged, or be newer, unreadable or hostile for a while. After the last life the run is resumed once more, without
+faults. Every fifth story is a serial run, whose checkpoints must equal, bit for bit, those of a twin without faults.
+Every fifth one is of `penstock multirun`, `search`, `pbt` or `dashboard`. Faults and their victims are drawn from the
+seed; their exact times depend on the machine.
 
-Stories follow one another until so many faults are done (several minutes), or with --hours until the time is over.
---short is the form of the test suite: a few stories of one life with one fault. The end is a table, and exit code 1
-if anything was not as it should be; what the runs in question have written is then kept, and named.
+Stories follow one another until the number of faults is reached (several minutes), or with --hours until the time is
+over. --short is the form of the test suite: a few stories of one life with one fault. Output: a table; the exit code is
+1 after any violation, and the files of the runs concerned are then kept and named.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def stories(seed: int, is_short: bool) -> Iterator[Story]:
 
 
 def play_all(arguments: argparse.Namespace, place: Path) -> list[Report]:
-    """Play stories, several at once, until there are enough faults or the time is over; print a line for each."""
+    """Play stories in parallel until the number of faults or the time is reached; print a line for each."""
     reports: list[Report] = []
     coming = stories(arguments.seed, arguments.short)
     playing: set[Future[Report]] = set()
@@ -100,7 +100,7 @@ def line(report: Report) -> str:
 
 
 def table(reports: list[Report]) -> str:
-    """Faults of each kind, and everything that was not as it should be."""
+    """Return a table of faults of each kind, and all violations."""
     faults, lives = sum((r.faults for r in reports), Counter()), sum(r.lives for r in reports)
     wrong = Counter(what for report in reports for what, _, _ in report.wrong)
     slowest = max((r.slowest_end for r in reports), default=0.0)

@@ -2,7 +2,7 @@
 
     python bench/two_policies.py [--turns 5] [--seconds 10] [--num-workers N]
 
-Printed are agent steps per second, learned from, in turns: the median of each, and the ratio. The mark is 0.8.
+Output: agent steps learned from per second, in turns: the median of each, and the ratio. The mark is 0.8.
 """
 
 from __future__ import annotations

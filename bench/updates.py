@@ -1,18 +1,17 @@
-"""Updates per second, beside Stable-Baselines3's and SBX's, in one run: only learning.
+"""Updates per second beside Stable-Baselines3 and SBX, in one run: learning alone.
 
     python bench/updates.py [--sb3 X/bin/python] [--sbx Y/bin/python] [--bfloat16] [--rounds 5] [--updates 416]
         [--threads 1 2] [--algorithms td3 sac ddpg dqn c51 appo] [--profile]
 
 TD3, SAC, DDPG and APPO have the shapes of HalfCheetah-v5 (17 observed numbers, 6 actions), DQN and C51 (DQN with
 distributional="c51") those of LunarLander-v3 (8 numbers, 4 actions). Networks of 256x256, batches of 256, learning rate
-3e-4, on the CPU; a full replay buffer of each library's own, and the batch drawn from it, are part of it. Penstock's
-learner is polled as the serial backend does it: it draws in the same thread, publishes its weights and reports after
-every update. APPO's updates are of one batch in memory, 8 segments of 32 steps; reading them from their slots and
-publishing is left out. Each peer lives in an environment of its own (python -m venv X; X/bin/pip install
-stable-baselines3 or sbx-rl). TD3, SAC and DDPG are measured beside both, DQN beside Stable-Baselines3. SBX makes 1 or
-32 updates in a call: the faster is what ratios are to.
+3e-4, on the CPU; sampling from a full replay buffer of each library is included. Penstock's learner is polled as in the
+serial backend: it samples in the same thread, publishes its weights and reports after every update. APPO's updates use
+one batch in memory, 8 segments of 32 steps, without reading from slots and publishing. Each peer has its own
+environment (python -m venv X; X/bin/pip install stable-baselines3 or sbx-rl). TD3, SAC and DDPG are measured beside
+both, DQN beside Stable-Baselines3. SBX makes 1 or 32 updates per call; ratios are to the faster variant.
 
---profile prints beside which part of an update's time goes into what, with one thread (bench/update_parts.py).
+--profile also prints the parts of an update's time, with one thread (bench/update_parts.py).
 """
 
 from __future__ import annotations
@@ -107,7 +106,7 @@ class Learning:
         return (time.thread_time() - began) / updates
 
     def shares(self, updates: int) -> dict[str, float]:
-        """Part of an update's time that goes into what, the largest first."""
+        """Return the parts of an update's time, largest first."""
         torch.set_num_threads(1)
         self.mark()
         return shares_of(self.update, updates)
@@ -118,7 +117,7 @@ class Learning:
 
 
 class Replaying(Learning):
-    """The learner from replay, with a full buffer and nobody who writes to it.
+    """Learner from replay, with a full buffer and without writers.
 
     Parameters
     ----------
@@ -209,12 +208,12 @@ class OfSegments(Learning):
 
 
 def learning(work: Work, rows: int, precision: str = "float32") -> Learning:
-    """Make ready what is measured."""
+    """Return the learner of a measurement."""
     return OfSegments(work, precision) if work.algorithm == "appo" else Replaying(work, rows, precision)
 
 
 class Peer:
-    """The same in a process of another Python, which runs a program of bench/peers and answers lines of JSON.
+    """Process of another Python that runs a program of bench/peers and answers lines of JSON.
 
     Parameters
     ----------
@@ -279,7 +278,7 @@ def _fill(buffer: Any, rows: int, work: Work) -> None:
 
 
 def compare(name: str, peers: Sequence[Path | None], arguments: argparse.Namespace) -> None:
-    """Measure one algorithm in alternating rounds, another library first each time, and print its lines."""
+    """Measure one algorithm in rounds with rotating order, and print its lines."""
     work = WORKS[name]
     ours = {"float32": learning(work, arguments.rows)}
     if arguments.bfloat16:
