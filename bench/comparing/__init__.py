@@ -1,1 +1,1 @@
-"""Comparisons of Penstock with other libraries: what `throughput.py`, `ipc.py` and `replay.py` share."""
+"""Comparisons of Penstock with other libraries, by `throughput.py`, `ipc.py` and `replay.py`."""

@@ -11,7 +11,7 @@ from comparing.peers import FASTER_FIFO, program
 from penstock.bench import BenchError
 
 PATIENCE = 60.0
-"""Seconds that the program may take beyond those it is told to measure."""
+"""Seconds that the program may take beyond the measurement."""
 
 
 class FasterFifo:
@@ -25,7 +25,7 @@ class FasterFifo:
     Raises
     ------
     BenchError
-        It has not, or the program that measures it is not there.
+        The interpreter does not have it, or the measuring program is missing.
     """
 
     name = FASTER_FIFO.name

@@ -1,4 +1,4 @@
-"""Where the libraries to compare with are: each in a virtual environment of its own, never beside Penstock."""
+"""Libraries to compare with, each in its own virtual environment, without Penstock."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Peer:
     """A library to compare with."""
 
     name: str
-    """As packages are called; the flag that names its Python is called so, too."""
+    """Name of the package, and of the flag that names its Python."""
     version: str
     bench: str
-    """The bench that it is measured in."""
+    """Name of the bench that measures it."""
     requirements: tuple[tuple[str, ...], ...]
-    """Packages installed together, one after the other: a later installation may undo a pin of an earlier one."""
+    """Packages of each installation, in order: a later installation may override a pin of an earlier one."""
 
     @property
     def title(self) -> str:
@@ -42,12 +42,12 @@ class Peer:
         return f"PENSTOCK_BENCH_{self.name.upper().replace('-', '_')}"
 
     def find(self, given: Path | None, install: bool) -> Path | None:
-        """Python of an environment that has it: given, named by the variable, or installed here before or now.
+        """Return the Python of an environment that has it: given, named by the variable, or installed here.
 
         Raises
         ------
         BenchError
-            It could not be installed.
+            The installation failed.
         """
         variable = os.environ.get(self.variable)
         named = given or (Path(variable) if variable else None)
@@ -55,7 +55,7 @@ class Peer:
             return named
         environment = _cache() / f"{self.name}-{self.version}"
         python = environment / "bin" / "python"
-        complete = environment / "complete"  # made last: an interrupted installation is done again
+        complete = environment / "complete"  # created last, so that an interrupted installation is repeated
         if install and not complete.exists():
             print(f"installing {self.title} in {environment}", file=sys.stderr)
             pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
@@ -69,7 +69,7 @@ class Peer:
         return python if complete.exists() else None
 
     def how_to_get(self) -> str:
-        """Instructions for a comparison."""
+        """Return instructions for a comparison."""
         quoted = [" ".join(f"'{r}'" if set(r) & set("<> ") else r for r in together) for together in self.requirements]
         installations = "; ".join(f"X/bin/pip install {requirements}" for requirements in quoted)
         return (
@@ -90,7 +90,7 @@ STABLE_BASELINES3 = Peer("stable-baselines3", "2.9.2", "throughput", ((_TORCH, "
 
 
 def program(name: str) -> Path:
-    """A program that is run by a peer's Python, where there is no Penstock."""
+    """Return the path of a program for a peer's Python, which does not have Penstock."""
     return _PROGRAMS / name
 
 

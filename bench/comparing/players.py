@@ -1,4 +1,4 @@
-"""The processes that are measured: one for each library, started by the interpreter that has it."""
+"""Measured processes: one per library, started by the interpreter that has it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from penstock.bench import BenchError
 _OPERATIONS = Path(__file__).parents[1] / "replay_operations"
 _HOUSE = Path(__file__).parents[2]
 _PATIENCE = 600.0
-"""Seconds that a command may take: a library that hangs ends the bench instead of hanging it."""
+"""Time limit of a command in seconds, so that a library that hangs ends the bench."""
 
 
 class Player:
-    """A process with one library that does one thing when told to, and nothing in between.
+    """Process with one library that executes one command at a time, and is idle between commands.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Player:
             raise
 
     def ask(self, do: str, **arguments: Any) -> Any:
-        """Have something done and return the answer; raise `BenchError` when there is none, or an error."""
+        """Execute a command and return the answer; raise `BenchError` for an error or without an answer."""
         assert self.process.stdin is not None and self.process.stdout is not None
         try:
             self.process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
@@ -72,7 +72,7 @@ class Player:
         return said["answer"]
 
     def close(self) -> None:
-        """End the process and whatever it started."""
+        """Kill the process and its descendants."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
@@ -82,7 +82,7 @@ class Player:
 
 
 def _environment(python: str) -> dict[str, str]:
-    """This interpreter measures the Penstock that runs here; another one gets nothing that was made for this one."""
+    """Return the environment: with the running Penstock for this interpreter, without PYTHONPATH for others."""
     environment = dict(os.environ)
     paths = environment.pop("PYTHONPATH", "")
     if python == sys.executable:

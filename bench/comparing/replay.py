@@ -1,8 +1,8 @@
 """The replay library beside cpprb 11.0.0 (and TorchRL), in one run.
 
-Both do the same through cpprb's names: same fields, dtypes, alpha, beta and eps, both buffers full and warmed. Each
-library has a process of its own; they take turns, one working while the others wait, and the medians of the rounds
-are compared. What a library samples is checked before anything is timed. `copy` is the time to copy as many bytes.
+Both have cpprb's interface, with the same fields, dtypes, alpha, beta and eps, and full, warm buffers. Each library has
+its own process; they take turns, and the medians of the rounds are compared. Samples are checked before anything is
+timed. `copy` is the time to copy the same number of bytes.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _ROW_BYTES = {"transitions": 168, "frames": 84 * 84 * 4}
 _EXTRA_BYTES = 64
 """Trees and counters, per row and library."""
 _LARGEST = 16_000_000
-"""Rows beyond this could not be told apart by their float32 contents."""
+"""Largest number of rows with distinct float32 contents."""
 
 
 @dataclass(frozen=True)
 class Flags:
-    """Measure the replay library beside cpprb 11.0.0: a table of operations in about four minutes."""
+    """Flags of ``bench/replay.py``, which takes about four minutes."""
 
     cpprb: Path | None = None
     """Python of a virtual environment that has cpprb; None: $PENSTOCK_BENCH_CPPRB, or what --install-peers made."""
@@ -48,7 +48,7 @@ class Flags:
 
 @dataclass(frozen=True)
 class Libraries:
-    """The modules that are measured; others only to test the instrument itself."""
+    """Measured modules; tests of the bench replace them."""
 
     penstock: str = "penstock.replay.cpprb"
     native: str | None = "penstock.replay"
@@ -76,7 +76,7 @@ QUICK = Scale(rounds=2, seconds=0.01, capacity=10_000, frames=300, writer_rounds
 
 @dataclass(frozen=True)
 class Scene:
-    """One kind of buffer that every library fills, and what is done with it."""
+    """Kind of buffer, and the operations on it."""
 
     name: str
     kind: str
@@ -115,14 +115,14 @@ _FRAMES = Scene(
 
 
 def run(flags: Flags, libraries: Libraries = Libraries()) -> bool:
-    """Measure, print a table, and return whether all marks hold that could be judged.
+    """Measure, print a table, and return whether all comparable marks are met.
 
     Raises
     ------
     BenchUsageError
         A flag is not legal.
     BenchError
-        A peer cannot be run, or a library does something wrong: then it is not timed.
+        A peer cannot be run, or a library fails a check: then it is not timed.
     MemoryError
         The buffers do not fit.
     """
@@ -177,7 +177,7 @@ def _scenes(scale: Scale) -> list[Scene]:
 
 
 def _play(scene: Scene, scale: Scale, players: dict[str, Player], measured: list[Measured]) -> None:
-    """Open the scene's buffer in every library that takes part, measure, print and close."""
+    """Open the scene's buffer in every library, measure, print and close."""
     cast = {name: players[name] for name in scene.cast if name in players}
     need = (_ROW_BYTES[scene.workload] + _EXTRA_BYTES) * scene.capacity * len(cast)
     require_memory(need, f"bench/replay.py ({scene.title}, of {len(cast)} libraries at once)")
@@ -196,7 +196,7 @@ def _play(scene: Scene, scale: Scale, players: dict[str, Player], measured: list
 
 
 def _measure(scene: Scene, key: str, scale: Scale, cast: dict[str, Player]) -> list[Measured]:
-    """Rounds in which every library has its turn, another one first each time."""
+    """Measure rounds in which every library has a turn, in rotating order."""
     counts = {name: player.ask("warm", operation=key, seconds=scale.seconds) for name, player in cast.items()}
     rounds: dict[str, list[float]] = {name: [] for name in cast}
     for name in _turns(list(cast), scale.rounds):
@@ -212,7 +212,7 @@ def _measure(scene: Scene, key: str, scale: Scale, cast: dict[str, Player]) -> l
 
 
 def _compete(scene: Scene, scale: Scale, cast: dict[str, Player]) -> list[Measured]:
-    """Rows and batches per second of writer processes and a learner, who work at the same time."""
+    """Measure rows and batches per second of simultaneous writer processes and a learner."""
     rivals = [name for name in cast if name != "copy"]
     for name in rivals:
         answer = cast[name].ask("compete", writers=scale.writers, seconds=min(1.0, scale.writer_seconds), verify=True)
@@ -230,7 +230,7 @@ def _compete(scene: Scene, scale: Scale, cast: dict[str, Player]) -> list[Measur
 
 
 def _judge_torn(library: str, share: float, tolerated: bool) -> None:
-    """A torn row of the peer is worth knowing, but no reason not to be measured; of Penstock it is a bug."""
+    """Report torn rows of a peer; raise `BenchError` for those of Penstock."""
     said = f"{library}: {share:.1e} of the rows sampled while others were written mix the values of several"
     if share and not tolerated:
         raise BenchError(said)

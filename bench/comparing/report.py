@@ -1,4 +1,4 @@
-"""Measured operations: their medians, whether they hold their marks, and how they are printed and written down."""
+"""Measured operations: medians, marks, tables and JSON."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _WIDTHS = {
 
 @dataclass(frozen=True)
 class Measured:
-    """One operation, as often as it was measured."""
+    """All measurements of an operation."""
 
     operation: str
     capacity: int
     """Rows of the buffer."""
     unit: Literal["us", "/s"]
-    """Microseconds that it takes, or how often per second it is done."""
+    """Microseconds per operation, or operations per second."""
     rounds: dict[str, list[float]]
-    """One figure for each round, by who did it: "penstock", "cpprb", "torchrl", or "copy", the copying alone."""
+    """One figure per round, by contestant: "penstock", "cpprb", "torchrl", or "copy", copying alone."""
     mark: float | None = None
     """Required ratio to cpprb."""
 
     def median(self, who: str) -> float | None:
-        """The middle of the rounds; None: was not measured."""
+        """Return the median of the rounds; None: not measured."""
         return statistics.median(self.rounds[who]) if who in self.rounds else None
 
     @property
@@ -40,29 +40,29 @@ class Measured:
 
     @property
     def met(self) -> bool | None:
-        """Whether the mark holds; None: there is none, or nothing to compare with."""
+        """Whether the mark is met; None without a mark or a comparison."""
         return None if self.mark is None or self.ratio is None else self.ratio >= self.mark
 
     @property
     def copies(self) -> float | None:
-        """Time as a multiple of that of copying the same bytes."""
+        """Ratio to the time of copying the same bytes."""
         ours, copy = self.median("penstock"), self.median("copy")
         return None if ours is None or copy is None else ours / copy
 
     def facts(self) -> dict:
-        """All of it, for a JSON file."""
+        """Return all results, for a JSON file."""
         medians = {who: self.median(who) for who in self.rounds}
         return {**asdict(self), "medians": medians, "ratio": self.ratio, "met": self.met, "copies": self.copies}
 
 
 def header() -> str:
-    """Head of a Markdown table."""
+    """Return the head of a Markdown table."""
     rule = "|".join("-" * (width + 1) + ("-" if name == "operation" else ":") for name, width in _WIDTHS.items())
     return f"{_line({name: name for name in _WIDTHS})}\n|{rule}|"
 
 
 def line(measured: Measured) -> str:
-    """One operation as a line of the table."""
+    """Return an operation as a line of the table."""
     times = {who: _figure(measured.median(who)) for who in ("penstock", "cpprb", "torchrl")}
     return _line({
         "operation": measured.operation + (", us" if measured.unit == "us" else ""),
@@ -77,7 +77,7 @@ def line(measured: Measured) -> str:
 
 
 def verdict(measured: list[Measured]) -> str:
-    """Number of marks that hold, and those that were missed."""
+    """Return the number of marks met, and those missed."""
     judged = [one for one in measured if one.met is not None]
     missed = [f"  missed: {m.operation} {_times(m.ratio)} of {m.mark:g}x" for m in judged if not m.met]
     return "\n".join([f"{len(judged) - len(missed)} of {len(judged)} marks hold", *missed])

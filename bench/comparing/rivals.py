@@ -19,14 +19,14 @@ from penstock.bench.throughput import Contestant
 from penstock.ipc import whole_cores
 
 START_UP = 180.0
-"""Seconds that a rival may take besides those in which it is measured."""
+"""Seconds that a rival may take beyond the measurement."""
 
 
 @dataclass(frozen=True)
 class Rival:
     """Another program that does the same work: a file in `bench/peers`.
 
-    It takes seconds, and prints `SETTINGS what it runs with` and `STEPS_PER_SECOND n`.
+    Its argument is a number of seconds; it prints `SETTINGS settings in words` and `STEPS_PER_SECOND n`.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Rival:
     arguments: tuple[str, ...] = ()
     """Arguments of the program before the seconds."""
     peer: Peer | None = None
-    """Library that it needs; None: nothing that Penstock does not need."""
+    """Required library; None: only requirements of Penstock."""
     mark: float | None = None
     """Required ratio of Penstock's rate."""
 
@@ -91,14 +91,14 @@ RIVALS: dict[str, tuple[Rival, ...]] = {
 def contestants_of(
     works: Sequence[str], given: dict[Peer, Path | None], install: bool
 ) -> tuple[dict[str, list[Contestant]], list[Peer]]:
-    """Find the rivals of some works.
+    """Return the rivals of works.
 
     Parameters
     ----------
     works
         Names of the works.
     given
-        Python of each peer that a flag names; None: as the variable says, or as it was installed.
+        Python of each peer that a flag names; None: that of the variable, or the installed one.
     install
         Whether missing peers are installed.
 

@@ -1,6 +1,6 @@
 """Bit flipping: the goal environment that hindsight was invented for (arXiv:1707.01495, section 3.1).
 
-    penstock train dqn --env bench/environments/bit_flipping.py:BitFlipping --preset bit-flipping
+    penstock train dqn --env bench/environments/bit_flipping.py:BitFlipping --preset goals
 
 Two cores need a few minutes for that.
 """

@@ -1,4 +1,4 @@
-"""Catch: the least game that is played by looking at it, for comparing what images go through.
+"""Catch: a minimal game with images, for comparing the processing of images.
 
     penstock train appo --env bench/environments/catch.py:Catch --preset atari --total-steps 130000 --eval-interval 0
 

@@ -20,7 +20,7 @@ START: Board = (0, 0)
 
 
 def has_lost(board: Board) -> bool:
-    """Whether the agent that is to move has lost: the other one, who has just moved, has four in a line."""
+    """Return whether the agent to move has lost: the other agent has four in a line."""
     for distance in (1, STRIDE - 1, STRIDE, STRIDE + 1):
         pairs = board[1] & (board[1] >> distance)
         if pairs & (pairs >> 2 * distance):
@@ -29,7 +29,7 @@ def has_lost(board: Board) -> bool:
 
 
 def legal(board: Board) -> list[int]:
-    """The columns that are not full; none where the game is over."""
+    """Return the columns that are not full; none after the end of the game."""
     discs = board[0] | board[1]
     if has_lost(board):
         return []
@@ -37,7 +37,7 @@ def legal(board: Board) -> list[int]:
 
 
 def after(board: Board, column: int) -> Board:
-    """The board as the other agent sees it when the one that is to move has dropped a disc into a column."""
+    """Return the board after a move, as observed by the other agent."""
     own, other = board
     lowest = 1 << STRIDE * column
     return other, own | ((own | other) + lowest) & ((1 << STRIDE * (column + 1)) - lowest)
@@ -53,7 +53,7 @@ def shown(board: Board) -> dict[str, np.ndarray]:
 
 
 def seen(observation: dict[str, np.ndarray]) -> Board:
-    """The board that an observation shows: the inverse of `shown`."""
+    """Return the board of an observation: the inverse of `shown`."""
     cells = np.pad(observation["board"].reshape(2, COLUMNS, ROWS), ((0, 0), (0, 0), (0, STRIDE - ROWS)))
     own, other = (sum(1 << int(bit) for bit in player.reshape(-1).nonzero()[0]) for player in cells)
     return own, other
@@ -85,14 +85,14 @@ class ConnectFour:
         self._is_over, self._outcome = False, 0.0
 
     def agent_iter(self) -> None:
-        """Say, by being there, that agents act in turn."""
+        """Not used; its presence marks an environment of PettingZoo's AEC kind."""
 
     def last(self) -> tuple[dict[str, np.ndarray], float, bool, bool, dict]:
         """Return observation, reward since its last move, and ends of the selected agent."""
         return shown(self._board), self._outcome, self._is_over, False, {}
 
     def step(self, action: int | None) -> None:
-        """Drop a disc; where the game is over, dismiss the selected agent."""
+        """Drop a disc; after the end of the game, remove the selected agent."""
         if self._is_over:
             self.agents.remove(self.agent_selection)
             self._outcome = -self._outcome
@@ -105,4 +105,4 @@ class ConnectFour:
             self.agent_selection = next(agent for agent in self.possible_agents if agent != self.agent_selection)
 
     def close(self) -> None:
-        """Nothing is to be closed."""
+        """Do nothing: there are no resources."""

@@ -1,8 +1,8 @@
-"""Tasks whose reward comes long after what earned it, with a known best policy (after arXiv:1806.07857).
+"""Tasks with delayed rewards and a known best policy (after arXiv:1806.07857).
 
     penstock train ppo --env bench/environments/delayed.py:WatchRepair --rewards rudder --total-steps 200000
 
-Each names in ``info["is_success"]``, at the end of an episode, whether every decision was the best one.
+At the end of an episode ``info["is_success"]`` is whether every decision was the best one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class DelayedTask(gymnasium.Env[np.ndarray, int]):
         return self._shown(), {}
 
     def step(self, action: int) -> Step:
-        """Act; the reward is all that was earned when the episode ends, and 0 before."""
+        """Act; the reward is the return at the end of the episode, and 0 before."""
         self._steps += 1
         is_over = self._act(int(action))
         info = {"is_success": self._is_best} if is_over else {}
@@ -50,7 +50,7 @@ class DelayedTask(gymnasium.Env[np.ndarray, int]):
         raise NotImplementedError
 
     def _act(self, action: int) -> bool:
-        """Do what follows from an action; return whether the episode is over."""
+        """Update the state by an action; return whether the episode is over."""
         raise NotImplementedError
 
     def _shown(self) -> np.ndarray:
@@ -58,11 +58,11 @@ class DelayedTask(gymnasium.Env[np.ndarray, int]):
 
 
 class WatchRepair(DelayedTask):
-    """A watch is repaired or not, and `delay` days later it is known what that has brought (section 1 of the paper).
+    """Decision to repair a watch, whose profit is paid `delay` days later (section 1 of the paper).
 
-    Each of `brands` brands brings 1 more than its repair costs, or 1 less. On its way to the buyer a repaired watch
-    meets an event every day, which is seen: most cost nothing, some cost or bring `noise`. The return is what all of
-    that adds up to; a watch that is not repaired brings 0. Only the first action counts.
+    Each of `brands` brands yields 1 more than its repair costs, or 1 less. On the way to the buyer of a repaired watch,
+    every day has an observed event: most cost nothing, some cost or yield `noise`. The return is the sum; that of a
+    watch that is not repaired is 0. Only the first action counts.
     """
 
     def __init__(self, delay: int = 50, brands: int = 4, noise: float = 1.0) -> None:
@@ -191,7 +191,7 @@ class ChoiceAtStart(DelayedTask):
 
 
 class AtOnce(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """One of these tasks that pays at once what is earned: as if all had been redistributed without an error.
+    """One of these tasks with rewards paid when they are earned, as after a perfect redistribution.
 
     Parameters
     ----------
@@ -211,7 +211,7 @@ class AtOnce(gymnasium.Wrapper[Any, Any, Any, Any]):
         return super().reset(**arguments)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
-        """Act; the reward is what that has earned."""
+        """Act; the reward is that of this step."""
         observation, _, terminated, truncated, info = super().step(action)
         earned: float = self.unwrapped._earned  # type: ignore[attr-defined]
         reward, self._paid = earned - self._paid, earned
@@ -219,7 +219,7 @@ class AtOnce(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 class AllAtTheEnd(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Another environment whose whole return comes with the last step of each episode.
+    """Another environment with the whole return paid in the last step of each episode.
 
     Parameters
     ----------

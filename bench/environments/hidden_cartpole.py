@@ -1,4 +1,4 @@
-"""CartPole without its two velocities: what is to be done now depends on what was seen before.
+"""CartPole without its two velocities, so that the best action depends on earlier observations.
 
     penstock train r2d2 --env bench/environments/hidden_cartpole.py:HiddenCartPole --total-steps 300000
 """
@@ -13,7 +13,7 @@ from gymnasium.wrappers import TimeLimit
 
 
 class HiddenCartPole(gymnasium.Env[np.ndarray, int]):
-    """CartPole-v1 that shows the cart's position and the pole's angle alone: float32 ``[2]``."""
+    """CartPole-v1 that returns only the cart's position and the pole's angle, float32 ``[2]``."""
 
     def __init__(self) -> None:
         self._env = TimeLimit(gymnasium.make("CartPole-v1").unwrapped, 500)

@@ -1,8 +1,8 @@
-"""Pong, the game itself, seen as the positions that its memory holds: for comparing whole learning curves in minutes.
+"""Pong with observed positions instead of images, for comparing whole learning curves in minutes.
 
     penstock train appo --env bench/environments/pong_positions.py:PongPositions --total-steps 1000000 --eval-interval 0
 
-Seen as images it takes hours on two cores, and how long it stays at -20 is luck.
+With images it takes hours on two cores, and the time at a return of -20 varies with the seed.
 """
 
 from __future__ import annotations

@@ -20,17 +20,17 @@ START: Board = (0,) * 9
 
 
 def has_lost(board: Board) -> bool:
-    """Whether the agent that is to move has lost: the other one, who has just moved, has three in a line."""
+    """Return whether the agent to move has lost: the other agent has three in a line."""
     return any(board[a] == board[b] == board[c] == -1 for a, b, c in LINES)
 
 
 def legal(board: Board) -> list[int]:
-    """The cells that may be marked; none where the game is over."""
+    """Return the cells that may be marked; none after the end of the game."""
     return [] if has_lost(board) else [cell for cell in range(9) if not board[cell]]
 
 
 def after(board: Board, cell: int) -> Board:
-    """The board as the other agent sees it when the one that is to move has marked a cell."""
+    """Return the board after a move, as observed by the other agent."""
     return tuple(-1 if other == cell else -mark for other, mark in enumerate(board))
 
 
@@ -67,14 +67,14 @@ class TicTacToe:
         self._is_over, self._outcome = False, 0.0
 
     def agent_iter(self) -> None:
-        """Say, by being there, that agents act in turn."""
+        """Not used; its presence marks an environment of PettingZoo's AEC kind."""
 
     def last(self) -> tuple[dict[str, np.ndarray], float, bool, bool, dict]:
         """Return observation, reward since its last move, and ends of the selected agent."""
         return shown(self._board), self._outcome, self._is_over, False, {}
 
     def step(self, action: int | None) -> None:
-        """Mark a cell; where the game is over, dismiss the selected agent."""
+        """Mark a cell; after the end of the game, remove the selected agent."""
         if self._is_over:
             self.agents.remove(self.agent_selection)
             self._outcome = -self._outcome
@@ -87,4 +87,4 @@ class TicTacToe:
             self.agent_selection = next(agent for agent in self.possible_agents if agent != self.agent_selection)
 
     def close(self) -> None:
-        """Nothing is to be closed."""
+        """Do nothing: there are no resources."""

@@ -1,4 +1,4 @@
-"""MinAtar's Breakout without its trail: which way the ball flies shows only in what was seen before.
+"""MinAtar's Breakout without its trail: the ball's direction is visible only in earlier observations.
 
     penstock train r2d2 --env bench/environments/trailless_breakout.py:TraillessBreakout --preset minatar
 """

@@ -1,4 +1,4 @@
-"""Two CartPoles as two agents of one environment: each falls when it falls, and waits for the other's end.
+"""Two CartPoles as two agents of one environment; an agent whose pole has fallen waits for the other's end.
 
     penstock train appo --env bench/environments/two_cartpoles.py:TwoCartPoles --target-return 475
 """
