@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -83,3 +84,18 @@ def parse(args: list[str], own: argparse.ArgumentParser) -> Asked | None:
     if "json" in found:
         require_directory_of(found.json)
     return Asked(name, algorithm, config, flags, found)
+
+
+def require_counts(own: argparse.Namespace, *names: str) -> None:
+    """Raise `BenchUsageError` for the first flag, by name, that is less than 1."""
+    for name in names:
+        if getattr(own, name) < 1:
+            raise BenchUsageError(f"--{name.replace('_', '-')} {getattr(own, name)} is not legal: at least 1")
+
+
+def require_positive(own: argparse.Namespace, *names: str) -> None:
+    """Raise `BenchUsageError` for the first flag, by name, that is given and not a finite number above 0."""
+    for name in names:
+        value = getattr(own, name)
+        if value is not None and not 0.0 < value < math.inf:
+            raise BenchUsageError(f"--{name.replace('_', '-')} {value:g} is not legal: more than 0, and finite")

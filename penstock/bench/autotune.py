@@ -16,7 +16,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from penstock.bench import BenchUsageError
-from penstock.bench.asked import own_parser, parse
+from penstock.bench.asked import own_parser, parse, require_positive
 from penstock.bench.data_paths import measured_path
 from penstock.bench.search import Search, Trial, describe_quick
 from penstock.config import AsynchronousConfig, Config
@@ -87,12 +87,11 @@ def _own_flags() -> argparse.ArgumentParser:
 
 
 def _check(own: argparse.Namespace, algorithm: type[Algorithm]) -> None:
-    if not 0.0 < own.seconds < float("inf"):
-        raise BenchUsageError(f"--seconds {own.seconds:g} is not legal: more than 0, and finite")
+    require_positive(own, "seconds")
     if own.tune_batch and not measured_path(algorithm).batch_is_free:
         raise BenchUsageError(
-            "--tune-batch is for what learns from fresh steps: of replayed ones, the smallest batch is always the "
-            "fastest; give a --batch-size"
+            "--tune-batch is not legal for learning from replay, where the smallest batch is always the fastest: give a "
+            "--batch-size"
         )
 
 

@@ -19,7 +19,7 @@ from statistics import linear_regression, median
 from typing import TYPE_CHECKING, Any
 
 from penstock.bench import BenchError, BenchUsageError
-from penstock.bench.asked import own_parser, parse
+from penstock.bench.asked import own_parser, parse, require_counts, require_positive
 from penstock.bench.scaling import ROLLOUT, Constants, Machines, Setting, StreamCosts, predict, versions_sent
 from penstock.runs.machine import describe, machine_facts
 
@@ -56,7 +56,8 @@ def command(args: list[str]) -> bool:
     asked = parse(args, _own_flags())
     if asked is None:
         return True
-    _check(asked.own)
+    require_counts(asked.own, "up_to", "rounds", "node_cores", "home_cores", "learners")
+    require_positive(asked.own, "bench_seconds", "gigabits")
     config = asked.config
     _require_segments(asked.algorithm, config)
     if config.backend != "ray":
@@ -297,16 +298,6 @@ def _own_flags() -> argparse.ArgumentParser:
     add("--learners", type=int, default=1, metavar="N", help="predict for N learners (1)")
     add("--json", type=Path, metavar="FILE", help="write all measurements to this file")
     return parser
-
-
-def _check(own: argparse.Namespace) -> None:
-    for name in ("up_to", "rounds", "node_cores", "home_cores", "learners"):
-        if getattr(own, name) < 1:
-            raise BenchUsageError(f"--{name.replace('_', '-')} {getattr(own, name)} is not legal: at least 1")
-    for name in ("bench_seconds", "gigabits"):
-        if not 0.0 < getattr(own, name) < float("inf"):
-            flag = name.replace("_", "-")
-            raise BenchUsageError(f"--{flag} {getattr(own, name):g} is not legal: more than 0, and finite")
 
 
 def _require_segments(algorithm: type[Algorithm], config: Config) -> None:

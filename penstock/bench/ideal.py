@@ -15,8 +15,7 @@ from pathlib import Path
 from statistics import median_low
 from typing import TYPE_CHECKING
 
-from penstock.bench import BenchUsageError
-from penstock.bench.asked import own_parser, parse
+from penstock.bench.asked import own_parser, parse, require_counts, require_positive
 from penstock.bench.data_paths import measured_path
 from penstock.bench.search import describe_quick
 from penstock.runs.machine import describe, machine_facts
@@ -24,7 +23,6 @@ from penstock.runs.machine import describe, machine_facts
 if TYPE_CHECKING:
     from penstock.algorithms.bases.algorithm import Algorithm
     from penstock.config import Config
-
 
 
 def command(args: list[str]) -> bool:
@@ -40,7 +38,8 @@ def command(args: list[str]) -> bool:
     asked = parse(args, _own_flags())
     if asked is None:
         return True
-    _check(asked.own)
+    require_counts(asked.own, "rounds")
+    require_positive(asked.own, "bench_seconds", "mark")
     return run(asked.algorithm, asked.config, asked.own)
 
 
@@ -94,12 +93,3 @@ def _own_flags() -> argparse.ArgumentParser:
     add("--mark", type=float, metavar="M", help="exit with 3 if the median efficiency is below M, such as 0.85")
     add("--json", type=Path, metavar="FILE", help="write all measurements to this file")
     return parser
-
-
-def _check(own: argparse.Namespace) -> None:
-    if own.rounds < 1:
-        raise BenchUsageError(f"--rounds {own.rounds} is not legal: at least 1")
-    if not 0.0 < own.bench_seconds < float("inf"):
-        raise BenchUsageError(f"--bench-seconds {own.bench_seconds:g} is not legal: more than 0, and finite")
-    if own.mark is not None and not 0.0 < own.mark < float("inf"):
-        raise BenchUsageError(f"--mark {own.mark:g} is not legal: more than 0, and finite")
