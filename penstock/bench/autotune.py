@@ -90,7 +90,7 @@ def _check(own: argparse.Namespace, algorithm: type[Algorithm]) -> None:
     require_positive(own, "seconds")
     if own.tune_batch and not measured_path(algorithm).batch_is_free:
         raise BenchUsageError(
-            "--tune-batch is not legal for learning from replay, where the smallest batch is always the fastest: give a "
+            "--tune-batch is not legal for learning from replay, where the smallest batch is always the fastest: give "
             "--batch-size"
         )
 
