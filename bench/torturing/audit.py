@@ -21,13 +21,13 @@ Wrong = list[tuple[str, str]]
 
 
 class UsersFiles:
-    """Files that no command has made: each must stay as it is."""
+    """Files of the user, which must not change."""
 
     def __init__(self) -> None:
         self._contents: dict[Path, bytes] = {}
 
     def put(self, path: Path, *, makes_folder: bool = True) -> None:
-        """Write a file of the user's, unless it was written before."""
+        """Write a file of the user, if it does not exist."""
         if path not in self._contents:
             if makes_folder:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ class UsersFiles:
         self._contents |= contents_below(path)
 
     def forget(self, folder: Path) -> None:
-        """Expect the files below a folder no more: the story has removed them itself."""
+        """Drop the files below a folder, which the story has removed."""
         self._contents = {path: data for path, data in self._contents.items() if not path.is_relative_to(folder)}
 
     def lost(self) -> Wrong:
@@ -66,7 +66,7 @@ def changed_by_a_refusal(before: dict[Path, bytes], after: dict[Path, bytes]) ->
 
 
 class RunFiles:
-    """The checkpoints and the replay files of a run, and which of them the story has damaged itself.
+    """Checkpoints and replay files of a run, and those that the story has damaged.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class RunFiles:
     damaged
         Names of checkpoints, and "replay".
     users
-        Files of the user's.
+        Files of the user.
     """
 
     def __init__(self, run_dir: Path) -> None:
@@ -176,7 +176,7 @@ def last_word(text: str, files: RunFiles) -> Wrong:
 
 
 def replay(files: RunFiles, path: DataPath) -> tuple[int, Wrong]:
-    """Look through the saved replay buffer: each step lies there at most once, and none is missing between others.
+    """Check the saved replay buffer: each step is present at most once, and none is missing between others.
 
     Returns
     -------

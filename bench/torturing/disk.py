@@ -46,7 +46,7 @@ class SmallDisk:
         return sorted(set(SHARED_MEMORY.iterdir()) - self._names_before)
 
     def fill(self, pids: Iterable[int]) -> None:
-        """Leave no byte free."""
+        """Fill the disk."""
         if not self.is_mounted:
             return _limit(pids, TINY)
         descriptor = os.open(self._filler, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
@@ -63,7 +63,7 @@ class SmallDisk:
         return None
 
     def free(self, pids: Iterable[int]) -> None:
-        """Give the room back."""
+        """Free the disk."""
         if self.is_mounted:
             self._filler.unlink(missing_ok=True)
         else:
@@ -89,7 +89,7 @@ def _limit(pids: Iterable[int], nbytes: int) -> None:
 
 
 def damage(path: Path, kind: str, dice: float) -> str:
-    """Cut a file off at a place that the dice choose, or turn one bit over there; say what was done."""
+    """Truncate a file at a random place, or flip a bit there; return a description."""
     size = path.stat().st_size
     offset = int(dice * size)
     if kind == "truncated":

@@ -47,13 +47,13 @@ class Ledger:
 
 
 def of_this_process() -> Ledger | None:
-    """The ledger that the environment variables name; None where nobody keeps one."""
+    """Return the ledger that the environment variables name; None without one."""
     folder = os.environ.get(FOLDER)
     return None if folder is None else Ledger(Path(folder), os.environ.get(LIFE, "0"))
 
 
 def new_environment() -> int:
-    """A number that no other environment of this story has, of any process."""
+    """Return a number that is unique among all environments of the story."""
     folder = os.environ.get(FOLDER)
     if folder is None:
         return 0

@@ -1,4 +1,4 @@
-"""Which faults befall which run, at which moments: drawn from a seed, before anything starts."""
+"""Faults of each run and their times, drawn from a seed before anything starts."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ CHECKPOINT, REPLAY_FILES, CONFIG, STATUS = "a checkpoint", "the replay files", "
 
 @dataclass(frozen=True)
 class DataPath:
-    """A way of experience to a learner, and the command that takes it.
+    """Data path, and the command that uses it.
 
     Attributes
     ----------
     algorithm
         Class in `torturing.counted`.
     flags
-        Beside those that all runs have.
+        Flags besides those of all runs.
     learns
-        Where steps are counted as learned from: "segments" (by the learner), "workers" or "replay".
+        Place where steps are counted as learned from: "segments" (by the learner), "workers" or "replay".
     is_central
         Whether there is a policy worker.
     """
@@ -59,18 +59,18 @@ COMMANDS = ("multirun", "search", "pbt", "dashboard")
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing done to a run.
+    """Fault of a run.
 
     Attributes
     ----------
     kind, target
-        What, and to whom; the words of the table.
+        Kind of fault and its target, as in the table.
     after
         Seconds of training before it.
     seconds
-        How long it lasts, where it does.
+        Duration, of faults that have one.
     dice
-        From 0 to 1: what else is left to chance (which of several, where in a file).
+        Random number from 0 to 1 for other choices, such as one of several targets, or a place in a file.
     """
 
     kind: str
@@ -85,7 +85,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Life:
-    """From a start to an end: faults that it outlives, the one that ends it, and damage done before the next."""
+    """Time from a start to an end: faults that the run survives, the fault that ends it, and later damage."""
 
     faults: tuple[Fault, ...]
     ending: Fault
@@ -94,7 +94,7 @@ class Life:
 
 @dataclass(frozen=True)
 class Story:
-    """Faults and lives of a run, or of a command of several runs, which afterwards trains undisturbed to its end."""
+    """Lives of a run, or of a command of several runs, which afterwards trains to its end without faults."""
 
     number: int
     path: str
@@ -169,14 +169,14 @@ def draw(
 
 
 def endings_of(command: str) -> list[tuple[str, str]]:
-    """Faults that end a command of several runs."""
+    """Return faults that end a command of several runs."""
     if command == "dashboard":
         return [(kind, DASHBOARD) for kind in ("SIGKILL", "SIGTERM", "SIGINT")]
     return COMMAND_ENDINGS
 
 
 def in_the_midst(path: str, is_serial: bool, command: str = "") -> list[tuple[str, str]]:
-    """Faults that a run, or a command of several runs, outlives."""
+    """Return faults that a run, or a command of several runs, survives."""
     if command == "dashboard":
         return [
             ("SIGSTOP", DASHBOARD), ("SIGSTOP", TRAINING), ("removed", COPY),

@@ -27,15 +27,15 @@ NAMES = {ROLLOUT: "penstock-rollout-", POLICY: "penstock-policy-", LEARNER: "pen
 
 
 class Hang(Exception):
-    """Nothing came of waiting; the message says for what."""
+    """Timeout; the message names the expected event."""
 
 
 class EndedEarlyError(Exception):
-    """The run ended where it should have gone on."""
+    """The run ended unexpectedly."""
 
 
 def adopt_orphans() -> None:
-    """Let processes whose parents die become children of this one: none can hide."""
+    """Make this process the parent of orphaned descendants, so that all can be found."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -47,13 +47,13 @@ class Run:
     arguments
         Of ``penstock``.
     folder
-        Where its ledger, its temporary files and its output lie.
+        Folder of its ledger, temporary files and output.
     life
         Name of this life in the ledger.
     patience
-        Seconds without any progress after which it hangs.
+        Seconds without progress after which the run counts as hanging.
     place
-        Where it is started; None: in `folder`.
+        Working directory; None: `folder`.
     """
 
     def __init__(
@@ -116,14 +116,14 @@ class Run:
     # -- waiting ---------------------------------------------------------------------------------------------------
 
     def wait_until(self, condition: Callable[[], object], what: str, *, is_alive: bool = True) -> None:
-        """Look again and again until a condition holds.
+        """Poll until a condition holds.
 
         Raises
         ------
         Hang
-            It did not, for so long.
+            The condition did not hold in time.
         EndedEarlyError
-            The run ended meanwhile, and `is_alive` says that it should not.
+            The run ended meanwhile, although `is_alive` requires it to run.
         """
         end = time.monotonic() + self._patience
         while not condition():
@@ -162,7 +162,7 @@ class Run:
     # -- ending ----------------------------------------------------------------------------------------------------
 
     def show_where_it_stands(self) -> None:
-        """Let every process print where its threads are, into the output."""
+        """Make every process print the stacks of its threads to the output."""
         for pid in self.roles().values():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
@@ -170,7 +170,7 @@ class Run:
                 time.sleep(0.2)
 
     def kill(self) -> None:
-        """End whatever is left of the run."""
+        """Kill all remaining processes of the run."""
         for process in _descendants(os.getpid()):
             with suppress(psutil.NoSuchProcess):
                 process.kill()

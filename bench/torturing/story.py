@@ -1,4 +1,4 @@
-"""Plays a story: does to a run what was drawn for it, and notes whatever is not as it should be."""
+"""Player of a story: applies the drawn faults to a run, and records violations."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ class Report:
     Attributes
     ----------
     faults
-        How often each kind was done to each target, by (kind, target).
+        Number of faults by (kind, target).
     wrong
-        What was not as it should be: (one of `WRONG`, what exactly, where to read on).
+        Violations: (one of `WRONG`, description, file with details).
     steps
-        Steps whose way was followed.
+        Steps that were compared with the ledger.
     compared
-        Checkpoints compared with those of an undisturbed run.
+        Checkpoints compared with those of a run without faults.
     slowest_end
-        Seconds from the end of the user's process until nothing was left of it, at most.
+        Longest time in seconds from the end of the user's process until no process was left.
     """
 
     story: Story
@@ -120,7 +120,7 @@ class Player:
     # -- lives -----------------------------------------------------------------------------------------------------
 
     def _live(self, name: str, life: Life | None) -> bool:
-        """Play one life; False where the story cannot go on."""
+        """Play one life; return False if the story cannot continue."""
         base, before = self._files.newest_intact(), self._files.checkpoints()
         arguments = self._train(self._run_dir) if not before else ["resume", str(self._run_dir)]
         if life is None:
@@ -167,7 +167,7 @@ class Player:
     # -- faults that a run outlives --------------------------------------------------------------------------------
 
     def _suffer(self, run: Run, fault: Fault) -> None:
-        """Do it, and see the run go on."""
+        """Apply a fault, and require the run to continue."""
         self._wait(run, fault.after)
         self._doing = f"suffering {fault}"
         if fault.kind in ("SIGKILL", "SIGKILL while stopped"):
@@ -203,7 +203,7 @@ class Player:
         run.wait_for_progress(f"progress after {fault}")
 
     def _train_twice(self, run: Run, fault: Fault) -> None:
-        """Give another command that would train in the run directory, and see it refused."""
+        """Start another training in the run directory, and require its refusal."""
         resume = ["resume", str(self._run_dir)]
         arguments, said = (resume, "is in use") if fault.dice < 0.5 else (self._train(self._run_dir), "holds a run")
         second = Run(arguments, self._folder, f"{run.life} refused", self._patience)
@@ -212,7 +212,7 @@ class Player:
             self._note(second, "ended badly", f"exit code {code}, or {said!r} not said")
 
     def _remove(self, run: Run) -> None:
-        """Remove the run directory, and see the run written anew, whole, with its next checkpoint."""
+        """Remove the run directory, and require the run to be written anew with its next checkpoint."""
         lost = self._run_dir.with_name("lost")
         self._run_dir.rename(lost)
         shutil.rmtree(lost)
@@ -224,7 +224,7 @@ class Player:
         self._files.write_notes()
 
     def _write_hostile_status(self, run: Run, run_dir: Path, fault: Fault) -> None:
-        """Replace the status of a run under way; see runs listed meanwhile, and its status written anew."""
+        """Replace the status of a running training; require a list of runs meanwhile, and a new status."""
         hostile_text = hostile(fault.dice, ("state", "steps", "process"))
         with suppress(FileNotFoundError):  # the run was removed a moment ago, and is not written anew yet
             (run_dir / STATUS).write_bytes(hostile_text)
@@ -233,7 +233,7 @@ class Player:
                            "a status written anew")  # fmt: skip
 
     def _list_runs(self, run: Run, place: Path, said: str = "") -> None:
-        """Give ``penstock runs``, and see all runs listed."""
+        """Run ``penstock runs``, and require all runs in its list."""
         listing = Run(["runs", str(place)], self._folder, f"{run.life} listed", self._patience)
         code = listing.wait_for_end()
         if code != 0 or said not in listing.text or "Traceback" in listing.text:
@@ -254,14 +254,14 @@ class Player:
         return run.processes(fault.target, fault.dice)
 
     def _wait(self, run: Run, seconds: float) -> None:
-        """Let the run go on for a while."""
+        """Wait while the run trains."""
         end = time.monotonic() + seconds
         run.wait_until(lambda: time.monotonic() > end, "a moment")
 
     # -- faults that end it ----------------------------------------------------------------------------------------
 
     def _end(self, run: Run, fault: Fault) -> None:
-        """Do it, and see the run end as it should."""
+        """Apply a fault, and require the expected end of the run."""
         self._wait(run, fault.after)
         self._doing = f"ended by {fault}"
         for pid in self._signals(run, fault):
@@ -404,7 +404,7 @@ class Player:
             shutil.rmtree(self._folder / "tmp")  # it counts once
 
     def _audit(self, run: Run, base: int, new: list[int]) -> None:
-        """Compare what was written down while learning with what the files say."""
+        """Compare the ledger with the run's files."""
         account = ledger.read(self._folder / "ledger", run.life)
         self.report.steps += account.steps
         # On a full disk the last checkpoint is an older one, and the run says so.
@@ -420,7 +420,7 @@ class Player:
 
     @contextmanager
     def _noting(self, run: Run) -> Iterator[None]:
-        """Note what stops the story, and leave nothing of the run."""
+        """Record exceptions as violations, and end all processes of the run."""
         try:
             yield
         except Hang as hang:
@@ -449,7 +449,7 @@ class Player:
 
 @contextmanager
 def _stopped(pids: list[int]) -> Iterator[None]:
-    """Stop processes, and let them go on."""
+    """Stop processes during the block."""
     try:
         _signal_all(pids, signal.SIGSTOP)
         yield

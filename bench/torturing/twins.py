@@ -1,8 +1,8 @@
-"""Serial runs that are stopped, killed, damaged and resumed, each beside a twin that nothing happens to.
+"""Serial runs that are stopped, killed, damaged and resumed, each beside a twin without faults.
 
-A serial run is a function of where it starts. So every checkpoint that a life writes must hold, to the last bit, what
-the twin's of the same step holds: the twin starts from a copy of the run directory, made when the life began, without
-what was damaged in it. It is trained until it has passed the life's last checkpoint.
+A serial run is a function of its initial state. So every checkpoint of a life must equal, bit for bit, the twin's of
+the same step: the twin starts from a copy of the run directory, made at the beginning of the life, without damaged
+files. It is trained beyond the life's last checkpoint.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def config_of(command: str):
         ([*APPO, "--json", "no/where.json"], "there is no directory"),
         ([*APPO, "--num-workrs", "2"], "--num-workers"),
         ([*APPO, "--gamma", "2"], "gamma=2.0 is not legal"),
-        (["dqn", "--env", "CartPole-v1", "--tune-batch"], "where the smallest batch is always the fastest: give --batch-size"),
+        (["dqn", "--env", "CartPole-v1", "--tune-batch"], "where the smallest batch is always the fastest"),
     ],
 )
 def test_wrong_usage_is_told_and_exits_with_2(args, message, machine, capsys):
