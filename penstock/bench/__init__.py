@@ -41,9 +41,10 @@ def refuse_comparison(name: str, args: list[str]) -> None:
     flags = COMPARISONS.get(name, frozenset())
     found = [arg for arg in args if flags is not None and arg.partition("=")[0].replace("_", "-") in flags]
     if flags is None or found:
+        script = shlex.join(["python", f"bench/{name}.py", *args])
         raise BenchUsageError(
-            f"{' '.join(['penstock bench', name, *found[:1]])} compares Penstock with other libraries and is not part of "
-            f"the package. In a checkout of the source, run: {shlex.join(['python', f'bench/{name}.py', *args])}"
+            f"{' '.join(['penstock bench', name, *found[:1]])} compares Penstock with other libraries, and is not part "
+            f"of the package. In a checkout of the source, run: {script}"
         )
 
 
