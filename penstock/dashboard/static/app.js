@@ -1,9 +1,9 @@
-// Which page is shown, and in which colours.
+// Choice of page and colours.
 
 import { el } from "./dom.js";
 import { overview } from "./overview.js";
 
-// What draws is loaded when it is needed: the overview does not wait for it.
+// Charts are loaded when needed: the overview does not wait for them.
 async function shown(page, path, asked) {
   const run = /^#\/run\/([0-9a-f]+)(\/files)?$/.exec(path);
   if (run && run[2]) return (await import("./files.js")).filesPage(page, run[1], asked);

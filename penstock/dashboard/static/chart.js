@@ -1,18 +1,18 @@
-// A chart of some columns over one of them: drawn while it is in view, also as a table and as CSV.
+// Chart of columns over one of them, drawn while in view; also as a table and as CSV.
 
 import uPlot from "./uPlot.esm.js";
 import { el, number } from "./dom.js";
 
-// Okabe and Ito's colours, which look different to everybody; dashes tell them apart without colour.
+// Okabe and Ito's colours, distinct with any colour vision; dashes are distinct without colour.
 const COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00"];
 const DARK_COLORS = ["#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#0090e0", "#d55e00"];
 const DASHES = [[], [6, 4], [2, 3], [8, 3, 2, 3]];
 const TABLE_ROWS = 50;
 const HEIGHT = 200;
 
-// Numbers of lines, by name: null where a line has none.
+// Metrics of lines by name; null for lines without one.
 export class Store {
-  // columns: numbers by name, null where a row has none. most: names that are kept; leftOut: numbers of further ones.
+  // columns: metrics by name, null for rows without one. most: largest number of names; leftOut: dropped values.
   constructor(columns, most = Infinity) {
     Object.assign(this, { columns, most, leftOut: 0 });
     this.count = columns.steps ? columns.steps.length : 0;
@@ -29,7 +29,7 @@ export class Store {
     this.count += 1;
   }
 
-  // Rows in which any of these is known, in ascending order of x.
+  // Rows with a value of any of these names, in ascending order of x.
   rows(x, names) {
     const at = this.columns[x] || [], columns = names.map((name) => this.columns[name] || []);
     const rows = [];
@@ -47,8 +47,8 @@ function isDark() {
 }
 
 export class Chart {
-  // store: a Store. names: of its columns. labels: what they are called. options: x(), target, least, most, height;
-  // looks: of each column its color (a number), width, whether it is faint or the edge of a band; bands: color, low, high.
+  // store: a Store. names: columns. labels: labels of the columns. options: x(), target, least, most, height;
+  // looks: color (a number), width, faintness and band edge of each column; bands: color, low, high.
   constructor(title, store, names, labels, options) {
     Object.assign(this, { title, store, names, labels, options, plot: null, isSeen: false, isStale: true });
     this.canvas = el("div", { class: "canvas", role: "img", "aria-label": title });
@@ -161,7 +161,7 @@ function lastOf(values) {
   return null;
 }
 
-// A formula in somebody's spreadsheet is a name that begins like one.
+// Spreadsheets take a name with such a first character for a formula.
 function quoted(name) {
   const safe = /^[=+\-@\t\r]/.test(name) ? `'${name}` : name;
   return `"${safe.replaceAll('"', '""')}"`;

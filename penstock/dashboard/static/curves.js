@@ -1,4 +1,4 @@
-// Curves of many runs: those that have the same settings are one, with a band; a chart for each environment.
+// Curves of many runs: one curve with a band per group of equal settings, one chart per environment.
 
 import uPlot from "./uPlot.esm.js";
 import { Chart } from "./chart.js";
@@ -104,7 +104,7 @@ function field(id, label, control) {
   return el("div", { class: "field" }, el("label", { for: id }, label), control);
 }
 
-// Options of a select; what was chosen stays so.
+// Options of a select element; the selection is kept.
 function fill(select, options, chosen) {
   if ([...select.options].map((option) => option.value).join("\n") !== options.map(([value]) => value).join("\n")) {
     select.replaceChildren(...options.map(([value, label]) => el("option", { value }, label)));
@@ -112,7 +112,7 @@ function fill(select, options, chosen) {
   select.value = chosen;
 }
 
-// The curves of one environment, as a chart wants its columns: lines of groups, then ends of bands, then single runs.
+// Columns of an environment's chart: lines of groups, then ends of bands, then single runs.
 class Panel {
   constructor(panel) { this.panel = panel; }
 
@@ -126,7 +126,7 @@ class Panel {
   }
 }
 
-// uPlot joins by x, which must not come twice.
+// uPlot joins by x, whose values must be unique.
 function ascending([x, y]) {
   const keep = x.map((at, n) => n === 0 || at > x[n - 1]);
   return [x.filter((_, n) => keep[n]), y.filter((_, n) => keep[n])];

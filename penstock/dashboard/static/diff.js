@@ -1,4 +1,4 @@
-// What some runs have otherwise: settings, versions, commits, machine.
+// Differences between runs: settings, versions, commits, machine.
 
 import { el, get } from "./dom.js";
 

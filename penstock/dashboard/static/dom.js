@@ -1,4 +1,4 @@
-// Elements and numbers. Everything that a run holds becomes text here, never markup.
+// Elements and numbers. All contents of runs become text, never markup.
 
 export function el(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
@@ -40,7 +40,7 @@ export async function get(path) {
   return answer.json();
 }
 
-// A stream that is open only while the page is seen: a hidden page costs nothing.
+// Stream that is open only while the page is visible: a hidden page costs nothing.
 export function stream(path, listeners) {
   let source = null, closed = false;
   const connection = document.getElementById("connection");

@@ -1,4 +1,4 @@
-// Files of a run: all are listed, text is shown, and can be had.
+// Files of a run: a list of all; text files can be shown and downloaded.
 
 import { count, el, get } from "./dom.js";
 

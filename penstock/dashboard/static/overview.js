@@ -1,4 +1,4 @@
-// All runs, one a row, as they stand now.
+// All runs with their present state, one per row.
 
 import { clock, count, el, get, number, stream } from "./dom.js";
 
@@ -53,7 +53,7 @@ export async function overview(page) {
     const has = (run) => words.every((word) => `${run.state} ${run.run} ${run.algorithm} ${run.env}`.toLowerCase().includes(word));
     const shown = [...runs.values()].filter(has).sort(compare);
     const wanted = shown.map(row), there = [...body.children];
-    // A row that stays keeps its focus.
+    // Unchanged rows keep their focus.
     if (wanted.length !== there.length || wanted.some((tr, n) => tr !== there[n])) body.replaceChildren(...wanted);
     for (const id of [...chosen]) if (!runs.has(id)) chosen.delete(id);
     const some = [...chosen].join(",");

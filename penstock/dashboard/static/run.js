@@ -1,11 +1,11 @@
-// One run, live: is it learning, how fast is it and what limits it, what does it say, what was it made with.
+// One run, live: learning, speed and limits, log, settings and provenance.
 
 import { Chart, Store } from "./chart.js";
 import { clock, count, el, get, number, stream } from "./dom.js";
 
-const MOST_ROWS = 4000; // beyond these the server is asked for fewer, which hide no spike
+const MOST_ROWS = 4000; // beyond it, rows reduced by the server are loaded again, in which every spike remains
 const MOST_LOG_LINES = 500;
-const PAUSE = 1600; // ms between two drawings: most of what an open page costs is drawing, and a line is seen within 2 s
+const PAUSE = 1600; // ms between two drawings, the main cost of an open page; a line appears within 2 s
 
 export async function runPage(page, id) {
   const [about, overview] = await Promise.all([get(`/api/runs/${id}`), get("/api/runs")]);
@@ -154,7 +154,7 @@ export async function runPage(page, id) {
   };
 }
 
-// Which charts there are, from the names of what was logged.
+// Charts, by the names of the logged metrics.
 function groups(metrics, hardware, target) {
   const names = Object.keys(metrics.columns), made = [];
   const add = (heading, title, store, names, labels, options = {}) => { if (names.length) made.push({ heading, title, store, names, labels, options }); };
