@@ -190,9 +190,9 @@ def run(flags: Flags, contestants: Mapping[str, Sequence[Contestant]] | None = N
     ConfigError
         The device is not available.
     """
+    check(flags)
     from penstock.engine.backends.launcher import kept
 
-    check(flags)
     machine = machine_facts()
     print(describe(machine))
     print(f"steps learned from per second, medians of {flags.rounds} rounds of {flags.seconds:g} s each, taking turns")
