@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import multiprocessing
@@ -22,6 +23,7 @@ from penstock.config import make_config
 from penstock.engine.backends import restarts
 from penstock.engine.contracts import LearnerState
 from penstock.engine.endings import TrainingFailed
+from penstock.engine.paths import hogwild
 from penstock.engine.paths.hogwild import ActorLearner, Contribution, SharedParameters, begin
 from penstock.engine.preparation import run_shape
 from penstock.engine.roles.learner import MAX_SKIPPED_IN_A_ROW
@@ -32,6 +34,7 @@ from penstock.envs.actions import NoiseStreams
 from penstock.envs.making import lane_seed
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import Control, ExperienceArena
+from penstock.ipc import taking_turns
 from penstock.nn import fused
 from penstock.nn.layers import Tanh
 from penstock.nn.model import RETURN_PRIOR_ROWS
@@ -247,6 +250,24 @@ def test_workers_take_turns_at_the_statistics_so_that_no_row_and_no_value_is_los
     assert after["return_moments.count"].item() == RETURN_PRIOR_ROWS + result.steps
     assert after["return_moments.mean"] > 0.5  # they did move
     torch.testing.assert_close(values(after), values(before), rtol=1e-4, atol=1e-4)
+
+
+def test_the_value_head_changes_only_within_a_turn_so_that_no_step_overwrites_a_rescaling(monkeypatch):
+    """Without a turn, the step of a worker that loaded the head before another's rescaling would undo the rescaling."""
+    heads: list[list[Tensor]] = []
+    with Trainer(A3C, **ONE_LANE, total_steps=200) as trainer:
+        head = shared(trainer).model.value_head
+
+        @contextlib.contextmanager
+        def watched(arena):
+            assert not heads or identical(list(head.parameters()), heads[-1])
+            with taking_turns(arena):
+                yield
+            heads.append([parameter.detach().clone() for parameter in head.parameters()])
+
+        monkeypatch.setattr(hogwild, "taking_turns", watched)
+        trainer.train(quiet=True)
+    assert len(heads) > 20 and not identical(heads[0], heads[-1])
 
 
 def test_parameters_and_the_optimisers_state_lie_in_the_arena_before_there_is_a_worker():

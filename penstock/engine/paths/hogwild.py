@@ -258,19 +258,27 @@ class ActorLearner(Inference):
         if arena.control[Control.WEIGHTS_SET] != copy.weights_set:
             return False
         lag = int(arena.contributions[:, Contribution.UPDATES].sum()) - copy.updates
-        for parameter, own in zip(self._shared.model.parameters(), self._model.parameters(), strict=True):
-            parameter.grad = own.grad
         optimizer = self._shared.optimizer
+        self._set_gradients(of_value_head=False)
         algorithm.set_learning_rate(optimizer, self._config.learning_rate, batch.progress)
         optimizer.step()
         self._contribution[Contribution.UPDATES] += 1
         algorithm.follow_statistics(self._model, batch)
         for place, own_place in self._buffers:
             buffer_in(place).copy_(buffer_in(own_place))
+        self._set_gradients(of_value_head=True)
         with torch.no_grad(), taking_turns(arena.arena):
+            # The value head moves within the turn: otherwise its step could overwrite another worker's rescaling.
+            optimizer.step()
             algorithm.update_statistics(self._model, batch, into=self._shared.model)
         self._report_update(metrics, lag)
         return True
+
+    def _set_gradients(self, *, of_value_head: bool) -> None:
+        """Give the shared parameters this worker's gradients: those of the value head, or of all others."""
+        head = set(self._shared.model.value_head.parameters())
+        for parameter, own in zip(self._shared.model.parameters(), self._model.parameters(), strict=True):
+            parameter.grad = own.grad if (parameter in head) is of_value_head else None
 
     def _report_update(self, metrics: dict[str, Tensor], lag: int) -> None:
         """Report at intervals; the policy lag of a gradient is the number of others applied during its computation."""
