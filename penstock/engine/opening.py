@@ -38,6 +38,7 @@ from penstock.population.schedule import schedule_of
 from penstock.population.space import tables_of
 from penstock.runs.checkpoint import Checkpoint
 from penstock.runs.run_directory import RunDirectory
+from penstock.self_play.settings import with_absolute_paths
 from penstock.surroundings import plain_torch
 from penstock.trust import code_of
 
@@ -150,7 +151,7 @@ def _opened(
     config, env = found.config, found.env
     algorithms = {
         policy.name: algorithm(
-            _without_arguments(policy.config), _observation(seen.observation, checkpoint), seen.action
+            _for_roles(policy.config), _observation(seen.observation, checkpoint), seen.action
         )
         for policy, seen, checkpoint in zip_longest(found.policies, found.seen, checkpoints)
     }
@@ -196,9 +197,11 @@ def _observation(seen: ObservationSpec, checkpoint: Checkpoint | None) -> Observ
     return before if before == seen else seen
 
 
-def _without_arguments(config: C) -> C:
-    """Settings for the roles of a policy: arguments of the environment as they are written down, not as they are."""
-    return replace(config, env_kwargs=saved(config.env_kwargs))
+def _for_roles(config: C) -> C:
+    """Return a policy's settings for its roles: without objects of the environment, and for any working directory."""
+    is_at_home = config.evaluator == "home"  # a node has its own copies of files
+    against = with_absolute_paths(config.eval_against) if is_at_home else config.eval_against
+    return with_schedules(replace(config, env_kwargs=saved(config.env_kwargs), eval_against=against))
 
 
 def _note_of_arguments(env: EnvSpec) -> list[str]:

@@ -19,6 +19,7 @@ from penstock.play.film import film
 from penstock.play.policy import environment_of, load_policy
 from penstock.self_play.fixed_opponents import Load
 from penstock.self_play.matches import player_of
+from penstock.self_play.settings import with_absolute_paths
 from penstock.surroundings import Surroundings, seed_generators
 
 Opponents = Sequence[str | Callable[..., Any]]
@@ -68,6 +69,7 @@ def evaluate_models(
     """
     require(episodes > 0, "episodes", episodes, "more than 0")
     require(max_steps > 0, "max_steps", max_steps, "more than 0")
+    opponents = with_absolute_paths(opponents)
     with Surroundings().inside():
         seed_generators(lane_seed(seed, SCORING_LANES, 0))
         player = player_of(

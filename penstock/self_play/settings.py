@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from penstock.config.checking import ConfigError, closest, find_object, require
+from penstock.imports import place_of
 
 RANDOM, BEST, OTHERS = "random", "best", "others"
 """Opponents of evaluations that need no code: uniform legal actions, the best weights evaluated before, and the run's
@@ -116,6 +117,11 @@ def require_agents_for(config: SelfPlaySettings, agents: Sequence[str]) -> None:
         found = place if not isinstance(place, str) or ":" not in place else find_object(place, "eval_against")
         if not isinstance(found, str) and not callable(found):
             raise ConfigError(f"eval_against={place!r} is a {type(found).__name__}: name a class or a function")
+
+
+def with_absolute_paths(opponents: Sequence[str | Callable[..., Any]]) -> tuple[str | Callable[..., Any], ...]:
+    """Return opponents of ``eval_against`` whose files are found from any working directory."""
+    return tuple(place_of(each) if isinstance(each, str) else each for each in opponents)
 
 
 def name_of(opponent: str | Callable[..., Any]) -> str:

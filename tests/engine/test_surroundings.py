@@ -1,5 +1,6 @@
 """What environments do to the process that they are made in does not reach the user's, in any backend."""
 
+import json
 import os
 import threading
 
@@ -19,6 +20,34 @@ TINY = {
     "num_workers": 1, "num_envs_per_worker": 2, "segment_length": 8, "batch_size": 16, "num_epochs": 1,
     "total_steps": 32, "eval_interval": 16, "eval_episodes": 1, "hidden_sizes": (4,),
 }  # fmt: skip
+
+OWN_FILE = """
+import os
+
+from torch import nn
+
+from tests.envs.playing import InTurn
+
+
+class Turns(InTurn):
+    def __init__(self):
+        super().__init__(2, 5, ("terminated", "truncated"))
+        os.chdir("/")
+
+
+class Encoder(nn.Linear):
+    def __init__(self, observation):
+        super().__init__(observation.shape[0], 4)
+
+
+class Last:
+    def __call__(self, observation):
+        return 1
+
+
+def falling(progress):
+    return 1e-3 * (1.0 - progress)
+"""
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -67,6 +96,24 @@ def test_a_rude_environment_leaves_the_users_process_as_it_was_and_the_run_in_on
     assert store.steps()[-1] >= 32 and store.has_best()
     assert penstock.load_policy("run").act(np.zeros(2, np.float32)) in (0, 1)
     assert torch.get_default_dtype() == torch.float64
+
+
+@pytest.mark.parametrize("backend", ["serial", "local"])
+def test_settings_name_files_relative_to_the_users_working_directory_wherever_environments_go(
+    backend, tmp_path, monkeypatch
+):
+    (tmp_path / "own.py").write_text(OWN_FILE)
+    monkeypatch.chdir(tmp_path)
+    policies = {"a": {"agents": "*0", "learning_rate": "own.py:falling"}, "b": {"agents": "*1"}}
+    settings = {**TINY, "encoder": "own.py:Encoder", "eval_against": ("own.py:Last",), "policies": policies}
+    with penstock.PPO("own.py:Turns", backend=backend, run_dir="run", **settings) as algo:
+        assert (algo.config.encoder, algo.config.eval_against) == ("own.py:Encoder", ("own.py:Last",))
+        algo.train(quiet=True)
+        of_training, scored = algo.status.eval_matches, algo.evaluate(2)
+        matches = [match for evaluation in scored.values() for match in evaluation.matches]
+        assert {match.opponent for match in (*of_training, *matches)} == {"Last"}
+    written = json.loads((tmp_path / "run" / "config.json").read_text())["config"]
+    assert (written["encoder"], written["eval_against"]) == (f"{tmp_path}/own.py:Encoder", [f"{tmp_path}/own.py:Last"])
 
 
 def test_global_generators_are_seeded_by_the_run_and_counters_of_the_script_count_in_its_own_process(tmp_path):

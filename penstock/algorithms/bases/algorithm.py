@@ -92,6 +92,9 @@ class Algorithm:
         self.observation = observation
         self.action = action
         self._require_fitting(action)
+        # Found here, because an environment may change the working directory of the process that builds the network.
+        encoder = config.encoder
+        self._encoder = find_object(encoder, "encoder") if isinstance(encoder, str) and ":" in encoder else encoder
 
     @classmethod
     def data_path_of(cls, config: Any) -> str | type:
@@ -163,9 +166,8 @@ class Algorithm:
 
     def _network_config(self, **fields: Any) -> NetworkConfig:
         c = self.config
-        is_place = isinstance(c.encoder, str) and ":" in c.encoder
         return NetworkConfig(
-            encoder=find_object(str(c.encoder), "encoder") if is_place else c.encoder,
+            encoder=self._encoder,
             hidden_sizes=c.hidden_sizes,
             activation=c.activation,
             normalize_observations=c.normalize_observations,
