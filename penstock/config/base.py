@@ -191,7 +191,7 @@ class Config:
 
     def __post_init__(self) -> None:
         if not isinstance(self.env, str | type):
-            from penstock.envs.made import made_hint  # here, because most are named or a class
+            from penstock.envs.factories import made_hint  # here, because most are named or a class
 
             if hint := made_hint(self.env):
                 raise ConfigError(hint)

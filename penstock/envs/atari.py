@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from typing import Any
 
 from ale_py import AtariVectorEnv
+
+from penstock.envs.factories import require_settings
 
 # The preprocessing of the DQN and IMPALA papers, except that scores are true, games whole and actions not sticky.
 DEFAULTS: dict[str, Any] = {
@@ -50,13 +51,7 @@ def atari_arguments(game: str, env_kwargs: dict[str, Any]) -> dict[str, Any]:
         A key is unknown, or its value would falsify scores or episode ends.
     """
     legal = [name for name in inspect.signature(AtariVectorEnv).parameters if name not in _OWNED]
-    for name, value in env_kwargs.items():
-        if name not in legal:
-            close = difflib.get_close_matches(name, legal, n=1)
-            hint = f"did you mean {close[0]!r}? " if close else ""
-            raise ValueError(f"env_kwargs: {name!r} is no setting of an ALE game: {hint}legal are {', '.join(legal)}")
-        if value and name in _REFUSED:
-            raise ValueError(f"env_kwargs: {name}={value!r} is not supported: {_REFUSED[name]}")
+    require_settings(env_kwargs, legal, _REFUSED, "an ALE game")
     return {"game": game, **DEFAULTS, **env_kwargs}
 
 

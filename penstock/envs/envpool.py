@@ -13,6 +13,7 @@ from typing import Any
 
 from gymnasium.vector import VectorEnv
 
+from penstock.envs.factories import require_settings
 from penstock.envs.failures import UnknownEnvironmentError
 from penstock.masking import masked
 
@@ -67,12 +68,7 @@ def pool_arguments(env: str, env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in env_kwargs.items():
         if name in _OWNED:
             raise ValueError(f"env_kwargs: {name}={value!r} is not legal with {env}: {_OWNED[name]}")
-        if name not in legal:
-            close = difflib.get_close_matches(name, legal, n=1)
-            hint = f"did you mean {close[0]!r}? " if close else ""
-            raise ValueError(f"env_kwargs: {name!r} is no setting of {env}: {hint}legal are {', '.join(legal)}")
-        if value and name in _REFUSED:
-            raise ValueError(f"env_kwargs: {name}={value!r} is not supported: {_REFUSED[name]}")
+    require_settings(env_kwargs, legal, _REFUSED, env)
     try:
         envpool.make_spec(task, **env_kwargs)
     except (AssertionError, RuntimeError, TypeError, ValueError) as error:

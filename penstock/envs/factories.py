@@ -1,4 +1,4 @@
-"""Arguments that an environment factory requests by parameter name; the user's own take precedence.
+"""Arguments of environments: the user's own, their checks, and those that a factory requests by parameter name.
 
 =================  ====================================================================================================
 parameter          value
@@ -21,9 +21,10 @@ parameter          value
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 EVALUATOR, OUTSIDE = -1, -2  # worker_index where no rollout worker makes the environment
@@ -78,6 +79,37 @@ def require_fitting_arguments(
         asks_for_lanes = "num_envs" in signature.parameters and not is_vector
         hint = ". A factory of vector environments is used with vectorize='vector'" if asks_for_lanes else ""
         raise ValueError(f"env_kwargs do not fit {name}{signature}: {error}; given {given}{hint}") from None
+
+
+def require_settings(
+    env_kwargs: Mapping[str, Any], legal: Sequence[str], refused: Mapping[str, str], name: str
+) -> None:
+    """Raise ValueError for settings of a simulator called `name` that are unknown, or refused for a reason."""
+    for setting, value in env_kwargs.items():
+        if setting not in legal:
+            raise ValueError(f"env_kwargs: {setting!r} is no setting of {name}{legal_instead(setting, legal)}")
+        if value and setting in refused:
+            raise ValueError(f"env_kwargs: {setting}={value!r} is not supported: {refused[setting]}")
+
+
+def legal_instead(argument: str, legal: Sequence[str]) -> str:
+    """Return the end of a message about an unknown argument: the closest legal one, and all of them."""
+    close = difflib.get_close_matches(argument, legal, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f": {hint}legal are {', '.join(legal) or 'none'}"
+
+
+def made_hint(env: Any) -> str:
+    """Return a hint about an environment that is already made, where a constructor is expected; "" if it is not."""
+    if isinstance(env, str | type) or not (hasattr(env, "step") and hasattr(env, "reset")):
+        return ""
+    name = getattr(getattr(env, "spec", None), "id", None)
+    if hasattr(env, "num_envs"):
+        maker = f'gym.make_vec("{name}", num_envs=num_envs)' if name else f"{type(env).__name__}(num_envs)"
+        ways = f'env=lambda num_envs: {maker}, vectorize="vector"'
+    else:
+        ways = f'env=lambda: gym.make("{name}"), or env="{name}"' if name else f"env=lambda: {type(env).__name__}(...)"
+    return f"env={env!r} is already made, but every lane makes its own environment: give a constructor, {ways}"
 
 
 def name_of_factory(source: Any) -> str:

@@ -83,6 +83,9 @@ class Game(ABC):
     is_simultaneous = True
     ends = True
 
+    def __init__(self, env: Any) -> None:
+        self._env = env
+
     @abstractmethod
     def reset(self, seed: int | None) -> Turn:
         """Begin a new game."""
@@ -101,9 +104,9 @@ class Game(ABC):
     def spaces(self, seat: int) -> tuple[spaces.Space, spaces.Space]:
         """Return an agent's observation space and action space."""
 
-    @abstractmethod
     def close(self) -> None:
         """Close the environment."""
+        self._env.close()
 
 
 def game_of(env: Any) -> Game | None:
@@ -128,7 +131,7 @@ class _PettingZooGame(Game):
     """Base of PettingZoo's two conventions."""
 
     def __init__(self, env: Any) -> None:
-        self._env = env
+        super().__init__(env)
         agents = env.possible_agents  # a set's order would differ between processes
         self.agents = tuple(sorted(agents) if isinstance(agents, set | frozenset) else agents)
         self._seats = {agent: seat for seat, agent in enumerate(self.agents)}
@@ -136,9 +139,6 @@ class _PettingZooGame(Game):
     def spaces(self, seat: int) -> tuple[spaces.Space, spaces.Space]:
         agent = self.agents[seat]
         return self._env.observation_space(agent), self._env.action_space(agent)
-
-    def close(self) -> None:
-        self._env.close()
 
     def _seat(self, agent: str) -> int:
         if agent not in self._seats:
@@ -258,7 +258,7 @@ class GameOfLists(Game):
     """
 
     def __init__(self, env: gymnasium.Env, count: int, *, resets_itself: bool) -> None:
-        self._env = env
+        super().__init__(env)
         self.agents = tuple(f"agent_{seat}" for seat in range(count))
         self._resets_itself = resets_itself
         self.ends = not resets_itself
@@ -305,9 +305,6 @@ class GameOfLists(Game):
             space[seat] if isinstance(space, spaces.Tuple) and len(space) == count else space for space in each
         )
         return shown, taken
-
-    def close(self) -> None:
-        self._env.close()
 
     def _ask(self, turn: Turn, observations: Sequence[Any], infos: Sequence[Mapping[str, Any]]) -> None:
         for seat, (observation, info) in enumerate(zip(observations, infos, strict=True)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -83,25 +83,24 @@ def make_group(
     if num_envs < 1:
         raise ValueError(f"num_envs={num_envs}: use at least 1")
     if spec.population > 1:  # each policy plays the same episodes
-        made: list[Group] = []
-        try:
+        with contextlib.ExitStack() as on_failure:
+            groups: list[Group] = []
             for _ in range(spec.population):
-                made.append(
+                groups.append(
                     make_group(
                         spec.of_one, num_envs, seed=seed, first_lane=first_lane, worker_index=worker_index,
                         incarnation=incarnation, num_threads=num_threads,
                     )
                 )  # fmt: skip
-        except BaseException:
-            _of_all(made).close()
-            raise
-        group = _of_all(made)
-        group.statistics = made[0].statistics.join([each.statistics for each in made[1:]])
+                on_failure.callback(groups[-1].close)
+            on_failure.pop_all()
+        group = Group([lanes for each in groups for lanes in each.lanes])
+        group.statistics = groups[0].statistics.join([each.statistics for each in groups[1:]])
         return group
     seeds = [lane_seed(seed, first_lane + number * spec.seats, incarnation) for number in range(num_envs)]
     order = _Order(spec, worker_index, first_lane, seeds, num_threads, games)
     try:
-        group = _MAKERS[spec.kind if spec.kind in _MAKERS else spec.vectorize](order)
+        group = _vector_group(order) if spec.is_vector else _single_group(order)
         group.statistics = _guarded(spec, None, partial(_statistics, spec, order.made))
         return group
     except BaseException:
@@ -177,7 +176,7 @@ def require_goal_rules(spec: EnvSpec) -> None:
 
 def agents_of(spec: EnvSpec) -> tuple[str, ...]:
     """Return the names of an environment's agents, by making one and closing it; empty for one agent."""
-    if spec.kind in ("atari", "envpool") or spec.vectorize == "vector":
+    if spec.is_vector:
         return ()
     order = _Order(spec, OUTSIDE, PROBED_LANE, [lane_seed(0, PROBED_LANE, 0)], 1)
     source, kwargs = order.unpack()
@@ -217,41 +216,42 @@ class _Order:
         return {"worker_index": self.worker_index, "lane": lane, "seed": self.seeds[index]}
 
 
-def _atari_lanes(order: _Order) -> Group:
-    from penstock.envs.atari import make_atari
-
-    _, arguments = order.unpack()
-    env = order.make(None, lambda: make_atari(arguments, len(order.seeds), order.num_threads))
-    lanes = VectorLanes(
-        env, np.array(order.seeds), name=order.spec.name, first_lane=order.first_lane,
-        frame_skip=arguments["frameskip"],
-    )  # fmt: skip
-    return _stacked(lanes, arguments["stack_num"] > 1)
+def construct(source: Any, kwargs: Mapping[str, Any], values: Mapping[str, int]) -> Any:
+    """Make an environment from a registered spec or a callable; a vector environment if `values` have "num_envs"."""
+    if callable(source):
+        return source(**requested(source, kwargs, values))
+    if "num_envs" in values:
+        return gymnasium.make_vec(source, num_envs=values["num_envs"], **kwargs)
+    return gymnasium.make(source, **kwargs)
 
 
-def _pool_lanes(order: _Order) -> Group:
-    from penstock.envs.envpool import make_pool
-
-    _, arguments = order.unpack()
-    env = order.make(None, lambda: make_pool(arguments, order.seeds, order.num_threads))
-    lanes = VectorLanes(
-        env, None, name=order.spec.name, first_lane=order.first_lane, frame_skip=env.config.get("frame_skip", 1),
-        mask_is_in_info=order.spec.mask_is_in_info,
-    )  # fmt: skip
-    return _stacked(lanes, env.config.get("stack_num", 1) > 1)
-
-
-def _vector_lanes(order: _Order) -> Group:
+def _vector_group(order: _Order) -> Group:
+    spec, seeds = order.spec, order.seeds
     source, kwargs = order.unpack()
-    env = order.make(None, lambda: _vector_env(source, kwargs, {**order.values(0), "num_envs": len(order.seeds)}))
+    seed: Any
+    frame_skip, num_stacked = 1, 1
+    if spec.kind == "atari":
+        from penstock.envs.atari import make_atari
+
+        env = order.make(None, lambda: make_atari(kwargs, len(seeds), order.num_threads))
+        seed, frame_skip, num_stacked = np.array(seeds), kwargs["frameskip"], kwargs["stack_num"]
+    elif spec.kind == "envpool":
+        from penstock.envs.envpool import make_pool
+
+        env = order.make(None, lambda: make_pool(kwargs, seeds, order.num_threads))
+        seed, frame_skip, num_stacked = None, env.config.get("frame_skip", 1), env.config.get("stack_num", 1)
+    else:
+        env = order.make(None, partial(_vector_env, source, kwargs, {**order.values(0), "num_envs": len(seeds)}))
+        # Gymnasium requires custom vector environments to accept a single seed only.
+        seed = seeds if isinstance(env.unwrapped, (SyncVectorEnv, AsyncVectorEnv)) else seeds[0]
     lanes = VectorLanes(
-        env, _vector_seed(env, order.seeds), name=order.spec.name, first_lane=order.first_lane,
-        mask_is_in_info=order.spec.mask_is_in_info,
+        env, seed, name=spec.name, first_lane=order.first_lane, frame_skip=frame_skip,
+        mask_is_in_info=spec.mask_is_in_info,
     )  # fmt: skip
-    return Group([lanes])
+    return _stacked(lanes, num_stacked > 1)
 
 
-def _single_lanes(order: _Order) -> Group:
+def _single_group(order: _Order) -> Group:
     source, kwargs = order.unpack()
     envs = [
         order.make(order.values(index)["lane"], partial(_single_env, source, kwargs, order.values(index)))
@@ -269,16 +269,6 @@ def _single_lanes(order: _Order) -> Group:
     return _stacked(lanes, isinstance(envs[0], FrameStackObservation))
 
 
-_MAKERS: dict[str, Callable[[_Order], Group]] = {
-    "atari": _atari_lanes, "envpool": _pool_lanes, "vector": _vector_lanes, "make": _single_lanes,
-}  # fmt: skip
-
-
-def _of_all(groups: Sequence[Group]) -> Group:
-    """Join groups of one-agent environments, each of one policy."""
-    return Group([lanes for group in groups for lanes in group.lanes])
-
-
 def _stacked(lanes: Lanes, is_stacked: bool) -> Group:
     # Rows of bytes are never stacks.
     is_stacked = is_stacked and not lanes.observation.parts
@@ -287,7 +277,7 @@ def _stacked(lanes: Lanes, is_stacked: bool) -> Group:
 
 
 def _single_env(source: Any, kwargs: dict[str, Any], values: dict[str, int]) -> gymnasium.Env | Game:
-    env = source(**requested(source, kwargs, values)) if callable(source) else gymnasium.make(source, **kwargs)
+    env = construct(source, kwargs, values)
     if game := game_of(env):
         return game
     require_single(env)
@@ -295,12 +285,8 @@ def _single_env(source: Any, kwargs: dict[str, Any], values: dict[str, int]) -> 
 
 
 def _vector_env(source: Any, kwargs: dict[str, Any], values: dict[str, int]) -> VectorEnv:
-    num_lanes = values["num_envs"]
-    if callable(source):
-        env = source(**requested(source, kwargs, values))
-    else:
-        env = gymnasium.make_vec(source, num_envs=num_lanes, **kwargs)
-    require_vector(env, num_lanes)
+    env = construct(source, kwargs, values)
+    require_vector(env, values["num_envs"])
     return env
 
 
@@ -309,11 +295,6 @@ def _statistics(spec: EnvSpec, envs: list[Any]) -> RunningStatistics:
     if spec.statistics is not None:
         statistics.freeze(spec.statistics)
     return statistics
-
-
-def _vector_seed(env: VectorEnv, seeds: list[int]) -> list[int] | int:
-    # Gymnasium requires custom vector environments to accept a single seed only.
-    return seeds if isinstance(env.unwrapped, (SyncVectorEnv, AsyncVectorEnv)) else seeds[0]
 
 
 def _guarded(spec: EnvSpec, lane: int | None, make: Callable[[], Any]) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import re
 from collections.abc import Callable, Mapping
@@ -13,8 +12,8 @@ from gymnasium.envs.registration import EnvSpec as RegisteredEnv
 from gymnasium.envs.registration import load_env_creator
 from gymnasium.vector import VectorEnv
 
+from penstock.envs.factories import legal_instead
 from penstock.envs.failures import EnvironmentUsageError, UnknownEnvironmentError, UnsupportedSpaceError
-from penstock.envs.made import several_agents
 from penstock.extras import extra_with, install_command
 
 _RESET = "reset(self, *, seed=None, options=None) returns (observation, info)"
@@ -53,6 +52,29 @@ def require_vector(env: Any, num_envs: int) -> None:
     _require_spaces(env, "single_observation_space", "single_action_space")
 
 
+def several_agents(env: Any) -> str:
+    """Return a hint about an environment of several agents that `games` does not recognise; "" for one agent.
+
+    An environment with a list of agents still counts as one agent's if it has a single observation space and a single
+    action space. PettingZoo is not imported.
+    """
+    agents = _agents(env)
+    observation, action = _of(env, "observation_space"), _of(env, "action_space")
+    if not (agents or callable(action) or isinstance(_of(env, "action_spaces"), dict)):
+        return ""
+    keys = getattr(action, "spaces", None)
+    is_dict_by_agent = isinstance(keys, dict) and bool(agents) and set(keys) <= set(agents)
+    # PettingZoo's spaces are methods, or dicts, by agent.
+    are_single = not any(each is None or callable(each) or isinstance(each, dict) for each in (observation, action))
+    if are_single and not is_dict_by_agent:
+        return ""
+    shown = f" ({', '.join(map(str, agents[:3]))}{', ...' if len(agents) > 3 else ''})" if agents else ""
+    return (
+        f"an environment of several agents{shown} of an unknown kind: legal are PettingZoo's ParallelEnv and "
+        "AECEnv with possible_agents, and environments of lists (see docs/environments.md)"
+    )
+
+
 def explained(error: BaseException, source: Any, kwargs: Mapping[str, Any]) -> EnvironmentUsageError | None:
     """Return a refusal that explains an error in making an environment; None if its traceback is needed.
 
@@ -75,7 +97,8 @@ def explained(error: BaseException, source: Any, kwargs: Mapping[str, Any]) -> E
     for cause in causes:
         found = re.search(r"got an unexpected keyword argument '(\w+)'", str(cause))
         if isinstance(cause, TypeError) and found and found[1] in kwargs:
-            return EnvironmentUsageError(_why_not_legal(found[1], maker))
+            instead = legal_instead(found[1], _parameters(maker))
+            return EnvironmentUsageError(f"env_kwargs: {found[1]!r} is no argument of it{instead}")
     return None
 
 
@@ -93,6 +116,22 @@ def _why_no_environment(env: Any) -> str:
     return f"expected a gymnasium.Env, found {_kind(env)}{old}: {advice}"
 
 
+def _agents(env: Any) -> list[str | int]:
+    """Return the names of the environment's agents, if they have names."""
+    for name in ("possible_agents", "agents"):
+        agents = _of(env, name)
+        if isinstance(agents, list | tuple | set | dict) and agents:
+            return [agent for agent in agents if isinstance(agent, str | int)]
+    return []
+
+
+def _of(env: Any, name: str) -> Any:
+    try:
+        return getattr(env, name, None)
+    except Exception:  # a property that raises counts as missing
+        return None
+
+
 def _require_spaces(env: Any, *names: str) -> None:
     for name in names:
         if getattr(env, name, None) is None:
@@ -101,13 +140,6 @@ def _require_spaces(env: Any, *names: str) -> None:
                 f"{type(env.unwrapped).__name__} has no {name}: set it in __init__, e.g. "
                 f"self.{name} = gymnasium.spaces.{example}"
             )
-
-
-def _why_not_legal(argument: str, maker: Any) -> str:
-    legal = _parameters(maker)
-    close = difflib.get_close_matches(argument, legal, n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"env_kwargs: {argument!r} is no argument of it: {hint}legal are {', '.join(legal) or 'none'}"
 
 
 def _parameters(maker: Any) -> list[str]:

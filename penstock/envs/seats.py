@@ -60,6 +60,11 @@ class SeatLanes(Lanes):
         As for `Games`.
     is_simultaneous
         As for `Game`.
+
+    Attributes
+    ----------
+    shown
+        Observation of each lane that is asked, in the form of its game; meaningless for other lanes.
     """
 
     def __init__(
@@ -90,7 +95,7 @@ class SeatLanes(Lanes):
         self._unearned = np.zeros(self.num_lanes, np.float64)  # reward before the first action of a new episode
         self._lives = np.zeros(self.num_lanes, np.bool_)  # the lane's episode is running
         self._played = np.zeros(self.num_lanes, np.bool_)  # the lane's episode has begun in the running game
-        self._shown: list[Any] = [None] * self.num_lanes
+        self.shown: list[Any] = [None] * self.num_lanes
         self._endings: dict[int, Ending] = {}
         self._ended_at: dict[int, tuple[int, int]] = {}  # game and seat at the end, by lane
         self._writes_finals = False
@@ -108,12 +113,7 @@ class SeatLanes(Lanes):
     def write_observations(self, column: np.ndarray, rows: np.ndarray) -> None:
         """Copy the observations of lanes that are asked; rows of others stay unchanged."""
         lanes = self.asked.nonzero()[0]
-        self._write("step", column, rows[lanes], lanes, [self._shown[lane] for lane in lanes], is_final=False)
-
-    @property
-    def shown(self) -> list[Any]:
-        """Observation of each requested lane in its game; meaningless for other lanes."""
-        return self._shown
+        self._write("step", column, rows[lanes], lanes, [self.shown[lane] for lane in lanes], is_final=False)
 
     def write_finals(self, column: np.ndarray, rows: np.ndarray) -> None:
         self._writes_finals = True
@@ -158,7 +158,8 @@ class SeatLanes(Lanes):
 
     def choose(self, actions: np.ndarray) -> None:
         """Store the policy's actions of all lanes; those of lanes that were not asked are ignored."""
-        self._chosen = self._decoded(actions)
+        # Fixed opponents choose objects, which are in the games' form already.
+        self._chosen = list(actions) if actions.dtype == object else self._decode.each(actions)
         if len(self._chosen) != self.num_lanes or not self._is_reset:
             found = f"{len(self._chosen)} actions"
             raise ValueError(f"expected actions for {self.num_lanes} lanes after a reset, found {found}")
@@ -170,10 +171,6 @@ class SeatLanes(Lanes):
         self.pending |= self.asked
         self._acts[:] = self.asked
         self.asked.fill(False)
-
-    def _decoded(self, actions: np.ndarray) -> list[Any]:
-        """Return actions in the games' form; an array of objects holds them already."""
-        return list(actions) if actions.dtype == object else self._decode.each(actions)
 
     def actions_of(self, number: int, is_simultaneous: bool) -> dict[int, Any]:
         """Return the team's actions in a game, by seat; if simultaneous, arbitrary ones for seats not asked."""
@@ -241,7 +238,7 @@ class SeatLanes(Lanes):
             self._unearned[lane], self._gathered[lane] = self._gathered[lane], 0.0
         self.first[lane] = not self._lives[lane]
         self.asked[lane] = self._lives[lane] = self._played[lane] = True
-        self._shown[lane] = self._observation(phase, lane, observation, info)
+        self.shown[lane] = self._observation(phase, lane, observation, info)
 
     def _complete(self, lane: int) -> None:
         """Complete the transition of a lane's pending action."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -219,20 +218,20 @@ class ActionSpec:
     @property
     def leaves(self) -> tuple[ActionSpec, ...]:
         """Leaves of the tree of Dicts and Tuples, in order; the spec itself without a tree."""
-        return tuple(self._leaves())
+        return tuple(leaf for _, part in self.parts for leaf in part.leaves) or (self,)
 
     @cached_property
     def choices(self) -> tuple[int, ...]:
         """Number of values of each choice, over all leaves."""
         if self.parts:
-            return tuple(n for leaf in self._leaves() for n in leaf.choices)
+            return tuple(n for leaf in self.leaves for n in leaf.choices)
         return self.nvec if self.num_actions is None else (self.num_actions,)
 
     @cached_property
     def num_numbers(self) -> int:
         """Number of numbers over all leaves."""
         if self.parts:
-            return sum(leaf.num_numbers for leaf in self._leaves())
+            return sum(leaf.num_numbers for leaf in self.leaves)
         return 0 if self.choices else math.prod(self.shape)
 
     @property
@@ -254,9 +253,3 @@ class ActionSpec:
     def column_dtype(self) -> str:
         """NumPy dtype name of the policy's actions."""
         return "float32" if self.num_numbers else "int64"
-
-    def _leaves(self) -> Iterator[ActionSpec]:
-        if not self.parts:
-            yield self
-        for _, part in self.parts:
-            yield from part._leaves()

@@ -88,6 +88,11 @@ class EnvSpec:
         return dataclasses.replace(self, population=1)
 
     @property
+    def is_vector(self) -> bool:
+        """Whether all lanes of a group are one vector environment."""
+        return self.vectorize == "vector" or self.kind in ("atari", "envpool")
+
+    @property
     def seats(self) -> int:
         """Lanes of each environment, over all policies."""
         return sum(map(len, self.teams)) or 1

@@ -69,18 +69,28 @@ def observation_spec(
     mask_space = space.spaces.get(MASK) if choices and isinstance(space, spaces.Dict) else None
     if mask_space is not None:
         _require_fitting_mask(mask_space, choices)
-    leaves = [
-        ("/".join(map(str, keys)), _observed_leaf(_place(_OBSERVATION, keys), leaf))
-        for keys, leaf in _leaves(space, ())
-        if mask_space is None or keys[0] != MASK
-    ]
-    if choices:
-        _require_no_mask_within(leaf for leaf, _ in _leaves(space, ()))
+    leaves: dict[str, ObservationSpec] = {}
+    for keys, leaf in _leaves(space, ()):
+        if mask_space is not None and keys[0] == MASK:
+            continue
+        if choices and len(keys) > 1 and keys[-1] == MASK:
+            raise UnsupportedSpaceError(
+                f"{_place(_OBSERVATION, keys)}: a mask of legal actions is a member of the outermost Dict, or in "
+                "the info; move it there, or give what is no mask another key"
+            )
+        path = "/".join(map(str, keys))
+        if path in leaves:
+            raise UnsupportedSpaceError(f"{_OBSERVATION}: found two leaves called {path!r}; rename one of the keys")
+        leaves[path] = _observed_leaf(_place(_OBSERVATION, keys), leaf)
+    if not leaves:
+        raise UnsupportedSpaceError(
+            f"{_OBSERVATION}: found nothing but an {MASK!r}; show something to act on beside it"
+        )
     has_mask = mask_space is not None or mask_is_in_info
     if not has_mask and not isinstance(space, (spaces.Dict, spaces.Tuple)):
-        return leaves[0][1]
-    _require_distinct([path for path, _ in leaves])
-    parts, nbytes = _side_by_side([*leaves, (MASK, ObservationSpec((sum(choices),), "bool"))] if has_mask else leaves)
+        return leaves[""]
+    mask = [(MASK, ObservationSpec((sum(choices),), "bool"))] if has_mask else []
+    parts, nbytes = _side_by_side([*leaves.items(), *mask])
     return ObservationSpec(
         (nbytes,),
         "uint8",
@@ -122,7 +132,9 @@ def _observed_leaf(place: str, space: spaces.Space) -> ObservationSpec:
     low, high = _bounds(box.low, box.bounded_below, -math.inf), _bounds(box.high, box.bounded_above, math.inf)
     size = max(len(low), len(high))
     low, high = (bounds * (size // len(bounds)) for bounds in (low, high))
-    return ObservationSpec(box.shape, _column_dtype(box.dtype).name, low=low, high=high)
+    dtype = np.dtype(box.dtype)
+    name = "float32" if dtype.kind == "f" and dtype != np.float16 else dtype.name
+    return ObservationSpec(box.shape, name, low=low, high=high)
 
 
 def _taken(space: spaces.Space, keys: tuple[Any, ...]) -> ActionSpec:
@@ -177,16 +189,6 @@ def _side_by_side(leaves: list[tuple[str, ObservationSpec]]) -> tuple[tuple[Obse
     return tuple(parts), end
 
 
-def _require_distinct(paths: list[str]) -> None:
-    if not paths:
-        raise UnsupportedSpaceError(
-            f"{_OBSERVATION}: found nothing but an {MASK!r}; show something to act on beside it"
-        )
-    for path in paths:
-        if paths.count(path) > 1:
-            raise UnsupportedSpaceError(f"{_OBSERVATION}: found two leaves called {path!r}; rename one of the keys")
-
-
 def _require_fitting_mask(space: spaces.Space, choices: tuple[int, ...]) -> None:
     if not isinstance(space, (spaces.MultiBinary, spaces.MultiDiscrete, spaces.Box)) or (
         math.prod(space.shape) != sum(choices)
@@ -196,22 +198,6 @@ def _require_fitting_mask(space: spaces.Space, choices: tuple[int, ...]) -> None
             f"one for each value of each choice (numbers of values: {', '.join(map(str, choices))}): use a MultiBinary "
             "of that size, or another key for what is no mask"
         )
-
-
-def _require_no_mask_within(leaves: Iterable[tuple[Any, ...]]) -> None:
-    for keys in leaves:
-        if len(keys) > 1 and keys[-1] == MASK:
-            raise UnsupportedSpaceError(
-                f"{_place(_OBSERVATION, keys)}: a mask of legal actions is a member of the outermost Dict, or in "
-                "the info; move it there, or give what is no mask another key"
-            )
-
-
-def _column_dtype(dtype: np.dtype | type | None) -> np.dtype:
-    dtype = np.dtype(dtype)
-    if dtype.kind == "f" and dtype != np.float16:
-        return np.dtype(np.float32)
-    return dtype
 
 
 def _checked_box(place: str, space: spaces.Space, advice: str) -> spaces.Box:

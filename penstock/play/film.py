@@ -16,6 +16,7 @@ import numpy as np
 from penstock.config import ConfigError
 from penstock.envs.factories import OUTSIDE, requested
 from penstock.envs.games import Game, game_of
+from penstock.envs.making import construct
 from penstock.envs.masks import MASK, forbids_all
 from penstock.envs.spec import EnvSpec
 from penstock.envs.statistics import RunningStatistics
@@ -215,20 +216,16 @@ def _make_stage(env: EnvSpec, seed: int, *, draws: bool) -> gymnasium.Env:
     source, kwargs = env.unpack()
     if env.kind == "atari":
         return AleScreen(kwargs)
-    if env.kind == "envpool" or (env.kind == "callable" and env.vectorize == "vector"):
+    if env.is_vector and env.kind != "gymnasium":
         raise ConfigError(f"{env.name} makes vector environments, which cannot be filmed: load the policy and draw one")
     values = {"worker_index": OUTSIDE, "lane": FILMED_LANE, "seed": seed}
     if not draws:
-        is_id = env.kind == "gymnasium"
-        made: gymnasium.Env = gymnasium.make(source, **kwargs) if is_id else source(**requested(source, kwargs, values))
+        made: gymnasium.Env = construct(source, kwargs, values)
         return made
     drawing = {**kwargs, "render_mode": "rgb_array"}
+    takes_mode = env.kind == "gymnasium" or _takes(source, requested(source, drawing, values))
     try:
-        if env.kind == "gymnasium":
-            stage = gymnasium.make(source, **drawing)
-        else:
-            arguments = requested(source, drawing, values)
-            stage = source(**(arguments if _takes(source, arguments) else requested(source, kwargs, values)))
+        stage = construct(source, drawing if takes_mode else kwargs, values)
     except Exception as error:  # without drawing it was made before, so drawing fails
         raise _cannot_draw(env.name, f"{type(error).__name__}: {error}") from error
     if (render_mode := getattr(stage, "render_mode", None)) != "rgb_array":

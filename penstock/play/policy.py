@@ -261,7 +261,7 @@ def load_policy(
 
 def specs_to_json(observation: ObservationSpec, action: ActionSpec) -> dict[str, Any]:
     """Return observation and action specs as JSON values; infinite bounds as text."""
-    return {"observation": _observation_to_json(observation), "action": _action_to_json(action)}
+    return {"observation": _to_json(observation), "action": _to_json(action)}
 
 
 def specs_from_json(specs: Mapping[str, Any]) -> tuple[ObservationSpec, ActionSpec]:
@@ -269,42 +269,29 @@ def specs_from_json(specs: Mapping[str, Any]) -> tuple[ObservationSpec, ActionSp
     return _observation_from_json(specs["observation"]), _action_from_json(specs["action"])
 
 
-def _action_to_json(action: ActionSpec) -> dict[str, Any]:
-    bounds = {name: bound and [repr(x) for x in bound] for name, bound in (("low", action.low), ("high", action.high))}
-    return {**_fields_of(action), **bounds, "parts": [(key, _action_to_json(part)) for key, part in action.parts]}
+def _to_json(value: Any) -> Any:
+    """Return a spec, or a value of its fields, as JSON values, without computed fields."""
+    if isinstance(value, tuple):
+        return [_to_json(item) for item in value]
+    if not isinstance(value, ActionSpec | ObservationSpec | ObservationPart):
+        return repr(value) if isinstance(value, float) and math.isinf(value) else value
+    fields = {field.name: _to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, ActionSpec):  # all of its bounds are text
+        bounds = {"low": value.low, "high": value.high}
+        fields |= {name: bound and [repr(x) for x in bound] for name, bound in bounds.items()}
+    return fields
 
 
 def _action_from_json(fields: Mapping[str, Any]) -> ActionSpec:
-    bounds = {name: fields[name] and tuple(float(x) for x in fields[name]) for name in ("low", "high")}
     parts = tuple((key, _action_from_json(part)) for key, part in fields.get("parts", ()))
-    return ActionSpec(**{**_tuples(fields), **bounds, "parts": parts})
-
-
-def _observation_to_json(observation: ObservationSpec) -> dict[str, Any]:
-    named = {"low": observation.low, "high": observation.high}
-    bounds = {name: bound and [repr(x) if math.isinf(x) else x for x in bound] for name, bound in named.items()}
-    parts, mask = [_part_to_json(part) for part in observation.parts], observation.mask
-    return {**_fields_of(observation), **bounds, "parts": parts, "mask": mask and _part_to_json(mask)}
-
-
-def _part_to_json(part: ObservationPart) -> dict[str, Any]:
-    return {**_fields_of(part), "spec": _observation_to_json(part.spec)}
-
-
-def _fields_of(spec: ActionSpec | ObservationSpec | ObservationPart) -> dict[str, Any]:
-    """Return the declared fields of a spec by name, without computed ones."""
-    return {field.name: getattr(spec, field.name) for field in dataclasses.fields(spec)}
+    return ActionSpec(**{**_tuples(fields), "parts": parts})
 
 
 def _observation_from_json(fields: Mapping[str, Any]) -> ObservationSpec:
-    bounds = {name: _bounds_from_json(fields.get(name)) for name in ("low", "high")}
     parts = tuple(_part_from_json(part) for part in fields.get("parts", ()))
     mask = fields.get("mask") and _part_from_json(fields["mask"])
-    return ObservationSpec(**{**_tuples(fields), **bounds, "parts": parts, "mask": mask})
-
-
-def _bounds_from_json(bounds: list[float | str] | None) -> tuple[float, ...] | None:
-    return None if bounds is None else tuple(float(x) if isinstance(x, str) else x for x in bounds)
+    unbounded = {"low": None, "high": None}  # checkpoints may have been saved without bounds
+    return ObservationSpec(**{**_tuples({**unbounded, **fields}), "parts": parts, "mask": mask})
 
 
 def _part_from_json(fields: Mapping[str, Any]) -> ObservationPart:
@@ -312,4 +299,9 @@ def _part_from_json(fields: Mapping[str, Any]) -> ObservationPart:
 
 
 def _tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+    """Return a spec's fields with tuples for lists, and numbers for bounds in text."""
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+    for name in ("low", "high"):
+        bounds = values[name]
+        values[name] = bounds and tuple(float(x) if isinstance(x, str) else x for x in bounds)
+    return values

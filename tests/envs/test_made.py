@@ -5,8 +5,8 @@ import pytest
 
 from penstock.config import Config, ConfigError
 from penstock.envs.failures import UnsupportedSpaceError
-from penstock.envs.made import several_agents
 from penstock.envs.making import make_env
+from penstock.envs.refusals import several_agents
 from tests.envs.counting import CountingEnv
 
 BOX, DISCRETE = gymnasium.spaces.Box(-1.0, 1.0, (2,)), gymnasium.spaces.Discrete(3)
