@@ -165,15 +165,13 @@ class Games(Group):
     def _take(self, number: int, turn: Turn) -> None:
         for team in self.teams:
             team.take(number, turn)
-        if self._over is not None:
-            self._add_up(number, turn, self._over)
-
-    def _add_up(self, number: int, turn: Turn, over: Over) -> None:
+        if self._over is None:
+            return
         returns = self._returns[number]
         for seat, reward in turn.rewards.items():
             returns[seat] += float(np.asarray(reward).item())
         if turn.is_over:
-            over(number, returns)
+            self._over(number, returns)
 
     def _reset_game(self, number: int) -> None:
         for team in self.teams:

@@ -101,7 +101,7 @@ def make_group(
     order = _Order(spec, worker_index, first_lane, seeds, num_threads, games)
     try:
         group = _vector_group(order) if spec.is_vector else _single_group(order)
-        group.statistics = _guarded(spec, None, partial(_statistics, spec, order.made))
+        group.statistics = _guarded(spec, None, partial(RunningStatistics, order.made, spec.statistics))
         return group
     except BaseException:
         for env in order.made:
@@ -288,13 +288,6 @@ def _vector_env(source: Any, kwargs: dict[str, Any], values: dict[str, int]) -> 
     env = construct(source, kwargs, values)
     require_vector(env, values["num_envs"])
     return env
-
-
-def _statistics(spec: EnvSpec, envs: list[Any]) -> RunningStatistics:
-    statistics = RunningStatistics(envs)
-    if spec.statistics is not None:
-        statistics.freeze(spec.statistics)
-    return statistics
 
 
 def _guarded(spec: EnvSpec, lane: int | None, make: Callable[[], Any]) -> Any:

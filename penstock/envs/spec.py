@@ -129,6 +129,11 @@ class EnvSpec:
         kwargs = dict(env_kwargs or {})
         if isinstance(env, str) and env.startswith(NAMESPACE):
             return cls._of(env, "envpool", vectorize, None, pool_arguments(env, kwargs))
+        if vectorize == "vector" and "num_envs" in kwargs:
+            raise ValueError(
+                f"env_kwargs: num_envs={kwargs['num_envs']!r} is not legal with vectorize='vector': a vector "
+                "environment has the lanes of a group; set num_envs_per_worker"
+            )
         source = _find(env) if isinstance(env, str) else env
         if isinstance(source, RegisteredEnv):
             if source.id.startswith("ALE/"):
@@ -136,7 +141,6 @@ class EnvSpec:
 
                 arguments = atari_arguments(source.kwargs["game"], kwargs)
                 return cls._of(source.id, "atari", vectorize, None, arguments)
-            _leave_num_envs(kwargs, vectorize)
             # The lanes guarantee or check what the wrappers left out here would check.
             bare = dataclasses.replace(source, order_enforce=False, disable_env_checker=True)
             return cls._of(source.id, "gymnasium", vectorize, bare, kwargs)
@@ -146,13 +150,13 @@ class EnvSpec:
                 f"env={source!r} is a {type(source).__name__}: use an id, an environment class, or a callable that "
                 "returns a new environment each time"
             )
-        _leave_num_envs(kwargs, vectorize)
         require_fitting_arguments(name, source, kwargs, vectorize)
         return cls._of(name, "callable", vectorize, source, kwargs)
 
     @classmethod
     def _of(cls, name: str, kind: Kind, vectorize: Vectorize, source: Any, kwargs: dict[str, Any]) -> EnvSpec:
-        return cls(_file_name(name), kind, vectorize, _pickled(name, source, kwargs), given=(source, kwargs))
+        file_name = re.sub(r"[^\w.]+", "-", name).strip("-")
+        return cls(file_name, kind, vectorize, _pickled(name, source, kwargs), given=(source, kwargs))
 
     def unpack(self) -> tuple[Any, dict[str, Any]]:
         """Return the constructor, a registered spec, a callable or (ALE, EnvPool) None, and its keyword arguments.
@@ -212,12 +216,10 @@ def _is_environment(found: Any) -> bool:
 
 def _registered(env_id: str) -> RegisteredEnv:
     # Some packages register their games on import; others, such as MinAtar, have a function for it.
-    has_ale = importlib.util.find_spec("ale_py") is not None
-    if has_ale and env_id not in gymnasium.registry:
-        importlib.import_module("ale_py")
-    has_vizdoom = importlib.util.find_spec("vizdoom") is not None
-    if has_vizdoom and env_id not in gymnasium.registry and env_id.startswith("Vizdoom"):
-        importlib.import_module("vizdoom.gymnasium_wrapper")
+    for module, prefix in (("ale_py", ""), ("vizdoom.gymnasium_wrapper", "Vizdoom")):
+        is_installed = importlib.util.find_spec(module.partition(".")[0]) is not None
+        if is_installed and env_id not in gymnasium.registry and env_id.startswith(prefix):
+            importlib.import_module(module)
     if env_id not in gymnasium.registry:
         for plugin in entry_points(group="gymnasium.envs", name=env_id.partition("/")[0]):
             plugin.load()()
@@ -233,14 +235,6 @@ def _registered(env_id: str) -> RegisteredEnv:
     )
 
 
-def _leave_num_envs(kwargs: dict[str, Any], vectorize: Vectorize) -> None:
-    if vectorize == "vector" and "num_envs" in kwargs:
-        raise ValueError(
-            f"env_kwargs: num_envs={kwargs['num_envs']!r} is not legal with vectorize='vector': a vector environment "
-            "has the lanes of a group; set num_envs_per_worker"
-        )
-
-
 def _closest(name: str, known: list[str]) -> str:
     by_lower = {candidate.lower(): candidate for candidate in known}
     close = difflib.get_close_matches(name.lower(), list(by_lower), n=3)
@@ -251,10 +245,6 @@ def _module_of_makers(env: Any) -> str:
     """Return the module of a PettingZoo constructor, as its environment's name; else ""."""
     place, _, name = env.rpartition(":") if isinstance(env, str) else ("", "", "")
     return re.split(r"[./]", place.removesuffix(".py"))[-1] if name in _MAKERS else ""
-
-
-def _file_name(name: str) -> str:
-    return re.sub(r"[^\w.]+", "-", name).strip("-")
 
 
 def _registrations() -> dict[str, bytes]:

@@ -165,6 +165,8 @@ class RunningStatistics:
     ----------
     envs
         Environments with the same wrappers: single ones, or vector environments.
+    frozen
+        Moments to `freeze`; None: they start anew and are updated.
 
     Attributes
     ----------
@@ -176,14 +178,16 @@ class RunningStatistics:
     Raises
     ------
     ValueError
-        The environments' wrappers differ.
+        The environments' wrappers differ, or the frozen moments belong to other wrappers.
     """
 
-    def __init__(self, envs: Sequence[Any]) -> None:
+    def __init__(self, envs: Sequence[Any], frozen: Sequence[Moments] | None = None) -> None:
         self._places = _aligned([_places(env) for env in envs])
         self.moments = tuple(RunningMoments(places[0].moments()) for places in self._places)
         self.share(self)
         self.unshared = _unshared(envs[0]) if envs else ()
+        if frozen is not None:
+            self.freeze(frozen)
 
     def share(self, other: RunningStatistics) -> None:
         """Replace these environments' moments by another group's."""

@@ -208,7 +208,7 @@ def make_stage(env: EnvSpec, seed: int, *, draws: bool = True) -> gymnasium.Env:
     """
     stage = _make_stage(env, seed, draws=draws)
     if env.statistics is not None:
-        RunningStatistics([stage]).freeze(env.statistics)
+        RunningStatistics([stage], env.statistics)
     return stage
 
 

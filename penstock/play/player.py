@@ -18,8 +18,7 @@ import torch
 from penstock.envs.actions import NoiseStreams
 from penstock.envs.lanes import EpisodeRecord, Group, Lanes
 from penstock.nn import PolicyNetwork
-from penstock.play.evaluation import Evaluation
-from penstock.play.match import Match
+from penstock.play.evaluation import Evaluation, Match
 from penstock.self_play.fixed_opponents import Opponent
 
 MAX_LANES = 25

@@ -97,7 +97,7 @@ class Policy:
         ValueError
             The wrappers differ from those in training.
         """
-        RunningStatistics([env]).freeze(statistics_of(self.meta))
+        RunningStatistics([env], statistics_of(self.meta))
         return env
 
     @property

@@ -12,8 +12,7 @@ from penstock.envs.lanes import outcome
 from penstock.envs.making import make_group
 from penstock.envs.spec import EnvSpec
 from penstock.nn import PolicyNetwork
-from penstock.play.evaluation import Evaluation, evaluation_of
-from penstock.play.match import Match
+from penstock.play.evaluation import Evaluation, Match, evaluation_of
 from penstock.play.player import Part, Player, PlaySession, lanes_for
 from penstock.self_play.fixed_opponents import Load, Opponent, opponent_of
 from penstock.self_play.settings import BEST, OTHERS, name_of

@@ -15,8 +15,7 @@ from penstock.config import ConfigError
 from penstock.envs.factories import OUTSIDE
 from penstock.envs.making import make_group
 from penstock.envs.spec import EnvSpec
-from penstock.play.evaluation import evaluation_of
-from penstock.play.match import Match
+from penstock.play.evaluation import Match, evaluation_of
 from penstock.search.objective import read_evaluations
 from penstock.self_play.fixed_opponents import OwnOpponent, RandomOpponent
 from penstock.self_play.games import GuestGames

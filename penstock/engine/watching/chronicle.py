@@ -15,8 +15,7 @@ from penstock.engine.watching.hangs import HangWatch
 from penstock.engine.watching.hardware import Hardware
 from penstock.engine.watching.progress import Progress
 from penstock.ipc.ownership import Owned, owner_only
-from penstock.play.evaluation import Evaluation
-from penstock.play.match import Match, by_opponent
+from penstock.play.evaluation import Evaluation, Match, by_opponent
 from penstock.runs.episodes import EpisodesLog
 from penstock.runs.files import LinesLog
 from penstock.runs.metrics import MetricsLog
