@@ -21,7 +21,7 @@ class Arena {
  public:
   static Arena create(size_t nbytes) {
     if (nbytes == 0) throw std::invalid_argument("an arena needs at least 1 byte, found nbytes=0");
-    // Reserving more than the machine has would not fail: the kernel would first kill somebody. Refuse it outright.
+    // Refused here: reserving more than the machine has would succeed, and the kernel would kill a process later.
     if (nbytes > memory_of_this_machine()) fail(ENOSPC, "reserving " + std::to_string(nbytes) + " bytes for an arena");
     const int fd = memfd_create("penstock-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) fail(errno, "memfd_create");
@@ -41,7 +41,7 @@ class Arena {
     if (fd < 0) fail(errno, "making an anonymous file in " + directory);
     Arena arena(fd);
     struct statvfs disk {};
-    // Reserving more than there is would first take all that there is from everybody else.
+    // A reservation that is too large would first use up the disk for all other processes.
     if (fstatvfs(fd, &disk) == 0 && nbytes / disk.f_frsize >= disk.f_bavail) {
       fail(ENOSPC, "reserving " + std::to_string(nbytes) + " bytes on the disk of " + directory + ", which has " +
                        std::to_string(uint64_t{disk.f_bavail} * disk.f_frsize) + " left");

@@ -15,7 +15,7 @@ namespace nb = nanobind;
 
 enum class Access { kRead, kWrite };
 
-// What str() says, for error messages.
+// The result of str(), for error messages.
 inline std::string text(nb::handle object) { return nb::str(object).c_str(); }
 
 inline std::string class_name(nb::handle object) {

@@ -1,5 +1,5 @@
-// Python face of parts of networks, and of what is reckoned with their outputs, in one call. Addresses are checked by
-// nobody: penstock takes them from tensors.
+// Python face of parts of networks, and of computations with their outputs, in one call each. Addresses are not
+// checked: penstock takes them from tensors.
 #include <nanobind/stl/vector.h>
 
 #include <vector>

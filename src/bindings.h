@@ -25,7 +25,7 @@ void bind_rate_limiter(nb::module_& module);
 // tenth of that alone, but up to a switch interval (5 ms) when another thread wants it.
 inline constexpr size_t kCopyWithGil = 16 * 1024;
 
-// Whether this thread works without the GIL; who then must wait for something else may not let go of it once more.
+// Whether this thread works without the GIL; a wait within such work must not release it a second time.
 inline thread_local bool without_gil = false;
 
 // Runs work() without the GIL if it copies enough bytes to be worth it.
@@ -41,8 +41,8 @@ auto copying(size_t nbytes, Work work) {
   return work();
 }
 
-// Locks a mutex that its holder may keep while it waits for the GIL, or for another process: so whoever waits for it lets
-// go of the GIL, and serves Ctrl-C.
+// Locks a mutex whose holder may wait for the GIL, or for another process: waiting for it releases the GIL, and serves
+// Ctrl-C.
 inline std::unique_lock<std::timed_mutex> one_at_a_time(std::timed_mutex& mutex) {
   std::unique_lock lock(mutex, std::try_to_lock);
   while (!lock) {

@@ -1,4 +1,4 @@
-// Products of matrices by the library that torch brings along: whoever starts the process tells where they are.
+// Products of matrices by the library that comes with torch; their addresses are set when the process starts.
 #pragma once
 
 #include "functions.h"

@@ -40,7 +40,7 @@ class Doorbell {
   struct Header {
     static constexpr uint64_t kMagic = magic_word("PsBell01");
     Magic magic;  // written by create()
-    Event rings;  // signalled by whoever rings, slept on by whoever waits
+    Event rings;  // signalled by ringers, slept on by waiters
   };
 
   explicit Doorbell(Header* header) : header_(header) {}

@@ -18,7 +18,7 @@ class Event {
  public:
   uint32_t count() const { return count_.load(); }
 
-  // Counts one more and wakes up to `sleepers_to_wake`. The system call is made only if somebody sleeps.
+  // Counts one more and wakes up to `sleepers_to_wake`. A system call is made only if a process sleeps.
   void signal(int sleepers_to_wake) {
     count_.fetch_add(1);
     if (sleepers_.load() != 0) {
@@ -40,8 +40,8 @@ class Event {
  private:
   uint32_t* word() { return reinterpret_cast<uint32_t*>(&count_); }
 
-  std::atomic<uint32_t> count_;     // written by whoever signals
-  std::atomic<uint32_t> sleepers_;  // written by whoever sleeps; killed asleep, it stays too high: wasted calls only
+  std::atomic<uint32_t> count_;     // written by signallers
+  std::atomic<uint32_t> sleepers_;  // written by sleepers; one killed asleep leaves it too high: wasted calls only
 };
 
 }  // namespace penstock

@@ -1,4 +1,4 @@
-// Whether watching without sleeping would take a core from somebody.
+// Whether watching without sleeping would take a core from another thread.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 namespace penstock {
 
 // Whether all threads of this machine that want to run, the caller among them, have a core. Asking the kernel costs one
-// to two microseconds, so who was told no takes that for the answer for a millisecond.
+// to two microseconds, so a no holds for a millisecond.
 inline bool a_core_is_idle() {
   constexpr int64_t kBusyNs = 1'000'000;
   static std::atomic<int64_t> busy_until_ns{0};

@@ -86,8 +86,8 @@ class Layers {
   };
 
   // Networks are shared out among threads, and if there are fewer of those, parts of their rows. A part is worked on block
-  // by block: what that takes fits in a core's own cache. bfloat16 is fast enough for rounding the weights anew in each
-  // block to be dear: there a block is the whole part.
+  // by block: what that takes fits in a core's own cache. bfloat16 is so fast that rounding the weights anew in each
+  // block would be expensive: there a block is the whole part.
   template <class Number>
   struct Tasks {
     Tasks(int rows, int networks, int num_threads, int rows_of_float_block = 256)
@@ -115,8 +115,8 @@ class Layers {
 
   size_t num_hidden() const { return sizes_.size() - 1; }
 
-  // A buffer of this thread, which keeps its memory from call to call. Where it lies says nothing of what is computed:
-  // kernels may add up in another order where memory is aligned otherwise.
+  // A buffer of this thread, which keeps its memory from call to call. Its alignment is constant, so that it does
+  // not change results: kernels may add up in another order where memory is aligned otherwise.
   template <class Number, int which>
   static Number* scratch(size_t count) {
     struct Buffer {
@@ -249,8 +249,8 @@ class Layers {
             const float* out, const float* gradient, float* d_x, float* d_parameters, int threads) const {
     const Kept<Number> kept(*this, const_cast<std::byte*>(kept_begin), const_cast<float*>(out), n, count);
     const Tasks<Number> tasks(n, count, threads);
-    // Parts but the first, and networks but the first, have gradients of their own, which are added in the end: so what
-    // is computed does not depend on who is faster.
+    // Parts but the first, and networks but the first, have gradients of their own, which are added in the end: so the
+    // result does not depend on which thread is faster.
     const size_t num_apart = d_parameters ? (tasks.parts - 1) * num_parameters_ : 0;
     float* apart = scratch<float, 4>(num_apart);
     if (num_apart) std::memset(apart, 0, sizeof(float) * num_apart);

@@ -5,7 +5,7 @@
 
 namespace penstock {
 
-// What has become of the episode that each lane is in, [lanes]: sums of its rewards and of its redistributed ones so
+// State of the episode that each lane is in, [lanes]: sums of its rewards and of its redistributed ones so
 // far, and the quality of the predictions when it began.
 struct Accounts {
   double *earned, *handed_out;

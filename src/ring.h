@@ -115,7 +115,7 @@ class Ring {
     static constexpr uint64_t kMagic = magic_word("PsRing01");
     Magic magic;             // written by create()
     uint64_t capacity;       // written by create()
-    RobustMutex mutex;       // held by whoever pushes, pops, clears or closes
+    RobustMutex mutex;       // held to push, pop, clear or close
     std::atomic<bool> closed;                 // written by close(), under the mutex
     alignas(kLine) std::atomic<uint64_t> tail;  // items ever pushed: written by producers, under the mutex
     Event pushes;                             // signalled by producers, slept on by consumers

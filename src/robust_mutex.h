@@ -11,15 +11,15 @@
 
 namespace penstock {
 
-// Makes a wait that may be long, `wait(mutex)`, which says whether it has the mutex. The Python face lets go of the GIL
-// meanwhile, and throws what a signal handler raised if the wait was in vain: the holder may be stopped, and Ctrl-C shall
-// work all the same.
+// Makes a wait that may be long, `wait(mutex)`, which returns whether it has the mutex. The Python face releases the
+// GIL meanwhile, and throws the error of a signal handler if the wait was in vain: Ctrl-C works although the holder is
+// stopped.
 inline bool (*around_a_wait)(bool (*wait)(void*), void* mutex) = [](bool (*wait)(void*), void* mutex) {
   return wait(mutex);
 };
 
 // The data it guards must be consistent at every instant, because the holder may be killed at any: prepare first, then
-// commit with a single store. Or whoever locks after a death must put it right.
+// commit with a single store. Otherwise the next holder after a death must repair it.
 class RobustMutex {
  public:
   void initialise() {
@@ -64,7 +64,7 @@ class RobustMutex {
   static constexpr int kTries = 100;  // some microseconds
 
   static int lock_within(pthread_mutex_t* mutex, int64_t timeout_ns) {
-#ifdef __SANITIZE_THREAD__  // which does not know pthread_mutex_clocklock, and would take the mutex for unlocked
+#ifdef __SANITIZE_THREAD__  // which does not model pthread_mutex_clocklock, and would take the mutex for unlocked
     timespec now{};
     clock_gettime(CLOCK_REALTIME, &now);
     const int64_t until_ns = now.tv_sec * kSecondNs + now.tv_nsec + timeout_ns;
@@ -84,7 +84,7 @@ class RobustMutex {
     int result;
   };
 
-  pthread_mutex_t mutex_;  // written by the C library on behalf of whoever locks
+  pthread_mutex_t mutex_;  // written by the C library on behalf of the holder
 };
 
 }  // namespace penstock

@@ -6,7 +6,7 @@
 
 namespace penstock {
 
-// Whoever reads under a sequence lock (WeightsBlock, RowStore) copies first, and keeps the copy only if the lock's word is
+// A reader under a sequence lock (WeightsBlock, RowStore) copies first, and keeps the copy only if the lock's word is
 // the same afterwards. So bytes may change while they are copied. C++ calls that a data race unless each access is
 // atomic; relaxed atomic moves of 8 bytes copy at a third of memcpy's rate (1.4 GB/s against 4 to 8 of 256 bytes to 1 MiB,
 // on two cores), so the copy is a plain one, and stands on this:

@@ -1,4 +1,4 @@
-// Who may touch which slot: state, owner and generation of each, changed together by compare-and-swap.
+// Ownership of slots: state, owner and generation of each, changed together by compare-and-swap.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@ namespace penstock {
 
 struct SlotWord {
   uint8_t state;
-  int32_t owner;        // -1: nobody
+  int32_t owner;        // -1: none
   uint32_t generation;  // how often the slot was freed, modulo 2^32
 
   // generation : 32 | owner + 1 : 24 | state : 8
@@ -42,7 +42,7 @@ class SlotTable {
     return whole_lines(sizeof(Header) + num_slots * sizeof(std::atomic<uint64_t>));
   }
 
-  // Every slot starts free, owned by nobody, in generation 0.
+  // Every slot starts free, without an owner, in generation 0.
   static SlotTable create(const Arena& arena, size_t offset, size_t num_slots) {
     auto* header = new (region(arena, offset, nbytes(num_slots), kName)) Header{};
     header->num_slots = num_slots;

@@ -10,7 +10,7 @@
 
 namespace penstock {
 
-// What a network says of the actions of one row: d means, and d numbers x, each a standard deviation's logarithm
+// Outputs of a network for the actions of one row: d means, and d numbers x, each a standard deviation's logarithm
 // centre + reach tanh(x).
 struct SquashedNormal {
   size_t d;

@@ -1,4 +1,4 @@
-// Work that is shared out among the threads with which torch computes. Who starts the process tells where their pool is.
+// Work shared out among torch's threads. The address of their pool is set when the process starts.
 #pragma once
 
 #include <algorithm>
@@ -8,12 +8,12 @@
 
 namespace penstock {
 
-// Has a function run by so many threads at once, the caller among them, and returns when all have: GOMP_parallel.
+// Has a function run by a number of threads at once, the caller among them, and returns when all have: GOMP_parallel.
 using RunByAll = void (*)(void (*)(void*), void*, unsigned, unsigned);
 
 inline RunByAll run_by_all = nullptr;  // without one the caller does everything
 
-// Runs task(0) to task(count - 1), each once, on up to so many threads.
+// Runs task(0) to task(count - 1), each once, on at most `threads` threads.
 template <class Task>
 void share_out(int count, int threads, Task task) {
   if (std::min(count, threads) < 2 || !run_by_all) {

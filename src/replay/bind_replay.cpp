@@ -138,7 +138,7 @@ class BatchOut {
   std::vector<std::unique_ptr<ArrayView>> views_;
 };
 
-// A batch of what `draw` finds, with ids, or with positions for those who count in rows; None if it finds nothing.
+// A batch of what `draw` finds, with ids, or with positions for callers that count in rows; None if it finds nothing.
 template <class Draw>
 nb::object drawn(ReplayCore& core, BatchOut& out, size_t batch_size, bool positions, Draw draw) {
   std::byte* numbers = positions ? out.add("indexes", {}, dtype("uint64")) : out.add("ids", {}, dtype("int64"));

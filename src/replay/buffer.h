@@ -53,7 +53,7 @@ class Buffer {
   std::vector<RowStore>& stores() { return stores_; }
   Priorities* priorities() { return priorities_ ? &*priorities_ : nullptr; }
 
-  // How little a row is wanted, where the schema has a group: written by readers, and 0 by who writes the row.
+  // How little a row is wanted, where the schema has a group: written by readers, and as 0 by the writer.
   float score(size_t row) const { return scores_[row].load(std::memory_order_relaxed); }
   void set_score(size_t row, float score) { scores_[row].store(score, std::memory_order_relaxed); }
 
@@ -113,9 +113,9 @@ class Buffer {
   struct alignas(kLine) Header {
     static constexpr uint64_t kMagic = magic_word("PsReplay");
     Magic magic;                           // written by create()
-    std::atomic<uint64_t> epoch;           // raised by who clears or loads
+    std::atomic<uint64_t> epoch;           // raised by clear() and load()
     std::atomic<uint64_t> episode_starts;  // writers that ever began: raised by each
-    std::atomic<uint64_t> last_save;       // written by who saves or loads
+    std::atomic<uint64_t> last_save;       // written by save() and load()
     Counts counts;
     alignas(kLine) Event added;  // signalled by writers
   };

@@ -20,7 +20,7 @@
 
 namespace penstock {
 
-// What NumPy needs to know of a field, beside the plan.
+// Properties of a field that NumPy needs, beside the plan.
 struct FieldFace {
   nb::object name, dtype;
   std::vector<Py_ssize_t> shape;        // of one step

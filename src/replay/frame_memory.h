@@ -12,9 +12,9 @@
 
 namespace penstock {
 
-// Copies of the frames that a lane touched last, with the ids they were stored under. A frame is known again by its
-// bytes alone, whatever stack it comes in, so sharing never depends on what callers promise. What is guessed is only
-// where to look first: after a frame comes the one that followed it last time, or itself.
+// Copies of the frames that a lane touched last, with the ids they were stored under. A frame is recognised by its
+// bytes alone, in any stack, so sharing never depends on a promise of the caller. Only the place to look first is a
+// guess: after a frame comes the one that followed it last time, or itself.
 class FrameMemory {
  public:
   // `stacks`: fields that store their frames here. `places`: frames to remember.

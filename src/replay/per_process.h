@@ -35,7 +35,7 @@ class PerProcess {
   PerProcess(const PerProcess&) = delete;
   PerProcess& operator=(const PerProcess&) = delete;
 
-  // This process's own; `renewed(inherited)` makes it in a child. What it reads of the inherited one may be torn.
+  // This process's own; `renewed(inherited)` makes it in a child. Its reads of the inherited one may be torn.
   template <class Make>
   Value& get(Make renewed) {
     if (forks_ != fork_generation()) {

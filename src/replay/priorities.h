@@ -32,7 +32,7 @@ struct PriorityPlan {
 // after the commit. Readers take the mutex and *drain* before they draw: they look at the row of every id given out
 // since the last drain, and take over the record they find committed there.
 //
-// Why no committed record is missed, whenever its writer commits and whoever dies:
+// Why no committed record is missed, whenever its writer commits and whichever process dies:
 // - Every id is looked at once, because `drained` moves only over ids that were looked at.
 // - If a look does not find its id, the block of 64 rows around it is marked as awaited, and looked at again by later
 //   drains until that id or a later one is there. The reader remembers; a word from the writer is not needed, which
@@ -210,7 +210,7 @@ class Priorities {
     }
   }
 
-  // Puts back what read_all() gave, into a buffer that nobody uses. The next drain looks at ids from `drained` on: a
+  // Puts back what read_all() gave, into a buffer that is not in use. The next drain looks at ids from `drained` on: a
   // record that it finds in a row that `ids` gave to another gets the leaf of the largest priority.
   void put_all(const double* leaves, const uint64_t* ids, double largest, uint64_t drained) {
     const Held held = enter();
@@ -240,15 +240,15 @@ class Priorities {
     double eviction;    // a row's leaf to this power is that of the second tree: written by create()
     alignas(kLine) std::atomic<double> largest;  // raised by writers and update(): the leaf first
     std::atomic<double> largest_leaf;
-    // All below, what `taken_` says, and the tree: written by the holder of the mutex.
+    // All below, `taken_` and the tree: written by the holder of the mutex.
     alignas(kLine) RobustMutex mutex;
     uint64_t drained;  // ids below have been looked at
     uint64_t base;     // the store's, when it was last looked at
     uint64_t count;    // leaves > 0
     uint64_t awaited;  // blocks that are marked
     uint64_t next;     // word of marks where the next drain begins
-    // Then: marks, a bit per block; per row the leaf offered, written by whoever has the row open; per row 1 + the id
-    // of the record that its leaf is of, 0 if none; the tree; the second tree, if rows are evicted by priority.
+    // Then: marks, a bit per block; per row the leaf offered, written by the row's writer while it is open; per row 1 +
+    // the id of the record that its leaf is of, 0 if none; the tree; the second tree, if rows are evicted by priority.
   };
 
   struct Layout {

@@ -1,4 +1,4 @@
-// Keeps sampling and inserting in step: so many samples per inserted row, whichever of the two sides is faster.
+// Keeps sampling and inserting in step: a fixed number of samples per inserted row, whichever side is faster.
 #pragma once
 
 #include <algorithm>
@@ -18,14 +18,14 @@
 namespace penstock {
 
 // The rule is Reverb's (arXiv:2102.04736), written around its centre. With I rows inserted and S samples taken, the
-// surplus (I - min_size) * samples_per_insert - S says how many samples are due; it stays in [-tolerance, tolerance]:
+// surplus (I - min_size) * samples_per_insert - S is the number of samples due; it stays in [-tolerance, tolerance]:
 // a sample of n may go if I >= min_size and surplus - n >= -tolerance, an insert of n if I + n <= min_size or
 // surplus + n * samples_per_insert <= tolerance. A request larger than half the band is an error. So both sides are
 // never held at once: a sample is held only while the surplus is below 0, an insert only while it is above.
 //
 // No lock: a request is checked and then counted by one compare-and-swap on its own side's counter. The other
 // side's counter, which may move in between, only grows, and that only makes room; so the band holds at every
-// instant, and a process killed at any instant holds nobody up. It may leave one request counted and not done.
+// instant, and a process killed at any instant blocks no other. It may leave one request counted and not done.
 class RateLimiter {
  public:
   static constexpr const char* kName = "RateLimiter";
@@ -111,11 +111,11 @@ class RateLimiter {
   void sleep_until_sampled(uint32_t seen, int64_t timeout_ns) { sleep(sampled(), seen, timeout_ns, insert_wait()); }
   void sleep_until_inserted(uint32_t seen, int64_t timeout_ns) { sleep(inserted(), seen, timeout_ns, sample_wait()); }
 
-  // Nanoseconds that all who insert (sample) have slept, added up over processes.
+  // Nanoseconds that all inserting (sampling) processes have slept, in total.
   std::atomic<int64_t>& insert_wait() { return header_->insert_wait_ns; }
   std::atomic<int64_t>& sample_wait() { return header_->sample_wait_ns; }
 
-  // Only while nobody inserts or samples: the rule above needs counters that never fall.
+  // Only while no process inserts or samples: the rule above needs counters that never fall.
   void set_counters(uint64_t inserts, uint64_t samples) {
     const double due = surplus(inserts, samples);
     const bool filling = samples == 0 && inserts <= min_size();
@@ -139,12 +139,12 @@ class RateLimiter {
     double samples_per_insert;  // written by create()
     double tolerance;           // written by create()
     uint64_t min_size;          // written by create()
-    alignas(kLine) std::atomic<uint64_t> inserts;  // written by whoever inserts
-    Event inserted;                                // signalled by whoever inserts, slept on by whoever samples
-    std::atomic<int64_t> insert_wait_ns;           // written by whoever inserts, after a sleep
-    alignas(kLine) std::atomic<uint64_t> samples;  // written by whoever samples
-    Event sampled;                                 // signalled by whoever samples, slept on by whoever inserts
-    std::atomic<int64_t> sample_wait_ns;           // written by whoever samples, after a sleep
+    alignas(kLine) std::atomic<uint64_t> inserts;  // written by inserting processes
+    Event inserted;                                // signalled by inserting processes, slept on by sampling ones
+    std::atomic<int64_t> insert_wait_ns;           // written by inserting processes, after a sleep
+    alignas(kLine) std::atomic<uint64_t> samples;  // written by sampling processes
+    Event sampled;                                 // signalled by sampling processes, slept on by inserting ones
+    std::atomic<int64_t> sample_wait_ns;           // written by sampling processes, after a sleep
   };
 
   explicit RateLimiter(Header* header) : header_(header) {}
@@ -170,7 +170,7 @@ class RateLimiter {
     return inserts >= min_size() && surplus(inserts, samples) - wanted >= -tolerance();
   }
 
-  // `most` is half the band, in requests of this kind; `formula` says so.
+  // `most` is half the band, in requests of this kind; `formula` describes it.
   [[noreturn]] void refuse(uint64_t n, const char* requests, uint64_t most, const char* formula) const {
     throw std::invalid_argument(std::to_string(n) + " " + requests + " at once are too many: at samples_per_insert=" +
                                 number(samples_per_insert()) + " and tolerance=" + number(tolerance()) +

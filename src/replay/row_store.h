@@ -13,9 +13,9 @@
 namespace penstock {
 
 // Every record ever written has an id, counted up from 0; it lies in row id % capacity until a later one takes the row.
-// A word per row says which record that is and who is writing it. A writer takes the row by compare-and-swap, copies,
-// and lets go with one store; a reader copies between two looks at the word. So a record is read whole or not at all,
-// also when its writer was killed half-way: then the row stays taken until somebody finds the taker dead.
+// A word per row holds the id of that record and the number of its writer. A writer takes the row by compare-and-swap,
+// copies, and lets go with one store; a reader copies between two looks at the word. So a record is read whole or not
+// at all, also when its writer was killed half-way: then the row stays taken until its writer is found dead.
 class RowStore {
  public:
   static constexpr const char* kName = "RowStore";
@@ -149,14 +149,15 @@ class RowStore {
     header_->cleared.store(header_->written.load());
   }
 
-  // Puts back what a file held, into a store that nobody writes to: words by put(), then the counters.
+  // Puts back what a file held, into a store without writers: words by put(), then the counters.
   void put(size_t row, uint64_t id) {
     words()[row].store(id == kNone ? 0 : packed(id, Writers::kNobody), std::memory_order_release);
   }
   struct Counters {
     uint64_t claimed, base, written, cleared;
   };
-  // Base is read before claimed, and cleared before written: neither is ever larger than the other, whoever goes on.
+  // Base is read before claimed, and cleared before written: neither is ever larger than the other, whichever process
+  // continues.
   Counters counters() const {
     const uint64_t base = header_->base.load();
     const uint64_t cleared = header_->cleared.load();
@@ -184,7 +185,7 @@ class RowStore {
     Word cleared;            // `written` when base was: written by clear()
     alignas(kLine) Word claimed;  // the next id: raised by every writer
     alignas(kLine) Word written;  // raised by every writer after its commits
-    // The words follow, each written by whoever takes the row.
+    // The words follow, each written by the writer that takes the row.
   };
 
   RowStore(Header* header, std::byte* records)

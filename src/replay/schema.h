@@ -45,7 +45,7 @@ struct Schema {
   size_t length;           // steps of a sequence; 0: rows are single steps
   size_t period;           // steps from the start of one sequence to the next
   bool reservoir;          // keep a uniform sample of all rows ever added, instead of the newest
-  size_t group;            // > 0: a new row replaces the one of the largest score among so many, instead of the oldest
+  size_t group;            // > 0: a new row replaces the row of the largest score among this many, not the oldest
 
   bool evicts;             // a new row replaces one drawn by its priority, instead of the oldest
 

@@ -1,4 +1,4 @@
-// A tree of sums over rows: draws rows in proportion to their leaves, and knows the total and the least of them.
+// A tree of sums over rows: draws rows in proportion to their leaves, and holds the total and the least of them.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace penstock {
 // children and the least of them above zero; the top level is one node, the root. Nodes are always computed anew from
 // their children, in one fixed order: nothing drifts however often leaves change, and equal leaves make equal trees.
 //
-// It guards nothing: whoever changes it or draws from it holds a mutex kept elsewhere. When a process dies inside, each
+// It has no lock: its user holds a mutex kept elsewhere to change it or to draw from it. If a process dies inside, each
 // leaf is either old or new, and rebuild() brings the levels above into line.
 class SumTree {
  public:
@@ -58,7 +58,7 @@ class SumTree {
 
   size_t capacity() const { return levels_[0].size; }
 
-  // A leaf up to this value keeps the total finite, whatever the other leaves are.
+  // A leaf up to this value keeps the total finite with any other leaves.
   double largest_leaf() const { return std::numeric_limits<double>::max() / 2.0 / static_cast<double>(capacity()); }
 
   double total() const { return levels_[top_].sums[0]; }

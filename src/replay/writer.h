@@ -40,7 +40,7 @@ class BufferWriter final : public Sink {
     return false;
   }
 
-  // To be called last: the rows count from now on, and who waits for them is woken.
+  // To be called last: the rows count from now on, and waiting processes are woken.
   void end_add() {
     if (written_.size() + passed_over_ == 0) return;
     buffer_.rows().count_written(written_.size() + passed_over_);

@@ -1,4 +1,4 @@
-// Who writes: a number for each writer, and whether the process behind a number still lives.
+// Writers: a number for each, and whether the process behind a number still lives.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@
 
 namespace penstock {
 
-// A process, told apart from a later one with the same number by when it started. Zero names nobody.
+// A process, told apart from a later one with the same number by when it started. Zero: no process.
 class ProcessIdentity {
  public:
   static uint64_t of_this_process() { return pack(getpid(), started(getpid()).value_or(0)); }
@@ -108,7 +108,7 @@ class Writers {
   static constexpr uint32_t kTurns = (1U << kNumberBits) / kPlaces - 1;
 
   struct Place {
-    std::atomic<uint64_t> process;  // who has the place, or 0: written by the one who takes it, and when it leaves
+    std::atomic<uint64_t> process;  // with the place, or 0: written by it when it takes the place and when it leaves
     std::atomic<uint32_t> turn;     // which taker of the place it is, from 1: written by the taker
   };
 
