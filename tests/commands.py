@@ -1,4 +1,4 @@
-"""The `penstock` commands that pages show, and what reads them."""
+"""The `penstock` commands that pages show, and their parsers."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Fixtures and marks of all tests."""
 
 import gc
 import os
@@ -45,7 +45,7 @@ SLOW_FILES = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what `make test-fast` leaves out."""
+    """Mark the tests that `make test-fast` leaves out."""
     for item in items:
         place = item.path.relative_to(TESTS)
         if place.parts[0] in SLOW or place.as_posix() in SLOW_FILES:
@@ -53,7 +53,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Keep the collector of garbage from walking through thousands of tests whenever somebody calls it."""
+    """Keep the garbage collector from walking through thousands of tests."""
     gc.collect()
     gc.freeze()
 

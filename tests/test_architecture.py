@@ -1,4 +1,4 @@
-"""The house: which room may use which, what costs nothing to import, and no room without a purpose."""
+"""The architecture: imports between packages, cheap imports, and no module without a purpose."""
 
 import ast
 import json

@@ -29,7 +29,7 @@ class TrainingInterrupted(KeyboardInterrupt):
 
 
 class FakeTrainer:
-    """Stands in for the engine: remembers how it was made and ends as it was told to."""
+    """Stands in for the engine: records its arguments and ends as requested."""
 
     def __init__(self, algorithm, config):
         engine.made.append((algorithm.__name__, config))

@@ -1,4 +1,4 @@
-"""Settings: what is wrong with them is said at construction, with the field, what was found and what is legal."""
+"""Settings: errors at construction name the field, the value found and the legal ones."""
 
 import dataclasses
 import functools

@@ -1,4 +1,4 @@
-"""What the pages in docs show works: their Python runs, their links lead somewhere."""
+"""Contents of the pages in docs: their Python runs, their links resolve."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""The doctor finds what stops Penstock here, and says what to do."""
+"""The doctor finds obstacles to Penstock on this machine, and their remedies."""
 
 import re
 import sys

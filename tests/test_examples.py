@@ -1,4 +1,4 @@
-"""Every example runs as a script, says what it promises, and writes nothing beside itself."""
+"""Every example runs as a script, prints what it promises, and writes nothing beside itself."""
 
 import re
 from pathlib import Path

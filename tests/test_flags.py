@@ -214,7 +214,7 @@ def test_a_preset_without_a_table_for_the_algorithm_says_which_has_one(algorithm
 def test_only_python_can_give_callables():
     @dataclass(frozen=True, kw_only=True)
     class CallableConfig(Config):
-        """Holds what no flag can say."""
+        """Has fields that no flag can express."""
 
         schedule: str | Callable[..., Any] | None = None
 

@@ -1,4 +1,4 @@
-"""What a user's file defines is found again by name: from another folder, and from another process."""
+"""Definitions in a user's file are found by name from another folder, and from another process."""
 
 import functools
 import json

@@ -66,7 +66,7 @@ def rows(heading_cell: str) -> list[list[str]]:
 
 
 def listed() -> dict[str, set[str]]:
-    """Algorithms by the metric that the page says they log."""
+    """Algorithms by metric, as the page lists them."""
     found: dict[str, set[str]] = {}
     for name, *_, by in rows("metric"):
         if name.strip("`") not in OPEN:

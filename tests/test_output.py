@@ -1,4 +1,4 @@
-"""Output that nobody reads any more, or that has no room, is no reason to end."""
+"""Output without a reader or without room does not end a run."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""What the README shows works: its Python runs, its commands can be read, its links lead somewhere."""
+"""Contents of the README: its Python runs, its commands can be parsed, its links resolve."""
 
 import re
 import shlex

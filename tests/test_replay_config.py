@@ -1,4 +1,4 @@
-"""Settings of algorithms that learn from replay: what cannot be is refused with the field and the way out."""
+"""Settings of algorithms that learn from replay: illegal ones are refused with the field and the remedy."""
 
 import math
 

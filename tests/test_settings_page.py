@@ -1,4 +1,4 @@
-"""docs/settings.md is what the configs say, and flags that pages name are there."""
+"""docs/settings.md agrees with the configs, and flags named by pages exist."""
 
 import dataclasses
 import re

@@ -1,4 +1,4 @@
-"""The sources of a mixed batch: how they are written, what is refused, and what is offered instead."""
+"""The sources of a mixed batch: their syntax, refusals, and proposals of legal ones."""
 
 from fractions import Fraction
 

@@ -1,4 +1,4 @@
-"""Code that came with a run from elsewhere is not run, unless the caller says so; one's own is."""
+"""Code of a run from elsewhere is run only if the caller trusts it; the user's own always is."""
 
 import json
 import shutil

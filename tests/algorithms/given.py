@@ -1,4 +1,4 @@
-"""Losses by hand: a network whose log-probabilities, entropies and values are given, and are what is learned.
+"""Losses by hand: a network whose parameters are its log-probabilities, entropies and values.
 
 The gradient of a summed loss is then a table: that of a log-probability is minus the step's advantage, that of a value
 is the value less its target (times value_coef), that of an entropy is minus the weight of the bonus.
@@ -33,7 +33,7 @@ class GivenPolicy:
 
 
 class GivenModel(nn.Module):
-    """A network that evaluates to what is given, whatever it sees; returns are not normalised."""
+    """A network with given outputs for any input; returns are not normalised."""
 
     def __init__(self, values: Tensor) -> None:
         super().__init__()

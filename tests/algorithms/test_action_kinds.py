@@ -1,4 +1,4 @@
-"""Algorithms say which kinds of actions they choose, and refuse others with those that can."""
+"""Algorithms declare the kinds of actions they choose; a refusal of others names algorithms that can."""
 
 import pytest
 

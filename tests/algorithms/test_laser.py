@@ -18,7 +18,7 @@ def log(*probabilities):
 
 
 def collected(algorithm, model, shift=0.0):
-    """A batch whose behaviour policy had other logits, by up to so much, and whose last two segments are replayed."""
+    """A batch whose behaviour policy had logits shifted by up to `shift`, with the last two segments replayed."""
     batch = collect(algorithm, model)
     with torch.no_grad():
         policy, _ = model.evaluate(batch.obs, batch.first, batch.memory)

@@ -31,7 +31,7 @@ def standing_still(algorithm):
 
 
 def updated(algorithm, batch):
-    """What a first update says of a batch, by an algorithm that has just begun and stands still."""
+    """Metrics of a first update on a batch, with a step size of 0."""
     made, model = begun(algorithm)
     standing_still(made)
     return made.update(model, batch)

@@ -43,7 +43,7 @@ CHAIN = transitions([0, 0, 1, 1], [0, 1, 0, 1], [0.0, 1.0, 0.0, 2.0], [0.5, 0.5,
 
 
 def set_outputs(network, table):
-    """Let what a linear network over `STATE` says of returns be ``table[state][action]``, a list of numbers each."""
+    """Set the outputs of a linear network over `STATE` to ``table[state][action]``, a list of numbers each."""
     with torch.no_grad():
         network.head.weight.copy_(torch.tensor(table).flatten(1).T)
         network.head.bias.zero_()

@@ -77,7 +77,7 @@ def test_where_nothing_is_to_be_explained_nothing_is_complete():
 
 
 def unexplained_by(returns, predictions, of_all=0.0):
-    """What `unexplained` says of predictions, by plain means."""
+    """The value of `unexplained`, by plain means."""
     mean, variance = statistics.fmean(returns), variance_to_explain(statistics.pvariance(returns), of_all)
     errors = [squared_error(*pair, mean, variance) for pair in zip(returns, predictions, strict=True)]
     return unexplained(statistics.fmean(errors), variance)

@@ -1,4 +1,4 @@
-"""Running statistics of returns: what is learned from them stays what it was when they move."""
+"""Running statistics of returns: learned values keep their meaning when the statistics move."""
 
 from __future__ import annotations
 

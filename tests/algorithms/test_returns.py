@@ -1,4 +1,4 @@
-"""Returns against golden numbers, against slow explicit sums, and against what they must be on-policy.
+"""Returns against golden numbers, against slow explicit sums, and against their on-policy values.
 
 Golden data G1: T=3, gamma=0.9, r=[1, 2, 3], V=[0.5, 1, 1.5] and 2 behind the last step.
 By hand, on-policy with lambda 1: v_2 = 3 + 0.9*2 = 4.8, v_1 = 2 + 0.9*4.8 = 6.32, v_0 = 1 + 0.9*6.32 = 6.688.

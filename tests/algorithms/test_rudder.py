@@ -1,4 +1,4 @@
-"""RUDDER learns what episodes will return: of a tiny task, in chunks as at once, and nothing of equal returns."""
+"""RUDDER learns the returns of episodes of a tiny task, in chunks as at once, and nothing from equal returns."""
 
 import copy
 
@@ -29,7 +29,7 @@ def rudder_of(**settings):
 
 
 def episode(random, length=None, equal=False):
-    """The first action decides, and one step in the midst shows that it costs something; the rest says nothing."""
+    """The first action decides, one step in the middle shows its cost, and the rest carries no information."""
     length = int(random.integers(6, 12)) if length is None else length
     obs, action = np.zeros((length, 2), np.float32), random.integers(ACTIONS, size=length)
     at, costs = int(random.integers(2, length)), bool(random.integers(2))
@@ -75,7 +75,7 @@ def test_it_finds_out_which_steps_decide(expert):
 
 
 def test_the_predictor_is_given_neither_the_return_nor_a_count_of_steps():
-    """Where nothing is shown and the same is done, every step looks alike, whatever the episode returns."""
+    """Without observations and with equal actions, every step looks alike for any return."""
     rudder, given = rudder_of(redistributor_batch_size=2, redistributor_chunk=4), []
     rudder.predictor.cell_input.register_forward_pre_hook(lambda _, inputs: given.append(inputs[0].flatten(0, 1)))
     obs, action = np.zeros((9, 2), np.float32), np.ones(9, np.int64)
@@ -88,7 +88,7 @@ def test_the_predictor_is_given_neither_the_return_nor_a_count_of_steps():
 def test_what_was_done_where_is_credited_when_it_is_done():
     """Which of four doors it is, is shown once; the right action there brings 1, another one takes 1.
 
-    The flag that lasts from then on and shows that something was done would do for who finds out later.
+    The flag that lasts from then on would suffice for a predictor that finds out later.
     """
     spec, random = ObservationSpec((5,), "float32"), np.random.default_rng(0)
 
@@ -131,7 +131,7 @@ def test_until_it_knows_more_than_the_mean_its_quality_is_0():
 
 
 def test_of_rare_returns_the_mean_is_no_good_prediction():
-    """One episode in fifty returns 1: who predicts 0 is wrong in that one alone, and explains nothing."""
+    """One episode in fifty returns 1: predicting 0 is wrong in that one alone, and explains nothing."""
     rudder = rudder_of()
     for number in range(400):
         return_ = float(number % 50 == 49)

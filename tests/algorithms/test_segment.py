@@ -1,4 +1,4 @@
-"""What all algorithms over segments share: acting, minibatches, statistics and schedules."""
+"""Acting, minibatches, statistics and schedules, shared by all algorithms over segments."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Where V-trace's targets lead, on a small Markov decision process whose values are known by linear algebra.
+"""Fixed points of V-trace on a small Markov decision process whose values are known by linear algebra.
 
 All paths of three steps are enumerated and weighted by how probable they are under the behaviour policy mu, so that a
 sweep, which moves every state's value to its mean target, is exact and without noise. By theorem 1 of arXiv:1802.01561
@@ -66,7 +66,7 @@ def sweep(value, **settings):
 
 
 def swept(sweeps=SWEEPS, **settings):
-    """The values of the states after so many sweeps, begun at zero."""
+    """Values of the states after a number of sweeps, from zero."""
     value = torch.zeros(STATES, dtype=torch.float64)
     for _ in range(sweeps):
         value = sweep(value, **settings)

@@ -35,7 +35,7 @@ def constant(value: float) -> tuple[float, float, float, float]:
 
 
 def make(algorithm: type[ReplayAlgorithm], observation: ObservationSpec, action: ActionSpec, **settings: object) -> Any:
-    """An algorithm whose network has no hidden layer, unless the settings say otherwise."""
+    """An algorithm whose network has no hidden layer by default."""
     return algorithm(make_config(algorithm.Config, {**LINEAR, **settings}), observation, action)  # type: ignore[arg-type]
 
 

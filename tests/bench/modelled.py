@@ -58,7 +58,7 @@ class Machine:
 
 
 def role(name: str, *, on_core: float = 0.7, **wall: float) -> RoleTime:
-    """A role that spent so many seconds on each activity, `on_core` of its work on a core."""
+    """A role with the seconds spent on each activity, `on_core` of its work on a core."""
     spent = {name.replace("_", " "): seconds for name, seconds in wall.items()}
     cpu = {name: 0.0 if name.startswith("wait") else on_core * seconds for name, seconds in spent.items()}
     return RoleTime(name, 1, spent, cpu)

@@ -1,4 +1,4 @@
-"""Where peers are looked for, and how they get there; what a figure was measured on."""
+"""Search and installation of peers, and the machine of each figure."""
 
 import subprocess
 import sys

@@ -152,7 +152,7 @@ def test_none_is_left_when_the_bench_ends_or_one_cannot_be_started():
 
 
 def processes_of(group):
-    """Living members of a process group; the dead that nobody has waited for do not count."""
+    """Living members of a process group; zombies do not count."""
     found = []
     for entry in filter(str.isdigit, os.listdir("/proc")):
         try:

@@ -1,4 +1,4 @@
-"""The pages show the results that are stored, and a stored result says truly whether its target is met."""
+"""The pages show the stored results, and each stored result states correctly whether its target is met."""
 
 import operator
 import re

@@ -1,4 +1,4 @@
-"""The model of runs on nodes: worked rows, and what has to hold whatever things cost."""
+"""The model of runs on nodes: worked rows, and invariants at any cost."""
 
 import dataclasses
 import math

@@ -52,7 +52,7 @@ def penstock(monkeypatch):
 
 
 def at(rate: float):
-    """Penstock always learns from so many steps per second."""
+    """Penstock at a fixed number of steps per second."""
     return lambda *_, **__: SimpleNamespace(rate=rate, limiting_role="learner", limiting_reason="busy 99%")
 
 

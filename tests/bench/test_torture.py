@@ -1,4 +1,4 @@
-"""The torture: its plan follows from its seed, what is wrong is found, and its short form finds nothing."""
+"""The torture test: its plan follows from its seed, faults are found, and its short form finds none."""
 
 import json
 import os

@@ -7,7 +7,7 @@ from penstock.envs.making import lane_seed
 
 
 class Counting(gymnasium.Env):
-    """Counts its steps; nothing happens for ever."""
+    """Counts its steps; episodes never end."""
 
     def __init__(self):
         self.observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)

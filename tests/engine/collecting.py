@@ -1,4 +1,4 @@
-"""The roles of a small run, polled by hand: rollout workers, whoever infers for them, and a learner if wanted."""
+"""The roles of a small run, polled by hand: rollout workers, policy workers, and optionally a learner."""
 
 from __future__ import annotations
 
@@ -88,11 +88,11 @@ class Polled:
         ]  # fmt: skip
 
     def begin(self) -> Any:
-        """Make ready what the first weights are published of; return the data path."""
+        """Prepare the model of the first weights; return the data path."""
         raise NotImplementedError
 
     def poll(self) -> bool:
-        """Poll the workers and whoever infers for them, once each."""
+        """Poll the rollout workers and policy workers, once each."""
         moved = [worker.poll() for worker in self.workers]
         return any([*moved, self.policy_worker is not None and self.policy_worker.poll()])
 

@@ -1,4 +1,4 @@
-"""What the engine's tests share."""
+"""Fixtures of the engine's tests."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from penstock.rudder.learning import Rudder
 
 @pytest.fixture
 def open_gate(monkeypatch):
-    """Whatever a predictor of returns says is trusted."""
+    """Trust every prediction of returns."""
     monkeypatch.setattr(Rudder, "quality", 0.9)

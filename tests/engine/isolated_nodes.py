@@ -47,7 +47,7 @@ sleep infinity & wait
 
 @functools.cache
 def why_not() -> str:
-    """What this machine lacks for isolated nodes; empty where it lacks nothing."""
+    """Return a requirement of isolated nodes that this machine does not meet; empty if it meets all."""
     if missing := [name for name in ("ip", "unshare", "nsenter", "mount") if shutil.which(name) is None]:
         return f"isolated nodes need the commands {', '.join(missing)}"
     if os.geteuid():
@@ -247,7 +247,7 @@ class IsolatedCluster:
         return {node["NodeManagerAddress"] for node in table if node["Alive"]}
 
     def kill_head(self) -> None:
-        """Kill what knows of the cluster: it is of no use any more."""
+        """Kill the cluster's control service: the cluster is not usable afterwards."""
         self._head.head_node.kill_gcs_server(check_alive=False)
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from tests.engine.processes import TINY, pids_of
 
 
 def fork(running, name):
-    """A role that is never told what it is: it waits for ever, while the rest of what is returned is kept."""
+    """A role that never gets its spec: it waits for ever, while the other returned values are kept."""
     ours, theirs = Channel.pair()
     arena = Arena.create(4096)
     return running.fork(name, arena.fd, theirs), ours, theirs, arena

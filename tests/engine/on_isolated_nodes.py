@@ -1,4 +1,4 @@
-"""Nodes with networks, process numbers and shared memory of their own: what is true of two machines is true of them.
+"""Nodes with networks, process numbers and shared memory of their own, like separate machines.
 
 pytest runs these tests where it is given this file; `test_isolated_nodes.py` does so.
 """
@@ -51,7 +51,7 @@ def test_a_node_that_is_cut_off_ends_its_part_and_takes_its_lanes_again_when_it_
     before = {name: node.shared_nbytes() for name, node in cluster.nodes.items()}
 
     def plot():
-        """What befalls the node, in step with the run: each `yield` waits for the run's next status."""
+        """Events of the node, in step with the run: each `yield` waits for the run's next status."""
         status = yield True
         while len(status.nodes) < 2 or not all(node.is_there for node in status.nodes):
             status = yield True

@@ -47,7 +47,7 @@ def roles_of(trainer: Trainer) -> list[int]:
 
 
 class Watched:
-    """Processes as they are now: whoever gets their numbers later is not mistaken for them."""
+    """Processes as they are now: a later process with the same number is not mistaken for one of them."""
 
     def __init__(self, pids: list[int]) -> None:
         self._descriptors: dict[int, int] = {}  # pid by pidfd
@@ -109,7 +109,7 @@ def script(source: str, folder: Path, *args: str) -> Iterator[subprocess.Popen[s
 
 @contextmanager
 def started(arguments: list[str], folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """Run Python in a process group of its own; whatever is left of it at the end is killed."""
+    """Run Python in a process group of its own; processes left at the end are killed."""
     with subprocess.Popen(
         [sys.executable, *arguments],
         cwd=folder,
@@ -130,7 +130,7 @@ def started(arguments: list[str], folder: Path) -> Iterator[subprocess.Popen[str
 
 
 def wait_for_steps(process: subprocess.Popen[str], run: Path, steps: int, patience: float = PATIENCE) -> None:
-    """Wait until a command has learned from so many steps in its run directory, or show what it has said."""
+    """Wait until a command has learned from `steps` steps, by its run directory; show its output if it does not."""
     status = run / "status.json"
 
     def learns() -> bool:

@@ -53,7 +53,7 @@ class Replaying(Polled):
         return self.learner._steps
 
     def learn(self, updates: int) -> None:
-        """Go on until so many more batches are learned from."""
+        """Continue until a number of further batches is learned from."""
         goal = self.batches + updates
         while self.batches < goal:
             polled = self.poll()

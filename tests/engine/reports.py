@@ -1,10 +1,10 @@
-"""What is reported, kept in order."""
+"""Reports, kept in order."""
 
 from typing import Any
 
 
 class Reports(list[Any]):
-    """Whoever reports is given its `append`."""
+    """Reports of a role, which gets `append` as its callback."""
 
     def of(self, kind: type) -> list[Any]:
         """Those of one kind."""

@@ -1,4 +1,4 @@
-"""An environment whose constructor changes whatever holds for its whole process."""
+"""An environment whose constructor changes the state of its whole process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RudeEnv(gymnasium.Env):
     elsewhere
         Directory that the constructor goes to, and notes its process in.
     made
-        Told of each environment that is made, by its number of those before.
+        Extended by each new environment with the number of environments before it.
     """
 
     observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
@@ -66,7 +66,7 @@ class RudeEnv(gymnasium.Env):
 
 
 def state_of_process(*, with_endings: bool = True) -> dict[str, Any]:
-    """What the environment changes, of this process; handlers of `ENDING` are a training's while it runs."""
+    """State of this process that the environment changes; a running training owns the handlers of `ENDING`."""
     endings = () if with_endings else ENDING
     _, keys, *place = np.random.get_state()
     return {

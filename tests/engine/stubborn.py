@@ -1,4 +1,4 @@
-"""Algorithms that notice when they learn from what weights before their own have chosen."""
+"""Algorithms that notice when they learn from actions of weights before their own."""
 
 import torch
 

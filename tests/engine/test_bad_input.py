@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(60)
 
 
 class TextOnly(gymnasium.Env):
-    """Shows what no column can hold."""
+    """Has observations that no column can hold."""
 
     observation_space = gymnasium.spaces.Dict({"note": gymnasium.spaces.Text(4)})
     action_space = gymnasium.spaces.Discrete(2)

@@ -1,4 +1,4 @@
-"""Updates that are captured once and replayed: what is learned is what updates operation by operation learn.
+"""Updates that are captured once and replayed learn the same as updates operation by operation.
 
 Here a graph is played by a computation that is done again; tests/engine/test_cuda.py has real ones.
 """
@@ -49,7 +49,7 @@ class Recorded(CapturedGradient):
 
 
 def made(kind, **settings):
-    """An algorithm, its network, and what tells of the notes that follow."""
+    """An algorithm and its network, ready to learn."""
     algorithm = make(kind, **settings)
     torch.manual_seed(0)
     model = algorithm.build_model()

@@ -1,4 +1,4 @@
-"""A role's clock books its time to what it was doing."""
+"""A role's clock books its time to the role's activities."""
 
 import gc
 import threading

@@ -1,4 +1,4 @@
-"""What only a GPU can show: skipped where there is none."""
+"""Behaviour on a GPU: skipped without one."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""When truncated episodes are said to lose their reward: not where they were cut because they went well."""
+"""The warning about truncated episodes that lose their reward: not for those cut because they went well."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from penstock.rudder.redistributor import CUT_EPISODES, Cuts
 
 
 def episodes(*kinds):
-    """So many episodes of each kind: count, return, is_truncated."""
+    """Episodes of each kind: count, return, is_truncated."""
     nothing = np.empty(0)
     return [Episode(nothing, nothing, g, is_truncated=cut) for count, g, cut in kinds for _ in range(count)]
 

@@ -40,7 +40,7 @@ def capturing(inference):
 
 
 class Graph:
-    """Stands for a CUDA graph: whatever was captured runs again on the same tensors."""
+    """Stands for a CUDA graph: captured operations run again on the same tensors."""
 
     def __init__(self, inference, bucket, request):
         self.replay = torch.inference_mode()(lambda: inference._run(bucket, request))

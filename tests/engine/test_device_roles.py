@@ -200,7 +200,7 @@ def test_slots_of_the_dead_wait_for_the_policy_worker_wherever_it_lives(one_proc
 
 
 class Idle:
-    """A role that does what it is made to do, and counts."""
+    """A role that counts its polls and commands, and may fail at a poll."""
 
     def __init__(self, bell, fails_at=None):
         self.bell = bell

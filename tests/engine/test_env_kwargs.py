@@ -1,4 +1,4 @@
-"""Arguments of environments: written down as what they are, or asked for by name when a run goes on."""
+"""Arguments of environments: saved with their types, or requested by name when a run is resumed."""
 
 import json
 import math
@@ -20,7 +20,7 @@ SERIAL = {"backend": "serial", "num_workers": 1, "num_envs_per_worker": 2, "segm
 
 
 class Table(gymnasium.Env):
-    """Takes arguments of all kinds, and is content with them only if they are what they were."""
+    """Takes arguments of all kinds, and accepts them only unchanged."""
 
     observation_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)

@@ -1,4 +1,4 @@
-"""Plots of redistributed rewards: of what is drawn and of what is not, and what is said where there are none."""
+"""Plots of redistributed rewards: with and without pictures, and the message without rewards."""
 
 import sys
 

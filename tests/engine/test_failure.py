@@ -1,4 +1,4 @@
-"""Failure: what is killed is replaced, what is broken ends the run with the whole story, and nothing is left behind."""
+"""Failures: killed roles are replaced, errors end the run with the full traceback, and nothing is left behind."""
 
 import os
 import random
@@ -201,7 +201,7 @@ def test_the_command_that_resumes_is_one_that_a_shell_reads_as_it_was_meant(tmp_
 
 @contextmanager
 def backend_of_two(monkeypatch):
-    """A backend with two roles that the test plays, which hold one end of a channel each; and what it has heard."""
+    """A backend with two roles played by the test, each at one end of a channel; and the reports received."""
     deaths, _keeps_open = os.pipe()
     monkeypatch.setattr(launcher, "take", lambda: SimpleNamespace(fileno=lambda: deaths, deaths=list))
     run, heard, roles = Collecting(PPO), [], {}
@@ -323,7 +323,7 @@ def test_environments_that_cannot_even_be_made_end_the_run(on_env_error, quick_r
 
 
 class Hangs(Counting):
-    """Steps for ever from its tenth step on."""
+    """Hangs from its tenth step on."""
 
     def step(self, action):
         answer = super().step(action)
@@ -350,7 +350,7 @@ def test_an_environment_that_hangs_is_named_once_and_does_not_hinder_the_end(tmp
 
 
 class NeverEnds(Counting):
-    """In evaluations it hangs in its first step, if told so; elsewhere nothing ever ends."""
+    """Hangs in the first step of evaluations if requested; elsewhere no episode ends."""
 
     def __init__(self, hangs=False):
         super().__init__()
@@ -393,7 +393,7 @@ def test_an_evaluation_that_does_not_end_keeps_no_run_from_its_end_and_costs_not
 
 
 class EndsItsProcess(Counting):
-    """Ends its process, now and then, in the way that it is told."""
+    """Ends its process at random, in the requested way."""
 
     def __init__(self, how):
         super().__init__()

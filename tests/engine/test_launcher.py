@@ -1,4 +1,4 @@
-"""The launcher: it forks roles, tells of their deaths, and leaves none behind."""
+"""The launcher: it forks roles, reports their deaths, and leaves none behind."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The learner takes batches, counts what it learns from, gives slots back, and keeps what it is told to keep."""
+"""The learner takes batches, counts their steps, frees slots, and saves checkpoints on request."""
 
 import numpy as np
 import pytest

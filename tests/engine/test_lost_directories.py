@@ -1,4 +1,4 @@
-"""A run directory that is removed, or replaced, while the run trains: it is noticed, said, and written anew."""
+"""A run directory that is removed, or replaced, during training: it is noticed, reported, and written anew."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ TINY = {
 
 
 def lose(run: Path) -> None:
-    """As somebody does who clears up: the directory goes to where it can be looked at afterwards."""
+    """Move the directory away, as a clean-up would, to a place where it can be inspected afterwards."""
     shutil.move(run, run.with_name("lost"))
 
 

@@ -50,7 +50,7 @@ class Ends:
         self.node.weights.publish(payload, self.home.arena.weights.read_into(payload))
 
     def hear(self):
-        """What the supervisor hears of the last report."""
+        """The supervisor's message for the last report."""
         return self.there.heard(cloudpickle.loads(cloudpickle.dumps(self.reports[-1])), "node-0")
 
 

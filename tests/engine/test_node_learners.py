@@ -1,4 +1,4 @@
-"""A learner on a node without the node: what it hears by the group's board, and how it notices that home is gone."""
+"""A learner on a node, without the node: its messages on the group's board, and how it notices the loss of home."""
 
 import socket
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Each lane has a random stream of its own, whatever other lanes are drawn beside it."""
+"""Each lane has a random stream of its own, independent of the lanes drawn beside it."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Evaluations of several policies: each against the others and against fixed opponents, and what is said of them."""
+"""Evaluations of several policies: each against the others and against fixed opponents, and their reports."""
 
 import json
 from typing import Any

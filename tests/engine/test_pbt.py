@@ -263,7 +263,7 @@ def test_a_copy_from_outside_and_what_a_resume_gives_are_in_the_lineage(tmp_path
 
 
 class Fragile(PPO):
-    """PPO whose loss is no number where the learning rate is large."""
+    """PPO whose loss is NaN at large learning rates."""
 
     Config = PPOConfig
 

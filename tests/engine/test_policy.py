@@ -177,7 +177,7 @@ def test_evaluating_a_saved_policy_is_evaluating_the_trainer(tmp_path):
 
 
 class Recording:
-    """A network that records the rows it is shown and chooses what it is told, one vector for each row."""
+    """A network that records its input rows and chooses given actions, one vector for each row."""
 
     state_size = 0
 

@@ -26,7 +26,7 @@ from penstock.ipc import SlotState
 
 
 def shape_of(algorithm: type, **numbers: Any) -> RunShape:
-    """The shape of a run with a tiny network; batches of segments of one step, unless told otherwise."""
+    """The shape of a run with a tiny network; by default batches are segments of one step."""
     config = make_config(algorithm.Config, {"env": "none", "hidden_sizes": (2,), **numbers})
     observation, action = ObservationSpec((1,), "float32"), ActionSpec((), "int64", num_actions=2)
     algorithm = algorithm(config, observation, action)
@@ -66,7 +66,7 @@ def test_a_synchronous_algorithm_whose_batch_is_not_a_segment_of_every_lane_is_r
 
 
 class Traffic:
-    """Slots on their way between groups, which write whenever they can, and a learner that takes so many in order."""
+    """Slots between groups, which write whenever they can, and a learner that takes a number of them in order."""
 
     def __init__(
         self, num_workers: int, num_groups: int, group_size: int, segments_per_batch: int, plenty: float = 1.0
@@ -114,7 +114,7 @@ class Traffic:
         return True
 
     def write_until_all_wait(self, order: list[int]) -> None:
-        """Let the first write all it can, then the next, until nobody can."""
+        """Let the first write all it can, then the next, until none can."""
         while any([self.write(group) for group in order]):
             pass
 

@@ -1,4 +1,4 @@
-"""What the roles have reported, and what it says about the run."""
+"""Reports of the roles, and the figures of the run derived from them."""
 
 import time
 

@@ -233,7 +233,7 @@ def test_one_seed_gives_one_set_of_weights_bit_for_bit_in_one_call_or_in_several
 def test_in_a_serial_run_the_redistributor_has_learned_from_a_segment_before_the_segment_is_redistributed(
     monkeypatch, settings
 ):
-    """It owes no update then; and before the next step is taken, the learner learns from what is due."""
+    """No update is due then; and before the next step, the learner makes all updates that are due."""
     updates, taken, redistribute = list[float](), list[int](), SegmentRedistribution.__call__
     record = FeedingSegmentWriter.record
 
@@ -392,7 +392,7 @@ def test_with_original_values_redistributed_rewards_lie_beside_those_of_the_envi
 
 
 class Summing(APPO):
-    """Refuses to learn from an episode whose rewards do not add up to a whole number, as this task's returns do."""
+    """Fails on an episode whose rewards do not add up to a whole number, as this task's returns do."""
 
     def __init__(self, *arguments):
         super().__init__(*arguments)

@@ -1,4 +1,4 @@
-"""Rollout workers, whoever infers for them, and the learner from replay, polled by hand: in step, and exact."""
+"""Rollout workers, policy workers and the learner from replay, polled by hand: in step, and exact."""
 
 from __future__ import annotations
 
@@ -297,7 +297,7 @@ def test_observation_statistics_grow_by_every_batch_and_travel_with_the_weights(
 
 
 class Failing(DQN):
-    """Its updates fail now and then, as the list says; then always."""
+    """Its updates fail where `story` has True; after its end always."""
 
     story: ClassVar[list[bool]] = []
 

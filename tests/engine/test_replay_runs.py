@@ -357,7 +357,7 @@ def test_a_run_that_was_refilled_can_be_resumed_again(tmp_path):
 
 
 class At:
-    """Called with every status: does something once, when so many steps are learned from."""
+    """Callback for every status that calls a function once, at a number of steps learned from."""
 
     def __init__(self, steps, action):
         self._steps, self._action = steps, action

@@ -227,7 +227,7 @@ def test_environments_that_exist_only_in_the_users_script_train_without_a_main_g
 
 def test_a_class_that_its_name_does_not_lead_to_can_be_given_anew(tmp_path):
     class Local(Counting):
-        """Nobody outside this function finds it."""
+        """Cannot be imported: it is local to this function."""
 
     path = tmp_path / "run"
     settings = {**TINY, "env": Local, "backend": "serial", "total_steps": 64, "run_dir": str(path)}

@@ -27,7 +27,7 @@ def roles_of_run(**settings):
 
 
 def threads_of_roles(monkeypatch, cores, **settings):
-    """Threads of each role of a run on a machine with so many cores, by name."""
+    """Threads of each role of a run on a machine with `cores` cores, by name."""
     monkeypatch.setattr("penstock.ipc.limits.available_cores", lambda: cores)
     return {spec.name: spec.num_threads for spec in parts_of(roles_of_run(**settings)[0])}
 

@@ -1,4 +1,4 @@
-"""Settings that are functions of progress: they reach whoever learns, and a run goes on with them."""
+"""Settings that are functions of progress: they reach the learner, and survive resuming."""
 
 import json
 

@@ -26,7 +26,7 @@ SETTINGS: dict[str, Any] = {"env": Delayed, "env_kwargs": {"length": 11}, "num_e
 
 
 class Redistributing(Collecting):
-    """A run whose rewards are redistributed by a predictor that is trusted, and that nobody changes."""
+    """A run whose rewards are redistributed by a trusted, constant predictor."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(APPO, **{**SETTINGS, **settings})

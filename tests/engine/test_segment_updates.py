@@ -1,4 +1,4 @@
-"""All updates of a batch: in order, told of before and after, those that are not finite left out."""
+"""All updates of a batch: in order, with callbacks before and after, and non-finite ones skipped."""
 
 import math
 from contextlib import nullcontext
@@ -17,7 +17,7 @@ class Minibatch:
 
 
 class Noting:
-    """An algorithm and an optimiser that note what is asked of them; minibatch 2 is not finite if it is told so."""
+    """An algorithm and an optimiser that note their calls; minibatch 2 is not finite if requested."""
 
     def __init__(self, fails=False, enough=99):
         self.noted, self._fails, self._enough = [], fails, enough

@@ -240,7 +240,7 @@ def test_the_state_that_is_stored_is_the_one_that_the_steps_before_lead_to(memor
 @pytest.mark.parametrize("vectorize", ["make", "vector"])
 @pytest.mark.parametrize("n_step", [1, 3])
 def test_a_first_priority_is_what_a_learner_of_the_same_weights_computes(n_step, vectorize):
-    """But for sequences that end with a truncation: nobody has valued their final observation."""
+    """Except for sequences that end with a truncation, whose final observation has no value yet."""
     short = {"env": "CartPole-v1", "env_kwargs": {"max_episode_steps": 13}, "vectorize": vectorize}
     buffer, algorithm, model = collected(n_step=n_step, priority_alpha=1.0, **short)
     algorithm.begin(model)

@@ -127,7 +127,7 @@ def test_metrics_of_the_environment_reach_the_status():
 
 
 class Sleepy:
-    """A role, and the spec it is built from, with so many pieces of work; it writes down when it is polled."""
+    """A role, and its own spec, with a number of pieces of work; it notes its polls."""
 
     num_threads = 1
 

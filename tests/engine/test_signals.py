@@ -405,7 +405,7 @@ def test_what_an_environment_starts_can_be_ended_by_signals(tmp_path):
 
 
 class EndsAtASign(Counting):
-    """Fails as soon as a file is there: as one does whose server got the signal, too."""
+    """Fails as soon as a file exists, like an environment whose server got the signal too."""
 
     def __init__(self, sign):
         super().__init__()

@@ -42,7 +42,7 @@ def messages(bomb):
 
 
 def said(address, texts):
-    """Connections on which these were said, which stay open."""
+    """Connections on which these messages were sent, kept open."""
     connections = []
     for text in texts:
         connection = socket.create_connection(address, timeout=5)
@@ -60,7 +60,7 @@ def board(monkeypatch):
 
 
 def is_closed(connection):
-    """Whether the other end closes a connection; what it says first is passed over."""
+    """Whether the other end closes a connection; earlier messages are skipped."""
     try:
         while connection.recv(4096):
             pass

@@ -1,4 +1,4 @@
-"""Which worker and lanes a factory of environments is told, wherever the engine makes environments."""
+"""Values of worker and lanes that a factory of environments gets, wherever the engine makes environments."""
 
 import pytest
 
@@ -14,7 +14,7 @@ TINY = {
 
 
 def noting(notes, worker_index, lane, seed):
-    """Make an environment, and write down what was told, in a file because factories travel by value."""
+    """Make an environment, and note the values received, in a file because factories travel by value."""
     with open(notes, "a") as file:
         file.write(f"{worker_index} {lane} {seed}\n")
     return CountingEnv()

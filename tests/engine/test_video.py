@@ -1,4 +1,4 @@
-"""Films: what lands in the file, and what is said where nothing can be drawn."""
+"""Films: contents of the file, and messages where nothing can be drawn."""
 
 import sys
 from pathlib import Path

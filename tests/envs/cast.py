@@ -1,4 +1,4 @@
-"""A game that says who has done what in it."""
+"""A game that records its agents' actions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ACTIONS = 8
 
 
 class Cast:
-    """Two agents at once, for twenty steps: whoever plays larger numbers wins each. Its end is written down."""
+    """Two simultaneous agents, for twenty steps: the larger number wins each. The end is recorded."""
 
     possible_agents = ("a", "b")
     games: ClassVar[list[tuple[int, list[int], list[int]]]] = []

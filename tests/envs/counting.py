@@ -1,4 +1,4 @@
-"""Counting environments: every observation and reward says which lane, episode and step it belongs to."""
+"""Counting environments: every observation and reward encodes its lane, episode and step."""
 
 from __future__ import annotations
 

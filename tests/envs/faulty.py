@@ -11,7 +11,7 @@ GOOD = np.zeros(2, np.float32)
 
 
 class FaultyEnv(gymnasium.Env):
-    """Well-behaved, but for what it is told to return from the n-th reset or step, or to raise there."""
+    """Well-behaved, except for a given result or error of the n-th reset or step."""
 
     metadata: dict[str, Any] = {}  # noqa: RUF012
 

@@ -1,4 +1,4 @@
-"""Goal environments that say of every step which lane, episode and step it is, and whose goals are places."""
+"""Goal environments whose observations encode lane, episode and step, and whose goals are places."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SPACES = {
 
 
 def place_at(tag: int, episode: int, count: int) -> int:
-    """Where a lane is after so many steps of an episode: from 0 to 3, so that places are reached again and again."""
+    """Place of a lane after a number of steps of an episode: from 0 to 3, so that places recur."""
     return (7 * episode + 3 * (count // 2) + tag) % 4
 
 
@@ -95,7 +95,7 @@ class Places(gymnasium.Env):
         return bool(self.are_same(achieved_goal, desired_goal) or info["fell"])
 
     def are_same(self, achieved_goal: Any, desired_goal: Any) -> Any:
-        """Whether goals are equal, over the axes of one; each has to be as the space says."""
+        """Whether goals are equal, over the axes of one; each must have the space's shape and dtype."""
         dimensions = len(self.goal_space.shape or ())
         for goal in map(np.asarray, (achieved_goal, desired_goal)):
             assert goal.dtype == self.goal_space.dtype

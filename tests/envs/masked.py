@@ -1,4 +1,4 @@
-"""Counting environments whose masks say which observation they belong to."""
+"""Counting environments whose masks encode their observation."""
 
 from __future__ import annotations
 

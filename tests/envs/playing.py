@@ -1,4 +1,4 @@
-"""Games whose every observation and reward says which agent, game and step it belongs to, and what really happens."""
+"""Games whose observations and rewards encode agent, game and step, and the true course of each."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ Step = tuple[list[float], bool, float, str, list[float] | None]
 
 
 def steps_at_once(seat: int, parts: Sequence[Part]) -> Iterator[Step]:
-    """What a seat of `AtOnce` really goes through, without end; nothing, if nobody is there when it is to join."""
+    """True endless course of a seat of `AtOnce`; empty if no agent is left when it would join."""
     part = parts[seat]
     first = min(one.joins for one in parts)
     ends = first  # of the game: nobody is left

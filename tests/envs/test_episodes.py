@@ -1,4 +1,4 @@
-"""Scores are summed exactly, and metrics averaged over those who reported."""
+"""Scores are summed exactly, and metrics averaged over the lanes that reported."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_reset_row_is_no_step() -> None:
 
 
 class Succeeding(CountingEnv):
-    """Says in every step whether it would be a success, and is one in every second episode; lane 1 says nothing."""
+    """Reports success in every step, true in every second episode; lane 1 reports nothing."""
 
     def step(self, action):
         *outcome, info = super().step(action)

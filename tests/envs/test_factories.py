@@ -1,4 +1,4 @@
-"""A factory of environments is told what it asks for, and what its user says is never replaced."""
+"""A factory of environments gets the values it requests, and the user's arguments are never replaced."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SEEDS = [lane_seed(5, 6, 0), lane_seed(5, 7, 0)]
 
 
 class Told(CountingEnv):
-    """Keeps what its maker was told."""
+    """Keeps the values that its factory got."""
 
     def __init__(self, told: Any) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class ToldVector(VectorEnv):
 
 
 def predictor_metrics(source: Any, vectorize: Any = "make", env_kwargs: Mapping[str, Any] | None = None) -> Any:
-    """What the factory was told for each of two lanes, or for the vector environment of both."""
+    """Values that the factory got for each of two lanes, or for the vector environment of both."""
     lanes = make_lanes(EnvSpec.resolve(source, env_kwargs, vectorize), 2, **PLACE)
     made: Any = lanes
     told = made._env.told if vectorize == "vector" else [env.told for env in made._envs]

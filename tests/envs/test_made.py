@@ -1,4 +1,4 @@
-"""Environments of several agents, and environments already made, are told apart from what makes one of one agent."""
+"""Environments of several agents, and environments already made, are distinguished from constructors."""
 
 import gymnasium
 import pytest
@@ -32,7 +32,7 @@ class Parallel:
 
 
 class Turns(Parallel):
-    """As one whose agents are there once it is reset."""
+    """Like an environment whose agents exist once it is reset."""
 
     possible_agents = ()
 
@@ -45,7 +45,7 @@ class Turns(Parallel):
 
 
 class Unnamed(Parallel):
-    """As one whose agents come and go: it can name none, and only its spaces show that there are several."""
+    """Like an environment whose agents come and go: only its spaces show that there are several."""
 
     possible_agents = None
 

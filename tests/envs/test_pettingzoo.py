@@ -70,7 +70,7 @@ class Turns(Spaces, pettingzoo.AECEnv):
 
 
 def told(env, steps):
-    """Rewards, flags and who is asked, after each of some steps."""
+    """Rewards, flags and asked lanes, after each of some steps."""
     lanes = make_env(env)
     lanes.reset()
     found = []

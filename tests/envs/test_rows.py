@@ -1,4 +1,4 @@
-"""Each observation, reward, boundary and final observation lands in its row, whatever the adapter."""
+"""Each observation, reward, boundary and final observation lands in its row, with every kind of lanes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seats of games as lanes: who is asked, what completes a transition, how games end."""
+"""Seats of games as lanes: requests for actions, completed transitions, and ends of games."""
 
 import os
 import subprocess

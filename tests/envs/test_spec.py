@@ -1,4 +1,4 @@
-"""Whatever a user names as the environment is found, or refused with help, and travels to other processes."""
+"""The environment that a user names is found, or refused with help, and travels to other processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arena of a run: the same for all who map it, and mended after a death."""
+"""The arena of a run: the same in all processes, and repaired after a death."""
 
 import os
 import pickle

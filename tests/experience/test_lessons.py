@@ -10,7 +10,7 @@ from penstock.rudder.redistributor import Assembly
 
 
 def lane_of(lengths, final_rows):
-    """Rows of episodes of these lengths, as a lane writes them: an observation says episode and step."""
+    """Rows of episodes of these lengths, as a lane writes them: an observation encodes episode and step."""
     rows = []
     for episode, length in enumerate(lengths):
         for t in range(length):
@@ -23,7 +23,7 @@ def lane_of(lengths, final_rows):
 
 
 def cut(lane, size):
-    """Segments of so many rows; the last is filled up with rows that are no steps."""
+    """Segments of `size` rows; the last is padded with rows that are no steps."""
     length = len(lane["first"])
     filled = {
         name: np.concatenate([values, np.zeros((-length % size, *values.shape[1:]), values.dtype)])

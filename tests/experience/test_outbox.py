@@ -48,7 +48,7 @@ def sequences() -> SequencePath:
 
 
 def play(path: ReplayPath, arena: ExperienceArena, num_steps: int, before_each: Callable[[], object] = int) -> int:
-    """Step counting lanes whose values and actions follow from where they stand; return how many steps these are."""
+    """Step counting lanes, whose values and actions follow from their positions; return the number of steps."""
     count = 0
     lanes = counting_lanes("single", ENDINGS)
     writer = path.writer(arena, 0, lanes, 0, None, None)

@@ -1,4 +1,4 @@
-"""Requests: groups ask, whoever infers answers, and nobody reads a word before what it stands for is written."""
+"""Requests: groups ask, inference answers, and no word is read before the data it announces is written."""
 
 import os
 import signal
@@ -273,7 +273,7 @@ def test_a_policy_worker_has_not_passed_a_death_that_comes_while_it_looks(shared
 
 
 def count_requests(arena: ExperienceArena, dies_at: int | None) -> None:
-    """Answer for ever: the action is how many requests the memory has seen. Or die in the midst of such a request."""
+    """Answer for ever, with the number of requests that the memory has seen; or die during such a request."""
     requests, bell = arena.requests, arena.policy_bells[0]
     while True:
         seen = bell.value

@@ -1,4 +1,4 @@
-"""Segments of seats: whatever their length, the same transitions; nothing from before a fence."""
+"""Segments of seats: the same transitions for any length; nothing from before a fence."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Segments that are kept: what is written is what lay in the slots, frames lie there once, and the dead harm nobody."""
+"""Stored segments: equal to the slots' contents, frames stored once, and dead processes do no harm."""
 
 import multiprocessing
 import os

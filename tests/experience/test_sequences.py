@@ -41,7 +41,7 @@ def memory_at(obs: Sequence[float]) -> list[float]:
 
 
 class Playing:
-    """Counting lanes with their writer, and the sequences that it writes; whoever infers is played by the test."""
+    """Counting lanes with their writer, and the sequences that it writes; the test plays inference."""
 
     def __init__(
         self, lanes: Lanes, length: int, overlap: int = 0, burn_in: int = 0, *, limiter: RateLimiter | None = None,

@@ -1,4 +1,4 @@
-"""The engine's writer puts each step into the replay buffer once, with what it truly led to."""
+"""The engine's writer puts each step into the replay buffer once, with its true next observation."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def max_value_at(obs: Sequence[float]) -> float:
 
 
 class Playing:
-    """Lanes with their writer, and the replay that they write to; whoever infers is played by the functions above."""
+    """Lanes with their writer, and the replay that they write to; the functions above play inference."""
 
     def __init__(
         self, lanes: Lanes, n_step: int = 1, *, limiter: RateLimiter | None = None, with_values: bool = False,
@@ -116,7 +116,7 @@ def true_transitions(
     lane: int, endings: Sequence[Ending], num_steps: int, n_step: int = 1,
     learned_from: Callable[[float], float] = float,
 ) -> list[Transition]:  # fmt: skip
-    """What a counting lane really did in so many steps, in rows of up to `n_step` of them that are finished."""
+    """True finished rows, of up to `n_step` steps, of a counting lane after a number of steps."""
     steps = true_steps(lane, endings, num_steps)
     rows: list[Transition] = []
     for t, (obs, *_) in enumerate(steps):

@@ -84,7 +84,7 @@ class Writing:
             self.take_finished()
 
     def step(self) -> None:
-        """Choose actions for the rows where the lanes stand, and record what comes of them."""
+        """Choose actions for the lanes' current rows, and record the results."""
         rows = self.writer.rows[self.lanes.asked]
         self.arena.columns["version"][rows] = 5
         self.arena.columns["log_prob"][rows] = -0.5
@@ -129,7 +129,7 @@ Step = tuple[list[float], bool, float, str, list[float] | None]
 
 
 def written_steps(segments: Sequence[Segment]) -> list[Step]:
-    """The valid steps of a lane's segments, in order; what a termination led to is nobody's concern."""
+    """The valid steps of a lane's segments, in order; observations after a termination are omitted."""
     steps: list[Step] = []
     for segment in segments:
         for t in np.flatnonzero(segment.valid):

@@ -1,4 +1,4 @@
-"""The package itself: light to import, and its stub tells the truth."""
+"""The package itself: light to import, and its stub is correct."""
 
 import ast
 import inspect

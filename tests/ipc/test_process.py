@@ -1,4 +1,4 @@
-"""What a process tells the kernel: when to die."""
+"""The signal to a process at its parent's death."""
 
 import os
 import select

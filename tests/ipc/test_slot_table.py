@@ -143,7 +143,7 @@ READY, GO = 1 << 14, (1 << 14) + 64
 
 
 def _race(sent: Sent, racer: int) -> None:
-    """Take slots, mark them in memory nobody else may touch meanwhile, and give them back."""
+    """Take slots, mark them in memory that is exclusive meanwhile, and give them back."""
     table = SlotTable.attach(sent.arena, 0)
     marks = sent.arena.array(1 << 12, NUM_SLOTS, np.int64)
     wins = sent.arena.array(1 << 13, (RACERS, NUM_SLOTS), np.int64)[racer]

@@ -1,4 +1,4 @@
-"""The weights block: newest wins, never half an update, whatever happens to the writer."""
+"""The weights block: the newest update, never half of one, even if the writer dies."""
 
 import random
 

@@ -28,7 +28,7 @@ TINY = ObservationSpec((4, 9, 7), "uint8")
 
 
 def composite(parts: Mapping[str, ObservationSpec], num_masked: int = 0) -> ObservationSpec:
-    """Spec of an observation of these parts, in which a mask of so many values, if any, lies behind the first."""
+    """Spec of an observation of these parts, with a mask of `num_masked` values, if any, behind the first."""
     offset, placed, mask = 0, [], None
     for number, (path, spec) in enumerate(parts.items()):
         placed.append(ObservationPart(path, spec, offset))

@@ -296,7 +296,7 @@ def test_networks_do_without_gymnasium():
 
 @pytest.mark.parametrize("memory", ["gru", "lstm"])
 def test_memory_can_be_trained_to_recall_the_first_observation(memory):
-    """The value of the last row must name the sign seen in row 0; no row in between tells it."""
+    """The value of the last row must equal the sign seen in row 0; no row in between shows it."""
     torch.manual_seed(0)
     network = ActorCritic(ObservationSpec((1,), "float32"), CHOICE, NetworkConfig(memory=memory, memory_size=16))
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)

@@ -1,4 +1,4 @@
-"""Encoders: what they accept, what they see, and what they say about what they cannot take."""
+"""Encoders: inputs that they accept, their view of these, and refusals of others."""
 
 import math
 

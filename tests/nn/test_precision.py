@@ -1,4 +1,4 @@
-"""Which arithmetic a network computes in: what was asked for, or what the device is made for."""
+"""Arithmetic of a network: as requested, or as the device is fastest."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def appo(**settings: str) -> APPO:
 
 @pytest.fixture
 def machine(monkeypatch):
-    """Settle what the CPU and the GPU of this machine are."""
+    """Set the CPU and GPU of this machine."""
 
     def settle(cpu: bool, gpu: bool = True) -> None:
         monkeypatch.setattr(precision, "is_faster_in_bfloat16", {"cpu": cpu, "cuda": gpu}.__getitem__)

@@ -1,4 +1,4 @@
-"""Q-networks that say how returns are distributed, and noisy ones: their values, masks and choices."""
+"""Q-networks of return distributions, and noisy ones: their values, masks and choices."""
 
 import math
 

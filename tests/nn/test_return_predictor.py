@@ -1,4 +1,4 @@
-"""The predictor of returns: what it sees, what it keeps, and what it must not hear of."""
+"""The predictor of returns: its inputs, its memory, and information that it must not get."""
 
 import numpy as np
 import pytest
@@ -105,7 +105,7 @@ def test_a_row_that_is_no_step_changes_nothing():
 
 
 def test_it_sees_changes_so_that_the_last_observation_by_itself_tells_it_nothing():
-    """What is there all the time, such as a flag that says how it will end, comes in once: when it appears."""
+    """A constant input, such as a flag for the end to come, counts once: when it appears."""
     obs, action, first = rows(lanes=1)
     moved = obs.clone()
     moved[2:] += 5.0

@@ -38,7 +38,7 @@ class Hub:
         self._given: list[Any] = [None] * size
 
     def exchange(self, rank: int, number: int, mine: Any) -> list[Any]:
-        """Give all what is mine; return what everyone has given."""
+        """Send this learner's value to all; return the values of all."""
         if number == self.breaks_at and rank == self.size - 1:
             self._barrier.abort()
         self._given[rank] = mine
@@ -78,7 +78,7 @@ class Processes:
 
 
 def in_threads(size: int, work: Callable[[Group], Any], breaks_at: int | None = None) -> list[Any]:
-    """What each learner of a group returns, or raises, that does this at the same time as the others."""
+    """Result, or error, of each learner of a group that calls a function at the same time as the others."""
     hub = Hub(size, breaks_at)
 
     def run(rank: int) -> Any:

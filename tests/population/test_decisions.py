@@ -1,4 +1,4 @@
-"""Who copies whom, and which settings follow: golden decisions, contracts, and the toy of the paper."""
+"""Decisions about copies and settings: golden ones, contracts, and the toy problem of the paper."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""What a population's space may say, and what is said of one that is not legal."""
+"""Legal spaces of a population, and messages about illegal ones."""
 
 import pytest
 

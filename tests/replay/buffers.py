@@ -33,7 +33,7 @@ def make_buffer(
 def add_episode(
     buffer: ReplayBuffer, step: Callable[..., dict[str, object]], length: int, ending: str = "terminated", **which: int
 ) -> None:
-    """Add so many steps, ``step(time, ending=..., **which)``; the episode ends with the last one, or is cut there."""
+    """Add steps, ``step(time, ending=..., **which)``; the episode ends with the last one, or is cut there."""
     for time in range(length):
         buffer.add(**step(time, ending=ending if time == length - 1 else "", **which))
     if ending == "cut":

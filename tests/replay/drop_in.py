@@ -9,7 +9,7 @@ def numbers(kind, size, **options):
 
 
 def filled(kind, size, rows, **options):
-    """The same with so many rows: 0, 1, 2, ..."""
+    """The same with rows 0, 1, 2, ..."""
     buffer = numbers(kind, size, **options)
     for i in range(rows):
         buffer.add(a=i)

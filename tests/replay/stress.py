@@ -51,7 +51,7 @@ def content(buffer: ReplayBuffer, numbers: Any) -> dict[str, np.ndarray]:
 
 
 def assert_whole(batch: dict[str, np.ndarray]) -> None:
-    """Every row of the batch is what its number says."""
+    """Every row of the batch has the values of its number."""
     for name, values in (PICTURE_ROWS if "obs" in batch else ROWS).items():
         assert (batch[name] == values[batch["number"]]).all(), f"torn rows: {name} is not that of the row's number"
 
@@ -64,7 +64,7 @@ def while_wanted() -> Iterator[None]:
 
 
 def write_for_ever(buffer: ReplayBuffer, first: int, chunk: int) -> None:
-    """Write rows of successive numbers, so many at once."""
+    """Write rows of successive numbers, `chunk` of them in each call."""
     chunks = [content(buffer, first + start + np.arange(chunk)) for start in range(0, 20 * chunk, chunk)]
     for _ in while_wanted():
         for steps in chunks:
@@ -87,7 +87,7 @@ def fill(buffer: ReplayBuffer) -> None:
 
 
 def sample_under_writers(fork: Start, buffer: ReplayBuffer, writers: int, samples: int, batch_size: int = 256) -> None:
-    """Sample so many rows while so many processes overwrite them all the time; every one must be whole."""
+    """Sample rows while several processes overwrite them all the time; every one must be whole."""
     processes = [fork(write_for_ever, buffer, 1000 * number, 20) for number in range(writers)]
     out = None
     for _ in range(-(-samples // batch_size)):

@@ -1,4 +1,4 @@
-"""The buffer in one process: what is kept, what is drawn, and who owns what is given."""
+"""The buffer in one process: stored and drawn rows, and ownership of arrays."""
 
 import errno
 import threading

@@ -17,7 +17,7 @@ KINDS = [cpprb.MPReplayBuffer, cpprb.MPPrioritizedReplayBuffer]
 
 
 def add(buffer, writer, number, steps=1):
-    """Rows whose values all tell the same number."""
+    """Rows whose values all encode the same number."""
     rows = np.arange(number, number + steps)
     buffer.add(obs=np.repeat(rows, WIDTH), writer=np.full(steps, writer), rew=rows)
 

@@ -18,7 +18,7 @@ def n_step(**changes):
 
 
 def step(i, start=0, done=False):
-    """Step i of an episode: rewards are 1, 2, 4, ... so that a sum tells which steps it is of."""
+    """Step i of an episode: rewards are 1, 2, 4, ... so that a sum identifies its steps."""
     return {"obs": start + i, "rew": 2.0**i, "next_obs": start + i + 1, "done": done}
 
 

@@ -94,7 +94,7 @@ class New(Old):
 
 @pytest.fixture
 def trained():
-    """Runs train() and tells what it did."""
+    """Run train() and return its results."""
 
     def run(env=None, kind=cpprb.ReplayBuffer, policy=lambda batch, step, episode: None, **options):
         fields = {"obs": {}, "act": {}, "rew": {}, "next_obs": {}, "done": {}}

@@ -1,4 +1,4 @@
-"""Frames are stored once, whatever stacks and rows they are in, and come back as they were."""
+"""Frames are stored once for all stacks and rows that they are in, and come back unchanged."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -28,7 +28,7 @@ class FakePlan:
 
 
 class FakeBuffer:
-    """As much of a replay buffer as hindsight uses, whose writing and drawing can be looked at."""
+    """The part of a replay buffer that hindsight uses, with writes and draws to inspect."""
 
     def __init__(self, state_shape: tuple[int, ...] = (), goal_shape: tuple[int, ...] = (), *more: FakeField) -> None:
         states = [FakeField("obs", state_shape), FakeField("next_obs", state_shape), FakeField("goal", goal_shape)]

@@ -1,4 +1,4 @@
-"""LaBER: rows drawn as their priorities say, and weights that undo the bias."""
+"""LaBER: rows drawn by their priorities, and weights that correct the bias."""
 
 from typing import Any
 

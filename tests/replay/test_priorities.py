@@ -17,7 +17,7 @@ CHI_SQUARE_3 = 16.27  # exceeded with a chance of 0.001 (3 degrees of freedom)
 
 
 def prioritized(capacity: int = 8, **options: object) -> ReplayBuffer:
-    """Priorities as they are, unless options say otherwise: alpha = beta = 1, eps = 0."""
+    """Priorities unchanged by default: alpha = beta = 1, eps = 0."""
     sampler = Prioritized(**{"alpha": 1.0, "beta": 1.0, "eps": 0.0, **options})
     return ReplayBuffer(capacity, {"value": Field((WIDTH,), "int64")}, sampler=sampler, seed=7)
 
@@ -317,7 +317,7 @@ def learn_for_ever(buffer: ReplayBuffer, seed: int) -> None:
 
 
 def assert_priorities_are_in_order(buffer: ReplayBuffer) -> None:
-    """Every row is drawn, and as often as its priority says: stratified draws meet a row's share but for the ends."""
+    """Every row is drawn in proportion to its priority: stratified draws meet a row's share except at its ends."""
     rows = buffer.get_all()
     assert whole(rows)
     batch = buffer.sample(16 * buffer.capacity)

@@ -1,4 +1,4 @@
-"""The rate limiter: never out of its band, never in anybody's way without need."""
+"""The rate limiter: never out of its band, and no process blocked without need."""
 
 import math
 

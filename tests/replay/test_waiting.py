@@ -1,4 +1,4 @@
-"""Nobody waits for ever: readers of threads and processes that stand still, and limiters of rows of several steps."""
+"""No endless waits: readers of stopped threads and processes, and limiters of rows of several steps."""
 
 import signal
 import subprocess

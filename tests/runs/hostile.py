@@ -1,4 +1,4 @@
-"""Files of runs that are copied, old, damaged, or made to harm whoever reads them."""
+"""Files of runs that are copied, old, damaged, or made to harm their reader."""
 
 import hashlib
 import json
@@ -43,7 +43,7 @@ def write_all(place: Path, name: str, texts: Iterator[str], of: Path) -> int:
 
 
 def described(path: Path, **changes: Any) -> Path:
-    """Change a checkpoint's description as somebody would who knows how it is sealed."""
+    """Change a checkpoint's description, with a valid seal."""
     meta = {**json.loads((path / META).read_bytes()), **changes}
     del meta["sha256"]
     meta["sha256"] = hashlib.sha256(json.dumps(meta, sort_keys=True).encode()).hexdigest()

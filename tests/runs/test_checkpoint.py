@@ -1,4 +1,4 @@
-"""A checkpoint comes back as it was saved, or says what is wrong with it."""
+"""A checkpoint is loaded as it was saved, or refused with a reason."""
 
 from pathlib import Path
 

@@ -16,7 +16,7 @@ def without_rest(monkeypatch):
 
 
 class Counted:
-    """Ends at the so many-th look, or when it is told to."""
+    """Ends at the n-th poll, or when stopped."""
 
     def __init__(self, cores, looks=3):
         self.cores, self.looks, self.told = cores, looks, []
@@ -33,7 +33,7 @@ class Counted:
 
 
 def worked(left, cores, *, begin=None, **flags):
-    """Jobs that were begun, and what came of each, in the order of their ends."""
+    """Jobs that were begun, and the result of each, in the order of their ends."""
     jobs, begun, endings = Jobs(cores), [], []
 
     def begin_all():

@@ -114,7 +114,7 @@ def test_a_full_disk_warns_once_and_leaves_whole_lines_and_events(tmp_path):
 
 @pytest.fixture
 def followed(monkeypatch):
-    """Directories told to one who follows TensorBoard's files as wandb's sync_tensorboard does, by a class in place."""
+    """Directories seen by a replacement of TensorBoard's writer, as wandb's sync_tensorboard uses it."""
     directories: list[str] = []
 
     class TellingWriter(event_file_writer.EventFileWriter):

@@ -1,4 +1,4 @@
-"""Runs are found, and their files read, whatever state they are in."""
+"""Runs are found, and their files read, in any state."""
 
 import json
 from pathlib import Path

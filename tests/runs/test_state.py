@@ -1,4 +1,4 @@
-"""status.json tells from outside where a run stands, and whether its process is still there."""
+"""status.json shows the progress of a run, and whether its process is alive."""
 
 import dataclasses
 import json

@@ -291,7 +291,7 @@ def test_live_output_gives_the_cursor_back_when_the_run_fails():
 
 
 class Going(io.StringIO):
-    """An output whose other end is closed after so many writes."""
+    """An output whose other end is closed after a number of writes."""
 
     def __init__(self, writes: int, error: OSError) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What tests of a search share: trainings that take milliseconds."""
+"""Fixtures of tests of a search: trainings that take milliseconds."""
 
 import sys
 

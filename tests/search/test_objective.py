@@ -1,4 +1,4 @@
-"""What a training is worth: golden numbers, and evaluations as files have them."""
+"""The objective of a training: golden numbers, and evaluations as files have them."""
 
 import json
 

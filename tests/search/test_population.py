@@ -29,7 +29,7 @@ SETTINGS = {
 
 
 class InThisProcess:
-    """A slice that is trained at once, where it is begun; `killed` says which one ends before it has done anything."""
+    """A slice that is trained at once, where it is begun; slices named in `killed` end before they do anything."""
 
     killed: ClassVar[set[str]] = set()
 

@@ -1,4 +1,4 @@
-"""What a search says it has found."""
+"""The report of a search."""
 
 import shlex
 

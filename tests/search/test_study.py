@@ -1,4 +1,4 @@
-"""What is tried next, by whom, and what is known of it; a journal outlives the process that wrote it."""
+"""The next trials, their processes and results; a journal outlives the process that wrote it."""
 
 import os
 import warnings

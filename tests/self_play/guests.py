@@ -11,7 +11,7 @@ REPLAY = {"learning_starts": 40, "buffer_size": 1_000, "batch_size": 8, "updates
 
 
 class Turns(InTurn):
-    """Two agents that move in turn, whatever they do: the second one always gets more."""
+    """Two agents that move in turn; with any actions the second one always gets more."""
 
     def __init__(self, moves: int = 6) -> None:
         super().__init__(2, moves, ("terminated", "truncated"))

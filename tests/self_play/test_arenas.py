@@ -1,4 +1,4 @@
-"""The pool's words: who is drawn how often, what is free, and which results are counted."""
+"""The pool in shared memory: frequencies of draws, free places, and counted results."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Games with guests: who sits where, whose lane is whose, and how games end."""
+"""Games with guests: seats, lanes of policies, and ends of games."""
 
 from collections import defaultdict
 
@@ -25,7 +25,7 @@ class Lists(CountingEnv):
 
 
 class Drawn:
-    """Seats by chance; what was asked and heard, by game."""
+    """Random seats; requests and results, by game."""
 
     def __init__(self, num_games, num_agents, seed=0):
         self.num_games = num_games

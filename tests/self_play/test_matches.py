@@ -1,4 +1,4 @@
-"""Evaluations against fixed opponents: from every seat, as many games each, and what is said of them."""
+"""Evaluations against fixed opponents: equally many games from every seat, and their reports."""
 
 import json
 from functools import partial
@@ -32,7 +32,7 @@ def lowest(observation: dict[str, np.ndarray]) -> int:
 
 
 class Noting:
-    """Plays as `lowest`, and remembers what it was told; every object is known."""
+    """Plays as `lowest`, and records its calls; all objects are listed."""
 
     made: ClassVar[list[Any]] = []
 
@@ -49,7 +49,7 @@ class Noting:
 
 
 class Turns(InTurn):
-    """Two agents that move in turn, whatever they do: the second one always gets more."""
+    """Two agents that move in turn; with any actions the second one always gets more."""
 
     def __init__(self) -> None:
         super().__init__(2, 5, ("terminated", "truncated"))

@@ -1,4 +1,4 @@
-"""What results of games say of players: golden numbers, and the slow way beside the fast one."""
+"""Ratings of players by results of games: golden numbers, and a slow computation beside the fast one."""
 
 import math
 

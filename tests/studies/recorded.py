@@ -23,7 +23,7 @@ def record(
     target: float | None = None,
     **settings: Any,
 ) -> RecordedRun:
-    """Write a run whose evaluations returned so much at so many steps, ten steps a second."""
+    """Write a run with these returns of evaluations at these steps, ten steps a second."""
     config: Mapping[str, Any] = {
         "env": env, "seed": seed, "total_steps": 1000, "target_return": target, "run_dir": str(path), **settings
     }  # fmt: skip
