@@ -62,8 +62,8 @@ class EnvironmentFailure(RuntimeError):
         """Make a failure from a description or an exception."""
         if isinstance(problem, BaseException):
             advice = OF_COPIES if isinstance(problem, pickle.PicklingError) else ""
-            told = traceback.format_exception(type(problem), problem, _own_frames(problem))
-            problem = "".join(told).rstrip() + advice
+            lines = traceback.format_exception(type(problem), problem, _own_frames(problem))
+            problem = "".join(lines).rstrip() + advice
         return cls(env, phase, lane, step, problem)
 
     def __str__(self) -> str:

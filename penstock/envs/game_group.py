@@ -121,7 +121,7 @@ class Games(Group):
             if turn.is_over:
                 self._reset_game(number)
         for team in self.teams:
-            team.settle()
+            team.finish_step()
 
     def close(self) -> None:
         games, self._games = self._games, []

@@ -207,9 +207,9 @@ class Rule:
         return values.reshape(len(desired))
 
 
-def _attempt(ask: Callable[..., np.ndarray], rows: tuple[Any, ...]) -> tuple[np.ndarray | None, Exception | None]:
+def _attempt(call: Callable[..., np.ndarray], rows: tuple[Any, ...]) -> tuple[np.ndarray | None, Exception | None]:
     try:
-        return ask(*rows), None
+        return call(*rows), None
     except Exception as error:  # the other way of calling may work
         return None, error
 

@@ -82,7 +82,7 @@ class SeatLanes(Lanes):
         self.asked = np.zeros(self.num_lanes, np.bool_)
         self.moved = np.zeros(self.num_lanes, np.bool_)
         self.pending = np.zeros(self.num_lanes, np.bool_)
-        self._all = games
+        self._games = games
         lanes = count()
         self._lanes_of = [[(next(lanes), seat) for seat in seats] for seats in seated]  # lanes and seats of each game
         self._team_reward = team_reward
@@ -104,11 +104,11 @@ class SeatLanes(Lanes):
         self._writer = observation_writer(self.observation)
 
     def reset(self) -> None:
-        self._all.reset()
+        self._games.reset()
 
     def step(self, actions: np.ndarray) -> None:
         """Step the games, if all of their agents belong to this team."""
-        self._all.step([actions])
+        self._games.step([actions])
 
     def write_observations(self, column: np.ndarray, rows: np.ndarray) -> None:
         """Copy the observations of lanes that are asked; rows of others stay unchanged."""
@@ -127,7 +127,7 @@ class SeatLanes(Lanes):
         raise ValueError(f"expected environments of one agent, found {self.name} of {len(self.agents)} agents")
 
     def close(self) -> None:
-        self._all.close()
+        self._games.close()
 
     # -- updates from the games --------------------------------------------------------------------------------------
 
@@ -199,12 +199,12 @@ class SeatLanes(Lanes):
         for lane, seat in self._lanes_of[number]:
             if self._lives[lane]:
                 problem = "expected every agent to be terminated or truncated by the end of its game, found neither"
-                raise self._all.failure("step", number, seat, problem, named=True)
+                raise self._games.failure("step", number, seat, problem, named=True)
             if self._steps and not self._played[lane]:
                 self._episodes.skip(lane)
             self._played[lane] = False
 
-    def settle(self) -> None:
+    def finish_step(self) -> None:
         """Finish the step after all games' turns."""
         self.finals = np.array([lane for lane in self._endings if self.truncated[lane]], np.int64)
         self._store_reward(self._earned)
@@ -314,4 +314,4 @@ class SeatLanes(Lanes):
         places = {lane: (number, seat) for number, lanes in enumerate(self._lanes_of) for lane, seat in lanes}
         places |= self._ended_at if self._writes_finals else {}
         number, seat = places[lane or 0]
-        return self._all.failure(phase, number, None if lane is None else seat, problem, named=True)
+        return self._games.failure(phase, number, None if lane is None else seat, problem, named=True)

@@ -76,7 +76,7 @@ def observation_spec(
         if choices and len(keys) > 1 and keys[-1] == MASK:
             raise UnsupportedSpaceError(
                 f"{_place(_OBSERVATION, keys)}: a mask of legal actions is a member of the outermost Dict, or in "
-                "the info; move it there, or give what is no mask another key"
+                "the info; move it there, or rename the key if it is not a mask"
             )
         path = "/".join(map(str, keys))
         if path in leaves:
@@ -196,7 +196,7 @@ def _require_fitting_mask(space: spaces.Space, choices: tuple[int, ...]) -> None
         raise UnsupportedSpaceError(
             f"{_place(_OBSERVATION, (MASK,))}: found {space}. A mask of legal actions has {sum(choices)} entries here, "
             f"one for each value of each choice (numbers of values: {', '.join(map(str, choices))}): use a MultiBinary "
-            "of that size, or another key for what is no mask"
+            "of that size, or rename the key if it is not a mask"
         )
 
 

@@ -225,11 +225,11 @@ class VectorLanes(Lanes):
         source = infos.get("final_info") if self._mode is AutoresetMode.SAME_STEP else infos
         if not isinstance(source, Mapping) or SUCCESS not in source:
             return
-        successes, told = np.asarray(source[SUCCESS]), source.get(f"_{SUCCESS}")
+        successes, reported = np.asarray(source[SUCCESS]), source.get(f"_{SUCCESS}")
         if successes.shape[:1] != (self.num_lanes,):
             return
         for lane in self._ended().nonzero()[0].tolist():
-            if told is None or told[lane]:
+            if reported is None or reported[lane]:
                 self._episodes.add_success(lane, successes[lane])
 
     def _autoreset_mode(self) -> AutoresetMode:

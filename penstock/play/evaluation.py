@@ -130,8 +130,8 @@ class Evaluation:
 
 def success_rate(successes: Collection[float | None]) -> float | None:
     """Return the mean success; a missing value counts as failure unless all are missing."""
-    told = [success for success in successes if success is not None]
-    return sum(told) / len(successes) if told else None
+    known = [success for success in successes if success is not None]
+    return sum(known) / len(successes) if known else None
 
 
 def evaluation_of(matches: Sequence[Match]) -> Evaluation:

@@ -128,7 +128,7 @@ class PlaySession:
             its last games, at most `max_steps` steps.
         """
         for part in parts:
-            part.ask(self.episodes)
+            part.set_quota(self.episodes)
         while True:
             self.group.reset()
             for actor in actors:
@@ -136,7 +136,7 @@ class PlaySession:
             self._play_on(actors, parts)
             self._await_outcomes(actors, parts, outcomes)
             for part, of_part in zip(parts, outcomes, strict=False):
-                part.settle(of_part)
+                part.align_outcomes(of_part)
             if not any(part.falls_short for part in parts) or time.monotonic() >= self.deadline:
                 return
 
@@ -188,9 +188,9 @@ class Part:
             lanes.action.noise, lanes.action.noise_size,
             range(lanes.first_lane, lanes.first_lane + lanes.num_lanes), seed=seed, incarnation=0,
         )  # fmt: skip
-        self.ask(0)
+        self.set_quota(0)
 
-    def ask(self, episodes: int) -> None:
+    def set_quota(self, episodes: int) -> None:
         """Set the number of episodes to play and reset all counts."""
         lanes = self._lanes
         self._quota = math.ceil(episodes * max(1, len(lanes.agents)) / lanes.num_lanes)
@@ -264,7 +264,7 @@ class Part:
         """Return whether all agents of a game have ended but its outcome is missing."""
         return any(len(ended) < len(took) for ended, took in zip(outcomes, self.games(), strict=False))
 
-    def settle(self, outcomes: Outcomes) -> None:
+    def align_outcomes(self, outcomes: Outcomes) -> None:
         """Reduce to one outcome per entry of `games`, before new games start in their places."""
         for ended, took in zip(outcomes, self.games(), strict=False):
             ended[:] = [*ended, *[None] * len(took)][: len(took)]
