@@ -23,7 +23,7 @@ hypothesis.settings.load_profile("penstock")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Ray gives its processes a niceness of 15, with which a test beside other programs waits for minutes.
 os.environ.setdefault("RAY_worker_niceness", "0")
-# A shell starts what it runs in the background with SIGINT ignored, and whatever tests start would ignore it too.
+# A shell starts background commands with SIGINT ignored, and processes started by tests would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # The key with which runs are sealed is kept there, and processes that tests start inherit it.

@@ -36,7 +36,7 @@ OPEN = {
     "time/ROLE/ACTIVITY", "metrics/NAME", "loss/NAME", "env_steps", *SET, *TOLD, *REDISTRIBUTION, *OPPONENTS, *NODES,
     *LEARNERS,
 }  # fmt: skip
-SOURCES = ("uniform", "reservoir")  # those that algorithms have without being told
+SOURCES = ("uniform", "reservoir")  # those that algorithms have by default
 TINY = {
     "hidden_sizes": (8,), "num_workers": 1, "num_envs_per_worker": 2, "backend": "serial", "total_steps": 24,
     "env_kwargs": {"max_episode_steps": 2}, "eval_episodes": 1,

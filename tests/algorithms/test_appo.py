@@ -112,7 +112,7 @@ def test_how_likely_a_masked_action_was_changes_neither_the_loss_nor_its_gradien
     model = make_model(algorithm)
     batch = prepared(algorithm, model)
     batch.learn, batch.log_prob = batch.learn.clone(), batch.log_prob.clone()
-    batch.learn[0, 2] = 0.0  # nobody's trace passes through the first row
+    batch.learn[0, 2] = 0.0  # no trace passes through the first row
     results = []
     for log_prob in (-0.5, -400.0):
         batch.log_prob[0, 2] = log_prob

@@ -153,7 +153,7 @@ def test_masked_steps_move_nothing_but_their_rewards_still_count_before_them():
     batch.reward[3] += 5.0
     earlier = learn(algorithm, model, batch)[0]
     assert not all(torch.allclose(gradient, before[name]) for name, gradient in gradients(earlier, model).items())
-    batch.learn[:4] = 0.0  # now nobody learns from what came before it
+    batch.learn[:4] = 0.0  # no row up to it is learned from
     after = gradients(learn(algorithm, model, batch)[0], model)
     batch.reward[3] -= 9.0
     for name, gradient in gradients(learn(algorithm, model, batch)[0], model).items():

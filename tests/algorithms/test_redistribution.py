@@ -89,7 +89,7 @@ def unexplained_by(returns, predictions, of_all=0.0):
         ([1.0, 3.0], [1.0, 3.0], 0.0),
         ([1.0, 3.0], [2.0, 2.0], 1.0),  # the mean
         ([1.0, 3.0], [1.5, 2.5], 0.25),
-        ([-2.0, 2.0], [-1.0, 1.0], 0.25),  # about 0, and as well told apart
+        ([-2.0, 2.0], [-1.0, 1.0], 0.25),  # about 0, and equally well distinguished
         ([0.0] * 99 + [1.0], [0.0] * 100, 0.99),  # rare, and not foreseen
         ([0.0] * 99 + [1.0], [0.0] * 99 + [0.9], 0.01 / 0.99),
         ([1.0, 3.0] * 10, [1.0, 3.0] * 9 + [1.0, 300.0], 0.05),  # one far off counts as one that is not foreseen

@@ -137,7 +137,7 @@ def test_first_priorities_are_those_that_a_learner_of_the_same_values_finds(rows
     error = torch.from_numpy(value[:-1]) - (rescale(y) if rescaled else y)
     counts = torch.from_numpy(valid)
     expected = sequence_priority(error[burn_in:], counts[burn_in:], 0.9).numpy()
-    more = {"reward": reward, "discount": discount, "valid": valid}  # with a last row that is nobody's
+    more = {"reward": reward, "discount": discount, "valid": valid}  # with an unused last row
     arrays = {name: np.concatenate([array, np.zeros_like(array[:1])]) for name, array in more.items()}
     arrays |= {"value": value, "max_value": max_value}
     order = ("reward", "discount", "value", "max_value", "valid")

@@ -16,7 +16,7 @@ def episodes(*kinds):
 @pytest.mark.parametrize(
     ("kinds", "is_so"),
     [
-        ([(100, 5.0, True)], True),  # nobody knows what comes at an end
+        ([(100, 5.0, True)], True),  # returns after a cut are unknown
         ([(99, 5.0, True)], False),  # too few to say so
         ([(300, 10.0, False), (20, 0.0, True)], True),
         ([(300, 10.0, False), (19, 0.0, True)], False),

@@ -159,7 +159,7 @@ def test_killing_the_process_ends_the_run_as_the_death_of_a_learner_does(one_pro
 
     def kill(status):
         if status.steps > 1_000 and (pid := pids_of(trainer).get("learner")):
-            with contextlib.suppress(ProcessLookupError):  # it is gone, and nobody has looked yet
+            with contextlib.suppress(ProcessLookupError):  # it is gone, which is not noticed yet
                 os.kill(pid, signal.SIGKILL)
 
     with pytest.raises(TrainingFailed, match=r"(?s)learner \(process \d+\) was killed by SIGKILL.*penstock resume"):

@@ -185,7 +185,7 @@ def test_first_priorities_are_the_temporal_differences_of_what_each_agent_went_t
         best = run.model.q(rows["next_obs"]).amax(1)
     expected = (rows["reward"] + rows["discount"] * best - q).abs().numpy()
     known = np.isclose(run.priorities(), expected, rtol=1e-3)
-    seat, _, tick = rows["next_obs"].numpy().astype(int).T  # nobody has valued final observations
+    seat, _, tick = rows["next_obs"].numpy().astype(int).T  # final observations have no values
     truncated = tick == np.array([-1, 7] if env is Turns else [-1, 6, 1])[seat]
     assert known[~truncated].all() and known.sum() > 30
     run.close()

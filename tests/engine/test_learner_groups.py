@@ -75,7 +75,7 @@ def meetings(trainer):
 
 
 def together_again(trainer, times):
-    """Wait until all learners have come together more often than so many times, while none learns."""
+    """Wait until the number of meetings of all learners exceeds `times`, while none learns."""
     backend = trainer._supervisor.backend
     wait_until(lambda: backend.pump(0.05) or meetings(trainer) > times, "they are together again")
 

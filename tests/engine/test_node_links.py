@@ -132,7 +132,7 @@ def test_a_lane_is_granted_a_slot_again_only_when_the_learner_gives_it_back(ends
     assert e.free() == []
     e.home.release(np.array([3]))
     e.until(lambda: e.free() == [1])
-    # Whoever writes into a slot that was given back acts with the weights that were published before.
+    # A writer of a freed slot acts with the weights published before.
     weights = np.zeros(16, np.uint8)
     assert e.node.weights.read_into(weights) == 5 and (weights == 9).all()
 

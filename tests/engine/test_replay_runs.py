@@ -100,7 +100,7 @@ def test_a_goal_is_reached_exactly_and_no_more_steps_are_played_than_the_slack_a
         assert trainer.train(goal, quiet=True).steps == goal
         updates = trainer.status.updates
         slack = trainer.config.slack
-    # A step counts when it is let in: the lane may still owe the autoreset before it.
+    # A step counts when it is admitted: the autoreset before it may still be due.
     assert -1 <= Witnessed.steps() - goal <= slack / updates_per_step
     assert abs(updates - updates_per_step * max(0, goal - 20)) <= slack
 
@@ -480,6 +480,6 @@ def test_while_the_buffer_fills_nobody_plays_beyond_the_goal_in_processes():
     settings = {**LOCAL, **PENDULUM, "learning_starts": 5_000, "buffer_size": 10_000, "total_steps": 10_000}
     with penstock.TD3(**settings) as trainer:
         trainer.train(200, quiet=True)
-        time.sleep(0.5)  # in which thousands of steps would be played, if anybody went on
+        time.sleep(0.5)  # in which thousands of steps would be played, if playing continued
         result = trainer.train(1, quiet=True)
     assert 201 <= result.steps <= 200 + 1 + 2 * 4, "at most a step of every lane more"

@@ -69,7 +69,7 @@ class AtOnce(_Counting):
         ends = {a: self.tick >= self.parts[a].joins + self.parts[a].stays for a in acting}
         terminated = {a: ends[a] and self.parts[a].ends in ("terminated", "both") for a in acting}
         truncated = {a: ends[a] and self.parts[a].ends in ("truncated", "both") for a in acting}
-        # Who joins too late for anybody to be there has no part in the game.
+        # An agent that would join after all others have left has no part in the game.
         joining = [a for a in self.possible_agents if self.parts[a].joins == self.tick and a not in acting]
         staying = [a for a in acting if not ends[a]]
         self.agents = [a for a in self.possible_agents if a in staying or a in joining]
@@ -149,7 +149,7 @@ def steps_at_once(seat: int, parts: Sequence[Part]) -> Iterator[Step]:
     """True endless course of a seat of `AtOnce`; empty if no agent is left when it would join."""
     part = parts[seat]
     first = min(one.joins for one in parts)
-    ends = first  # of the game: nobody is left
+    ends = first  # of the game: no agent is left
     for joins in range(first, 10):
         joining = [one for one in parts if one.joins == joins and joins <= max(ends, first)]
         ends = max([ends, *(one.joins + one.stays for one in joining)])

@@ -346,7 +346,7 @@ def test_while_the_learner_is_behind_no_step_is_let_in_and_none_is_lost():
 
 
 def test_before_learning_starts_no_step_is_let_in_beyond_the_goal():
-    # The rate limiter would let in any number of steps, towards which nobody learns.
+    # The rate limiter would admit any number of steps, as nothing learns from them.
     playing = Playing(counting_lanes("single", [[(9, "terminated")]] * 2), limiter=RateLimiter(1.0, min_size=100))
     playing.arena.control[Control.GOAL] = 5
     playing.play(3)

@@ -41,7 +41,7 @@ def test_a_share_is_rounded_up_and_the_worst_are_never_the_best():
     assert [decision.member for decision in decisions] == [0, 1] and all(d.parent in (2, 3) for d in decisions)
     (decision,) = scored("truncation", [2.0, 1.0], fraction=0.5).decide([10, 10])
     assert (decision.member, decision.parent) == (1, 0)
-    assert scored("truncation", [1.0, 1.0, 1.0]).decide([10] * 3) == []  # equals copy nobody
+    assert scored("truncation", [1.0, 1.0, 1.0]).decide([10] * 3) == []  # equals are not copied
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=9), st.integers(0, 99))

@@ -249,7 +249,7 @@ def test_uniform_draws_from_a_prioritized_buffer_leave_priorities_aside() -> Non
     assert "weights" not in buffer.sample_uniform(4)
 
 
-# ---- who owns what
+# ---- ownership
 
 
 @pytest.mark.parametrize("sampler", [Uniform(), Prioritized(), Reverse()])

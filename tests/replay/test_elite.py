@@ -23,7 +23,7 @@ def numbers_in(buffer):
 
 
 def test_a_new_row_replaces_the_one_of_the_largest_score_among_those_compared():
-    buffer = scored(group=4_000)  # so many that every row is among them
+    buffer = scored(group=4_000)  # enough for every row to be among them
     buffer.add(number=np.full(3, -1.0))
     assert numbers_in(buffer) == [-1.0, -1.0, -1.0, *range(97)]
     assert len(buffer) == 100 and buffer.num_added == 103

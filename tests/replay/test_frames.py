@@ -200,7 +200,7 @@ def test_lanes_and_writers_do_not_mix_their_frames() -> None:
 
 def test_frames_that_a_clear_took_away_are_stored_again() -> None:
     buffer = make_buffer(8, pictures())
-    writer = buffer.writer()  # it is not told of a clear
+    writer = buffer.writer()  # it does not notice a clear
     number = 0
     for steps in range(1, 80):
         for _ in range(steps):

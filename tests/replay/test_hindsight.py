@@ -211,7 +211,7 @@ def test_rows_end_where_they_reach_the_goal_written_with_them_if_the_task_ends_t
     hindsight = Hindsight(
         buffer,
         lambda next_obs, action, goal: -(next_obs != goal).astype(float),
-        terminated_fn=lambda next_obs, action, goal: (next_obs == goal) | (action == 9),  # 9 falls, whatever the goal
+        terminated_fn=lambda next_obs, action, goal: (next_obs == goal) | (action == 9),  # 9 falls, for any goal
         strategy=strategy,
         goals_per_step=3,
         seed=1,

@@ -282,7 +282,7 @@ def test_any_history_leaves_the_priorities_of_a_plain_model(
     assert buffer.max_priority == largest
     if model:
         least = min(model.values())
-        # Each row's share of the total is far more than one draw of so many.
+        # Each row's share of the total is far more than one draw.
         assert relative_priorities(buffer, 64 * 65 * 2) == {
             id: pytest.approx(p / least, rel=1e-6) for id, p in model.items()
         }
@@ -350,7 +350,7 @@ def test_readers_that_are_killed_leave_priorities_in_order_and_hold_up_nobody(fo
         processes = [fork(learn_for_ever, buffer, 100 * number + k) for k in range(4)]
         processes.append(fork(write_for_ever, buffer, number))
         for process in processes:
-            if process is processes[0] or number % 2:  # else all at once: nobody puts in order what they leave
+            if process is processes[0] or number % 2:  # else all at once, and nothing would restore order after them
                 for _ in range(100):
                     learn(buffer, rng)
             process.kill()

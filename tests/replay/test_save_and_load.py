@@ -245,7 +245,7 @@ def test_rows_are_whole_in_a_save_made_while_others_write_and_one_of_them_is_kil
     fields = {"obs": Field((8, 2), "int64", stack=-1), "step": Field((), "int64")}
     capacity, chunk, chunks = 12_000, 100, 50
     buffer = ReplayBuffer(capacity, fields, sampler=sampler, seed=0)
-    permits = fork.Semaphore(0)  # so many chunks that a save never sees the writers go round the whole buffer
+    permits = fork.Semaphore(0)  # enough chunks that writers never go round the whole buffer during a save
 
     def write_for_ever(number):
         writer = buffer.writer()

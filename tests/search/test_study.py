@@ -77,7 +77,7 @@ def test_a_trial_that_nobody_has_any_more_is_taken_up_with_what_is_known_of_it(t
     again, _ = other.study.ask(1)
     assert (again.number, again.settings, again.scores) == (trial.number, trial.settings, [7.0])
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # Optuna has one for what is told twice
+        warnings.simplefilter("error")  # Optuna has one for a second result
         assert not again.report(20, 9.0)
     assert other.study.frozen(0).intermediate_values == {20: 7.0}
     assert other.study.tried[0].spent == pytest.approx(1 / 3)

@@ -72,7 +72,7 @@ def test_games_are_counted_for_the_version_that_was_played_when_they_are_over():
     games = matchmaking(of, group=1)
     seat = games.begin(1)
     assert of.pool.playing.tolist()[2:] == [NOBODY, 1] and not of.pool.results.any()
-    of.pool.set_odds(np.array([1.0, 0.0, 0.0, 0.0]))  # whoever is drawn next
+    of.pool.set_odds(np.array([1.0, 0.0, 0.0, 0.0]))  # the one drawn next
     for own, other in ((1.0, -1.0), (0.0, 0.0), (-1.0, 1.0), (2.0, 1.0)):
         returns = [other, other]
         returns[seat] = own

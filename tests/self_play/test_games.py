@@ -155,7 +155,7 @@ def test_shuffled_teams_change_agents_between_games_and_never_within_one(agents,
         assert all(len(seats) == 1 for lane in lanes for seats in lane.values())
         for game in set.intersection(*(set(lane) for lane in lanes)):
             assert {seat for lane in lanes for seat in lane[game]} == {0, 1, 2}
-    if not any(part.joins for part in agents):  # who joins late is not seen in every game
+    if not any(part.joins for part in agents):  # an agent that joins late is not in every game
         first, second = ([min(seats) for seats in lane.values()] for lane in ones)
         assert first != second and len(set(first)) > 1 < len(set(second))
 

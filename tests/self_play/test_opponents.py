@@ -63,7 +63,7 @@ def test_one_seed_gives_one_set_of_weights_in_one_call_or_in_several(algorithm, 
     assert identical(weights, again) and pool == same
 
 
-# ---- who acts, and who is learned from
+# ---- acting and learning lanes
 
 
 def test_guests_are_not_learned_from(monkeypatch):

@@ -55,7 +55,7 @@ def test_one_seed_gives_one_set_of_weights(algorithm, more):
     assert pools == same and all(identical(weights[policy], again[policy]) for policy in weights)
 
 
-# ---- who plays whom, and who is learned from
+# ---- pairings and learning lanes
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def test_the_same_runs_give_the_same_bytes(runs, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")
     import matplotlib
 
-    matplotlib.rcParams["font.size"] = 20  # somebody's own style changes nothing
+    matplotlib.rcParams["font.size"] = 20  # a user's own style changes nothing
     try:
         assert main(["plot", "--out", "b.svg"]) == 0
     finally:
