@@ -147,13 +147,12 @@ def probe_all(spec: EnvSpec) -> list[Probed]:
     """
     if spec.population > 1:
         return probe_all(spec.of_one) * spec.population
-    group = make_group(spec, 1, first_lane=PROBED_LANE, worker_index=OUTSIDE)
-    statistics = tuple(moments.start for moments in group.statistics.moments)
-    if any(lanes.action.choices and lanes.observation.mask is None for lanes in group.lanes):
-        # A failing reset is reported when the lanes are reset.
-        with contextlib.suppress(EnvironmentFailure):
-            group.reset()
-    group.close()
+    with contextlib.closing(make_group(spec, 1, first_lane=PROBED_LANE, worker_index=OUTSIDE)) as group:
+        statistics = tuple(moments.start for moments in group.statistics.moments)
+        if any(lanes.action.choices and lanes.observation.mask is None for lanes in group.lanes):
+            # A failing reset is reported when the lanes are reset.
+            with contextlib.suppress(EnvironmentFailure):
+                group.reset()
     if any(lanes.mask_was_in_info for lanes in group.lanes):
         return probe_all(dataclasses.replace(spec, mask_is_in_info=True))
     return [
@@ -167,11 +166,8 @@ def probe_all(spec: EnvSpec) -> list[Probed]:
 
 def require_goal_rules(spec: EnvSpec) -> None:
     """Raise ValueError if an environment cannot compute rewards of other goals; makes one and closes it."""
-    lanes = make_lanes(spec, 1, first_lane=PROBED_LANE, worker_index=OUTSIDE)
-    try:
+    with contextlib.closing(make_lanes(spec, 1, first_lane=PROBED_LANE, worker_index=OUTSIDE)) as lanes:
         lanes.goal_rules()
-    finally:
-        lanes.close()
 
 
 def agents_of(spec: EnvSpec) -> tuple[str, ...]:
