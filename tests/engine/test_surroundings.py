@@ -1,6 +1,5 @@
 """What environments do to the process that they are made in does not reach the user's, in any backend."""
 
-import json
 import os
 import threading
 
@@ -112,7 +111,7 @@ def test_settings_name_files_relative_to_the_users_working_directory_wherever_en
         of_training, scored = algo.status.eval_matches, algo.evaluate(2)
         matches = [match for evaluation in scored.values() for match in evaluation.matches]
         assert {match.opponent for match in (*of_training, *matches)} == {"Last"}
-    written = json.loads((tmp_path / "run" / "config.json").read_text())["config"]
+    written = RunDirectory.open(tmp_path / "run").config
     assert (written["encoder"], written["eval_against"]) == (f"{tmp_path}/own.py:Encoder", [f"{tmp_path}/own.py:Last"])
 
 

@@ -141,7 +141,7 @@ def test_random_is_uniform_over_what_is_legal():
     board = (0, 0)
     for column in (0, 0, 0, 0, 0, 0, 3):
         board = after(board, column)
-    guests._shown[0] = shown(board)
+    guests.shown[0] = shown(board)
     counts = np.bincount([int(opponent.act()[0]) for _ in range(6_000)], minlength=7)
     assert counts[0] == 0 and legal(board) == [1, 2, 3, 4, 5, 6]
     assert (abs(counts[1:] - 1_000) < 5 * np.sqrt(1_000 * 5 / 6)).all()
