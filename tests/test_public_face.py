@@ -19,6 +19,7 @@ from penstock.config import ConfigError
 from penstock.play.evaluation import Evaluation
 from penstock.runs.checkpoint import CheckpointError, load_checkpoint
 from tests.comparing import identical
+from tests.engine.inside import supervisor_of
 
 SETTINGS: dict[str, Any] = {
     "env": "CartPole-v1", "num_workers": 1, "num_envs_per_worker": 4, "segment_length": 8, "batch_size": 16,
@@ -176,7 +177,7 @@ def test_other_weights_are_not_credited_with_what_the_old_ones_reached():
             if name.startswith("policy_head"):
                 one_sided[name].zero_()
         one_sided["policy_head.bias"][0] = 1.0  # always to the left: about 9 steps
-        made._supervisor.progress.policies[0].take_evaluation(Evaluation((500.0,), (500,), steps=64), is_best=True)
+        supervisor_of(made).progress.policies[0].take_evaluation(Evaluation((500.0,), (500,), steps=64), is_best=True)
         made.set_parameters({0: one_sided})
         result = made.train(quiet=True)
     assert not result.reached_target and result.eval_return < 20.0

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import penstock
+from tests.engine.inside import policy_of
 
 
 class OneStep(gymnasium.Env):
@@ -52,7 +53,7 @@ PRIORITIZED = {"prioritized": True, "n_step": 3}
 def test_a_policy_for_continuous_actions_finds_the_best_one(algorithm, settings):
     with algorithm(OneStep, **{**CONTROL, **settings}) as trainer:
         trainer.train(quiet=True)
-        model = trainer._policies[0].algorithm.build_model()
+        model = policy_of(trainer).algorithm.build_model()
         model.load_state_dict(trainer.get_parameters()[0])
         choice, _ = model.act(torch.tensor([[-1.0], [1.0]]), torch.ones(2, dtype=torch.bool), torch.zeros(2, 0))
         assert choice.mode().flatten().tolist() == pytest.approx([-0.5, 0.5], abs=0.15)

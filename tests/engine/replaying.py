@@ -16,6 +16,7 @@ from penstock.engine.trainer import Trainer
 from penstock.experience.arena import Control
 from penstock.experience.run_replay import Replay
 from tests.engine.collecting import FIRST_VERSION, Polled
+from tests.engine.inside import supervisor_of
 from tests.engine.processes import FOR_EVER
 from tests.replay.buffers import priorities_of
 
@@ -76,6 +77,6 @@ class Replaying(Polled):
 
 def replay_of(trainer: Trainer) -> Replay:
     """The replay of a run as the supervisor hands it out."""
-    specs: Any = trainer._supervisor.backend._specs
+    specs: Any = supervisor_of(trainer).backend._specs
     specs = specs.values() if isinstance(specs, dict) else specs
     return next(spec.path.replay for spec in specs if spec.name == "learner")

@@ -25,6 +25,7 @@ from penstock.engine.roster import role_specs, shares_device
 from penstock.engine.trainer import Trainer
 from penstock.engine.watching import clock
 from tests.engine.collecting import FIRST_VERSION, Collecting, Learns
+from tests.engine.inside import arena_of, policy_of
 from tests.engine.processes import TINY, Watched, pids_of, roles_of, wait_until, without
 from tests.engine.stubborn import STAY, Stubborn, always
 
@@ -119,7 +120,7 @@ def test_a_run_learns_goes_on_and_leaves_nothing_behind(one_process, algorithm):
         for more in (500, 300):
             steps = trainer.train(more, quiet=True).steps
             # What is reported as learned is what the user gets.
-            assert trainer.evaluate(1).steps == steps and trainer._policies[0].weights.version == trainer.status.version
+            assert trainer.evaluate(1).steps == steps and policy_of(trainer).weights.version == trainer.status.version
         assert pids_of(trainer) == pids
         assert np.all(np.diff(versions) >= 0) and trainer.status.version > 10
         assert {role.name for role in trainer.status.roles} == {"rollout x2", "policy", "learner", "evaluator"}
@@ -177,7 +178,7 @@ def test_a_killed_rollout_worker_is_replaced_once_the_policy_worker_has_passed_i
 
         trainer.train(2_500, quiet=True, on_update=kill)
         assert killed and trainer.status.restarts == 1
-        requests = trainer._policies[0].arena.requests
+        requests = arena_of(trainer).requests
         wait_until(lambda: requests.has_passed(1, 0), "the policy worker passes the death")
         assert not requests.has_passed(2, 0)
 

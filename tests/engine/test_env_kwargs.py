@@ -15,6 +15,7 @@ from penstock.config import ConfigError
 from penstock.config.saved import LARGEST, NOT_SAVED, restored, saved
 from penstock.play.scoring import evaluate_run
 from penstock.travelling import packed
+from tests.engine.inside import policy_of
 
 SERIAL = {"backend": "serial", "num_workers": 1, "num_envs_per_worker": 2, "segment_length": 8, "batch_size": 16}
 
@@ -88,7 +89,7 @@ def test_roles_and_the_log_hold_no_copy_of_a_large_argument(tmp_path):
     large, run = np.zeros(400_000), tmp_path / "run"
     with penstock.PPO(env=Content, env_kwargs={"table": large}, total_steps=16, run_dir=run, **SERIAL) as algo:
         algo.train(quiet=True)
-        assert len(packed(algo._policies[0].algorithm)) < 20_000
+        assert len(packed(policy_of(algo).algorithm)) < 20_000
     assert large.sum() == large.size, "in this process the environment has the very array"
     assert re.search(r"arguments of the environment: 3\.[12] MiB of memory", (run / "log.txt").read_text())
     assert json.loads((run / "config.json").read_text())["env_kwargs"] == {

@@ -11,6 +11,7 @@ from penstock.config import ConfigError
 from penstock.play.policy import Policy, load_policy
 from penstock.rudder.explanation import explain_run, explained, play
 from penstock.rudder.predictor import build_predictor
+from tests.engine.inside import policy_of
 from tests.envs.counting import CountingEnv
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("kept_launcher")]
@@ -42,7 +43,7 @@ def test_an_episode_is_drawn_with_pictures_from_the_command_line(run, tmp_path, 
 def test_what_is_drawn_adds_up_to_the_return():
     with penstock.PPO("CartPole-v1", rewards="rudder", run_dir=None, **SMALL) as algo:
         algo.train(quiet=True)
-        parameters, algorithm = algo.get_parameters()[0], algo._policies[0].algorithm
+        parameters, algorithm = algo.get_parameters()[0], policy_of(algo).algorithm
     model = algorithm.build_model()
     model.load_state_dict(parameters)
     policy = Policy(algorithm, model, {})

@@ -36,6 +36,7 @@ from penstock.runs.checkpoint import load_checkpoint
 from penstock.runs.run_directory import RunDirectory
 from tests.engine.broken_environment import Counting
 from tests.engine.collecting import Collecting
+from tests.engine.inside import arena_of, supervisor_of
 from tests.engine.processes import FOR_EVER, TINY, Watched, pids_of, roles_of, wait_until
 from tests.envs.faulty import GOOD, FaultyEnv
 
@@ -67,7 +68,7 @@ class Killer:
     """Kills one role after the other at random moments; is satisfied when 2,000 steps were learned from after that."""
 
     def __init__(self, trainer, victims):
-        self._backend = trainer._supervisor.backend
+        self._backend = supervisor_of(trainer).backend
         self._victims = list(victims)
         self._restarts = trainer.status.restarts + len(victims)
         self._moments = random.Random(3)
@@ -99,10 +100,10 @@ def test_killed_workers_are_replaced_and_no_slot_is_lost_until_the_sixth_kill_en
         victims = ["rollout-0", other, "rollout-0", "rollout-1", "rollout-0"]
         trainer.train(quiet=True, on_update=InterruptsWhen(Killer(trainer, victims)))
     assert trainer.status.restarts == 5
-    slots = trainer._policies[0].arena.slots
+    slots = arena_of(trainer).slots
     writing = [len(slots.owned_by(worker, SlotState.WRITING)) for worker in range(2)]
     waiting = sum(len(slots.in_state(state)) for state in (SlotState.FREE, SlotState.FULL, SlotState.READING))
-    assert sum(writing) + waiting == trainer._policies[0].arena.shape.num_slots
+    assert sum(writing) + waiting == arena_of(trainer).shape.num_slots
     assert max(writing) <= settings["num_envs_per_worker"]
 
     family = Watched(roles_of(trainer))

@@ -10,7 +10,7 @@ from penstock.config import ConfigError
 from penstock.flags import parse_config
 from penstock.population.schedule import settings_at
 from tests.comparing import identical
-from tests.engine.learners import learner_of
+from tests.engine.inside import learner_of, supervisor_of
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("kept_launcher")]
 
@@ -43,13 +43,13 @@ def trained(**settings):
     """Train with these settings; return the weights, and what `watch` has noted."""
     learned = []
     with penstock.PPO(**{**SMALL, **settings}) as trainer:
-        build = trainer._supervisor.backend.start
+        build = supervisor_of(trainer).backend.start
 
         def start():
             build()
             watch(learner_of(trainer), learned)
 
-        trainer._supervisor.backend.start = start
+        supervisor_of(trainer).backend.start = start
         trainer.train(quiet=True)
         return trainer.get_parameters()[0], learned
 
@@ -57,8 +57,8 @@ def trained(**settings):
 def test_a_run_repeats_the_schedule_of_a_policy_and_its_ancestors_batch_for_batch(tmp_path):
     run, lived = tmp_path / "run", {0: [], 1: []}  # the batches that each policy's weights were learned from
     with penstock.PPO(**{**POPULATION, "run_dir": str(run)}) as trainer:
-        transfers = trainer._supervisor._transfers
-        start, copy = trainer._supervisor.backend.start, transfers.copy
+        transfers = supervisor_of(trainer)._transfers
+        start, copy = supervisor_of(trainer).backend.start, transfers.copy
 
         def watched_start():
             start()
@@ -70,7 +70,7 @@ def test_a_run_repeats_the_schedule_of_a_policy_and_its_ancestors_batch_for_batc
             lived[child][:] = lived[parent]
             return copied
 
-        trainer._supervisor.backend.start, transfers.copy = watched_start, watched_copy
+        supervisor_of(trainer).backend.start, transfers.copy = watched_start, watched_copy
         trainer.train(quiet=True)
     lineage = [json.loads(line) for line in (run / "lineage.jsonl").read_text().splitlines()]
     child = next(line["policy"] for line in reversed(lineage) if line["event"] == "exploit")
@@ -116,7 +116,7 @@ def test_a_replay_that_goes_on_needs_the_lineage_no_more(tmp_path):
 def test_a_resume_has_the_values_of_its_steps_even_where_the_checkpoint_is_of_just_before_the_change(tmp_path):
     run = tmp_path / "run"
     with penstock.PPO(**{**SMALL, "run_dir": str(run)}, schedule=BY_HAND) as trainer:
-        trainer._supervisor._following.schedule = lambda: None  # the supervisor has not heard of the last batch yet
+        supervisor_of(trainer)._following.schedule = lambda: None  # the supervisor has not heard of the last batch yet
         trainer.train(256, quiet=True)
         assert trainer.get_hyperparameters()["learning_rate"] == 1e-3
     with penstock.PPO.resume(run) as trainer:

@@ -22,6 +22,7 @@ from penstock.config import ConfigError
 from penstock.engine.paths.replay import ReplayPath
 from penstock.engine.trainer import Trainer
 from tests.comparing import identical
+from tests.engine.inside import supervisor_of
 from tests.engine.replaying import replay_of
 from tests.envs.goals import Places
 from tests.places import BENCH
@@ -276,7 +277,7 @@ def test_in_processes_rows_are_those_of_whole_episodes_and_updates_keep_step_wit
 def test_a_killed_rollout_worker_is_replaced_and_relabels_on(tmp_path):
     killed = []
     with Trainer(DQN, **{**LOCAL, "total_steps": 1_000, "buffer_size": 20_000}) as trainer:
-        backend = trainer._supervisor.backend
+        backend = supervisor_of(trainer).backend
 
         def kill(status):
             if status.steps >= 200 and not killed:

@@ -41,6 +41,7 @@ from penstock.nn.model import RETURN_PRIOR_ROWS
 from penstock.runs.checkpoint import load_checkpoint
 from penstock.runs.run_directory import RunDirectory
 from tests.comparing import identical
+from tests.engine.inside import arena_of, policy_of
 from tests.engine.processes import FOR_EVER, TINY, Watched, pids_of, roles_of, wait_until, without
 from tests.engine.stubborn import STAY, StubbornWorker, always
 
@@ -78,7 +79,7 @@ def weights_of(trainer) -> dict[str, Tensor]:
 
 def shared(trainer) -> SharedParameters:
     """What the workers share, as the supervisor's process sees it."""
-    return SharedParameters(trainer._policies[0].algorithm, trainer._policies[0].arena)
+    return SharedParameters(policy_of(trainer).algorithm, arena_of(trainer))
 
 
 def squares(trainer) -> list[Tensor]:
@@ -237,7 +238,7 @@ def test_workers_take_turns_at_the_statistics_so_that_no_row_and_no_value_is_los
     settings = {**LOCAL, "num_envs_per_worker": 1, "segment_length": 5, "normalize_observations": False}
     obs = torch.randn(64, 4, generator=torch.Generator().manual_seed(0))
     with Trainer(A3C, **settings, learning_rate=1e-20, total_steps=4_000) as trainer:
-        model = trainer._policies[0].algorithm.build_model()
+        model = policy_of(trainer).algorithm.build_model()
 
         def values(weights: dict[str, Tensor]) -> Tensor:
             model.load_state_dict(weights)
@@ -377,7 +378,7 @@ def test_an_lstm_learns_through_time_from_the_memory_its_segments_began_with():
 def rest(trainer, folder):
     """Wait until the workers have ended the segments that were open at the goal, and let the learner look at it."""
     goal = RolloutWorker.ACTIVITIES.index("wait for goal")
-    wait_until(lambda: (trainer._policies[0].arena.gauges[:2, ACTIVITY] == goal).all(), "both workers rest")
+    wait_until(lambda: (arena_of(trainer).gauges[:2, ACTIVITY] == goal).all(), "both workers rest")
     trainer.save(str(folder / "copy"))
     return load_checkpoint(folder / "copy")
 
@@ -388,7 +389,7 @@ def test_two_workers_both_contribute_and_their_steps_add_up(tmp_path):
             before = trainer.status.steps
             assert trainer.train(1_500, quiet=True).steps >= before + 1_500
             meta, status = rest(trainer, tmp_path).meta, trainer.status
-            brought = trainer._policies[0].arena.contributions
+            brought = arena_of(trainer).contributions
             assert status.steps == meta["steps"] == brought[:, Contribution.STEPS].sum()
             assert status.updates == meta["updates"] == status.version == brought[:, Contribution.UPDATES].sum()
             assert before + 1_500 <= status.steps < before + 1_500 + 4 * 16, "less than a segment of every lane"
@@ -431,14 +432,14 @@ def test_a_checkpoint_is_gone_on_from_with_its_counters_and_statistics(tmp_path)
         assert identical(again.weights, last.weights) and identical(again.state, last.state)
         assert trainer.train(quiet=True).steps >= 2_000
         rest(trainer, tmp_path)
-        assert trainer.status.steps == trainer._policies[0].arena.contributions[:, Contribution.STEPS].sum()
+        assert trainer.status.steps == arena_of(trainer).contributions[:, Contribution.STEPS].sum()
         assert trainer.status.updates > last.meta["updates"]
 
 
 def test_a_checkpoint_of_a_run_that_ends_waits_for_updates_under_way(tmp_path):
     with Trainer(A3C, **SERIAL) as trainer:
         trainer.train(100, quiet=True)
-        steps, brought = trainer.status.steps, trainer._policies[0].arena.contributions[0]
+        steps, brought = trainer.status.steps, arena_of(trainer).contributions[0]
         brought[Contribution.IS_LEARNING] = 1
 
         def end_the_update():
@@ -513,10 +514,10 @@ def test_a_gradient_of_parameters_that_were_replaced_meanwhile_is_not_applied():
         seen = []
 
         def replaced():
-            trainer._policies[0].arena.control[Control.WEIGHTS_SET] += not seen
+            arena_of(trainer).control[Control.WEIGHTS_SET] += not seen
             seen.append(squares(trainer))
 
-        trainer._policies[0].algorithm.watch = replaced
+        policy_of(trainer).algorithm.watch = replaced
         trainer.train(15, quiet=True)
         assert all(torch.equal(one, two) for one, two in zip(*seen, strict=True))
         status = trainer.status
@@ -545,11 +546,11 @@ def test_a_killed_worker_is_replaced_and_training_goes_on_to_its_end(monkeypatch
         trainer.train(500, quiet=True, on_update=killing)
         while trainer.status.restarts == 0:
             trainer.train(200, quiet=True)
-        brought = trainer._policies[0].arena.contributions[0].copy()
-        while (trainer._policies[0].arena.contributions[0] == brought).all():  # its successor learns, too
+        brought = arena_of(trainer).contributions[0].copy()
+        while (arena_of(trainer).contributions[0] == brought).all():  # its successor learns, too
             result = trainer.train(1_000, quiet=True)
         assert trainer.status.restarts == 1 and killing.steps is not None
-        assert result.steps <= trainer._policies[0].arena.contributions[:, Contribution.STEPS].sum()
+        assert result.steps <= arena_of(trainer).contributions[:, Contribution.STEPS].sum()
         assert all(torch.isfinite(tensor).all() for tensor in weights_of(trainer).values())
 
 
@@ -596,7 +597,7 @@ def test_a_finite_gradient_in_between_forgives_those_before():
 def test_gradients_that_are_never_finite_end_the_run_with_a_diagnosis(settings):
     story = rf"{MAX_SKIPPED_IN_A_ROW} updates in a row were not finite \(loss nan, .* lower learning_rate"
     with Trainer(Ruined, **settings, total_steps=FOR_EVER) as trainer:
-        brought = trainer._policies[0].arena.contributions
+        brought = arena_of(trainer).contributions
         with pytest.raises(TrainingFailed, match=story):
             trainer.train(quiet=True)
     assert brought[:, Contribution.SKIPPED].max() == MAX_SKIPPED_IN_A_ROW

@@ -12,6 +12,7 @@ from penstock.engine.backends import launcher
 from penstock.engine.trainer import Trainer
 from penstock.envs.failures import UnknownEnvironmentError
 from tests.engine.broken_environment import Counting
+from tests.engine.inside import supervisor_of
 from tests.engine.launching import fork, launcher_of_a_run
 from tests.engine.processes import TINY, Watched, pids_of, wait_until
 
@@ -30,7 +31,7 @@ def test_a_serial_run_and_one_that_cannot_be_made_leave_it_alone():
 def test_a_backend_that_is_closed_again_leaves_the_next_runs_launcher_alone():
     with Trainer(PPO, **TINY, run_dir=None) as trainer:
         trainer.train(32, quiet=True)
-        backend = trainer._supervisor.backend
+        backend = supervisor_of(trainer).backend
         first = pids_of(trainer)["launcher"]
     backend.close()
     assert launcher_of_a_run() == first
@@ -108,7 +109,7 @@ def test_one_that_was_killed_is_replaced():
 def test_one_with_roles_left_is_not_kept(patience):
     with Trainer(PPO, **TINY, run_dir=None) as trainer:
         trainer.train(32, quiet=True)
-        backend = trainer._supervisor.backend
+        backend = supervisor_of(trainer).backend
         processes = Watched(list(backend.pids.values()))
         backend.close(patience)
     assert processes.left_after(2.0) == []

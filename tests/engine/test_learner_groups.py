@@ -24,6 +24,7 @@ from penstock.engine.preparation import require_learners
 from penstock.engine.trainer import Trainer
 from penstock.experience.arena import Control
 from penstock.experience.layout import policy_worker_name
+from tests.engine.inside import arena_of, supervisor_of
 from tests.engine.processes import FOR_EVER, TINY, Watched, pids_of, roles_of, wait_until, without
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("kept_launcher")]
@@ -42,7 +43,7 @@ class Kills:
     """
 
     def __init__(self, trainer, victims):
-        self._backend = trainer._supervisor.backend
+        self._backend = supervisor_of(trainer).backend
         self._victims = list(victims)
         self._meetings = trainer.status.experience.get("learners/meetings", 0)
         self._meetings -= bool(self._meetings)  # what is together now counts
@@ -71,12 +72,12 @@ def killed(trainer, *victims):
 
 
 def meetings(trainer):
-    return int(trainer._policies[0].arena.control[Control.TOGETHER])
+    return int(arena_of(trainer).control[Control.TOGETHER])
 
 
 def together_again(trainer, times):
     """Wait until the number of meetings of all learners exceeds `times`, while none learns."""
-    backend = trainer._supervisor.backend
+    backend = supervisor_of(trainer).backend
     wait_until(lambda: backend.pump(0.05) or meetings(trainer) > times, "they are together again")
 
 
@@ -249,13 +250,13 @@ ACTING = pytest.mark.parametrize(
 
 def acting(trainer):
     """Seconds that each policy worker has spent on choosing actions."""
-    arena = trainer._policies[0].arena
+    arena = arena_of(trainer)
     return [float(arena.gauges_of(policy_worker_name(0, number))[0]) for number in range(2)]
 
 
 def keeps_learning(trainer):
     """Train on until every group of lanes has been answered, and learners have made updates."""
-    requests, groups = trainer._policies[0].arena.requests, range(trainer._policies[0].arena.shape.all_groups)
+    requests, groups = arena_of(trainer).requests, range(arena_of(trainer).shape.all_groups)
     before, updates = [requests.num_answered(group) for group in groups], trainer.status.updates
 
     def has_learned_from_all():

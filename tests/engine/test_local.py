@@ -20,6 +20,7 @@ from penstock.engine.trainer import Trainer
 from penstock.experience.arena import Control
 from penstock.ipc import available_cores
 from penstock.play.evaluation import Evaluation
+from tests.engine.inside import arena_of, supervisor_of
 from tests.engine.processes import FOR_EVER, PATIENCE, TINY, Watched, pids_of, roles_of
 from tests.engine.stubborn import STAY, Stubborn, always
 
@@ -99,7 +100,7 @@ def test_the_learner_says_what_its_last_batch_took():
     began = time.monotonic_ns()
     with Trainer(APPO, **TINY, run_dir=None) as trainer:
         trainer.train(200, quiet=True)
-        assert 0 < trainer._policies[0].arena.control[Control.PACE] < time.monotonic_ns() - began
+        assert 0 < arena_of(trainer).control[Control.PACE] < time.monotonic_ns() - began
 
 
 def test_two_trainers_train_at_once_in_threads_of_one_process():
@@ -154,7 +155,7 @@ def test_who_waits_for_a_target_leaves_the_cores_to_training_between_evaluations
     monkeypatch.setattr("penstock.engine.evaluations.rest", lambda cores: 1e6)  # times milliseconds: longer than this
     settings = {**TINY, "target_return": 501.0, "eval_interval": None, "total_steps": FOR_EVER}
     with Trainer(APPO, **settings, run_dir=None) as trainer:
-        evaluations = trainer._supervisor.evaluations
+        evaluations = supervisor_of(trainer).evaluations
         train_until(trainer, lambda: evaluations.heard == 1)
         for _ in range(50):
             trainer.train(100, quiet=True)
@@ -167,14 +168,14 @@ def test_an_interval_that_is_given_is_kept_whatever_evaluations_take(monkeypatch
     monkeypatch.setattr("penstock.engine.evaluations.rest", lambda cores: 1e6)
     settings = {**TINY, "target_return": 501.0, "eval_interval": 1, "total_steps": FOR_EVER}
     with Trainer(APPO, **settings, run_dir=None) as trainer:
-        train_until(trainer, lambda: trainer._supervisor.evaluations.asked > 2)
-        assert trainer._supervisor.evaluations._rests_until == 0.0
+        train_until(trainer, lambda: supervisor_of(trainer).evaluations.asked > 2)
+        assert supervisor_of(trainer).evaluations._rests_until == 0.0
 
 
 def test_the_rest_is_as_long_as_was_played_and_not_as_was_waited_for_the_score():
     settings = {**TINY, "target_return": 501.0, "eval_interval": None}
     with Trainer(APPO, **settings, run_dir=None) as trainer:
-        evaluations = trainer._supervisor.evaluations
+        evaluations = supervisor_of(trainer).evaluations
         evaluations.request([{}])
         time.sleep(0.5)  # the user does something else: more than ten times the rest that follows
         before = time.monotonic()

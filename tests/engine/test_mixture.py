@@ -29,6 +29,7 @@ from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import ExperienceArena
 from penstock.runs.checkpoint import load_checkpoint
 from tests.comparing import identical
+from tests.engine.inside import learner_of, policy_of
 from tests.engine.processes import TINY, Watched, pids_of, roles_of, wait_until
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("kept_launcher")]
@@ -61,7 +62,7 @@ class Watching(IMPALA):
 def watched(steps=1_000, **settings):
     with Trainer(Watching, **{**SMALL, **settings}) as trainer:
         trainer.train(steps, quiet=True)
-        return trainer._policies[0].algorithm.batches, trainer.status
+        return policy_of(trainer).algorithm.batches, trainer.status
 
 
 def test_with_a_queue_alone_a_run_is_what_it_is_without_sources():
@@ -186,12 +187,12 @@ def test_weights_from_outside_fence_fresh_segments_and_leave_replayed_ones():
     with Trainer(Watching, **SMALL, replay=HALF) as trainer:
         trainer.train(600, quiet=True)
         held = trainer.status.experience["replay/uniform/segments"]
-        old = {b.log_prob[:, i].numpy().tobytes() for b in trainer._policies[0].algorithm.batches for i in range(8)}
+        old = {b.log_prob[:, i].numpy().tobytes() for b in policy_of(trainer).algorithm.batches for i in range(8)}
         weights = trainer.get_parameters()
         trainer.set_parameters(weights)
-        trainer._policies[0].algorithm.batches.clear()
+        policy_of(trainer).algorithm.batches.clear()
         trainer.train(64, quiet=True)
-        first = trainer._policies[0].algorithm.batches[0]
+        first = policy_of(trainer).algorithm.batches[0]
         segments = [first.log_prob[:, i].numpy().tobytes() for i in range(8)]
         assert not any(segment in old for segment in segments[:4])
         assert any(segment in old for segment in segments[4:]) and held == 20
@@ -225,7 +226,7 @@ def test_sampling_uniformly_among_candidates_is_uniform():
     """With candidates=1 a comparing source draws every segment as often as any other, none twice in a batch."""
     with Trainer(Watching, **SMALL, replay=["queue:1/2", "elite:1/2,capacity=12,min_size=12,candidates=1"]) as trainer:
         trainer.train(200, quiet=True)
-        learner = trainer._supervisor.backend._roles["learner"]
+        learner = learner_of(trainer)
         counts = Counter[int]()
         for _ in range(1_500):
             ids = learner._drawing.take()[0]["ids"].tolist()
@@ -289,7 +290,7 @@ def test_segments_that_are_gone_are_not_chosen_and_the_others_are():
     sources = ["queue:1/2", "elite:1/2,capacity=12,min_size=12,candidates=3,anneal=1000,strategy=3"]
     with Trainer(IMPALA, **SMALL, replay=sources) as trainer:
         trainer.train(200, quiet=True)
-        draw = trainer._supervisor.backend._roles["learner"]._draws[0]
+        draw = learner_of(trainer)._draws[0]
         store, looks = draw._store, []
 
         class Vanishing:

@@ -24,6 +24,7 @@ from penstock.engine.nodes.joining import on_cluster
 from penstock.engine.trainer import Trainer
 from penstock.experience.arena import Control
 from tests.engine.delayed import Delayed
+from tests.engine.inside import arena_of, nodes_of, policy_of, supervisor_of
 from tests.engine.processes import Watched, pids_of, started, wait_for_steps, wait_until, without
 from tests.envs.goals import Places
 
@@ -77,7 +78,7 @@ def test_a_run_learns_though_a_host_is_killed_and_leaves_nothing_behind(on_nodes
         at_home = pids_of(trainer)
         pids.update(at_home[role] for role in at_home if role != "launcher")  # which other tests use, too
         if status.steps > began.steps + 15_000 and not killed and all(node.is_there for node in status.nodes):
-            host = trainer._supervisor.backend._nodes[1].host
+            host = nodes_of(trainer)[1].host
             pids.update(host.pids().values())
             killed.append(host.about(10.0).pid)
             os.kill(killed[0], signal.SIGKILL)
@@ -88,7 +89,7 @@ def test_a_run_learns_though_a_host_is_killed_and_leaves_nothing_behind(on_nodes
         began = trainer.status
         result = trainer.train(60_000, on_update=kill_one, quiet=True)
         status = trainer.status
-        hosts = [node.host for node in trainer._supervisor.backend._nodes if node.host is not None]
+        hosts = [node.host for node in nodes_of(trainer) if node.host is not None]
         pids.update(host.about(10.0).pid for host in hosts)
         family = Watched([pid for pid in pids if psutil.pid_exists(pid)])
     assert family.left_after(5.0) == []
@@ -100,7 +101,7 @@ def test_a_run_learns_though_a_host_is_killed_and_leaves_nothing_behind(on_nodes
 
 def together(trainer, meetings):
     """Wait until all learners have come together so often; then updates are made by all of them, and all are shown."""
-    backend, control = trainer._supervisor.backend, trainer._policies[0].arena.control
+    backend, control = supervisor_of(trainer).backend, arena_of(trainer).control
     wait_until(lambda: backend.pump(0.05) or control[Control.TOGETHER] == meetings, "the learners are together")
     shown = lambda: all(node.status.is_there for node in backend._nodes)  # noqa: E731
     wait_until(lambda: backend.pump(0.05) or shown(), "home has heard of all nodes")
@@ -115,7 +116,7 @@ def test_a_learner_on_another_node_learns_with_the_one_at_home_what_one_learner_
 
     apart = {**on_nodes, "nodes": {"left": 1}, "num_learners": 2, "learner_nodes": {"right": 1}}
     with Trainer(PPO, **apart, **settings) as trainer:
-        host = lambda: trainer._supervisor.backend._nodes[1].host  # noqa: E731
+        host = lambda: nodes_of(trainer)[1].host  # noqa: E731
         trainer.train(256, quiet=True)
         together(trainer, 1)
         trainer.train(1_024, quiet=True)
@@ -146,7 +147,7 @@ def test_whole_episodes_of_nodes_are_written_at_home_and_only_steps_count(on_nod
     small = {"hidden_sizes": (8,), "batch_size": 4, "learning_starts": 20, "num_envs_per_worker": 2}
     with Trainer(DQN, **{**on_nodes, **small, **settings}, total_steps=600) as trainer:
         trainer.train(quiet=True)
-        status, replay = trainer.status, trainer._policies[0].path.replay
+        status, replay = trainer.status, policy_of(trainer).path.replay
     assert sum(node.steps for node in status.nodes) <= replay.steps_taken
     assert 0.8 * rows_of_a_step * 600 < len(replay.buffer) <= rows_of_a_step * replay.steps_taken
     if "rewards" in settings:
@@ -178,7 +179,7 @@ def test_whatever_learns_at_home_learns_from_nodes(on_nodes, algorithm, settings
     everywhere = {"address": "auto", "nodes": "all"}
     with Trainer(load_algorithm(algorithm), **{**on_nodes, **everywhere, **settings}, total_steps=10**9) as trainer:
         end = trainer.train(quiet=True, on_update=not_all_were_heard).stopped
-        status, hosts = trainer.status, [node.host for node in trainer._supervisor.backend._nodes]
+        status, hosts = trainer.status, [node.host for node in nodes_of(trainer)]
         roles = [name for host in hosts for name in host.pids()]
     assert end == "callback" and len(status.nodes) == 2 and not any(node.faults for node in status.nodes)
     assert ("policy-0" in roles) is (settings.get("inference") == "central")
@@ -270,11 +271,11 @@ def test_an_evaluator_on_a_node_scores_the_final_weights_and_the_best_are_writte
     run_dir = tmp_path / "run"
     settings = {**on_nodes, "nodes": 1, "evaluator": "node", "eval_interval": 1_000, "run_dir": run_dir}
     with Trainer(APPO, **settings, total_steps=3_000, eval_episodes=2) as trainer:
-        assert [str(node.host.machine).endswith("(2 cores)") for node in trainer._supervisor.backend._nodes] == [True]
+        assert [str(node.host.machine).endswith("(2 cores)") for node in nodes_of(trainer)] == [True]
         result = trainer.train(quiet=True)
         assert "evaluator" not in pids_of(trainer)
         assert result.eval_return is not None and (run_dir / "checkpoints" / "best").exists()
-        assert trainer._supervisor.progress.policies[0].evaluation.steps == result.steps
+        assert supervisor_of(trainer).progress.policies[0].evaluation.steps == result.steps
 
 
 def test_a_node_without_a_core_for_the_evaluator_is_an_error(on_nodes):

@@ -16,6 +16,7 @@ from penstock.envs.failures import UnsupportedSpaceError
 from penstock.play.teams import TeamPlayer
 from penstock.runs.panels import plain_line
 from penstock.search.objective import read_evaluations
+from tests.engine.inside import policies_of, policy_of
 from tests.envs.counting import CountingLists
 from tests.envs.playing import AtOnce, Part
 from tests.envs.two_sides import Gifts
@@ -75,7 +76,7 @@ def test_with_shuffled_seats_wins_are_those_of_whoever_played_the_seat(tmp_path,
 
 def test_each_policy_plays_its_own_agents_and_a_fixed_opponent_all_others():
     with penstock.PPO(**SIDES, eval_against=(two, "others", "random")) as trainer:
-        for policy in trainer._policies:
+        for policy in policies_of(trainer):
             always(policy.model, 1)
             policy.weights.publish(1, 0)
         found = trainer.evaluate(6)
@@ -94,12 +95,12 @@ def test_each_policy_plays_its_own_agents_and_a_fixed_opponent_all_others():
 
 def test_best_plays_every_other_policy_by_that_policys_own_best_weights():
     with penstock.PPO(**SIDES) as trainer:
-        models = [always(policy.algorithm.build_model(), 0) for policy in trainer._policies]
-        best = [lambda: always(trainer._policies[0].algorithm.build_model(), 2), lambda: None]
+        models = [always(policy.algorithm.build_model(), 0) for policy in policies_of(trainer)]
+        best = [lambda: always(policy_of(trainer).algorithm.build_model(), 2), lambda: None]
         seating = {"first_lane": 0, "worker_index": OUTSIDE, "episodes": 2, "deterministic": True, "seed": 1}
         player = TeamPlayer(models, trainer._env, ("others", "best"), best=best, **seating)
         assert [len(one.matches) for one in player.play(2)] == [1, 1], "there is no best of all policies yet"
-        best[1] = lambda: always(trainer._policies[1].algorithm.build_model(), 1)
+        best[1] = lambda: always(policy_of(trainer, 1).algorithm.build_model(), 1)
         one, pair = player.play(2)
     assert one.matches[1].returns == (6.0, 6.0), "b and c each do 1, three times"
     assert pair.matches[1].returns == (6.0,) * 4, "a does 2, three times"

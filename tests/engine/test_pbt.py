@@ -14,7 +14,7 @@ from penstock.engine.transfers import Transfers
 from penstock.experience.arena import Control
 from penstock.population.lineage import Lineage
 from tests.comparing import identical
-from tests.engine.learners import learner_of
+from tests.engine.inside import learner_of, policies_of, population_of, role_of
 from tests.envs.told_lane import ToldItsLane
 
 LONG = pytest.mark.long
@@ -133,8 +133,8 @@ def test_nothing_in_flight_is_learned_from_and_no_batch_sees_new_weights_with_ol
 def test_episodes_that_began_with_other_weights_are_not_scored():
     with penstock.PPO(**{**PBT, "pbt_interval": 10**9}) as trainer:
         trainer.train(256, quiet=True)
-        population = trainer._supervisor._exploits._population
-        team = next(team for team in trainer._supervisor.backend._roles["rollout-0"]._policy_lanes if team.policy == 1)
+        population = population_of(trainer)
+        team = next(team for team in role_of(trainer, "rollout-0")._policy_lanes if team.policy == 1)
         running = int((team.lanes.running_lengths > 0).sum())
         ended = trainer.status.policies[1].episodes
         assert population.members[1].episodes > 0
@@ -204,7 +204,7 @@ def test_a_run_that_is_killed_anywhere_in_an_exploit_goes_on_from_before_it_or_a
         file.write('{"policy": "0", "eve')  # a line that was not finished
     with penstock.PPO.resume(run) as trainer:
         lineage = lineage_of(run)
-        members = trainer._supervisor._exploits._population.members
+        members = population_of(trainer).members
         for number, member in enumerate(members):
             of_member = [line for line in lineage if line["policy"] == str(number)]
             assert member.settings == of_member[-1]["after"] == trainer.status.policies[number].tuned
@@ -229,7 +229,7 @@ def test_what_is_set_from_outside_is_what_copies_are_made_of(tmp_path):
     with penstock.PPO(**{**PBT, "run_dir": str(run), "pbt_interval": 10**9}) as trainer:
         trainer.train(256, quiet=True)
         trainer.set_hyperparameters({0: {"learning_rate": 5e-3, "value_coef": 1.0}})
-        population = trainer._supervisor._exploits._population
+        population = population_of(trainer)
         assert population.members[0].settings["learning_rate"] == 5e-3
         assert "value_coef" not in population.members[0].settings  # it is not in the space
         told = lineage_of(run)[-1]
@@ -296,10 +296,10 @@ def test_a_population_may_be_ranked_by_what_environments_report(tmp_path):
 def test_in_processes_a_population_copies_too(tmp_path):
     run = tmp_path / "run"
     with penstock.PPO(**{**PBT, "backend": "local", "run_dir": str(run)}) as trainer:
-        epochs = [policy.arena.control[Control.RUN_EPOCH] for policy in trainer._policies]
+        epochs = [policy.arena.control[Control.RUN_EPOCH] for policy in policies_of(trainer)]
         result = trainer.train(quiet=True)
         exploits = [policy.exploits for policy in trainer.status.policies]
-        now = [policy.arena.control[Control.RUN_EPOCH] for policy in trainer._policies]
+        now = [policy.arena.control[Control.RUN_EPOCH] for policy in policies_of(trainer)]
         rates = [policy.learning_rate for policy in trainer.status.policies]
         assert result.stopped == "steps" and sum(exploits) > 0
         assert [after - before for after, before in zip(now, epochs, strict=True)] == exploits

@@ -20,7 +20,7 @@ from penstock.envs.failures import UnsupportedSpaceError
 from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.run_directory import RunDirectory
 from tests.comparing import identical
-from tests.engine.learners import learner_of
+from tests.engine.inside import learner_of, policies_of, supervisor_of
 from tests.engine.processes import Watched, pids_of, roles_of, wait_until
 from tests.envs.playing import AtOnce, InTurn, Part
 from tests.envs.two_sides import TwoSides
@@ -66,12 +66,12 @@ def test_weights_of_one_policy_are_set_and_the_other_goes_on_as_it_was():
     with penstock.APPO(**SERIAL, total_steps=10_000) as trainer:
         trainer.train(600, quiet=True)
         before = trainer.get_parameters()
-        epochs = [policy.arena.control[0] for policy in trainer._policies]
+        epochs = [policy.arena.control[0] for policy in policies_of(trainer)]
         zeros = {name: torch.zeros_like(tensor) for name, tensor in before["prey"].items()}
         trainer.set_parameters({"prey": zeros})
         after = trainer.get_parameters()
         assert identical(after["prey"], zeros) and identical(after["hunters"], before["hunters"])
-        assert [policy.arena.control[0] for policy in trainer._policies] == [epochs[0], epochs[1] + 1]
+        assert [policy.arena.control[0] for policy in policies_of(trainer)] == [epochs[0], epochs[1] + 1]
         with pytest.raises(ConfigError, match=r"policies \['fox'\]; there are \['hunters', 'prey'\]"):
             trainer.set_parameters({"fox": zeros})
         with pytest.raises(CheckpointError, match="another architecture"):
@@ -124,7 +124,7 @@ def test_policies_of_the_same_settings_play_the_agents_in_turn():
         trainer.train(512, quiet=True)
         assert trainer.get_parameters().keys() == {0, 1}
         assert [policy.name for policy in trainer.status.policies] == ["0", "1"]
-        assert [policy.config.num_agents for policy in (p.algorithm for p in trainer._policies)] == [2, 2]
+        assert [policy.config.num_agents for policy in (p.algorithm for p in policies_of(trainer))] == [2, 2]
 
 
 class TwoAlike(TwoSides):
@@ -181,7 +181,7 @@ def test_what_a_learner_notes_says_whose_it_is_where_there_are_several(tmp_path,
         learner = learner_of(trainer, policy)
         learner._report(Note("updates run without CUDA graphs"))
         learner._report(Note("warning: steps are lost"))
-        trainer._supervisor.saves.take(trainer._supervisor.saves._asked, OSError("no space left"), policy)
+        supervisor_of(trainer).saves.take(supervisor_of(trainer).saves._asked, OSError("no space left"), policy)
         trainer.train(100, quiet=True)
     log = (run / "log.txt").read_text()
     assert f" {whose}updates run without CUDA graphs\n" in log and f" warning: {whose}steps are lost\n" in log
@@ -191,7 +191,7 @@ def test_what_a_learner_notes_says_whose_it_is_where_there_are_several(tmp_path,
 
 def test_the_memory_of_every_arena_is_said_before_the_run(tmp_path, capfd):
     with penstock.APPO(**{**SERIAL, "run_dir": str(tmp_path / "run")}, total_steps=64) as trainer:
-        arenas = [policy.arena.shape.nbytes() / 2**20 for policy in trainer._policies]
+        arenas = [policy.arena.shape.nbytes() / 2**20 for policy in policies_of(trainer)]
         trainer.train()
     shown = f"2 policies: 2 arenas, {sum(arenas):.1f} MiB of shared memory (hunters {arenas[0]:.1f} MiB, "
     assert shown in (tmp_path / "run" / "log.txt").read_text()

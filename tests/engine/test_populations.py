@@ -8,6 +8,7 @@ from penstock.config import ConfigError
 from penstock.play.scoring import evaluate_together
 from penstock.runs.run_directory import RunDirectory
 from tests.comparing import identical
+from tests.engine.inside import policies_of, supervisor_of
 from tests.envs.told_lane import ToldItsLane
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("kept_launcher")]
@@ -23,7 +24,7 @@ def test_every_environment_is_of_one_policy_and_no_two_have_one_number():
     seen = {0: set(), 1: set()}
 
     with penstock.PPO(ToldItsLane, **SMALL) as trainer:
-        exploits = trainer._supervisor._exploits
+        exploits = supervisor_of(trainer)._exploits
         exploits.take_episodes = lambda policy, finished, is_new: seen[policy].update(round(r) for r, _ in finished)
         trainer.train(512, quiet=True)
         learned = [policy.steps for policy in trainer.status.policies]
@@ -36,7 +37,7 @@ def test_members_start_from_different_weights_and_one_alone_is_what_it_would_be_
     with penstock.PPO("CartPole-v1", **SMALL) as trainer:
         first, second = trainer.get_parameters().values()
         assert not identical(first, second)
-        assert [policy.untuned.total_steps for policy in trainer._policies] == [512, 512]
+        assert [policy.untuned.total_steps for policy in policies_of(trainer)] == [512, 512]
     with penstock.PPO("CartPole-v1", **{**SMALL, "num_policies": 1, "seed": 1}) as trainer:
         assert identical(trainer.get_parameters()[0], second)
 
@@ -77,7 +78,7 @@ def by_parity(agent, env):
 def test_a_function_says_who_plays_what():
     settings = {**SMALL, "policies": {"a": {}, "b": {}}, "num_policies": 1, "policy_of": by_parity, "batch_size": 8}
     with penstock.PPO(ToldItsLane, **settings) as trainer:
-        assert [policy.arena.shape.num_lanes for policy in trainer._policies] == [6, 2]
+        assert [policy.arena.shape.num_lanes for policy in policies_of(trainer)] == [6, 2]
         trainer.train(512, quiet=True)
         ours, theirs = trainer.status.policies
         assert ours.steps == pytest.approx(3 * theirs.steps, abs=3 * 48)

@@ -23,6 +23,7 @@ from penstock.rudder.redistribution import EpisodeRedistribution, RedistributedR
 from penstock.rudder.replay import PIECE
 from tests.comparing import identical
 from tests.engine.delayed import Delayed
+from tests.engine.inside import learner_of, policy_of, role_of, supervisor_of
 from tests.engine.processes import pids_of
 from tests.engine.replaying import replay_of
 
@@ -48,7 +49,7 @@ def trained(steps, algorithm=DQN, **settings):
     """The episodes that lie in the buffer after a short run, those that have ended, and what the run shows."""
     with Trainer(algorithm, **{**SMALL, **settings}) as trainer:
         trainer.train(steps, quiet=True)
-        role: Any = trainer._supervisor.backend._roles["redistributor"]
+        role: Any = role_of(trainer, "redistributor")
         return list(replay_of(trainer).buffer.episodes()), role._rudder.lessons.episodes, trainer.status
 
 
@@ -143,7 +144,7 @@ def test_learning_does_not_wait_for_the_first_episode_to_end():
 def test_in_chunks_an_episode_gets_what_it_gets_at_once(open_gate):
     with Trainer(DQN, **SMALL) as trainer:
         trainer.train(300, quiet=True)
-        redistribution = EpisodeRedistribution(trainer._policies[0].algorithm, trainer._supervisor._arena)
+        redistribution = EpisodeRedistribution(policy_of(trainer).algorithm, supervisor_of(trainer)._arena)
         episode = next(replay_of(trainer).buffer.episodes())
     own = np.float32(2.0) * (np.arange(10) == 9)
     found = []
@@ -172,7 +173,7 @@ def test_once_predictions_are_trusted_rewards_from_before_weigh_nothing():
 def test_what_is_trusted_is_what_the_newest_predictor_says(open_gate):
     with Trainer(DQN, **SMALL) as trainer:
         trainer.train(60, quiet=True)
-        learner: Any = trainer._supervisor.backend._roles["learner"]
+        learner: Any = learner_of(trainer)
         assert learner._reader.is_trusted
 
 
@@ -197,7 +198,7 @@ def test_a_delayed_task_is_learned_from_single_steps():
         trainer.train(quiet=True)
         shown = trainer.status.experience
         first = np.array([[1.0, 0.0, 1.0]], np.float32)
-        model = trainer._policies[0].algorithm.build_model()
+        model = policy_of(trainer).algorithm.build_model()
         model.load_state_dict(trainer.get_parameters()[0])
         q = model.q(torch.from_numpy(first)).flatten().tolist()
     assert shown["redistribution/quality"] > 0.5 and shown["redistribution/share"] > 0.3

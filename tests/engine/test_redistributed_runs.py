@@ -20,6 +20,7 @@ from penstock.rudder.redistributor import Redistributor
 from penstock.rudder.segments import FeedingSegmentWriter
 from tests.comparing import identical
 from tests.engine.delayed import Delayed, DelayedPicture
+from tests.engine.inside import learner_of, policy_of, role_of, supervisor_of
 from tests.engine.processes import Watched, pids_of, roles_of
 
 LONG = pytest.mark.long
@@ -75,7 +76,7 @@ def returns_by_lane(batches, since=0):
 
 def chosen_first(trainer, parameters, env=Delayed):
     """What the trained policy does first."""
-    model = trainer._policies[0].algorithm.build_model()
+    model = policy_of(trainer).algorithm.build_model()
     model.load_state_dict(parameters)
     first, _ = env().reset(seed=0)
     choice, _ = model.act(torch.from_numpy(first).unsqueeze(0), torch.tensor([True]), model.initial_state(1))
@@ -102,12 +103,12 @@ def test_each_episodes_redistributed_rewards_add_up_to_its_return(open_gate, len
         Remembering, **settings, redistribution_attribution=kind, redistribution_points=max(1, points)
     ) as trainer:
         true: list[float] = []
-        take_episodes = trainer._supervisor.progress.policies[0].take_episodes
-        trainer._supervisor.progress.policies[0].take_episodes = lambda episodes, successes: (
+        take_episodes = supervisor_of(trainer).progress.policies[0].take_episodes
+        supervisor_of(trainer).progress.policies[0].take_episodes = lambda episodes, successes: (
             true.extend(r for r, _ in episodes), take_episodes(episodes, successes)
         )  # fmt: skip
         trainer.train(1_500, quiet=True)
-        batches, shown = trainer._policies[0].algorithm.batches, trainer.status.experience
+        batches, shown = policy_of(trainer).algorithm.batches, trainer.status.experience
         found = returns_by_lane(batches)
         assert shown["redistribution/share"] == 1.0 and shown["redistribution/updates"] > 5
     sums = [total for totals in found.values() for total in totals]
@@ -138,7 +139,7 @@ def test_the_first_change_of_a_segment_is_from_the_last_observation_of_the_one_b
 def test_of_a_lane_that_waits_for_its_turn_the_last_observation_of_its_own_steps_is_remembered():
     with Trainer(Remembering, **SMALL) as trainer:
         trainer.train(200, quiet=True)
-        role: Any = trainer._supervisor.backend._roles["learner"]
+        role: Any = learner_of(trainer)
         redistribution = SegmentRedistribution(role._algorithm, role._arena, range(4))
         before, obs = redistribution._before.clone(), redistribution._obs[:4].clone()
         valid, slots = redistribution._columns["valid"], torch.arange(4)
@@ -153,7 +154,7 @@ def test_of_a_lane_that_waits_for_its_turn_the_last_observation_of_its_own_steps
 def test_an_episode_keeps_its_rewards_while_the_gate_is_shut():
     with Trainer(Remembering, **SMALL) as trainer:
         trainer.train(300, quiet=True)
-        rows = [row for rows in rows_by_lane(trainer._policies[0].algorithm.batches).values() for row in rows]
+        rows = [row for rows in rows_by_lane(policy_of(trainer).algorithm.batches).values() for row in rows]
     assert all(reward == 0.0 for _, terminated, _, _, reward in rows if not terminated)
     assert trainer.status.experience["redistribution/share"] == 0.0
 
@@ -161,13 +162,13 @@ def test_an_episode_keeps_its_rewards_while_the_gate_is_shut():
 def test_behind_a_fence_episodes_go_on_of_which_the_learner_has_thrown_a_segment_away(open_gate):
     with Trainer(Remembering, **{**SMALL, "env_kwargs": {"length": 37}, "num_envs_per_worker": 3}) as trainer:
         trainer.train(640, quiet=True)
-        role: Any = trainer._supervisor.backend._roles["learner"]
+        role: Any = learner_of(trainer)
         assert len(role._held) or len(role._arena.full), "there is one to be thrown away"
         trainer.set_parameters(trainer.get_parameters())
-        trainer._policies[0].algorithm.batches.clear()
+        policy_of(trainer).algorithm.batches.clear()
         trainer.train(1_500, quiet=True)
-        lanes = rows_by_lane(trainer._policies[0].algorithm.batches)
-        returns = returns_by_lane(trainer._policies[0].algorithm.batches)
+        lanes = rows_by_lane(policy_of(trainer).algorithm.batches)
+        returns = returns_by_lane(policy_of(trainer).algorithm.batches)
         sums = [total for totals in returns.values() for total in totals]
     for rows in lanes.values():
         begins = next(n for n, row in enumerate(rows) if row[0])
@@ -178,7 +179,7 @@ def test_behind_a_fence_episodes_go_on_of_which_the_learner_has_thrown_a_segment
 def test_a_truncated_episode_gets_what_was_predicted_and_no_correction(open_gate):
     with Trainer(Remembering, **{**SMALL, "env_kwargs": {"truncates": True}}) as trainer:
         trainer.train(1_000, quiet=True)
-        returns = returns_by_lane(trainer._policies[0].algorithm.batches)
+        returns = returns_by_lane(policy_of(trainer).algorithm.batches)
         sums = [total for totals in returns.values() for total in totals]
     assert len(sums) > 20 and not np.allclose(sums, np.round(sums), atol=0.01)
 
@@ -211,7 +212,7 @@ def test_a_delayed_task_in_pictures_is_learned_through_an_encoder_of_the_policys
     with penstock.PPO(**{**given, "total_steps": 2_400, "seed": 1}) as algo:
         algo.train(quiet=True)
         choice, shown = chosen_first(algo, algo.get_parameters()[0], DelayedPicture), algo.status.experience
-        algorithm = algo._policies[0].algorithm
+        algorithm = policy_of(algo).algorithm
     assert type(build_predictor(algorithm).encoder) is type(algorithm.build_model().encoder)
     assert shown["redistribution/quality"] > 0.5 and shown["redistribution/share"] == 1.0 and choice == 1
 
@@ -239,7 +240,7 @@ def test_in_a_serial_run_the_redistributor_has_learned_from_a_segment_before_the
 
     def watched(self, slots):
         redistribute(self, slots)
-        role = trainer._supervisor.backend._roles["redistributor"]
+        role = role_of(trainer, "redistributor")
         has_read = role._feed._read
         assert len(has_read) and set(has_read.tolist()) == set(role._feed._buffer.live()[1].tolist())
         updates.append(float(self._predictor.told[TOLD.index("updates")]))
@@ -359,9 +360,9 @@ def test_rewards_are_learned_from_as_they_are_scaled_and_clipped(open_gate):
     settings = {**SMALL, "env_kwargs": {"length": 10, "pays": 8.0}, "reward_scale": 0.5, "reward_clip": 3.0}
     with Trainer(Remembering, **settings) as trainer:
         trainer.train(1_000, quiet=True)
-        role: Any = trainer._supervisor.backend._roles["redistributor"]
+        role: Any = role_of(trainer, "redistributor")
         lessons = [episode.return_ for episode in role._rudder.lessons.episodes]
-        returns = returns_by_lane(trainer._policies[0].algorithm.batches)
+        returns = returns_by_lane(policy_of(trainer).algorithm.batches)
         sums = [total for totals in returns.values() for total in totals]
     assert isinstance(role, Redistributor) and max(lessons) == 3.0 and min(lessons) >= -3.0
     assert max(sums) == pytest.approx(3.0, abs=1e-3)
@@ -371,7 +372,7 @@ def test_while_the_gate_is_shut_rewards_are_scaled_and_clipped_as_well():
     settings = {**SMALL, "env_kwargs": {"length": 10, "pays": 8.0}, "reward_scale": 0.5, "reward_clip": 3.0}
     with Trainer(Remembering, **settings) as trainer:
         trainer.train(200, quiet=True)
-        rows = [row for rows in rows_by_lane(trainer._policies[0].algorithm.batches).values() for row in rows]
+        rows = [row for rows in rows_by_lane(policy_of(trainer).algorithm.batches).values() for row in rows]
     paid = {reward for _, terminated, _, _, reward in rows if terminated}
     assert max(paid) == 3.0 and min(paid) >= -3.0 and all(2.0 * reward == round(2.0 * reward) for reward in paid)
 
@@ -380,7 +381,7 @@ def test_with_original_values_redistributed_rewards_lie_beside_those_of_the_envi
     settings = {**SMALL, "redistribution_value": "original", "redistribution_trace": 0.0}
     with Trainer(Remembering, **settings) as trainer:
         trainer.train(800, quiet=True)
-        batches = trainer._policies[0].algorithm.batches
+        batches = policy_of(trainer).algorithm.batches
         assert trainer.status.experience["redistribution/share"] == 1.0
     for batch in batches:
         assert bool(batch.altered) and (batch.reward[~batch.terminated] == 0.0).all()

@@ -20,6 +20,7 @@ from penstock.runs.checkpoint import UnreadableCheckpointError, load_checkpoint
 from penstock.runs.run_directory import RunDirectory
 from tests.comparing import identical
 from tests.engine.collecting import Witnessed
+from tests.engine.inside import policy_of
 from tests.engine.processes import Watched, pids_of, roles_of
 from tests.engine.replaying import TINY, replay_of
 from tests.envs.faulty import FaultyEnv
@@ -164,7 +165,7 @@ def test_weights_that_are_set_are_got_back_and_learned_on_from():
         trainer.train(40, quiet=True)
         trainer.set_parameters({0: given})
         assert identical(trainer.get_parameters()[0], given)
-        assert identical(trainer._policies[0].algorithm.target.state_dict(), given)
+        assert identical(policy_of(trainer).algorithm.target.state_dict(), given)
         trainer.train(10, quiet=True)
         assert not identical(trainer.get_parameters()[0], given)
 

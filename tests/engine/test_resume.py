@@ -15,6 +15,7 @@ from penstock.runs.checkpoint import load_checkpoint
 from penstock.runs.run_directory import RunDirectory
 from tests.comparing import identical
 from tests.engine.broken_environment import Counting
+from tests.engine.inside import arena_of, supervisor_of
 from tests.engine.processes import TINY, script, without
 from tests.engine.reports import Reports
 
@@ -106,10 +107,10 @@ def test_a_resumed_run_does_not_play_its_first_episodes_again(tmp_path):
     settings = {**TINY, "backend": "serial", "total_steps": 64, "learning_rate": 1e-30, "normalize_observations": False}
     with Trainer(PPO, **settings, run_dir=str(tmp_path / "run")) as trainer:
         trainer.train(quiet=True)
-        first = trainer._policies[0].arena.columns["obs"].copy()
+        first = arena_of(trainer).columns["obs"].copy()
     with Trainer.resume(str(tmp_path / "run"), total_steps=128) as trainer:
         trainer.train(quiet=True)
-        again = trainer._policies[0].arena.columns["obs"]
+        again = arena_of(trainer).columns["obs"]
         assert again.shape == first.shape
         assert not (again == first).all(axis=1).any()
 
@@ -154,7 +155,7 @@ def test_settings_that_change_within_a_run_win_over_what_is_restored_and_are_wri
         assert result.steps >= 512 and result.target_return == 1e6
         optimizers = optimizers_of(trainer, tmp_path / "after")
         assert {optimizer["param_groups"][0]["lr"] for optimizer in optimizers} == {2e-5}
-        assert trainer._supervisor.progress.policies[0].evaluation.episodes == 3
+        assert supervisor_of(trainer).progress.policies[0].evaluation.episodes == 3
     run = RunDirectory.open(path)
     assert {name: run.config[name] for name in changes} == changes
     assert len(run.checkpoints.steps()) == 1

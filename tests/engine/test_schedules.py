@@ -11,6 +11,7 @@ from penstock.algorithms.td3 import TD3
 from penstock.config import ConfigError
 from penstock.engine.trainer import Trainer
 from penstock.play.policy import load_policy
+from tests.engine.inside import policy_of, supervisor_of
 from tests.engine.processes import TINY, without
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("kept_launcher")]
@@ -25,7 +26,7 @@ SOURCE = "def falling(progress):\n    return 0.5 - 0.25 * progress\n\nWORD = 'fa
 
 
 def rate_of(trainer: Trainer) -> float:
-    return trainer._supervisor.progress.policies[0].learned.learning_rate
+    return supervisor_of(trainer).progress.policies[0].learned.learning_rate
 
 
 @pytest.fixture
@@ -66,7 +67,7 @@ def test_who_learns_from_replay_follows_functions_too_each_optimiser_its_own():
     settings = {**REPLAY, "env": "Pendulum-v1", "total_steps": 40, "learning_rate": 0.01}
     with Trainer(TD3, **settings, actor_learning_rate=lambda progress: 0.001 * progress) as trainer:
         trainer.train(quiet=True)
-        rates = {name: o.param_groups[0]["lr"] for name, o in trainer._policies[0].algorithm.optimizers.items()}
+        rates = {name: o.param_groups[0]["lr"] for name, o in policy_of(trainer).algorithm.optimizers.items()}
     assert rates["critic"] == 0.01 and 0.0009 < rates["actor"] < 0.001
 
 

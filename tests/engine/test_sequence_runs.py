@@ -24,6 +24,7 @@ from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.batch import SequenceBatch
 from penstock.runs.run_directory import RunDirectory
+from tests.engine.inside import supervisor_of
 from tests.engine.replaying import replay_of
 from tests.envs.masked import MaskedEnv, legal_action
 
@@ -104,7 +105,7 @@ def test_in_processes_updates_keep_step_with_steps_whatever_a_batch_holds(algori
 def test_a_killed_rollout_worker_is_replaced_in_step(tmp_path):
     killed = []
     with penstock.R2D2(**{**LOCAL, "total_steps": 1_500}) as trainer:
-        backend = trainer._supervisor.backend
+        backend = supervisor_of(trainer).backend
 
         def kill(status):
             if status.steps >= 300 and not killed:

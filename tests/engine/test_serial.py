@@ -13,6 +13,7 @@ from penstock.engine.roles import specs as roles
 from penstock.experience.arena import Control, ExperienceArena
 from tests.comparing import identical
 from tests.engine.collecting import TINY, Witnessed
+from tests.engine.inside import arena_of, supervisor_of
 from tests.envs.counting import CountingEnv
 from tests.experience.writing import run_shape
 
@@ -181,7 +182,7 @@ def test_a_closed_run_leaves_the_precision_of_products_as_it_was(monkeypatch):
 def test_what_a_batch_took_decides_nothing():
     with penstock.APPO(**SERIAL, **APPO) as trainer:
         trainer.train(100, quiet=True)
-        assert trainer._policies[0].arena.control[Control.PACE] == 0
+        assert arena_of(trainer).control[Control.PACE] == 0
 
 
 def test_without_a_goal_no_rollout_worker_steps():
@@ -189,6 +190,6 @@ def test_without_a_goal_no_rollout_worker_steps():
     with penstock.PPO(**{**SERIAL, "env": Witnessed}) as trainer:
         trainer.train(32, quiet=True)
         made = Witnessed.steps()
-        trainer._supervisor.backend.pump(0.01)
-        assert trainer._policies[0].arena.control[Control.GOAL] == 0
+        supervisor_of(trainer).backend.pump(0.01)
+        assert arena_of(trainer).control[Control.GOAL] == 0
         assert Witnessed.steps() == made

@@ -23,6 +23,7 @@ from penstock.engine.trainer import Trainer
 from penstock.runs.process import ENDING
 from penstock.runs.run_directory import RunDirectory
 from tests.engine.broken_environment import Counting
+from tests.engine.inside import supervisor_of
 from tests.engine.processes import FOR_EVER, PATIENCE, TINY, Watched, family, script, started, wait_for_line, wait_until
 from tests.places import ROOT
 
@@ -426,9 +427,9 @@ def test_an_environment_that_the_signal_has_ended_too_does_not_hinder_the_end_in
             sign.touch()
 
     with Trainer(PPO, **{**TINY, "env": EndsAtASign, "env_kwargs": {"sign": str(sign)}}, run_dir=str(run)) as trainer:
-        save, turns = trainer._supervisor.saves.save_run, trainer._supervisor._turns
+        save, turns = supervisor_of(trainer).saves.save_run, supervisor_of(trainer)._turns
         # The failure is there before the checkpoint is asked for.
-        trainer._supervisor.saves.save_run = lambda *meta: (
+        supervisor_of(trainer).saves.save_run = lambda *meta: (
             turns.until(lambda: turns.failure is not None, PATIENCE),
             save(*meta),
         )
@@ -448,10 +449,10 @@ def test_a_run_that_is_interrupted_while_it_fails_is_closed_at_once(tmp_path):
     with Trainer(
         PPO, **{**TINY, "env": EndsAtASign, "env_kwargs": {"sign": str(sign)}}, run_dir=str(tmp_path / "run")
     ) as trainer:
-        trainer._supervisor.saves.save_run = interrupt
+        supervisor_of(trainer).saves.save_run = interrupt
         with pytest.raises(KeyboardInterrupt):
             trainer.train(FOR_EVER, quiet=True)
-        assert trainer._supervisor.is_closed
+        assert supervisor_of(trainer).is_closed
 
 
 def test_in_python_the_interruption_carries_the_result_and_training_can_go_on():

@@ -17,6 +17,7 @@ from penstock.algorithms.ppo import PPO
 from penstock.engine.groups import board as boards
 from penstock.engine.groups.meeting import Board, GroupMember, store_of
 from penstock.engine.trainer import Trainer
+from tests.engine.inside import supervisor_of
 from tests.engine.processes import FOR_EVER, TINY
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("kept_launcher")]
@@ -123,7 +124,7 @@ class Harassed:
         if status.experience.get("learners/together") != 2:
             return True
         if self.enough is None:
-            server = self.trainer._supervisor._board._server
+            server = supervisor_of(self.trainer)._board._server
             # Learners tell each other on the board where gloo listens, as the kernel writes addresses.
             found = b"\n".join(server._values.values())
             at = re.findall(rb"(?s)\x02\0(..)\x7f\0\0\x01", found)

@@ -6,7 +6,7 @@ import pytest
 import penstock
 from penstock.config import ConfigError, tunable_settings
 from penstock.engine.roles.learner import Tunables
-from tests.engine.learners import learner_of
+from tests.engine.inside import learner_of, role_of
 
 SERIAL = {"backend": "serial", "run_dir": None, "num_workers": 1, "eval_interval": 0, "hidden_sizes": (8,),
           "learning_rate_schedule": "constant"}  # fmt: skip
@@ -57,7 +57,7 @@ def test_workers_that_learn_themselves_hear_of_it():
         trainer.train(64, quiet=True)
         trainer.set_hyperparameters({"learning_rate": 0.02, "rmsprop_decay": 0.5})
         trainer.train(32, quiet=True)
-        actor = trainer._supervisor.backend._roles["rollout-0"]._policy_lanes[0]._actor
+        actor = role_of(trainer, "rollout-0")._policy_lanes[0]._actor
         group = actor._shared.optimizer.param_groups[0]
         assert (group["lr"], group["decay"], trainer.status.learning_rate) == (0.02, 0.5, 0.02)
 

@@ -13,6 +13,7 @@ from penstock.cli import main
 from penstock.config import ConfigError
 from penstock.engine.paths.segment_learner import SegmentLearner
 from tests.comparing import identical
+from tests.engine.inside import arena_of, opponents_of, policies_of, supervisor_of
 from tests.engine.known import known_to
 from tests.engine.processes import Watched, pids_of, roles_of, wait_until
 from tests.envs.counting import CountingLists
@@ -55,7 +56,7 @@ def test_one_seed_gives_one_set_of_weights_and_the_guest_learns_from_the_other_g
         with algorithm(**known_to(algorithm, {**SERIAL, **more})) as trainer:
             trainer.train(quiet=True)
             found.append(trainer.get_parameters())
-            policies = list(trainer._policies)
+            policies = list(policies_of(trainer))
             lanes = [policy.arena.shape.num_lanes for policy in policies]
             config = trainer.config
     weights, again = found
@@ -102,7 +103,7 @@ def test_a_guest_acts_by_the_newest_weights_of_its_policy():
 def test_all_policies_have_the_same_groups(envs, share, groups, games):
     settings = {"num_envs_per_worker": envs, "opponent_share": share, "inference": "central"}
     with penstock.APPO(**known_to(penstock.APPO, {**SERIAL, **settings})) as trainer:
-        shapes = [arena.shape for arena in trainer._policies[0].arena.policies]
+        shapes = [arena.shape for arena in arena_of(trainer).policies]
         assert [shape.num_groups for shape in shapes] == [groups] * 3
         assert [shape.lanes_per_worker for shape in shapes] == [2 * envs, envs - games, games]
         trainer.train(100, quiet=True)
@@ -151,10 +152,10 @@ def test_what_does_not_fit_is_refused(more, message):
 
 def test_weights_of_a_guest_are_those_of_its_policy_and_lie_nowhere_else():
     with penstock.PPO(**SERIAL) as trainer:
-        _, own, guests = trainer._policies[0].arena.policies
-        (note,) = trainer._supervisor._notes
+        _, own, guests = arena_of(trainer).policies
+        (note,) = supervisor_of(trainer)._notes
         assert note.startswith("2 policies: 3 arenas, ") and ", guests of one 0." in note
-        assert guests.weights is own.weights and guests.pool is None and trainer._supervisor._opponents is None
+        assert guests.weights is own.weights and guests.pool is None and opponents_of(trainer) is None
         zeros = {name: torch.zeros_like(tensor) for name, tensor in trainer.get_parameters()["one"].items()}
         trainer.set_parameters({"one": zeros})
         assert identical(trainer.get_parameters()["one"], zeros)

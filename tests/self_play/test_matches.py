@@ -20,6 +20,7 @@ from penstock.search.objective import read_evaluations
 from penstock.self_play.fixed_opponents import OwnOpponent, RandomOpponent
 from penstock.self_play.games import GuestGames
 from penstock.self_play.matches import MatchPlayer, OneSeat
+from tests.engine.inside import policy_of
 from tests.envs.counting import CountingEnv
 from tests.envs.playing import InTurn
 
@@ -193,7 +194,7 @@ def test_games_that_were_given_up_and_end_while_others_play_are_still_nobodys():
 def test_without_time_for_a_single_step_there_is_still_an_answer():
     seating = {"first_lane": 0, "worker_index": OUTSIDE}
     with penstock.PPO(**{**SERIAL, "env": Turns}) as trainer:
-        model, env = trainer._policies[0].model, trainer._env
+        model, env = policy_of(trainer).model, trainer._env
         player = MatchPlayer(model, env, ("random",), episodes=2, deterministic=True, seed=1, **seating)
         (evaluation,) = player.play(2, deadline=0.0)
     assert evaluation.unfinished == evaluation.episodes == 2 and np.isfinite(evaluation.mean_return)

@@ -20,6 +20,7 @@ from penstock.runs.checkpoint import load_checkpoint
 from penstock.runs.run_directory import RunDirectory
 from penstock.self_play.inference import GuestInference
 from tests.comparing import identical
+from tests.engine.inside import opponents_of
 from tests.engine.known import known_to
 from tests.engine.processes import FOR_EVER, pids_of
 from tests.envs.counting import CountingEnv
@@ -56,7 +57,7 @@ def test_one_seed_gives_one_set_of_weights_in_one_call_or_in_several(algorithm, 
         with algorithm(**known_to(algorithm, {**SERIAL, **more})) as trainer:
             for steps in calls:
                 trainer.train(steps, quiet=True)
-            opponents = trainer._supervisor._opponents
+            opponents = opponents_of(trainer)
             found.append((trainer.get_parameters()[0], opponents.to_json(0)))
             assert trainer.status.opponent_games > 10 and len(trainer.status.opponents) == 3
     (weights, pool), (again, same) = found
@@ -137,7 +138,7 @@ def test_a_guest_acts_by_its_own_version_and_remembers_its_game(monkeypatch):
 @pytest.fixture
 def opponents():
     with penstock.PPO(**SERIAL) as trainer:
-        yield trainer._supervisor._opponents
+        yield opponents_of(trainer)
 
 
 def numbers_in(opponents):
@@ -214,14 +215,14 @@ def test_a_run_goes_on_with_its_pool_its_ratings_and_its_matrix(tmp_path):
     settings = {**SERIAL, "run_dir": str(tmp_path / "run"), "total_steps": 1_000}
     with penstock.PPO(**settings) as trainer:
         trainer.train(240, quiet=True)
-        opponents = trainer._supervisor._opponents
+        opponents = opponents_of(trainer)
         (before,) = opponents.pools
         known, weights, status = opponents.to_json(0), before.pool.state()["opponents"], trainer.status
         odds = before.pool.odds.copy()
     checkpoint = load_checkpoint(RunDirectory.open(tmp_path / "run").checkpoints.latest().path)
     assert checkpoint.meta["matches"] == known and checkpoint.state["opponents"].keys() == weights.keys()
     with penstock.PPO.resume(tmp_path / "run") as trainer:
-        (after,) = trainer._supervisor._opponents.pools
+        (after,) = opponents_of(trainer).pools
         again = after.pool.state()["opponents"]
         places = {entry.number: entry.place for entry in after.entries}
         assert [entry.number for entry in after.entries] == [entry.number for entry in before.entries]
@@ -242,9 +243,9 @@ def test_a_run_goes_on_with_its_pool_its_ratings_and_its_matrix(tmp_path):
 def test_a_smaller_pool_keeps_the_first_and_the_newest(tmp_path):
     with penstock.PPO(**{**SERIAL, "run_dir": str(tmp_path / "run")}) as trainer:
         trainer.train(quiet=True)
-        entries = trainer._supervisor._opponents.pools[0].entries
+        entries = opponents_of(trainer).pools[0].entries
     with penstock.PPO.resume(tmp_path / "run", opponent_pool=2, total_steps=500) as trainer:
-        kept = trainer._supervisor._opponents.pools[0].entries
+        kept = opponents_of(trainer).pools[0].entries
         assert [entry.number for entry in kept] == [0, entries[-1].number]
         trainer.train(quiet=True)
 

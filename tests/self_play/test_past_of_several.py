@@ -14,6 +14,7 @@ from penstock.engine.endings import TrainingFailed
 from penstock.runs.checkpoint import load_checkpoint
 from penstock.runs.run_directory import RunDirectory
 from tests.comparing import identical
+from tests.engine.inside import arena_of, opponents_of, policies_of
 from tests.engine.known import known_to
 from tests.engine.processes import FOR_EVER, pids_of, wait_until
 from tests.envs.cast import Cast
@@ -47,7 +48,7 @@ def test_one_seed_gives_one_set_of_weights(algorithm, more):
     for _ in range(2):
         with algorithm(**known_to(algorithm, {**SERIAL, **more})) as trainer:
             trainer.train(quiet=True)
-            opponents, policies = trainer._supervisor._opponents, trainer.status.policies
+            opponents, policies = opponents_of(trainer), trainer.status.policies
             found.append((trainer.get_parameters(), [opponents.to_json(number) for number in range(len(policies))]))
             assert all(policy.opponent_games > 10 for policy in policies)
             assert all(len(policy.opponents) == 3 * (len(policies) - 1) for policy in policies)
@@ -77,11 +78,11 @@ def test_one_seed_gives_one_set_of_weights(algorithm, more):
 def test_each_policy_learns_in_its_share_of_the_games_with_guests_and_in_all_others(more, groups, lanes):
     settings = {**SERIAL, "inference": "central", "team_reward": "own", **more}
     with penstock.APPO(**known_to(penstock.APPO, settings)) as trainer:
-        shapes = [arena.shape for arena in trainer._policies[0].arena.policies]
+        shapes = [arena.shape for arena in arena_of(trainer).policies]
         assert [shape.num_groups for shape in shapes] == [groups] * len(shapes)
         assert [shape.num_lanes for shape in shapes] == lanes
         learned = lanes[: len(lanes) // 2]
-        budgets = [policy.untuned.total_steps for policy in trainer._policies]
+        budgets = [policy.untuned.total_steps for policy in policies_of(trainer)]
         assert budgets == [round(960 * each / sum(learned)) for each in learned]
 
 
@@ -106,7 +107,7 @@ def test_an_opponent_is_a_past_version_of_its_own_policy_and_stays_until_the_gam
             begin.append(len(Cast.games))
             trainer.train(1_100, quiet=True)
         trainer.train(1_000, quiet=True)
-        kept = [[entry.number for entry in versions.entries] for versions in trainer._supervisor._opponents.pools]
+        kept = [[entry.number for entry in versions.entries] for versions in opponents_of(trainer).pools]
     assert kept == [[0, 3, 4], [0, 3, 4]]
     for guest, (number, seat) in enumerate([(3, 1), (2, 2)]):
         actions = [set(game[seat]) for game in Cast.games if game[0] == number]
@@ -126,16 +127,16 @@ def test_an_opponent_is_a_past_version_of_its_own_policy_and_stays_until_the_gam
 @pytest.fixture
 def opponents():
     with penstock.PPO(**{**SERIAL, **OF_THREE, "team_reward": "own"}) as trainer:
-        yield trainer._supervisor._opponents
+        yield opponents_of(trainer)
 
 
 def test_versions_enter_and_leave_each_pool_as_in_self_play():
     with penstock.PPO(**SERIAL) as trainer:
-        opponents = trainer._supervisor._opponents
+        opponents = opponents_of(trainer)
         trainer.set_parameters({"red": always(trainer, "red", 1)})
         for steps in range(96, 96 * 5, 96):
             opponents.schedule(steps)
-        for versions, policy in zip(opponents.pools, trainer._policies, strict=True):
+        for versions, policy in zip(opponents.pools, policies_of(trainer), strict=True):
             assert [entry.number for entry in versions.entries] == [0, 3, 4]
             newest = versions.pool.state()["opponents"]["4"].numpy()
             assert (newest == policy.weights.payload).all(), "its own weights"
@@ -187,7 +188,7 @@ def test_where_nobody_can_win_nothing_is_counted():
 def test_a_run_goes_on_with_the_pool_of_each_policy(tmp_path):
     with penstock.PPO(**{**SERIAL, "run_dir": str(tmp_path / "run"), "total_steps": 4_000}) as trainer:
         trainer.train(960, quiet=True)
-        before, status = trainer._supervisor._opponents, trainer.status
+        before, status = opponents_of(trainer), trainer.status
         weights = [versions.pool.state()["opponents"] for versions in before.pools]
         known = [before.to_json(number) for number in range(2)]
     run = RunDirectory.open(tmp_path / "run")
@@ -196,7 +197,7 @@ def test_a_run_goes_on_with_the_pool_of_each_policy(tmp_path):
         assert checkpoint.meta["matches"] == known[number]
         assert checkpoint.state["opponents"].keys() == weights[number].keys()
     with penstock.PPO.resume(tmp_path / "run") as trainer:
-        after = trainer._supervisor._opponents
+        after = opponents_of(trainer)
         for number, versions in enumerate(after.pools):
             again = versions.pool.state()["opponents"]
             kept = [str(entry.number) for entry in versions.entries]
