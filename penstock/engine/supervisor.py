@@ -141,7 +141,7 @@ class Supervisor(Owned):
             return [None if run_directory is None else run_directory.of_policy(name).checkpoints for name in names]
 
         self.evaluations = Evaluations(config, self.progress, self._chronicle, self._ask_evaluator, stores)
-        self._opponents = opponents_of(config, policies, run_directory, self._chronicle.event)
+        self._opponents = opponents_of(config, policies, self._chronicle.lines_log)
         if self._opponents is not None:
             for number, progress in enumerate(self.progress.policies):
                 progress.of_opponents = partial(self._opponents.status, number)
@@ -288,8 +288,6 @@ class Supervisor(Owned):
                 if self._board is not None:
                     self._board.close()
                 self._chronicle.close()
-                if self._opponents is not None:
-                    self._opponents.close()
             finally:
                 if self._run_directory is not None:
                     self._run_directory.release()  # nobody writes there any more

@@ -32,15 +32,20 @@ class Lineage:
         Names of the members.
     warn
         Called with a line when the file cannot be written; the run continues.
+    may_write
+        Called before a line is written: False drops it.
 
     Attributes
     ----------
     count
-        Number of lines.
+        Number of lines in the file; without a file, of events.
     """
 
-    def __init__(self, path: Path | None, names: Sequence[str], warn: Callable[[str], object]) -> None:
-        self._path, self._names, self._warn = path, tuple(names), warn
+    def __init__(
+        self, path: Path | None, names: Sequence[str], warn: Callable[[str], object],
+        may_write: Callable[[], bool] = lambda: True,
+    ) -> None:  # fmt: skip
+        self._path, self._names, self._warn, self._may_write = path, tuple(names), warn, may_write
         self.count = 0
 
     def start(self, member: int, settings: Mapping[str, float]) -> None:
@@ -69,10 +74,10 @@ class Lineage:
         self.count = count
         if self._path is None or not self._path.is_file():
             return {}
-        lines = self._path.read_bytes().splitlines(keepends=True)
-        if len(lines) > count:
-            os.truncate(self._path, sum(map(len, lines[:count])))
-        events = [event_in(line) for line in lines[:count]]
+        lines = self._path.read_bytes().splitlines(keepends=True)[:count]
+        self.count = len(lines)
+        os.truncate(self._path, sum(map(len, lines)))
+        events = [event_in(line) for line in lines]
         if None in events:
             number = events.index(None) + 1
             raise ConfigError(f"{self._path} is no lineage: line {number} does not say what became of a policy")
@@ -107,15 +112,19 @@ class Lineage:
         )
 
     def _append(self, event: str, member: int, steps: int, **values: Any) -> None:
+        if self._path is not None:
+            if not self._may_write():
+                return
+            record = {"event": event, "policy": self._names[member], "steps": steps, **values}
+            try:
+                with open(self._path, "ab") as file:  # one write: a line is whole, or missing
+                    if not file.tell():  # the directory was lost, and is written anew
+                        self.count = 0
+                    file.write(f"{json.dumps(record)}\n".encode())
+            except OSError as error:
+                self._warn(f"warning: {self._path} cannot be written ({error.strerror}); training goes on without it")
+                return
         self.count += 1
-        if self._path is None:
-            return
-        record = {"event": event, "policy": self._names[member], "steps": steps, **values}
-        try:
-            with open(self._path, "ab") as file:  # one write: a line is whole, or missing
-                file.write(f"{json.dumps(record)}\n".encode())
-        except OSError as error:
-            self._warn(f"warning: {self._path} cannot be written ({error.strerror}); training goes on without it")
 
 
 def event_in(line: bytes) -> dict[str, Any] | None:

@@ -61,17 +61,22 @@ class LinesLog:
         The file, created with the first line; None: nothing is written.
     warn
         Called once with a warning when the disk is full or fails; lines that cannot be written are dropped.
+    may_write
+        Called before lines are written: False drops them.
     """
 
-    def __init__(self, path: Path | None, warn: Callable[[str], None]) -> None:
+    def __init__(
+        self, path: Path | None, warn: Callable[[str], None], may_write: Callable[[], bool] = lambda: True
+    ) -> None:
         self._path = path
         self._warn = warn
+        self._may_write = may_write
         self._warned = False
         self._file: AppendFile | None = None
 
     def write(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Append records: all of them, or none if the disk is full."""
-        if self._path is None:
+        if self._path is None or not self._may_write():
             return
         lines = "".join(f"{json.dumps(json_values(record))}\n" for record in records)
         try:

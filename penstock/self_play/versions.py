@@ -13,7 +13,6 @@ from penstock.config import Config
 from penstock.engine.policies import Policy
 from penstock.experience.layout import RunShape
 from penstock.runs.files import LinesLog
-from penstock.runs.run_directory import RunDirectory
 from penstock.runs.status import OpponentStatus
 from penstock.self_play.arenas import NOBODY, Pool, pool_in, seats_in
 from penstock.self_play.ratings import hard_odds, rating, remembered, score
@@ -23,22 +22,18 @@ MATCHES = "matches.jsonl"
 
 
 def opponents_of(
-    config: Config, policies: Sequence[Policy], run: RunDirectory | None, warn: Callable[[str], None]
+    config: Config, policies: Sequence[Policy], lines_log: Callable[[str], LinesLog]
 ) -> Opponents | None:
-    """The opponents of a run's policies; None where they play no past versions.
+    """Make the opponents of a run's policies; None where they play no past versions.
 
     Parameters
     ----------
     config, policies
-        The run's settings, and its policies.
-    run
-        Where the run is written; None: nowhere.
-    warn
-        Takes one line when the disk is full.
+        Settings and policies of the run.
+    lines_log
+        Returns the log of a file of the run directory.
     """
-    if config.opponents != "past":
-        return None
-    return Opponents(config, policies, LinesLog(None if run is None else run.path / MATCHES, warn))
+    return Opponents(config, policies, lines_log(MATCHES)) if config.opponents == "past" else None
 
 
 @dataclass(eq=False)
@@ -232,10 +227,6 @@ class Opponents:
     def to_json(self, policy: int) -> dict[str, Any]:
         """State of a policy's pool and of its game results, for a checkpoint."""
         return {"games": int(self._games[policy]), "entries": self.pools[policy].to_json()}
-
-    def close(self) -> None:
-        """Close the file."""
-        self._log.close()
 
     def _met_by(self, policy: int) -> list[Versions]:
         """The pools of those that a policy plays."""

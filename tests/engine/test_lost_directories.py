@@ -14,6 +14,7 @@ from penstock.runs.lock import holding_of
 from penstock.runs.reading import RecordedRun
 from penstock.runs.run_directory import RunDirectory
 from tests.kept_files import contents
+from tests.self_play.guests import Turns
 
 TINY = {
     "backend": "serial", "num_workers": 1, "num_envs_per_worker": 2, "segment_length": 64, "batch_size": 128,
@@ -67,6 +68,41 @@ def test_a_run_whose_directory_is_lost_is_whole_at_its_next_checkpoint(tmp_path,
     assert "is written anew from step 1,024 on" in (path / "log.txt").read_text()
     with penstock.Trainer.resume(path, total_steps=2560) as trainer:
         assert trainer.train(quiet=True).steps == 2560
+
+
+POPULATION = {
+    "num_policies": 2, "pbt": "truncation", "pbt_space": {"learning_rate": {"low": 1e-5, "high": 1e-2}},
+    "pbt_interval": 128, "pbt_fraction": 0.5, "pbt_episodes": 1,
+}  # fmt: skip
+PAST_VERSIONS = {"num_agents": 2, "segment_length": 8, "batch_size": 24, "opponents": "past", "opponent_interval": 24}
+
+
+@pytest.mark.parametrize(
+    ("env", "settings", "name"),
+    [("CartPole-v1", POPULATION, "lineage.jsonl"), (Turns, PAST_VERSIONS, "matches.jsonl")],
+)
+@pytest.mark.parametrize("how", [lose, replace_by_empty])
+def test_lines_are_dropped_while_the_directory_is_lost_and_written_from_the_next_checkpoint_on(
+    tmp_path, monkeypatch, env, settings, name, how
+):
+    monkeypatch.setattr("penstock.engine.watching.chronicle.REFRESH_INTERVAL", 0.0)
+    path, seen = tmp_path / "run", []
+
+    def on_update(status) -> None:
+        if not seen and status.steps >= 640:
+            how(path)
+            seen.append((path.with_name("lost") / name).read_bytes())
+        if 640 <= status.steps < 1024:
+            seen.append((path / name).exists())
+
+    with penstock.PPO(env, **TINY | settings, run_dir=path, checkpoint_interval=1024) as trainer:
+        trainer.train(quiet=True, on_update=on_update)
+    before, *while_lost = seen
+    assert before and len(while_lost) > 1 and not any(while_lost)
+    assert (tmp_path / "lost" / name).read_bytes() == before
+    assert all(json.loads(line)["steps"] >= 1024 for line in (path / name).read_text().splitlines())
+    with penstock.Trainer.resume(path, total_steps=2560) as trainer:
+        assert trainer.train(quiet=True).steps >= 2560
 
 
 def test_what_has_taken_the_place_of_a_run_is_left_alone(tmp_path, monkeypatch, capsys):

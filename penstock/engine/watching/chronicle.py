@@ -84,7 +84,8 @@ class Chronicle(Owned):
         path = None if run_directory is None else run_directory.path
         start = (progress.steps, progress.seconds) if has_begun else None
         self._metrics, self._episodes = MetricsLog(path, self.event, start), EpisodesLog(path, self.event)
-        self._hardware_lines = LinesLog(None if path is None else path / HARDWARE, self.event)
+        self._logs: list[LinesLog] = []
+        self._hardware_lines = self.lines_log(HARDWARE)
         self._state = StateFile(path)
         self._is_lost = False  # as was told of the run directory
         self._view: View | None = None
@@ -111,6 +112,12 @@ class Chronicle(Owned):
         """Write something down that the user is told otherwise."""
         if self._run_directory is not None and self._run_directory.is_whole:
             self._run_directory.log(text)
+
+    def lines_log(self, name: str) -> LinesLog:
+        """Return the log of a further file of the run directory: lines are dropped while the directory is lost."""
+        path = None if self._run_directory is None else self._run_directory.path / name
+        self._logs.append(LinesLog(path, self.event, lambda: self.is_written))
+        return self._logs[-1]
 
     @property
     def is_written(self) -> bool:
@@ -197,7 +204,8 @@ class Chronicle(Owned):
         """Close the files."""
         self._metrics.close()
         self._episodes.close()
-        self._hardware_lines.close()
+        for log in self._logs:
+            log.close()
 
     def _write_episodes(self, evaluation: Evaluation, steps: int, policy: str) -> None:
         """Write an evaluation's episodes; of games against opponents say which opponent and seat."""
