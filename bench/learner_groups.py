@@ -33,7 +33,8 @@ import torch
 from torch import Tensor
 
 import penstock
-from penstock.engine.groups.meeting import Board, GroupMember, GroupSpec
+from penstock.engine.groups.board import Board, GroupSpec
+from penstock.engine.groups.meeting import GroupMember
 from penstock.engine.groups.rank_learner import rank_learner
 from penstock.engine.roles.specs import LearnerRole
 from penstock.nn import sharing

@@ -37,7 +37,7 @@ SMALL, LARGE = ObservationSpec((16,), "float32"), ObservationSpec((84, 84, 4), "
 WEIGHTS = (1 << 16, 1 << 22)  # bytes of a small and of a large network
 GRADIENT = 1 << 22  # bytes to average
 WARM_UP = 5  # blocks or versions before the measurement
-HOME_THREADS, NODE_THREADS = ("taking", "telling"), ("listening",)
+HOME_THREADS, NODE_THREADS = ("home-receiving", "home-sending"), ("node-receiving",)
 
 _SHAPE = RunShape(
     num_workers=1, num_envs_per_worker=LANES, num_groups=1, segment_length=16, slots_per_lane=1,

@@ -22,7 +22,7 @@ from penstock.engine.endings import TrainingFailed
 from penstock.engine.evaluations import Evaluations
 from penstock.engine.exploits import Exploits
 from penstock.engine.following import ScheduleFollower
-from penstock.engine.groups.meeting import board_for
+from penstock.engine.groups.board import board_for
 from penstock.engine.messages import Evaluate, Report, Save
 from penstock.engine.nodes.joining import address_of_home, cores_of_nodes_here
 from penstock.engine.policies import Policy

@@ -16,7 +16,7 @@ from penstock.config import make_config
 from penstock.engine import roster
 from penstock.engine.contracts import LearnerState
 from penstock.engine.endings import TrainingFailed
-from penstock.engine.groups.meeting import board_for
+from penstock.engine.groups.board import board_for
 from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.roles.device import DeviceRole, PairedRole, ThreadedRole
 from penstock.engine.roles.specs import LearnerRole, PolicyRole, begin_on, left_as_found

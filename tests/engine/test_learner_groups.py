@@ -18,7 +18,8 @@ from penstock.config import ConfigError, make_config
 from penstock.engine import roster
 from penstock.engine.backends.restarts import Restarts, RoleDied
 from penstock.engine.groups import leading
-from penstock.engine.groups.meeting import Board, GroupMember
+from penstock.engine.groups.board import Board
+from penstock.engine.groups.meeting import GroupMember
 from penstock.engine.inspection import inspect
 from penstock.engine.preparation import require_learners
 from penstock.engine.trainer import Trainer

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.nodes.blocks import Frame, Kind, Sequence, StreamError, views_of
 from penstock.engine.nodes.host import About, differences
-from penstock.engine.nodes.stream import Stream, connect, welcome
+from penstock.engine.nodes.stream import BlockCounter, Frame, Kind, Stream, StreamError, connect, views_of, welcome
 
 TOKEN = b"t" * 32
 unsigned, signed = st.integers(0, 2**32 - 1), st.integers(-(2**63), 2**63 - 1)
@@ -30,14 +29,14 @@ def test_other_bytes_are_no_header(data):
 
 @given(st.lists(st.tuples(st.sampled_from([1, 1, 1, 2]), st.integers(1, 6))))
 def test_every_block_is_taken_once_and_every_other_is_counted(sent):
-    sequence, taken = Sequence(run=7, incarnation=1), []
+    counter, taken = BlockCounter(run=7, incarnation=1), []
     for incarnation, number in sent:
-        if sequence.takes(Frame(Kind.BLOCK, 7, incarnation, number=number)):
+        if counter.accepts(Frame(Kind.BLOCK, 7, incarnation, number=number)):
             taken.append(number)
     assert taken == sorted(set(taken))  # each once, in order
-    assert sequence.stale == sum(incarnation != 1 for incarnation, _ in sent)
-    assert len(taken) + sequence.stale + sequence.doubled == len(sent)
-    assert sequence.missing == (taken[-1] - len(taken) if taken else 0)
+    assert counter.stale == sum(incarnation != 1 for incarnation, _ in sent)
+    assert len(taken) + counter.stale + counter.doubled == len(sent)
+    assert counter.missing == (taken[-1] - len(taken) if taken else 0)
 
 
 @given(st.integers(1, 5), st.lists(st.integers(0, 7), min_size=1, max_size=8, unique=True), st.integers(0, 2))
@@ -86,7 +85,7 @@ def test_who_does_not_know_the_token_of_the_run_is_not_let_in(token, run):
                 assert (hello.incarnation, who) == (3, {"node": 1})
                 streams.append(stream)
             else:
-                with pytest.raises(StreamError, match="does not know the run's token"):
+                with pytest.raises(StreamError, match="has no proof of the run's token"):
                     welcome(connection, TOKEN, 5)
                 connection.close()
             thread.join()

@@ -34,15 +34,15 @@ class Ends:
         self.reports = Reports()
         self.evaluator = self.there.role().build(self.node, self.reports.append)
 
-    def tell(self, role: str, command: bytes) -> None:
+    def send(self, role: str, command: bytes) -> None:
         """What a host does with a command."""
         assert role == "evaluator"
         self.evaluator.handle(cloudpickle.loads(command))
 
     def ask(self, number: int = 1, *, deadline: float = math.inf, **candidate) -> None:
         facts = {"store": None, "best_return": None, "meta": {}, **candidate}
-        self.there.ask(Evaluate(number, deadline, (Candidate(**facts),)))
-        self.there.tell(self)
+        self.there.command(Evaluate(number, deadline, (Candidate(**facts),)))
+        self.there.send(self)
 
     def send_weights(self) -> None:
         """What the stream does."""
@@ -51,7 +51,7 @@ class Ends:
 
     def hear(self):
         """The supervisor's message for the last report."""
-        return self.there.heard(cloudpickle.loads(cloudpickle.dumps(self.reports[-1])), "node-0")
+        return self.there.completed(cloudpickle.loads(cloudpickle.dumps(self.reports[-1])), "node-0")
 
 
 @pytest.fixture
@@ -97,28 +97,28 @@ def test_a_successor_on_another_node_has_the_best_weights_of_home_and_is_told_wh
     ends.evaluator.poll()
     ends.hear()
     ends.evaluator.close()
-    ends.there.ask(Evaluate(2, math.inf, (Candidate(None, None, {}),)))  # while no node is there
+    ends.there.command(Evaluate(2, math.inf, (Candidate(None, None, {}),)))  # while no node is there
     ends.node = ExperienceArena.create(ends.home.arena.shape)
     ends.evaluator = ends.there.role().build(ends.node, ends.reports.append)
     assert block_of(ends.node) == block_of(ends.home.arena) is not None
     ends.send_weights()
-    ends.there.tell(ends)
+    ends.there.send(ends)
     assert ends.evaluator.poll() and ends.hear().number == 2
-    ends.there.tell(ends)
+    ends.there.send(ends)
     assert not ends.evaluator.poll(), "it is told once"
 
 
 def test_a_deadline_is_so_many_seconds_ahead_whatever_the_nodes_clock_says(ends, monkeypatch):
     ends.send_weights()
     clock = time.monotonic
-    ends.there.ask(Evaluate(1, clock() + 50.0, (Candidate(None, None, {}),)))
+    ends.there.command(Evaluate(1, clock() + 50.0, (Candidate(None, None, {}),)))
     monkeypatch.setattr("penstock.engine.nodes.evaluation.time.monotonic", lambda: clock() + 1e6)
-    ends.there.tell(ends)
+    ends.there.send(ends)
     assert 1e6 + 20.0 < ends.evaluator._request.deadline - clock() < 1e6 + 51.0
 
 
 def test_a_death_says_on_which_node(ends):
-    assert ends.there.heard(Died("evaluator was killed"), "node-0") == Died("evaluator was killed, on node-0")
+    assert ends.there.completed(Died("evaluator was killed"), "node-0") == Died("evaluator was killed, on node-0")
 
 
 def test_an_evaluator_on_a_node_takes_no_core_and_no_rest_at_home(monkeypatch):

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from penstock.engine.groups.meeting import CALLED, Board, GroupMember
-from penstock.engine.groups.silence import SILENCE_SECONDS, broken_by_silence
-from penstock.engine.nodes.learning import HomeLost, Listening, RankThere
+from penstock.engine.groups.board import SILENCE_SECONDS, Board, broken_by_silence
+from penstock.engine.groups.meeting import CALLED, GroupMember
+from penstock.engine.nodes.learning import BoardFollower, HomeLost, RankThere
 from penstock.experience.arena import Control
 from tests.engine.processes import wait_until
 
@@ -27,7 +27,7 @@ def board():
 def listening_to(board):
     """The words of a node's arena, and what writes them."""
     control = np.zeros(len(Control), np.int64)
-    return control, Listening(board.spec, SimpleNamespace(control=control, learner_bell=BELL))
+    return control, BoardFollower(board.spec, SimpleNamespace(control=control, learner_bell=BELL))
 
 
 def hears(control, meeting, calls):
@@ -52,15 +52,14 @@ def test_a_node_hears_every_call_though_the_first_learner_may_die_in_the_midst_o
 
 
 def test_a_learner_on_a_node_ends_when_home_is_gone(board):
-    _, listening = listening_to(board)
-    polls = []
-    learner = RankThere(SimpleNamespace(bell=BELL, poll=lambda: polls.append(0)), listening)
-    learner.poll()
+    control, gauges = np.zeros(len(Control), np.int64), np.zeros(32)
+    arena = SimpleNamespace(control=control, learner_bell=BELL, gauges_of=lambda name: gauges)
+    learner = RankThere(SimpleNamespace(device=torch.device("cpu")), board.spec, 1, arena)
+    assert not learner.poll()
     board.close()
-    wait_until(lambda: not listening.is_alive(), "the connection is broken")
-    with pytest.raises(HomeLost, match="the connection to the group's board is broken"):
+    wait_until(lambda: not learner._calls_of_home.is_alive(), "the connection is broken")
+    with pytest.raises(HomeLost, match="the connection to the board of the learner group is broken"):
         learner.poll()
-    assert len(polls) == 1
 
 
 def test_connections_that_are_made_between_machines_break_by_silence_and_no_others():

@@ -12,13 +12,12 @@ import pytest
 from penstock.engine.messages import GoOnWithout, NodeSeen
 from penstock.engine.nodes import link
 from penstock.engine.nodes.backend import NodesBackend
-from penstock.engine.nodes.blocks import Frame, Kind
 from penstock.engine.nodes.choosing import Wanted
 from penstock.engine.nodes.link import NodeLanes
 from penstock.engine.nodes.node import Node
 from penstock.engine.nodes.receiver import RECEIVER, Receiver, ReceiverRole
 from penstock.engine.nodes.sender import Home, Sender, keep_all_slots
-from penstock.engine.nodes.stream import free_address
+from penstock.engine.nodes.stream import Frame, Kind, free_address
 from penstock.engine.nodes.transport import transport_of
 from penstock.engine.paths.segment_learner import READER
 from penstock.engine.paths.segments import SegmentPath
@@ -98,7 +97,8 @@ def ends():
     yield make
     for each in made:
         each.close()
-    assert not [thread.name for thread in threading.enumerate() if thread.name in ("taking", "telling", "listening")]
+    threads = {"home-receiving", "home-sending", "node-receiving"}
+    assert not threads & {thread.name for thread in threading.enumerate()}
 
 
 def test_a_block_is_byte_for_byte_what_the_node_has_written(ends):
@@ -152,7 +152,7 @@ def test_a_lane_is_granted_a_slot_again_only_when_the_learner_gives_it_back(ends
 def test_a_lane_is_granted_slots_ahead_only_while_the_learner_would_run_short(under_way, waiting, granted):
     arena = ExperienceArena.create(run_shape(num_workers=2, segments_per_batch=1, slots_per_lane=2))
     seat = NodeLanes(1, 2, arena, transport_of(SegmentPath()), False)  # of lanes 2 and 3
-    arena.control[Control.PACE], seat._took = 100, 1.5 * 100 / HEADROOM  # a batch and a half is plenty
+    arena.control[Control.PACE], seat._segment_time = 100, 1.5 * 100 / HEADROOM  # a batch and a half is plenty
     for slot in under_way:
         arena.slots.claim(np.array([slot]), SlotState.FREE, SlotState.WRITING, slot // 2)
     arena.slots.claim(np.array(waiting, np.int64), SlotState.FREE, SlotState.FULL, 1)
@@ -205,7 +205,7 @@ def test_lanes_that_step_together_are_timed_from_the_grant_of_the_last(monkeypat
     arena.slots.claim(np.array([3]), SlotState.FULL, SlotState.FREE, 0)
     assert seat.grant().tolist() == [1]
     seat._measure(np.array([2, 3]))
-    assert seat._took == 4_000
+    assert seat._segment_time == 4_000
 
 
 def test_one_segment_that_is_late_by_chance_is_not_taken_for_the_time_of_a_segment(monkeypatch):
@@ -216,7 +216,7 @@ def test_one_segment_that_is_late_by_chance_is_not_taken_for_the_time_of_a_segme
         seat._granted_at[:] = 0
         monkeypatch.setattr(time, "monotonic_ns", lambda now=seconds: now)
         seat._measure(np.array([2, 3]))
-        took.append(seat._took)
+        took.append(seat._segment_time)
     assert took == [2, 2, 2, 2, 2, 2, 7, 7]
 
 

@@ -5,11 +5,10 @@ import time
 import numpy as np
 import pytest
 
-from penstock.engine.nodes.blocks import Frame, Kind, Sequence, array_views, nbytes_of
+from penstock.engine.nodes.link import StepNodeLanes
 from penstock.engine.nodes.receiver import Receiver, ReceiverRole
-from penstock.engine.nodes.sender import Home
-from penstock.engine.nodes.steps import StepNodeLanes, StepSender
-from penstock.engine.nodes.stream import free_address
+from penstock.engine.nodes.sender import Home, StepSender
+from penstock.engine.nodes.stream import BlockCounter, Frame, Kind, array_views, free_address, nbytes_of
 from penstock.engine.nodes.transport import transport_of
 from penstock.engine.paths.replay import ReplayPath
 from penstock.envs.spaces import ActionSpec, ObservationSpec
@@ -72,9 +71,9 @@ def test_a_node_may_take_as_many_steps_as_home_lets_in_and_each_is_counted_once(
     limiter = ends.limiter
     assert len(seat.grant()) == 4 == limiter.inserts  # two of each lane: more the node may not have open
     assert len(seat.grant()) == 0
-    seat.take(None, Frame(Kind.TAKEN, RUN, 1, count=3), None)
+    seat.receive(None, Frame(Kind.TAKEN, RUN, 1, count=3), None)
     assert len(seat.grant()) == 2 and limiter.inserts == 6
-    seat._let_go()  # lost, with three steps that it had not taken
+    seat._reclaim()  # lost, with three steps that it had not taken
     assert len(seat.grant()) == 3 and limiter.inserts == 6  # they are counted already
 
 
@@ -117,7 +116,7 @@ def test_steps_of_an_earlier_epoch_go_into_the_buffer_as_at_home(ends, seat):
 
 def arriving(ends, seat):
     """What takes a step of the node's lanes, and has it arrive at home."""
-    outbox, sequence = OutboxReader(ends.there.replay.buffer), Sequence(RUN, 1)
+    outbox, blocks = OutboxReader(ends.there.replay.buffer), BlockCounter(RUN, 1)
 
     def arrive(**facts):
         ends.node.full.push_many(np.zeros(2, np.int64))  # of each lane a step is granted
@@ -125,7 +124,7 @@ def arriving(ends, seat):
         ends.step()
         calls = outbox.take()
         came = Came(calls)
-        frame = Frame(Kind.BLOCK, RUN, 1, number=sequence.last + 1, count=1, nbytes=nbytes_of(came.views), **facts)
-        seat.take(came, frame, sequence)
+        frame = Frame(Kind.BLOCK, RUN, 1, number=blocks.last + 1, count=1, nbytes=nbytes_of(came.views), **facts)
+        seat.receive(came, frame, blocks)
 
     return arrive

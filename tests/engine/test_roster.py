@@ -3,8 +3,8 @@
 import pytest
 
 from penstock.algorithms.appo import APPO
+from penstock.engine.groups.board import GroupSpec
 from penstock.engine.groups.following import RankRole
-from penstock.engine.groups.meeting import GroupSpec
 from penstock.engine.preparation import run_shape
 from penstock.engine.roles.device import DeviceRole
 from penstock.engine.roles.specs import PolicyRole

@@ -15,7 +15,8 @@ from torch.distributed import DistNetworkError, DistStoreError, TCPStore
 
 from penstock.algorithms.ppo import PPO
 from penstock.engine.groups import board as boards
-from penstock.engine.groups.meeting import Board, GroupMember, store_of
+from penstock.engine.groups.board import Board, BoardStore
+from penstock.engine.groups.meeting import GroupMember
 from penstock.engine.trainer import Trainer
 from tests.engine.inside import supervisor_of
 from tests.engine.processes import FOR_EVER, TINY
@@ -83,13 +84,13 @@ def test_the_board_closes_the_connections_of_strangers_and_takes_nothing_from_th
 
 def test_only_who_has_the_secret_is_answered_and_only_by_who_has_it(board):
     with pytest.raises(DistNetworkError, match="cannot be reached"):
-        store_of(replace(board.spec, secret=bytes(boards.SECRET_NBYTES)))
+        BoardStore(replace(board.spec, secret=bytes(boards.SECRET_NBYTES)))
     with pytest.raises(RuntimeError):
         TCPStore(board.spec.address, board.spec.port, is_master=False, timeout=timedelta(seconds=2)).set("a", "b")
     with socket.create_server(("127.0.0.1", 0)) as impostor:
         boards_port = impostor.getsockname()[1]
         with pytest.raises(DistNetworkError):
-            store_of(replace(board.spec, port=boards_port))
+            BoardStore(replace(board.spec, port=boards_port))
     assert "secret" not in repr(board.spec)
 
 
@@ -101,7 +102,7 @@ def test_what_a_proof_says_is_of_no_use_for_another_connection(board):
 
 
 def test_a_store_keeps_what_torch_asks_of_it(board):
-    store, other = store_of(board.spec), store_of(board.spec)
+    store, other = BoardStore(board.spec), BoardStore(board.spec)
     store.set("a", b"\0\xff")
     assert other.get("a") == b"\0\xff" and other.check(["a"]) and not other.check(["a", "b"])
     assert (store.add("n", 2), other.add("n", 3), other.get("n")) == (2, 5, b"5")
@@ -124,11 +125,11 @@ class Harassed:
         if status.experience.get("learners/together") != 2:
             return True
         if self.enough is None:
-            server = supervisor_of(self.trainer)._board._server
+            server = supervisor_of(self.trainer)._board
             # Learners tell each other on the board where gloo listens, as the kernel writes addresses.
             found = b"\n".join(server._values.values())
             at = re.findall(rb"(?s)\x02\0(..)\x7f\0\0\x01", found)
-            self.ports = {server.port, *(int.from_bytes(port, "big") for port in at)}
+            self.ports = {server.spec.port, *(int.from_bytes(port, "big") for port in at)}
             for port in self.ports:
                 self.connections += said(("127.0.0.1", port), messages(self.bomb))
             self.enough = status.updates + 40

@@ -1,7 +1,10 @@
-"""The board of a learner group: texts by name, kept by the supervisor's process for learners that share its secret.
+"""The board of a learner group: texts by name, kept by the supervisor's process for learners that have its secret.
 
 Both ends prove that they have the secret before either reads anything else: each answers random bytes with their HMAC.
 Requests are lists of byte strings; nothing is unpickled.
+
+Connections between machines break when the kernel of the other machine does not answer any more, as where a cable is
+cut: torch.distributed would wait for as long as an update may take.
 """
 
 from __future__ import annotations
@@ -9,17 +12,26 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import hmac
+import os
 import secrets
 import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 from torch.distributed import DistNetworkError, DistStoreError, Store
 
+from penstock.ipc.ownership import Owned, owner_only
+
+HERE = "127.0.0.1"
+ANSWER_SECONDS = 60.0
+"""Time for a value on the board, and for all learners to reach the same point of an update."""
+SILENCE_SECONDS = 4  # without an answer of the other machine's kernel
+ASK_INTERVAL = 1  # seconds
 SECRET_NBYTES = NONCE_NBYTES = 32
 PROOF_NBYTES = hashlib.sha256().digest_size
 PROOF_SECONDS = 4.0
@@ -30,28 +42,61 @@ _MOST_NBYTES, _MOST_PARTS = 1 << 22, 1 << 12  # of a message
 _FOUND, _NOTHING = b"found", b"nothing"
 
 
-class BoardServer:
-    """Answers learners, with a thread for each connection.
+@dataclass(frozen=True)
+class GroupSpec:
+    """Description of a learner group; plain data.
+
+    Attributes
+    ----------
+    size
+        Number of learners.
+    port, address
+        Port and address of the board.
+    is_spread
+        Whether some learners are on other nodes.
+    is_successor
+        Whether this is a first learner in the place of one that has died, whose state other learners have.
+    secret
+        Secret that members prove to have. They get it by the pipes of their parent, or by Ray.
+    """
+
+    size: int
+    port: int
+    address: str = HERE
+    is_spread: bool = False
+    is_successor: bool = False
+    secret: bytes = field(default=b"", repr=False)
+
+
+class Board(Owned):
+    """The board, which answers each connection in a thread. It outlives the learners.
 
     Parameters
     ----------
+    size
+        Number of learners of the group.
     address
-        Address of this machine to listen at.
-    secret
-        What learners prove to have.
+        Address of this machine for other nodes; None: the board is reached from this machine alone.
+
+    Attributes
+    ----------
+    spec
+        Description of the group.
     """
 
-    def __init__(self, address: str, secret: bytes) -> None:
-        self._secret = secret
+    def __init__(self, size: int, address: str | None = None) -> None:
         self._values: dict[bytes, bytes] = {}
         self._changed = threading.Condition()
         self._unproven = threading.Semaphore(MOST_UNPROVEN)
         self._connections: set[socket.socket] = set()
         self._is_closed = False
-        self._listener = socket.create_server((address, 0))
-        self.port: int = self._listener.getsockname()[1]
+        self._listener = socket.create_server((address or HERE, 0))
+        port: int = self._listener.getsockname()[1]
+        secret = secrets.token_bytes(SECRET_NBYTES)
+        self.spec = GroupSpec(size, port, address or HERE, is_spread=address is not None, secret=secret)
         threading.Thread(target=self._accept, name="board", daemon=True).start()
 
+    @owner_only
     def close(self) -> None:
         """End all connections; it may be called again."""
         with self._changed:
@@ -60,7 +105,7 @@ class BoardServer:
             connections = list(self._connections)
         for each in (self._listener, *connections):
             with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for it
+                each.shutdown(socket.SHUT_RDWR)  # wakes its thread
             each.close()
 
     def _accept(self) -> None:
@@ -80,7 +125,7 @@ class BoardServer:
     def _serve(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError, ValueError):
             try:
-                prove(connection, self._secret, is_board=True)
+                prove(connection, self.spec.secret, is_board=True)
             finally:
                 self._unproven.release()
             with self._changed:
@@ -96,9 +141,9 @@ class BoardServer:
                     self._connections.discard(connection)
 
     def _answer(self, request: Sequence[bytes]) -> list[bytes]:
-        what, *parts = request
+        operation, *parts = request
         with self._changed:
-            match what, parts:
+            match operation, parts:
                 case b"set", [name, value]:
                     self._put(name, value)
                 case b"add", [name, amount]:
@@ -121,7 +166,7 @@ class BoardServer:
                 case b"count", []:
                     return [_FOUND, b"%d" % len(self._values)]
                 case _:
-                    raise ValueError(f"a learner has asked for {what!r}")
+                    raise ValueError(f"{operation!r} is no request of a learner")
         return [_FOUND]
 
     def _put(self, name: bytes, value: bytes) -> None:
@@ -132,96 +177,99 @@ class BoardServer:
         return all(name in self._values for name in names)
 
 
+def board_for(num_learners: int, address: str | None = None) -> Board | None:
+    """Make the board of a policy's learners; None: there is one learner."""
+    return Board(num_learners, address) if num_learners > 1 else None
+
+
 class BoardStore(Store):
-    """A learner's connection to the board, as torch.distributed takes it.
+    """A learner's connection to the board, a store of torch.distributed.
 
     Parameters
     ----------
-    address, port, secret
-        Where the board is, and what proves that this is a learner of the group.
-    patience
-        Seconds to wait for a value.
+    spec
+        Description of the group.
 
     Raises
     ------
     DistNetworkError
-        As every method does: the board cannot be reached, or does not have the secret.
+        In all methods: the board cannot be reached, or does not have the secret.
     """
 
-    def __init__(self, address: str, port: int, secret: bytes, patience: float) -> None:
+    def __init__(self, spec: GroupSpec) -> None:
         super().__init__()
-        self._patience = patience
         self._lock = threading.Lock()
 
         def connect() -> socket.socket:
-            connection = socket.create_connection((address, port), timeout=PROOF_SECONDS)
+            connection = socket.create_connection((spec.address, spec.port), timeout=PROOF_SECONDS)
             try:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                prove(connection, secret, is_board=False)
+                prove(connection, spec.secret, is_board=False)
             except BaseException:
                 connection.close()
                 raise
             connection.settimeout(None)
             return connection
 
-        self._connection = _reached(connect)
+        with broken_by_silence(spec.is_spread):
+            self._connection = _reached(connect)
 
     def set(self, key: str, value: str | bytes) -> None:
-        """Put a value up."""
-        self._ask(b"set", key, value)
+        """Set a value."""
+        self._request(b"set", key, value)
 
     def get(self, key: str) -> bytes:
         """Wait for a value; raises `DistStoreError` where none comes in time."""
-        found, *value = self._ask(b"get", str(self._patience), key)
+        found, *value = self._request(b"get", str(ANSWER_SECONDS), key)
         if found != _FOUND:
-            raise DistStoreError(f"nothing called {key!r} has come to the board within {self._patience:g} s")
+            raise DistStoreError(f"nothing called {key!r} has come to the board within {ANSWER_SECONDS:g} s")
         return value[0]
 
     def add(self, key: str, amount: int) -> int:
         """Add to a number, 0 where there is none; return the sum."""
-        return int(self._ask(b"add", key, str(amount))[1])
+        return int(self._request(b"add", key, str(amount))[1])
 
     def compare_set(self, key: str, expected: str | bytes, desired: str | bytes) -> bytes:
-        """Replace a value that is as expected; return what is there then."""
-        return self._ask(b"compare", key, expected, desired)[1]
+        """Replace a value that is as expected; return the value after that."""
+        return self._request(b"compare", key, expected, desired)[1]
 
     def check(self, keys: list[str]) -> bool:
         """Whether all these values are there."""
-        return self._ask(b"check", *keys)[0] == _FOUND
+        return self._request(b"check", *keys)[0] == _FOUND
 
     def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
         """Wait for values; raises `DistStoreError` where they do not come in time."""
-        seconds = self._patience if timeout is None else timeout.total_seconds()
-        if self._ask(b"wait", str(seconds), *keys)[0] != _FOUND:
+        seconds = ANSWER_SECONDS if timeout is None else timeout.total_seconds()
+        if self._request(b"wait", str(seconds), *keys)[0] != _FOUND:
             raise DistStoreError(f"{keys} have not come to the board within {seconds:g} s")
 
     def delete_key(self, key: str) -> bool:
-        """Take a value away; return whether it was there."""
-        return self._ask(b"delete", key)[0] == _FOUND
+        """Delete a value; return whether it was there."""
+        return self._request(b"delete", key)[0] == _FOUND
 
     def num_keys(self) -> int:
-        """Number of values."""
-        return int(self._ask(b"count")[1])
+        """Return the number of values."""
+        return int(self._request(b"count")[1])
 
     def has_extended_api(self) -> bool:
-        """Whether there are operations of several values."""
+        """Whether the store has operations of several values."""
         return False
 
     deleteKey, getNumKeys, hasExtendedApi = delete_key, num_keys, has_extended_api
 
-    def _ask(self, what: bytes, *parts: str | bytes) -> list[bytes]:
-        request = [what, *(part.encode() if isinstance(part, str) else bytes(part) for part in parts)]
+    def _request(self, operation: bytes, *parts: str | bytes) -> list[bytes]:
+        request = [operation, *(part.encode() if isinstance(part, str) else bytes(part) for part in parts)]
 
-        def ask() -> list[bytes]:
+        def answered() -> list[bytes]:
             with self._lock:
                 _send(self._connection, request)
                 return _receive(self._connection)
 
-        return _reached(ask)
+        return _reached(answered)
 
 
 def prove(connection: socket.socket, secret: bytes, *, is_board: bool) -> None:
-    """Prove to the other end to have a secret, and have it proven; in `PROOF_SECONDS`.
+    """Prove to the other end to have a secret, and verify its proof; in `PROOF_SECONDS`.
 
     Raises
     ------
@@ -233,7 +281,7 @@ def prove(connection: socket.socket, secret: bytes, *, is_board: bool) -> None:
     connection.settimeout(PROOF_SECONDS)
     connection.sendall(mine)
     theirs = _exactly(connection, NONCE_NBYTES, end)
-    if not is_board:  # who connects proves first: a stranger gets no proof to carry elsewhere
+    if not is_board:  # the learner proves first: a stranger gets no proof to carry elsewhere
         connection.sendall(proof(secret, names[0], mine, theirs))
     if not hmac.compare_digest(_exactly(connection, PROOF_NBYTES, end), proof(secret, names[1], theirs, mine)):
         raise ConnectionRefusedError("the other end does not have the secret of the learner group")
@@ -241,9 +289,34 @@ def prove(connection: socket.socket, secret: bytes, *, is_board: bool) -> None:
         connection.sendall(proof(secret, names[0], mine, theirs))
 
 
-def proof(secret: bytes, *said: bytes) -> bytes:
-    """HMAC of what was said, all parts of known lengths."""
-    return hmac.new(secret, b"|".join(said), hashlib.sha256).digest()
+def proof(secret: bytes, *parts: bytes) -> bytes:
+    """Return the HMAC of parts of known lengths."""
+    return hmac.new(secret, b"|".join(parts), hashlib.sha256).digest()
+
+
+@contextlib.contextmanager
+def broken_by_silence(is_wanted: bool = True) -> Iterator[None]:
+    """Make connections of this process that are opened in the block break by silence of the other machine."""
+    before = _sockets() if is_wanted else set()
+    try:
+        yield
+    finally:
+        for fd, _ in _sockets() - before if is_wanted else ():
+            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as connection:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, ASK_INTERVAL)
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, ASK_INTERVAL)
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1_000 * SILENCE_SECONDS)
+
+
+def _sockets() -> set[tuple[int, str]]:
+    """File descriptors of this process that are sockets, each with the socket's own name."""
+    found = set()
+    for fd in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if (name := os.readlink(f"/proc/self/fd/{fd}")).startswith("socket:"):
+                found.add((int(fd), name))
+    return found
 
 
 def _exactly(connection: socket.socket, nbytes: int, end: float | None = None) -> bytes:

@@ -1,8 +1,8 @@
 """Rendezvous of the learners of a group, also after the death of one.
 
-A *meeting* is one attempt to come together. The first learner counts them, in the arena: whoever belongs to an earlier
-one leaves it, says that it is ready, and waits to be called. When all are ready the first learner calls them. They
-connect under the meeting's number, so what is left of an earlier one cannot disturb them.
+A *meeting* is one attempt to connect. The first learner counts meetings in the arena: each member of an earlier one
+leaves it, writes on the board that it is ready, and waits for a call. When all are ready the first learner calls them.
+They connect under the meeting's number, so that remains of an earlier one have no effect.
 """
 
 from __future__ import annotations
@@ -11,119 +11,54 @@ import hmac
 import secrets
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, NamedTuple
 
 import torch
 from torch.distributed import PrefixStore, ProcessGroupGloo
 
-from penstock.engine.groups.board import NONCE_NBYTES, SECRET_NBYTES, BoardServer, BoardStore, proof
-from penstock.engine.groups.silence import broken_by_silence
-from penstock.ipc.ownership import Owned, owner_only
+from penstock.engine.groups.board import ANSWER_SECONDS, NONCE_NBYTES, BoardStore, GroupSpec, broken_by_silence, proof
 from penstock.nn import Group, GroupBroken
 
-HERE = "127.0.0.1"
 CALLED = "called"  # on the board: the newest call, and under it a mark for each
-CONNECT_SECONDS = 5.0  # what learners that are all ready have to connect
-ANSWER_SECONDS = 60.0  # what they have to come to the same point of an update
-
-
-@dataclass(frozen=True)
-class GroupSpec:
-    """Description of a learner group; plain data.
-
-    Attributes
-    ----------
-    size
-        Learners.
-    port, address
-        Where the board is.
-    is_spread
-        Whether some of them are on other nodes.
-    is_successor
-        Whether this is the first learner, in the place of one that has died: others have what that one had.
-    secret
-        What its members prove to have. It goes to them by the pipes of their parent, or by Ray.
-    """
-
-    size: int
-    port: int
-    address: str = HERE
-    is_spread: bool = False
-    is_successor: bool = False
-    secret: bytes = field(default=b"", repr=False)
-
-
-class Board(Owned):
-    """Board on which the learners of a group announce that they are ready. The supervisor's process holds it, so that
-    it outlives them.
-
-    Parameters
-    ----------
-    size
-        Learners of the group.
-    address
-        Of this machine, by which other nodes reach it; None: it is reached from this machine alone.
-    """
-
-    def __init__(self, size: int, address: str | None = None) -> None:
-        secret = secrets.token_bytes(SECRET_NBYTES)
-        self._server = BoardServer(address or HERE, secret)
-        self.spec = GroupSpec(size, self._server.port, address or HERE, is_spread=address is not None, secret=secret)
-
-    @owner_only
-    def close(self) -> None:
-        """Take it away."""
-        self._server.close()
-
-
-def board_for(num_learners: int, address: str | None = None) -> Board | None:
-    """Make the board of so many learners of one policy; one alone needs none."""
-    return Board(num_learners, address) if num_learners > 1 else None
-
-
-def store_of(spec: GroupSpec) -> BoardStore:
-    """Connect to the board of a group; raises `torch.distributed.DistError` where it cannot be reached."""
-    with broken_by_silence(spec.is_spread):
-        return BoardStore(spec.address, spec.port, spec.secret, ANSWER_SECONDS)
+CONNECT_SECONDS = 5.0  # for learners that are all ready to connect
 
 
 class Ready(NamedTuple):
-    """A learner that can be called."""
+    """A learner that is ready for a meeting."""
 
     token: str
-    """Which process it is."""
+    """Random text of its process."""
     has_state: bool
-    """Whether it has learned before."""
+    """Whether it has the state of the group."""
 
 
 class GroupMember:
-    """A learner's place in its group, whichever meeting that is.
+    """A learner's membership of its group over all meetings.
 
     Parameters
     ----------
     spec, rank
-        The group, and which of its learners this is.
+        Description of the group, and rank of the learner.
     device
-        Where it computes. Learners on GPUs are connected by NCCL, others by gloo.
+        Device of the learner. Learners on GPUs are connected by NCCL, others by gloo.
     """
 
     def __init__(self, spec: GroupSpec, rank: int, device: torch.device) -> None:
         self._spec, self._rank = spec, rank
         self._device = device if device.type == "cuda" else torch.device("cpu")
-        self._store = store_of(spec)
+        self._store = BoardStore(spec)
         self._token = secrets.token_hex(8)
 
     def call(self, meeting: int, calls: int, *, is_new: bool) -> None:
-        """Tell learners on other nodes, who do not see the run's arena, what its words say: they listen for the mark.
+        """Copy two words of the run's arena to the board, for learners on other nodes, which wait for the mark.
 
         Parameters
         ----------
         meeting, calls
-            The two words. One of them has just been counted up by one.
+            The words, one of which has been counted up by one.
         is_new
-            Whether it was the meeting.
+            Whether that is the meeting.
         """
         if not self._spec.is_spread:
             return
@@ -133,11 +68,11 @@ class GroupMember:
         self._store.set(mark(meeting + calls), "")
 
     def get_ready(self, meeting: int, has_state: bool) -> None:
-        """Say that this learner can be called to a meeting, and whether it has learned before."""
+        """Write on the board that this learner is ready for a meeting, and whether it has the state of the group."""
         self._store.set(f"{meeting}/ready/{self._rank}", f"{self._token} {int(has_state)}")
 
     def others_ready(self, meeting: int) -> list[Ready] | None:
-        """The other learners, in their order; None while not all are ready."""
+        """Return the other learners in the order of ranks; None while not all are ready."""
         names = [f"{meeting}/ready/{rank}" for rank in range(self._spec.size) if rank != self._rank]
         if not self._store.check(names):
             return None
@@ -145,12 +80,11 @@ class GroupMember:
         return [Ready(token, has_state == "1") for token, has_state in found]
 
     def invite(self, meeting: int, others: Sequence[Ready], source: int) -> None:
-        """Say who is to come to a meeting, and whose state all go on with there."""
+        """Invite ready learners to a meeting, in which all adopt the state of rank `source`."""
         self._store.set(f"{meeting}/invited", " ".join([str(source), *(other.token for other in others)]))
 
     def invitation(self, meeting: int) -> int | None:
-        """Rank whose state all ranks adopt; None: others are meant, such as one that has died, or nobody has announced
-        itself."""
+        """Return the rank whose state all adopt; None: there is no invitation, or not for this process."""
         name = f"{meeting}/invited"
         if not self._store.check([name]):
             return None
@@ -158,7 +92,7 @@ class GroupMember:
         return int(source) if self._token in tokens else None
 
     def connect(self, meeting: int) -> Group:
-        """Connect with the others, who do the same now.
+        """Connect with the other learners, which do the same.
 
         Raises
         ------
@@ -183,7 +117,7 @@ class GroupMember:
         return self._proven(Group(by_gloo, self._rank, size, self._device))
 
     def _proven(self, group: Group) -> Group:
-        """Have every member prove that it has the group's secret: ports of torch.distributed ask nobody."""
+        """Verify that every member has the group's secret, which ports of torch.distributed do not require."""
 
         def gather(data: bytes) -> list[bytes]:
             found = group.gather(torch.frombuffer(bytearray(data), dtype=torch.uint8))
@@ -198,12 +132,12 @@ class GroupMember:
 
 
 def mark(number: int) -> str:
-    """Name on the board of what says that so many meetings and calls have been."""
+    """Return the name on the board of the mark of a number of meetings and calls."""
     return f"{CALLED}/{number}"
 
 
 def _own_address(spec: GroupSpec) -> str:
-    """Address of this machine, as the machine with the board sees it."""
+    """Address of this machine in the network of the machine with the board."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((spec.address, spec.port))  # sends nothing
         address: str = probe.getsockname()[0]

@@ -1,4 +1,4 @@
-"""Batches and states as bytes, which the first learner of a group sends to the others."""
+"""Parcels: batches and states as bytes, which learners of a group send each other."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Kind(IntEnum):
 class Place:
     """Position of a tensor in the bytes of a batch.
 
-    `key` is its name in a dict of tensors, else nothing; without `field` the dict is what was said about the batch.
+    `key` is its name in a dict of tensors, else empty; `field` is empty for the dict of data about the batch.
     """
 
     field: str
@@ -46,58 +46,55 @@ class Place:
         return math.prod(self.shape) * self.dtype.itemsize
 
     def to_json(self) -> list[Any]:
-        """The position as values of JSON."""
+        """Return the position as values of JSON."""
         return [self.field, self.key, str(self.dtype).removeprefix("torch."), list(self.shape), self.begin]
 
     @classmethod
     def from_json(cls, values: list[Any]) -> Place:
-        """The inverse of `to_json`."""
+        """Make the position from values of `to_json`."""
         field, key, dtype, shape, begin = values
         return cls(field, key, getattr(torch, dtype), tuple(shape), begin)
 
     def of(self, memory: Tensor) -> Tensor:
-        """The tensor, as it lies in memory, uint8."""
+        """Return the tensor as a view of memory, uint8."""
         return memory[self.begin : self.begin + self.nbytes].view(self.dtype).view(self.shape)
 
 
 class ParcelChannel:
-    """One learner's end of the way by which parcels go; its memory is used again for each.
+    """One learner's end of the exchange of parcels; its memory is used again for each.
 
     Parameters
     ----------
     group
-        The learners.
+        Group of the learners.
     """
 
     def __init__(self, group: Group) -> None:
-        self._group = group
+        self.group = group
         self._memory = torch.empty(0, dtype=torch.uint8)
 
     def send_state(self, state: dict[str, Any]) -> None:
-        """Give all learners what this one has, tensors and plain values."""
+        """Send all learners a state: tensors and plain values."""
         self._send(Kind.STATE, torch.frombuffer(bytearray(as_bytes(state)), dtype=torch.uint8))
 
     def send_batch(self, batch: Any, about: dict[str, Any]) -> None:
-        """Give all learners a batch, a dataclass of tensors, and what else they need to know to learn from it."""
-        plain, found = dict[str, Any](), list[tuple[Place, Tensor]]()
-        end = 0
-        for name, key, value in _parts(batch):
+        """Send all learners a batch, a dataclass of tensors, and data about it: tensors and plain values."""
+        parts = [*_parts(batch), *(("", key, value) for key, value in about.items())]
+        plain, plain_about = dict[str, Any](), dict[str, Any]()
+        found, end = list[tuple[Place, Tensor]](), 0
+        for name, key, value in parts:
             if isinstance(value, Tensor):
                 place = Place(name, key, value.dtype, tuple(value.shape), end)
                 found.append((place, value))
-                end += -(-place.nbytes // ALIGNMENT) * ALIGNMENT
-            else:
+                end += aligned(place.nbytes)
+            elif name:
                 plain[name] = value
-        for key, value in about.items():
-            if isinstance(value, Tensor):
-                place = Place("", key, value.dtype, tuple(value.shape), end)
-                found.append((place, value))
-                end += -(-place.nbytes // ALIGNMENT) * ALIGNMENT
-        said = {key: value for key, value in about.items() if not isinstance(value, Tensor)}
+            else:
+                plain_about[key] = value
         places = [place.to_json() for place, _ in found]
         kind = f"{type(batch).__module__}:{type(batch).__qualname__}"
-        head = json.dumps([kind, plain, places, said], default=_number).encode()
-        begin = -(-(8 + len(head)) // ALIGNMENT) * ALIGNMENT
+        head = json.dumps([kind, plain, places, plain_about], default=_number).encode()
+        begin = aligned(8 + len(head))
         memory = self._room(begin + end)
         memory[:8].view(torch.int64)[0] = len(head)
         memory[8 : 8 + len(head)].copy_(torch.frombuffer(bytearray(head), dtype=torch.uint8))
@@ -106,19 +103,19 @@ class ParcelChannel:
         self._send(Kind.BATCH, memory)
 
     def receive(self, source: int) -> tuple[Kind, Tensor]:
-        """Wait for the next parcel of a learner; its bytes, uint8, hold until the next one is received."""
-        about = torch.zeros(2, dtype=torch.int64, device=self._group.device)
-        self._group.send(about, source)
+        """Wait for the next parcel of a learner; its bytes, uint8, are valid until the next call."""
+        about = torch.zeros(2, dtype=torch.int64, device=self.group.device)
+        self.group.send(about, source)
         kind, nbytes = about.tolist()
         memory = self._room(nbytes)
-        carried = memory.to(self._group.device)
-        self._group.send(carried, source)
+        carried = memory.to(self.group.device)
+        self.group.send(carried, source)
         return Kind(kind), carried.cpu()
 
     def _send(self, kind: Kind, data: Tensor) -> None:
-        device, rank = self._group.device, self._group.rank
-        self._group.send(torch.tensor([kind, len(data)], device=device), rank)
-        self._group.send(data.to(device), rank)
+        device, rank = self.group.device, self.group.rank
+        self.group.send(torch.tensor([kind, len(data)], device=device), rank)
+        self.group.send(data.to(device), rank)
 
     def _room(self, nbytes: int) -> Tensor:
         if len(self._memory) < nbytes:
@@ -126,16 +123,21 @@ class ParcelChannel:
         return self._memory[:nbytes]
 
 
+def aligned(nbytes: int) -> int:
+    """Return a number of bytes rounded up to `ALIGNMENT`."""
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
 def state_in(data: Tensor) -> dict[str, Any]:
-    """State whose bytes were received, on the CPU."""
+    """Return the state in received bytes, on the CPU."""
     return from_bytes(data.numpy().tobytes())
 
 
 def batch_in(data: Tensor, device: torch.device) -> tuple[Any, dict[str, Any]]:
-    """The batch whose bytes were received, and what was said about it; on the CPU it lies where the bytes do."""
+    """Return the batch in received bytes, and the data about it; on the CPU its tensors are views of the bytes."""
     length = int(data[:8].view(torch.int64)[0])
     kind, values, places, about = json.loads(data[8 : 8 + length].numpy().tobytes())
-    memory = data[-(-(8 + length) // ALIGNMENT) * ALIGNMENT :]
+    memory = data[aligned(8 + length) :]
     for place in map(Place.from_json, places):
         tensor = place.of(memory)
         if not place.field:
@@ -150,7 +152,7 @@ def batch_in(data: Tensor, device: torch.device) -> tuple[Any, dict[str, Any]]:
 
 
 def _batch_class(kind: str) -> type:
-    """The dataclass of this name, of a module that is imported; nothing is imported here."""
+    """Dataclass of a name, of a module that is imported already; nothing is imported here."""
     module, _, name = kind.partition(":")
     found = getattr(sys.modules.get(module), name, None)
     if not (isinstance(found, type) and is_dataclass(found)):
@@ -159,7 +161,7 @@ def _batch_class(kind: str) -> type:
 
 
 def _number(value: Any) -> Any:
-    """A number of NumPy's as Python's own."""
+    """A number of NumPy as a number of Python."""
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"a batch holds a {type(value).__name__}: learners of a group are sent tensors, numbers and texts")

@@ -1,4 +1,4 @@
-"""Learning of a rank: from the batches that the first learner of its group has collected or drawn."""
+"""Learning of a rank, from batches that the first learner of its group has collected or drawn."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.nn import GroupBroken, flatten_, leave_group
 
 
 class RankLearner:
-    """Networks and optimisers of a rank, which make every update that the first learner of the group makes.
+    """Networks and optimisers of a rank, which make every update of the group's first learner.
 
     Parameters
     ----------
@@ -43,11 +43,11 @@ class RankLearner:
         self._standing: dict[str, int] = {}
 
     def whole_state(self) -> dict[str, Any]:
-        """Weights, what else has been learned, and where learning stands."""
+        """Return weights, other learned state, and counters of learning."""
         return {"weights": self._model.state_dict(), "learning": self._learning(), "standing": self._standing}
 
     def take_state(self, state: dict[str, Any]) -> None:
-        """Go on with what another learner has."""
+        """Adopt the state of another learner."""
         self._model.load_state_dict(state["weights"])
         self._take_learning(state["learning"])
         self._standing = dict(state["standing"])
@@ -58,9 +58,9 @@ class RankLearner:
         Parameters
         ----------
         batch
-            As the data path's learner has it.
+            Batch of the data path's learner.
         about
-            What that learner's `about_batch` returned.
+            Result of that learner's `about_batch`.
         """
         self._standing = dict(about["standing"])
         if about["tuned"] != self._tuned:
@@ -78,7 +78,7 @@ class RankLearner:
         raise NotImplementedError
 
     def _take_settings(self) -> None:
-        """The config has other values of tunable settings."""
+        """Apply changed values of tunable settings."""
         self._algorithm.take_settings(self._config)
 
     def _learn(self, batch: Any, about: dict[str, Any]) -> None:
@@ -155,7 +155,7 @@ RANK_LEARNERS: dict[type[DataPath], type[RankLearner] | str] = {
 
 
 def require_rank_learner(algorithm: type[Algorithm], config: Config) -> None:
-    """Raise `ConfigError` if no other learner can learn from the same batches."""
+    """Raise `ConfigError` if several learners cannot learn from the same batches."""
     found = entry_of(RANK_LEARNERS, data_path(algorithm, config))
     if isinstance(found, str):
         raise ConfigError(

@@ -1,8 +1,8 @@
-"""The ray backend: the learner at home, lanes on the nodes of a cluster; further learners at home, or on nodes, too.
+"""The ray backend: learners at home, lanes on the nodes of a cluster; further learners at home or on nodes.
 
-At home the roles are processes of the local backend. One of them, the receiver, stands where rollout workers would be.
-Each node has a host, which runs the same rollout workers, and a policy worker where inference is central, as a machine
-alone would; or one learner of the group.
+At home the roles are processes of the local backend, with the receiver in the place of rollout workers. Each node has a
+host, which runs the rollout workers of one machine, and a policy worker where inference is central; or one learner of
+the group.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.engine.contracts import RoleSpec
 from penstock.engine.messages import Command, Died, Evaluate, Evaluated, GoOnWithout, Handler, NodeSeen, Note, Report
 from penstock.engine.nodes.choosing import bundles_of, choose, in_words, missing, nodes_wanted
 from penstock.engine.nodes.evaluation import EvaluationsThere
-from penstock.engine.nodes.host import About, Heard, about_here, differences
+from penstock.engine.nodes.host import About, HostReports, about_here, differences
 from penstock.engine.nodes.node import Node
 from penstock.engine.nodes.receiver import RECEIVER, ReceiverRole
 from penstock.engine.nodes.sender import Home
@@ -31,32 +31,31 @@ from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RoleKind
 from penstock.ipc.ownership import Owned, owner_only
 
-CONNECT_SECONDS = 120.0  # what a node has to make its roles and connect
-FRESH_SECONDS = 2.0  # since bytes came from a node: its senders are there, for they say so twice a second
-KNOCK_INTERVAL = 2.0  # seconds between two looks whether the head node is there
-MOST_UNANSWERED = 3  # of these in a row: then it is gone
-SEAT_INTERVAL = 1.0  # seconds between two looks for machines that may stand for a node
-LONGEST_BACK_OFF = 10.0  # seconds before a node whose hosts never connect is tried again
+CONNECT_SECONDS = 120.0  # for a node to make its roles and connect
+FRESH_SECONDS = 2.0  # since the last bytes of a node, within which it is connected: it sends twice a second
+KNOCK_INTERVAL = 2.0  # seconds between two checks of the head node
+MOST_UNANSWERED = 3  # checks in a row, after which the head node is lost
+PLACE_INTERVAL = 1.0  # seconds between two searches for machines for nodes without one
 
 
 class NodesBackend(Owned):
-    """Runs learners at home, and places hosts; whoever is lost is replaced, by whatever machine there is.
+    """Runs learners at home, and starts hosts; a lost host is replaced on any suitable machine.
 
     Parameters
     ----------
     arena
-        The run's arena: its lanes stand for those of all nodes.
+        Arena of the run: its lanes mirror those of all nodes.
     specs
-        The roles of the run, as if it had one machine.
+        Roles of the run on one machine.
     handle
-        Called with a role's name and whatever it reports.
+        Called with a role's name and each of its reports.
     restarts
-        Of the roles at home.
+        Restarts of the roles at home.
 
     Raises
     ------
     ConfigError
-        A node's versions are not those at home, or no host begins there.
+        A node has other versions than home, or no host starts there.
     """
 
     def __init__(self, arena: ExperienceArena, specs: Sequence[RoleSpec], handle: Handler, restarts: Restarts) -> None:
@@ -70,7 +69,7 @@ class NodesBackend(Owned):
         self._connection = cluster.open_cluster(self._config)
         self._connection.num_users += 1
         self._grows = self._connection.grows
-        self._asked_for = ""  # in words
+        self._requested = ""  # nodes that were requested of the cluster, in words
         num_nodes, first_away = self._config.num_nodes, self._config.learners_at_home
         self._cores = arena.shape.num_workers // num_nodes
         self._nodes = [
@@ -84,7 +83,7 @@ class NodesBackend(Owned):
         paths = next(spec for spec in specs if isinstance(spec, RolloutRole)).rollout.paths
         turns = tuple(learner.algorithm.synchronous for learner in learners)
         transports = tuple(map(transport_of, paths))
-        self._evaluations: EvaluationsThere | None = None  # on the first node
+        self._evaluations: EvaluationsThere | None = None  # of an evaluator on the first node
         at_home = roles_at_home(specs, self._config)
         if self._config.evaluator == "node":
             (evaluator,) = (spec for spec in at_home if isinstance(spec, EvaluatorRole))
@@ -103,40 +102,40 @@ class NodesBackend(Owned):
             raise
 
     def start(self) -> None:
-        """Make the roles at home; hosts are told theirs when they can hear it."""
+        """Make the roles at home; hosts get their tasks once they have started."""
         self._local.start()
-        if self._asked_for:
+        if self._requested:
             there = sum(node.host is not None for node in self._nodes)
-            self._handle("cluster", Note(f"{there} of {len(self._nodes)} nodes are there: {self._asked_for} asked for"))
+            self._handle("cluster", Note(f"{there} of {len(self._nodes)} nodes are there: {self._requested} asked for"))
         for node in self._nodes:
-            if node.rank:  # of the others the receiver tells
-                node.learner_seen(is_there=False)
+            if node.rank:  # the receiver reports the others
+                node.update_learner(is_there=False)
                 self._show(node)
 
     def pump(self, timeout: float) -> None:
-        """Deliver what roles and hosts report, for up to `timeout` seconds; see to nodes that are lost, or missing.
+        """Deliver reports of roles and hosts for up to `timeout` seconds; replace lost nodes, place missing ones.
 
         Raises
         ------
         RoleDied, LauncherDied
-            Something at home is gone that cannot be replaced.
+            A role at home that cannot be replaced is gone.
         """
         self._local.pump(timeout)
         self._require_head()
-        self._cluster.look_at(node.host for node in self._nodes if node.host is not None)
+        self._cluster.poll_answers(node.host for node in self._nodes if node.host is not None)
         for node in self._nodes:
             try:
-                self._see_to(node)
+                self._advance(node)
             except self._cluster.NodeLost as lost:
                 self._lose(node, str(lost))
         self._place()
 
     def send(self, role: str, command: Command) -> bool:
-        """Give a role at home, or the evaluator, a command; False if it is gone for good, or on a node."""
+        """Send a command to a role at home, or to the evaluator; False if the role is gone for good, or on a node."""
         if self._evaluations is not None and isinstance(command, Evaluate):
-            self._evaluations.ask(command)
+            self._evaluations.command(command)
             if (host := self._nodes[0].host) is not None and self._nodes[0].has_begun:
-                self._evaluations.tell(host)
+                self._evaluations.send(host)
             return True
         return self._local.send(role, command)
 
@@ -147,7 +146,7 @@ class NodesBackend(Owned):
 
     @property
     def num_nodes(self) -> int:
-        """Nodes of the run, those that are lost among them."""
+        """Number of nodes of the run, lost ones included."""
         return len(self._nodes)
 
     def hosts_cpu(self) -> list[tuple[float, dict[str, float]]]:
@@ -160,7 +159,7 @@ class NodesBackend(Owned):
         if self._is_closed:
             return
         self._is_closed = True
-        head_is_gone = self._unanswered >= MOST_UNANSWERED  # then Ray can end nothing, and hosts end by themselves
+        head_is_gone = self._unanswered >= MOST_UNANSWERED  # then hosts end by themselves, without Ray
         hosts = [node.host for node in self._nodes if node.host is not None and not head_is_gone]
         try:
             for host in hosts if patience else ():
@@ -177,7 +176,7 @@ class NodesBackend(Owned):
     # -- nodes -----------------------------------------------------------------------------------------------------
 
     def _require_head(self) -> None:
-        """Raise `RoleDied` once the head node has not answered several times: Ray would end this process later."""
+        """Raise `RoleDied` after several unanswered checks of the head node: later Ray would end this process."""
         now = time.monotonic()
         if now >= self._next_knock:
             self._next_knock = now + KNOCK_INTERVAL
@@ -186,39 +185,36 @@ class NodesBackend(Owned):
                 raise RoleDied("the head node of the Ray cluster is gone, and all nodes with it")
 
     def _place(self) -> None:
-        """Start a host for each node that has none, on machines that stand for no other."""
+        """Start a host for each node without one, on machines that have no other."""
         now = time.monotonic()
         empty = [node for node in self._nodes if node.host is None and node.not_before <= now]
         if not empty or now < self._next_look:
             return
-        self._next_look = now + SEAT_INTERVAL
+        self._next_look = now + PLACE_INTERVAL
         taken = [node.host.machine.id for node in self._nodes if node.host is not None]
         machines = self._connection.machines()
         while True:
             found = choose(machines, [node.wanted for node in empty], taken)
-            deaf = [machine.id for machine in found.values() if not self._connection.reaches(machine)]
-            if not deaf:
+            unreachable = [machine.id for machine in found.values() if not self._connection.reaches(machine)]
+            if not unreachable:
                 break
-            taken += deaf
+            taken += unreachable
         for place, machine in found.items():
             node = empty[place]
             cores = machine.cores if node.rank else node.wanted.cores
-            node.host = self._cluster.Hosted(machine, cores, node.wanted.resources)
-            node.has_begun = False
-            node.incarnation += 1
-            node.tries += 1
-        self._ask_for_missing()
+            node.place(self._cluster.Hosted(machine, cores, node.wanted.resources))
+        self._request_missing()
 
-    def _ask_for_missing(self) -> None:
-        """Let a cluster that grows know which nodes have no machine."""
+    def _request_missing(self) -> None:
+        """Request machines for nodes without one of a cluster that grows."""
         there = {node.number: node.host.machine for node in self._nodes if node.host is not None}
-        if self._grows and (len(there) < len(self._nodes) or self._asked_for):
+        if self._grows and (len(there) < len(self._nodes) or self._requested):
             bundles = bundles_of([node.wanted for node in self._nodes], there)
             self._connection.want(bundles)
-            self._asked_for = in_words(missing(bundles, there))
+            self._requested = in_words(missing(bundles, there))
 
     def _require_alike(self) -> None:
-        """Wait until all hosts have begun, and compare what is installed there with what is here."""
+        """Wait until all hosts have started, and compare their software with that of home."""
         home = about_here()
         for node in self._nodes:
             if node.host is None and self._grows:
@@ -237,7 +233,14 @@ class NodesBackend(Owned):
                 f"{node.name} on {node.host.machine} has {unlike}: install the same versions there, or leave it out"
             )
 
-    def _see_to(self, node: Node) -> None:
+    def _advance(self, node: Node) -> None:
+        """Give a host that has started its task; deliver the reports of one that has a task.
+
+        Raises
+        ------
+        NodeLost
+            The host is gone, too late, or has other software than home.
+        """
         if node.host is None:
             return
         if not node.has_begun:
@@ -253,52 +256,47 @@ class NodesBackend(Owned):
                 node.has_begun = True
                 node.connected_by = time.monotonic() + CONNECT_SECONDS
                 if self._evaluations is not None and node.number == 0:
-                    self._evaluations.tell(node.host)
+                    self._evaluations.send(node.host)
             return
         if time.monotonic() > node.connected_by:
             of_lanes = f"nothing comes from it to {self._home.address[0]}:{self._home.address[1]}"
             of_learner = f"its learner has not begun in {CONNECT_SECONDS:.0f} s"
             raise self._cluster.NodeLost(of_learner if node.rank else of_lanes)
-        is_connected = time.monotonic() - node.heard_at < FRESH_SECONDS
+        is_connected = time.monotonic() - node.last_bytes_at < FRESH_SECONDS
         if node.rank or node.tries:  # no bytes show yet that its machine is there
             is_connected |= node.host.is_late and self._connection.reaches(node.host.machine)
-        if (heard := node.host.heard(is_connected=is_connected)) is not None:
-            self._hear(node, heard)
+        if (answer := node.host.answer(is_connected=is_connected)) is not None:
+            self._deliver(node, answer)
 
-    def _hear(self, node: Node, heard: Heard) -> None:
-        for role, report in heard.reports:
+    def _deliver(self, node: Node, answer: HostReports) -> None:
+        """Deliver the reports and gauges of a host; raises `NodeLost` where it has failed."""
+        for role, report in answer.reports:
             if self._evaluations is not None and isinstance(report, Evaluated | Died) and role == RoleKind.EVALUATOR:
-                self._handle(role, self._evaluations.heard(report, node.name))
+                self._handle(role, self._evaluations.completed(report, node.name))
             else:
                 self._handle(f"{role} of {node.name}", report)
         shape = self._arena.shape
-        for role, gauges in heard.gauges.items():
+        for role, gauges in answer.gauges.items():
             kind, _, number = role.partition("-")
             is_rollout = kind == RoleKind.ROLLOUT
             name = f"{kind}-{int(number) + node.number * self._cores}" if is_rollout else role
-            # Nothing else: the node's clock counts from another beginning, and its cores are not those at home.
-            if is_rollout or node.rank or node.number == 0:  # one policy worker stands for those of all nodes
+            # No other gauge: the node's clock starts elsewhere, and its cores are not those of home.
+            if is_rollout or node.rank or node.number == 0:  # one policy worker is shown for those of all nodes
                 self._arena.gauges[shape.gauge_row(name)][WALL] = gauges[WALL]
             if node.rank and gauges[WALL].any() and not node.status.is_there:
-                node.learner_seen(is_there=True)
+                node.update_learner(is_there=True)
                 self._show(node)
-        if heard.failure:
-            raise self._cluster.NodeLost(heard.failure)
+        if answer.failure:
+            raise self._cluster.NodeLost(answer.failure)
 
     def _lose(self, node: Node, why: str) -> None:
-        """Let a host go; its lanes stand still until another stands for the node."""
-        assert node.host is not None
-        where = node.host.machine
-        node.host.kill()
-        node.host = None
-        node.faults += 1
-        node.not_before = time.monotonic() + min(LONGEST_BACK_OFF, 0.25 * 2.0 ** min(node.tries, 8))
-        node.status = replace(node.status, is_there=False, faults=node.faults)
+        """Drop the host of a node; its lanes stand still until it has another."""
+        machine = node.lose()
         self._show(node)
         if not node.rank:
             self._local.send(RECEIVER, GoOnWithout(node.number))
         meanwhile = f"rank-{node.rank} is missing" if node.rank else "its lanes stand still"
-        self._handle(node.name, Note(f"{node.name} on {where} is lost: {why}\n{meanwhile} until it is back"))
+        self._handle(node.name, Note(f"{node.name} on {machine} is lost: {why}\n{meanwhile} until it is back"))
         if self._evaluations is not None and node.number == 0:
             self._handle(RoleKind.EVALUATOR, Died(f"the evaluator was on {node.name}"))
 
@@ -306,10 +304,10 @@ class NodesBackend(Owned):
         self._handle(node.name, NodeSeen(node.number, node.status))
 
     def _take(self, role: str, report: Report) -> None:
-        """Hear a role at home; what the receiver says of nodes is completed by what is known here."""
+        """Pass on a report of a role at home; the receiver's status of a node is completed."""
         if isinstance(report, NodeSeen):
             node = self._nodes[report.number]
-            node.complete(report.status)
+            node.update(report.status)
             self._handle(role, NodeSeen(node.number, node.status))
         elif isinstance(report, Died) and role == RECEIVER:
             self._handle(role, replace(report, story=f"{report.story}: nodes connect anew"))

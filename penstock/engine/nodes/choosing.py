@@ -15,16 +15,16 @@ Resources = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Machine:
-    """A node of the cluster, as Ray sees it.
+    """A node of the cluster.
 
     Attributes
     ----------
     id, host
-        Ray's name for it, and its own.
+        Ray's id, and host name.
     cores, resources
-        What it has.
+        Number of cores, and names of resources.
     address
-        Where its raylet listens.
+        Address of its raylet.
     is_home
         Whether the run's learner is there.
     """
@@ -47,9 +47,9 @@ class Wanted:
     Attributes
     ----------
     cores, resources
-        At least these.
+        Smallest number of cores, and names of resources.
     learns
-        Whether the node has a learner. It takes all cores, or the first GPU, and home's learner has those of home.
+        Whether the node has a learner, which takes all cores, or the first GPU; home's are those of the first learner.
     """
 
     cores: int
@@ -63,10 +63,9 @@ class Wanted:
 
 
 def nodes_wanted(config: Config, num_workers: int) -> list[Wanted]:
-    """Requirements of each node of a run, given the number of rollout workers. Nodes with a learner come last.
+    """Return the requirements of each node of a run, given its number of rollout workers; those with learners are last.
 
-    On the first an evaluator may play, with a core of its own. One with a learner must have one core, and takes all
-    that its machine has.
+    An evaluator on the first node adds a core. A node with a learner requires one core, and takes all of its machine.
     """
     lanes = _named(config.nodes, config.num_nodes)
     learners = _named(config.learner_nodes, config.num_learner_nodes)
@@ -79,58 +78,58 @@ def nodes_wanted(config: Config, num_workers: int) -> list[Wanted]:
 
 
 def choose(machines: Sequence[Machine], wanted: Sequence[Wanted], taken: Collection[str] = ()) -> dict[int, Machine]:
-    """Find a machine for as many nodes as can have one, each for one of them; home's only where no others will do.
+    """Choose a machine for as many nodes as possible, a different one for each; home only where no other fits.
 
     Parameters
     ----------
     machines
-        Those there are.
+        Machines of the cluster.
     wanted
-        What each node must have.
+        Requirements of each node.
     taken
-        Ids of those that are not to be chosen.
+        Ids of machines that may not be chosen.
 
     Returns
     -------
     dict of int to Machine
-        By the place in `wanted`; those for which there is none are missing.
+        Machines by the place in `wanted`, without the nodes that have none.
     """
     left = [machine for machine in machines if machine.id not in taken]
     chosen: dict[int, Machine] = {}
-    # Where there are too few, who asks for a resource, or for more cores, comes first.
+    # Where there are too few, nodes that require resources, or more cores, come first.
     places = sorted(range(len(wanted)), key=lambda place: (-len(wanted[place].resources), -wanted[place].cores))
     for offered in ([machine for machine in left if not machine.is_home], left):
         for place in places:
             if place not in chosen:
-                _seat(place, offered, wanted, chosen)
+                _assign(place, offered, wanted, chosen)
     return chosen
 
 
 def cores_at_home(config: Config, machines: Sequence[Machine]) -> int:
-    """Cores of home that a run's nodes have, for lanes and an evaluator: home may stand for one of them."""
+    """Return the number of cores of home that a run's nodes take, for lanes and an evaluator."""
     wanted = nodes_wanted(config, config.workers_per_node)
     return sum(wanted[place].cores for place, machine in choose(machines, wanted).items() if machine.is_home)
 
 
-def _seat(place: int, offered: Sequence[Machine], wanted: Sequence[Wanted], chosen: dict[int, Machine]) -> None:
-    """Give a place a machine, if need be one whose holder can have another: an augmenting path, breadth first."""
+def _assign(place: int, offered: Sequence[Machine], wanted: Sequence[Wanted], chosen: dict[int, Machine]) -> None:
+    """Assign a machine to a place, if need be one whose holder can have another: an augmenting path, breadth first."""
     holders = {machine.id: holder for holder, machine in chosen.items()}
-    asked_by: dict[str, int] = {}
-    asking, has_asked = deque([place]), set()
-    while asking:
-        asks = asking.popleft()
-        if wanted[asks] in has_asked:  # another who wants the same has come no further
+    claimed_by: dict[str, int] = {}
+    queue, tried = deque([place]), set()
+    while queue:
+        claimant = queue.popleft()
+        if wanted[claimant] in tried:  # the search for equal requirements has found no machine
             continue
-        has_asked.add(wanted[asks])
+        tried.add(wanted[claimant])
         for machine in offered:
-            if machine.id in asked_by or not wanted[asks].fits(machine):
+            if machine.id in claimed_by or not wanted[claimant].fits(machine):
                 continue
-            asked_by[machine.id] = asks
+            claimed_by[machine.id] = claimant
             if machine.id in holders:
-                asking.append(holders[machine.id])
+                queue.append(holders[machine.id])
                 continue
             while True:
-                holder = asked_by[machine.id]
+                holder = claimed_by[machine.id]
                 before = chosen.get(holder)
                 chosen[holder] = machine
                 if before is None:
@@ -139,7 +138,7 @@ def _seat(place: int, offered: Sequence[Machine], wanted: Sequence[Wanted], chos
 
 
 def _named(wanted: int | str | dict[str, int], count: int) -> list[Resources]:
-    """The resource that the user has named for each of so many nodes."""
+    """Resources that the user has named for each of `count` nodes."""
     if isinstance(wanted, dict):
         return [(name,) for name, of_name in wanted.items() for _ in range(of_name)]
     return [()] * count
@@ -147,20 +146,20 @@ def _named(wanted: int | str | dict[str, int], count: int) -> list[Resources]:
 
 Bundle = dict[str, float]
 """Resources that one machine must have, by Ray's names."""
-SHARE = 1e-3  # of a resource that a host takes: nodes are told apart by it, not used up
+SHARE = 1e-3  # of a named resource that a host takes: such resources are labels, not amounts
 
 
 def bundles_of(wanted: Sequence[Wanted], there: Mapping[int, Machine]) -> list[Bundle]:
-    """Resource bundles that a cluster must have room for, one per node of a run.
+    """Return the resource bundles that a cluster must have room for, one per node of a run.
 
-    A machine that stands for a node is asked for as a whole. So nothing that is missing is thought to have room there.
+    The bundle of a node with a machine is the whole machine, so that no missing node fits beside it.
 
     Parameters
     ----------
     wanted
-        What each node must have.
+        Requirements of each node.
     there
-        Machines that stand for nodes, by the place in `wanted`.
+        Present machines of nodes, by the place in `wanted`.
     """
     bundles = []
     for place, each in enumerate(wanted):
@@ -173,7 +172,7 @@ def bundles_of(wanted: Sequence[Wanted], there: Mapping[int, Machine]) -> list[B
 
 
 def in_words(bundles: Sequence[Bundle]) -> str:
-    """Requested bundles in words: "1 node with 8 cores", "2 nodes with 8 cores and sampler"."""
+    """Return bundles in words: "1 node with 8 cores", "2 nodes with 8 cores and sampler"."""
     kinds: dict[str, int] = {}
     for bundle in bundles:
         others = "".join(f" and {name}" for name in bundle if name != "CPU")
@@ -183,5 +182,5 @@ def in_words(bundles: Sequence[Bundle]) -> str:
 
 
 def missing(bundles: Sequence[Bundle], there: Mapping[int, Machine]) -> list[Bundle]:
-    """Those of them for which no machine stands."""
+    """Return the bundles of nodes without a machine."""
     return [bundle for place, bundle in enumerate(bundles) if place not in there]

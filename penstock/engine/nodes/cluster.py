@@ -1,7 +1,7 @@
 """The Ray cluster of a run. No other file of Penstock imports Ray.
 
-Ray says which machines there are, starts one host on each, carries what is said to hosts and what they report, and
-tells of their deaths. Experience and weights go by streams of their own.
+Ray lists machines, starts one host on each, carries commands to hosts and their reports, and reports their deaths.
+Experience and weights go by streams of their own.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from penstock.config import Config, ConfigError
 from penstock.engine.nodes.choosing import GPU, SHARE, Bundle, Machine, Resources, nodes_wanted
-from penstock.engine.nodes.host import About, Heard, NodeHost
+from penstock.engine.nodes.host import About, HostReports, NodeHost
 from penstock.engine.nodes.stream import free_address
 from penstock.ipc import whole_cores
 
-STORE_NBYTES = 100 * 2**20  # of Ray's object store, through which next to nothing goes
-KNOCK_SECONDS, LOOK_SECONDS = 5.0, 1.0  # what the head node has to answer: at first, and while a run goes on
-GLANCE_SECONDS = 0.25  # what a raylet has
-BEGIN_SECONDS = 120.0  # what a host has to begin: it is seconds on a machine with nothing else to do
-LATE_SECONDS = 300.0  # what one has that is to stand for a lost one: its machine may be busy, and Ray tells of deaths
+STORE_NBYTES = 100 * 2**20  # of Ray's object store, which is hardly used
+KNOCK_SECONDS, LOOK_SECONDS = 5.0, 1.0  # for the head node to answer: at first, and during a run
+GLANCE_SECONDS = 0.25  # for a raylet to answer
+BEGIN_SECONDS = 120.0  # for a host to start, which takes seconds on an idle machine
+LATE_SECONDS = 300.0  # for the host of a lost node to start: its machine may be busy, and Ray reports deaths
 HOST_SILENCE = 4.0  # seconds without an answer after which a host is lost
 HOST_STUPOR = 30.0  # the same while its senders are connected: then it is slow, or stuck
-NOT_NICED = {"worker_niceness": 0}  # Ray's own 15 would starve hosts beside other programs of the machine
+NOT_NICED = {"worker_niceness": 0}  # Ray's default of 15 would starve hosts beside other programs of the machine
 OF_EVERY_NODE = {"CPU", "memory", "object_store_memory"}
 LOOPBACK = "127.0.0.1"
 
@@ -47,7 +47,7 @@ _cluster: Cluster | None = None  # a process has one connection to Ray
 
 
 def open_cluster(config: Config) -> Cluster:
-    """Connect to the cluster of a config, or return the connection that there is.
+    """Connect to the cluster of a config, or return this process's connection to it.
 
     Raises
     ------
@@ -82,19 +82,19 @@ class Cluster:
     Parameters
     ----------
     config
-        Says which cluster: the one that this process is connected to already, if it is.
+        Config with the address of the cluster; a connection to Ray that this process has already is used instead.
 
     Attributes
     ----------
     address, name
-        As it is asked for, and in words.
+        Address as in the config, and in words.
     num_users
-        Runs that use the connection.
+        Number of runs that use the connection.
 
     Raises
     ------
     ConfigError
-        There is none.
+        There is no such cluster.
     """
 
     def __init__(self, config: Config) -> None:
@@ -130,7 +130,7 @@ class Cluster:
             ) from error
 
     def machines(self) -> list[Machine]:
-        """The nodes that are alive, in a fixed order."""
+        """Return the live nodes of the cluster, in a fixed order."""
         found = [
             Machine(
                 node["NodeID"], node["NodeManagerHostname"], int(node["Resources"].get("CPU", 0)),
@@ -143,7 +143,7 @@ class Cluster:
         return sorted(found, key=lambda machine: machine.id)
 
     def reaches(self, machine: Machine) -> bool:
-        """Whether a raylet answers there: Ray takes a node for alive until it has been silent for many seconds."""
+        """Whether the raylet of a machine answers; Ray reports a dead node only after many seconds."""
         try:
             _knock_at(machine.address, GLANCE_SECONDS)
         except OSError:
@@ -152,19 +152,16 @@ class Cluster:
 
     @property
     def grows(self) -> bool:
-        """Whether an autoscaler may add machines: it gives kinds to those that it knows. Others have their own name."""
+        """Whether an autoscaler may add machines: only an autoscaler gives nodes a kind other than their name."""
         try:
             status: Any = get_cluster_status(self._head)
-        except Exception:  # what Ray calls a developers' interface
+        except Exception:  # an interface that Ray calls developers' own
             return False
         kinds = [(node.ray_node_type_name, node.node_id) for node in (*status.active_nodes, *status.idle_nodes)]
         return any(kind not in ("", f"node_{number}") for kind, number in kinds)
 
     def want(self, bundles: list[Bundle]) -> None:
-        """Let an autoscaler see to it that there is room for these; it is asked anew when they are others than before.
-
-        Ray keeps one such request of a cluster, the last.
-        """
+        """Request room for bundles from an autoscaler, if they have changed; the request replaces the last."""
         if bundles != self._wanted:
             self._wanted = bundles
             with contextlib.suppress(RayError):
@@ -181,15 +178,15 @@ class Cluster:
 
     @property
     def home(self) -> str:
-        """Address of this machine, as nodes see it."""
+        """Address of this machine for nodes."""
         return LOOPBACK if self._is_of_this_machine else str(ray.util.get_node_ip_address())
 
     def free_address(self) -> tuple[str, int]:
-        """Address of this machine, as nodes see it, and a port that is free."""
+        """Return the address of this machine for nodes, and a free port of it."""
         return free_address(self.home)
 
     def close(self) -> None:
-        """End the connection; a cluster that was started for the run ends with it."""
+        """End the connection, and with it a cluster that was started for the run."""
         self.want([])
         if self._is_ours:
             with contextlib.suppress(Exception):
@@ -197,32 +194,32 @@ class Cluster:
             _let_ray_print(True)
 
 
-def look_at(hosts: Iterable[Hosted]) -> None:
-    """Note which hosts have answered: Ray is asked once for all of them."""
-    asked = {host.asked: host for host in hosts}
-    ready = ray.wait(list(asked), num_returns=len(asked), timeout=0)[0] if asked else []
-    for answer, host in asked.items():
+def poll_answers(hosts: Iterable[Hosted]) -> None:
+    """Update `Hosted.has_answered` of all hosts, with one call of Ray."""
+    awaited = {host.awaited: host for host in hosts}
+    ready = ray.wait(list(awaited), num_returns=len(awaited), timeout=0)[0] if awaited else []
+    for answer, host in awaited.items():
         host.has_answered = answer in ready
 
 
 class Hosted:
-    """A host, as home knows it. No call waits, but for `about`.
+    """Home's handle of a host. Methods return at once, except `about`, `pids` and `cpu`.
 
     Parameters
     ----------
     machine
-        Where it is to be.
+        Machine to start the host on.
     cores
-        That it is to have for itself.
+        Number of cores reserved for the host.
     resources
-        Which it must have. A GPU it has for itself.
+        Resources of the machine; a GPU is reserved for the host.
 
     Attributes
     ----------
-    asked
-        The answer that it owes, as Ray knows it.
+    awaited
+        Ray's reference of the next answer.
     has_answered
-        Whether that was there when `look_at` looked last.
+        Whether the answer was there at the last `poll_answers`.
     """
 
     def __init__(self, machine: Machine, cores: int, resources: Resources) -> None:
@@ -237,17 +234,17 @@ class Hosted:
             max_task_retries=0,
         ).remote()
         self._about: Any = self._actor.about.remote()
-        self.asked: Any = self._about
+        self.awaited: Any = self._about
         self.has_answered = self._has_begun = False
         self._asked_at = time.monotonic()
 
     def about(self, patience: float) -> About:
-        """Software installed on the node.
+        """Return software and place of the host.
 
         Raises
         ------
         NodeLost
-            It has not begun in so many seconds, or cannot.
+            The host has not started within `patience` seconds, or cannot start.
         """
         try:
             found: About = ray.get(self._about, timeout=patience)
@@ -259,11 +256,11 @@ class Hosted:
 
     @property
     def is_late(self) -> bool:
-        """Whether it has not answered for as long as makes it lost, if nothing else says that its machine is there."""
+        """Whether the host has not answered for so long that it is lost, unless its machine can be reached."""
         return not self.has_answered and time.monotonic() - self._asked_at > HOST_SILENCE
 
     def is_begun(self) -> bool:
-        """Whether it can say what is installed there; raises `NodeLost` if it takes too long."""
+        """Whether the host has started; raises `NodeLost` if that takes too long."""
         if self.has_answered:
             return True
         if time.monotonic() - self._asked_at > LATE_SECONDS:
@@ -271,20 +268,25 @@ class Hosted:
         return False
 
     def begin(self, task: bytes) -> None:
-        """Tell it what its roles are."""
-        self._ask(self._actor.begin.remote(task))
+        """Send a pickled `HostTask`."""
+        self._await(self._actor.begin.remote(task))
 
-    def tell(self, role: str, command: bytes) -> None:
-        """Give a role a pickled command, without waiting until it has it."""
-        self._actor.tell.remote(role, command)
+    def send(self, role: str, command: bytes) -> None:
+        """Send a pickled command to a role."""
+        self._actor.send.remote(role, command)
 
-    def heard(self, *, is_connected: bool) -> Heard | None:
-        """Its answer; None: not yet. The time limit is longer while its senders are connected.
+    def answer(self, *, is_connected: bool) -> HostReports | None:
+        """Return the host's answer, and request the next; None: not yet, or it has begun.
+
+        Parameters
+        ----------
+        is_connected
+            Whether the host's senders are connected: then the time limit is longer.
 
         Raises
         ------
         NodeLost
-            It is gone, or has been silent for too long.
+            The host is gone, or has been silent for too long.
         """
         try:
             if not self.has_answered:
@@ -293,43 +295,43 @@ class Hosted:
                 if silence > (patience if self._has_begun else BEGIN_SECONDS):
                     raise NodeLost(f"has not answered for {silence:.0f} s")
                 return None
-            answer: Heard | None = ray.get(self.asked)
+            answer: HostReports | None = ray.get(self.awaited)
         except RayError as error:
             raise NodeLost(_briefly(error)) from error
         self._has_begun = True
-        self._ask(self._actor.hear.remote())
+        self._await(self._actor.gather.remote())
         return answer
 
     def stop(self, patience: float) -> None:
-        """Ask it to stop its roles."""
+        """Command the host to stop its roles."""
         with contextlib.suppress(RayError):
-            self._ask(self._actor.stop.remote(patience))
+            self._await(self._actor.stop.remote(patience))
 
     def kill(self, patience: float = 0.0) -> None:
-        """End it, at the latest in so many seconds if it was asked to stop."""
+        """End the host, after up to `patience` seconds for an answer to `stop`."""
         with contextlib.suppress(Exception):
             if patience:
-                ray.wait([self.asked], timeout=patience)
+                ray.wait([self.awaited], timeout=patience)
             ray.kill(self._actor)
 
-    def _ask(self, answer: Any) -> None:
-        self.asked, self.has_answered = answer, False
+    def _await(self, answer: Any) -> None:
+        self.awaited, self.has_answered = answer, False
         self._asked_at = time.monotonic()
 
     def pids(self) -> dict[str, int]:
-        """Process ids of its roles, by name: waits for the answer."""
+        """Return process ids of the host's roles, by name; waits for the answer."""
         found: dict[str, int] = ray.get(self._actor.pids.remote(), timeout=BEGIN_SECONDS)
         return found
 
     def cpu(self) -> tuple[float, dict[str, float]]:
-        """Result of `NodeHost.cpu`; waits for the answer."""
+        """Return the result of `NodeHost.cpu`; waits for the answer."""
         found: tuple[float, dict[str, float]] = ray.get(self._actor.cpu.remote(), timeout=BEGIN_SECONDS)
         return found
 
 
 @contextlib.contextmanager
 def simulated(num_nodes: int, cores: int) -> Iterator[str]:
-    """A cluster of nodes that are parts of this machine, beside a head without cores; give its address."""
+    """Start a cluster of nodes on this machine, beside a head without cores, for the block; yield its address."""
     from ray.cluster_utils import Cluster as Simulated
 
     logging.getLogger("ray").setLevel(logging.ERROR)
@@ -347,23 +349,23 @@ def simulated(num_nodes: int, cores: int) -> Iterator[str]:
 
 
 def _knock_at(address: str, timeout: float) -> None:
-    """Raise OSError where nobody listens: Ray itself would try for minutes."""
+    """Raise OSError where nothing listens: Ray itself would try for minutes."""
     host, _, port = address.rpartition(":")
     if host and port.isdecimal():
         socket.create_connection((host, int(port)), timeout=timeout).close()
 
 
 def _leave_ray() -> None:
-    """Let go of Ray without the head node: `ray.shutdown` and Ray's hook for errors would wait a minute for it."""
+    """Disconnect from Ray without the head node, for which `ray.shutdown` and Ray's error hook wait a minute."""
     worker: Any = ray._private.worker
     sys.excepthook = worker.normal_excepthook
     atexit.unregister(ray.shutdown)
     worker.global_worker.core_worker.shutdown_driver()
 
 
-def _let_ray_print(does: bool) -> None:
-    """Say whether Ray may print the last lines of a raylet's log when a node dies: `log_to_driver` does not say it."""
-    ray._private.worker._worker_logs_enabled = does
+def _let_ray_print(is_allowed: bool) -> None:
+    """Allow or forbid that Ray prints lines of a dead node's log, which `log_to_driver` does not decide."""
+    ray._private.worker._worker_logs_enabled = is_allowed
 
 
 def _first_line(error: BaseException) -> str:
@@ -371,6 +373,6 @@ def _first_line(error: BaseException) -> str:
 
 
 def _briefly(error: BaseException) -> str:
-    """The last line of what Ray says, without its advice."""
+    """Last line of an error of Ray, without its advice."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1].partition(" Some common causes")[0] if lines else type(error).__name__

@@ -1,7 +1,7 @@
-"""An evaluator on a node: it plays there, and its results and the best weights go home, where they are written.
+"""An evaluator on a node: results and best weights go home, where they are written.
 
-Its weights are those that the node's rollout workers act with. It waits until these are as new as home's were when the
-evaluation was asked for. The two ends of this file talk by the messages of the host: some kilobytes for an evaluation.
+It plays with the weights of the node's rollout workers, once these are as new as home's at the request. Commands and
+reports go through the node's host: some kilobytes per evaluation.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Block = tuple[bytes, int]
 
 @dataclass(frozen=True)
 class EvaluateThere(Evaluate):
-    """Play weights that are as new as these.
+    """Command to evaluate weights that are at least as new as those at home.
 
     Attributes
     ----------
     versions
-        Of the policies' weights at home.
+        Versions of the policies' weights at home.
     seconds
-        When playing ends, from when this is heard: clocks differ between machines.
+        Time limit, counted from the arrival of the command: clocks differ between machines.
     """
 
     versions: tuple[int, ...] = ()
@@ -48,12 +48,12 @@ class EvaluateThere(Evaluate):
 
 @dataclass(frozen=True)
 class EvaluatedThere(Evaluated):
-    """Result of the evaluation.
+    """Result of an evaluation on a node.
 
     Attributes
     ----------
     best
-        Of each policy the weights that are the best now; None: they are not others than before.
+        New best weights of each policy; None: they are unchanged.
     """
 
     best: tuple[Block | None, ...] = ()
@@ -66,13 +66,13 @@ class EvaluatorThereRole(EvaluatorRole):
     Attributes
     ----------
     best
-        The best weights so far of each policy; None: there are none.
+        Best weights so far of each policy; None: there are none.
     """
 
     best: tuple[Block | None, ...] = ()
 
     def build(self, arena: ExperienceArena, report: Tell) -> Role:
-        """Make the evaluator and its lanes. A successor of one that was killed finds the best weights in the arena."""
+        """Make the evaluator and its lanes; newer best weights in the arena, of a killed evaluator, are kept."""
         for of_policy, best in zip(arena.policies, self.best, strict=False):
             if best is not None and of_policy.best_weights.version < best[1]:
                 put(of_policy, best)
@@ -80,96 +80,94 @@ class EvaluatorThereRole(EvaluatorRole):
 
 
 class EvaluatorThere(Evaluator):
-    """Plays on a node when it is asked to.
+    """Evaluator of a node.
 
     Parameters
     ----------
     spec
-        What it is told.
+        Description of the role.
     arena
-        The node's arena of the first policy.
+        Arena of the first policy on the node.
     report
-        Called with `EvaluatedThere` after each.
+        Called with an `EvaluatedThere` after each evaluation.
     """
 
     def __init__(self, spec: EvaluatorRole, arena: ExperienceArena, report: Tell) -> None:
-        super().__init__(spec.algorithms, spec.env, arena, self._send_home)
+        super().__init__(spec.algorithms, spec.env, arena, self._report_home)
         self._arenas = arena.policies
-        self._tell = report
+        self._report_to_host = report
         self._versions: tuple[int, ...] = ()
 
     def poll(self) -> bool:
-        """Play if asked to, and the weights are there; False if not."""
+        """Evaluate as commanded once the weights are there; False while there is nothing to do."""
         are_there = all(
             arena.weights.version >= version for arena, version in zip(self._arenas, self._versions, strict=False)
         )
         return are_there and super().poll()
 
     def handle(self, command: Command) -> None:
-        """Take a command: `EvaluateThere`."""
+        """Execute a command: `EvaluateThere`."""
         if isinstance(command, EvaluateThere):
             self._versions = command.versions
             command = replace(command, deadline=time.monotonic() + command.seconds)
         super().handle(command)
 
-    def _send_home(self, said: object) -> None:
-        assert isinstance(said, Evaluated)
+    def _report_home(self, result: object) -> None:
+        """Report a result with new best weights."""
+        assert isinstance(result, Evaluated)
         best = (
             block_of(arena) if scored.is_best else None
-            for arena, scored in zip(self._arenas, said.policies, strict=False)
+            for arena, scored in zip(self._arenas, result.policies, strict=False)
         )
-        self._tell(EvaluatedThere(**vars(said), best=tuple(best)))
+        self._report_to_host(EvaluatedThere(**vars(result), best=tuple(best)))
 
 
 class EvaluationsThere:
-    """Home's end: asks for evaluations, and keeps and writes the best weights. The supervisor's process has it.
+    """Home's end of the evaluator: sends commands, keeps and writes the best weights, in the supervisor's process.
 
     Parameters
     ----------
     spec
-        The evaluator, as it would be at home.
+        The evaluator's role at home.
     arena
-        The run's arena, of its first policy.
+        Arena of the run's first policy.
     """
 
     def __init__(self, spec: EvaluatorRole, arena: ExperienceArena) -> None:
         self._spec = spec
         self._arenas = arena.policies[: len(spec.algorithms)]
-        self._asked: Evaluate | None = None
-        self._waiting: EvaluateThere | None = None  # that no node has been told yet
+        self._last: Evaluate | None = None  # command
+        self._unsent: EvaluateThere | None = None
 
     def role(self) -> EvaluatorThereRole:
-        """The evaluator, as a node is told."""
+        """Return the role for the node."""
         return EvaluatorThereRole(**vars(self._spec), best=tuple(map(block_of, self._arenas)))
 
-    def ask(self, evaluate: Evaluate) -> None:
-        """Note what a node is to be asked for; only numbers travel."""
-        self._asked = evaluate
+    def command(self, evaluate: Evaluate) -> None:
+        """Hold a command until a node is there; its stores and metadata stay at home."""
+        self._last = evaluate
         candidates = tuple(replace(candidate, store=None, meta={}) for candidate in evaluate.policies)
         versions = tuple(arena.weights.version for arena in self._arenas)
         seconds = evaluate.deadline - time.monotonic()
-        self._waiting = EvaluateThere(evaluate.number, math.inf, candidates, versions, seconds)
+        self._unsent = EvaluateThere(evaluate.number, math.inf, candidates, versions, seconds)
 
-    def tell(self, host: Hosted) -> None:
-        """Tell a node what is asked for, if no node has been told."""
-        if self._waiting is not None:
+    def send(self, host: Hosted) -> None:
+        """Send the command to a node's host, unless it was sent."""
+        if self._unsent is not None:
             with leaving_machine():
-                task = packed(self._waiting)
-            host.tell(RoleKind.EVALUATOR, task)
-            self._waiting = None
+                command = packed(self._unsent)
+            host.send(RoleKind.EVALUATOR, command)
+            self._unsent = None
 
-    def heard(self, said: Evaluated | Died, where: str) -> Evaluated | Died:
-        """Hear what the evaluator says; return what the supervisor is to hear.
-
-        The best weights are kept, and written where the run wants them written.
-        """
-        if isinstance(said, Died):
-            return Died(f"{said.story}, on {where}")
-        assert isinstance(said, EvaluatedThere)
-        policies = said.policies
-        if self._asked is not None and said.number == self._asked.number:
-            policies = tuple(map(self._kept, range(len(policies)), policies, said.best, self._asked.policies))
-        return Evaluated(said.number, policies, said.seconds, said.has_reached_target)
+    def completed(self, report: Evaluated | Died, where: str) -> Evaluated | Died:
+        """Return a report of the evaluator in its form for the supervisor; keep and write new best weights."""
+        if isinstance(report, Died):
+            return Died(f"{report.story}, on {where}")
+        assert isinstance(report, EvaluatedThere)
+        policies = report.policies
+        if self._last is not None and report.number == self._last.number:
+            policies = tuple(map(self._kept, range(len(policies)), policies, report.best, self._last.policies))
+        return Evaluated(report.number, policies, report.seconds, report.has_reached_target)
 
     def _kept(self, policy: int, scored: Scored, best: Block | None, candidate: Candidate) -> Scored:
         if best is None:
@@ -189,13 +187,13 @@ class EvaluationsThere:
 
 
 def block_of(arena: ExperienceArena) -> Block | None:
-    """A policy's best weights; None before there are any."""
+    """Return a policy's best weights; None before there are any."""
     payload = np.zeros(arena.shape.weights_nbytes + RETURN_NBYTES, np.uint8)
     version = arena.best_weights.read_into(payload)
     return None if version < 0 else (payload.tobytes(), version)
 
 
 def put(arena: ExperienceArena, best: Block) -> None:
-    """Let these be a policy's best weights."""
+    """Publish a policy's best weights."""
     payload, version = best
     arena.best_weights.publish(np.frombuffer(payload, np.uint8), version)

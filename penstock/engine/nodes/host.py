@@ -1,7 +1,7 @@
-"""The host: a node's end of the run, which is told by home what its roles are, and runs them as a machine alone would.
+"""The host: a node's part of the run, which runs the roles of a task from home in processes of this machine.
 
-It is an actor of Ray's, and knows nothing of that. Its roles are processes of their own, forked by a launcher, over an
-arena of the node's own. They end with the host's process, however that ends.
+A Ray actor that uses nothing of Ray. Its roles are forked by a launcher, over an arena of the node, and end with the
+host's process.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
 from penstock.runs.process import cpu_seconds
 
-HEAR_SECONDS = 0.5  # that a host gathers reports for before it answers
-FORGOTTEN_SECONDS = 60.0  # without a question from home, where there has been no connection to it yet
+GATHER_SECONDS = 0.5  # for which reports are gathered before an answer
+FORGOTTEN_SECONDS = 60.0  # without a request from home, before a first connection to it
+SEVERED_SECONDS = 10.0  # the same after a broken connection: home has given the node up by then
 HOST = "host"
-SEVERED_SECONDS = 10.0  # the same, where a connection has broken: home has given the node up by then
 COMPARED = ("python", "torch", "penstock")
 
 
 @dataclass(frozen=True)
 class HostTask:
-    """Command to a host.
+    """Roles of a node.
 
     Attributes
     ----------
     shape
-        The numbers of the node's arena.
+        Shape of the node's arena.
     specs
-        Its roles.
+        Roles.
     forgives_environments
         Whether a worker whose environment failed is replaced.
     transports
-        Transport of each policy's experience, as it is sent to a node; empty: the node steps no lanes.
+        Transport of each policy's experience, in its form for nodes; empty: the node steps no lanes.
     """
 
     shape: RunShape
@@ -64,17 +64,17 @@ class HostTask:
 
 
 @dataclass(frozen=True)
-class Heard:
-    """Answer of a host.
+class HostReports:
+    """Reports of a host's roles since its last answer.
 
     Attributes
     ----------
     reports
-        What its roles have reported, by the role's name.
+        Reports, each with the name of its role.
     gauges
-        Their gauges, by the role's name.
+        Gauges by the role's name.
     failure
-        Why the node is of no use any more; empty while it is.
+        Reason why the node is lost; empty: it is not.
     """
 
     reports: list[tuple[str, Report]] = field(default_factory=list)
@@ -89,9 +89,9 @@ class About:
     Attributes
     ----------
     host, pid
-        Name of the machine, and the process's number there.
+        Name of the machine, and number of the process there.
     versions
-        Of Python and packages, by name.
+        Versions of Python and packages, by name.
     """
 
     host: str
@@ -100,23 +100,23 @@ class About:
 
 
 def about_here() -> About:
-    """Look at this process."""
+    """Return software and place of this process."""
     versions = {"python": ".".join(platform.python_version_tuple()[:2])}
     versions |= {name: importlib.metadata.version(name) for name in COMPARED if name != "python"}
     return About(socket.gethostname(), os.getpid(), versions)
 
 
 def differences(home: About, node: About) -> str:
-    """Say which versions of a node are not those at home; nothing where all are."""
+    """Return in words which versions of a node differ from those at home; empty where none does."""
     pairs = [(name, home.versions.get(name), node.versions.get(name)) for name in COMPARED]
     return ", ".join(f"{name} {there} (home has {here})" for name, here, there in pairs if here != there)
 
 
 class NodeHost:
-    """Runs a node's roles. One call at a time."""
+    """Runner of a node's roles; calls come one at a time."""
 
     def __init__(self) -> None:
-        launcher.prepare()  # it imports while home still makes up its mind
+        launcher.prepare()  # imports while home is still starting
         self._backend: LocalBackend | None = None
         self._reports: list[tuple[str, Report]] = []
         self._failure = ""
@@ -125,27 +125,27 @@ class NodeHost:
         threading.Thread(target=self._end_when_forgotten, name="forgotten", daemon=True).start()
 
     def about(self) -> About:
-        """Say what is installed here."""
+        """Return software and place of the host."""
         return about_here()
 
     def begin(self, task: bytes) -> None:
-        """Make the roles of a pickled `HostTask`."""
-        told: HostTask = pickle.loads(task)
-        self._arena = ExperienceArena.create(told.shape)
+        """Start the roles of a pickled `HostTask`."""
+        found: HostTask = pickle.loads(task)
+        self._arena = ExperienceArena.create(found.shape)
         keep_all_slots(self._arena)
-        specs = settled(told, self._arena)
+        specs = with_paths(found, self._arena)
         self._names = [spec.name for spec in specs if not spec.name.startswith(SENDER)]
         self._tied = {spec.name for spec in specs if isinstance(spec, SenderRole | RankRole)}
         self._hangs = HangWatch(specs, self._arena)
-        restarts = Restarts(told.forgives_environments)
+        restarts = Restarts(found.forgives_environments)
         self._backend = LocalBackend(self._arena, specs, self._take, restarts)
         self._backend.start()
 
-    def hear(self) -> Heard:
-        """See to the roles for a moment; return what they have reported."""
+    def gather(self) -> HostReports:
+        """Run the roles for `GATHER_SECONDS`, and return their reports."""
         assert self._backend is not None
         self._asked_at = time.monotonic()
-        end = time.monotonic() + HEAR_SECONDS
+        end = time.monotonic() + GATHER_SECONDS
         try:
             while not self._failure and (left := end - time.monotonic()) > 0:
                 self._backend.pump(left)
@@ -154,31 +154,31 @@ class NodeHost:
         reports, self._reports = self._reports, []
         reports += [("hang watch", Note(warning)) for warning in self._hangs.look(time.monotonic())]
         gauges = {name: self._arena.gauges_of(name).copy() for name in self._names}
-        return Heard(reports, gauges, self._failure)
+        return HostReports(reports, gauges, self._failure)
 
-    def tell(self, role: str, command: bytes) -> None:
-        """Give a role a pickled command."""
+    def send(self, role: str, command: bytes) -> None:
+        """Send a pickled command to a role."""
         if self._backend is not None:
             self._backend.send(role, pickle.loads(command))
 
     def pids(self) -> dict[str, int]:
-        """Process ids of the roles, by name."""
+        """Return process ids of the roles, by name."""
         return self._backend.pids if self._backend is not None else {}
 
     def cpu(self) -> tuple[float, dict[str, float]]:
-        """A moment (monotonic seconds of this machine), and CPU seconds so far of each role, and of "host" itself."""
+        """Return the time (monotonic seconds of this machine), and CPU seconds so far of each role and of "host"."""
         pids = {HOST: os.getpid(), **self.pids()}
         return time.monotonic(), {name: cpu_seconds(pid) for name, pid in pids.items()}
 
     def stop(self, patience: float) -> None:
-        """Stop all roles: at first by asking them, after `patience` seconds for certain."""
+        """Stop all roles: by a signal, and after `patience` seconds by force."""
         if self._backend is not None:
             self._backend.close(patience)
 
     def _end_when_forgotten(self) -> None:
         """End this process, and all roles with it, when home is gone, or cannot be reached.
 
-        Home asks nothing while it rests between two trainings. Then its receiver and the senders are connected.
+        Between two trainings home sends no requests, but its receiver and the senders are connected.
         """
         patience = FORGOTTEN_SECONDS
         while (is_connected := self._is_connected()) or time.monotonic() - self._asked_at < patience:
@@ -187,7 +187,7 @@ class NodeHost:
         os._exit(1)
 
     def _is_connected(self) -> bool:
-        """Whether all roles are there that are connected to home: they end with their connection."""
+        """Whether all roles with a connection to home are alive: they end with their connection."""
         pids = [pid for name, pid in self.pids().items() if name in self._tied]
         return bool(pids) and all(_lives(pid) for pid in pids)
 
@@ -199,14 +199,14 @@ class NodeHost:
 
 
 def _lives(pid: int) -> bool:
-    """Whether a process is there, and more than its exit code: nobody collects that while home asks nothing."""
+    """Whether a process runs; the exit code of one that has ended is collected at the next request from home."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
     except OSError:
         return False
 
 
-def settled(task: HostTask, arena: ExperienceArena) -> list[RoleSpec]:
+def with_paths(task: HostTask, arena: ExperienceArena) -> list[RoleSpec]:
     """Return the roles of a task with the data paths that they share on this node."""
     paths = tuple(
         transport.path_on_node(arena.policies[number]) for number, transport in enumerate(task.transports)

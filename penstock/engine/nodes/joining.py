@@ -16,24 +16,24 @@ if TYPE_CHECKING:
     from penstock.engine.nodes.cluster import Cluster
 
 LOOK_SECONDS = 1.0  # between two looks for the first node
-MOST_WORKERS = 16  # of a node, where nothing else is asked for
+MOST_WORKERS = 16  # default of a node
 
 
 def on_cluster(algorithm: Any, config: Config) -> Config:
-    """Connect to the cluster of a config; return it with the numbers of nodes and of their workers.
+    """Connect to the cluster of a config; return the config with the numbers of nodes and of their workers.
 
     Parameters
     ----------
     algorithm
-        The class of what learns.
+        Class of the algorithm.
     config
-        Its settings.
+        Settings of the run.
 
     Raises
     ------
     ConfigError
-        The algorithm's experience cannot come from other nodes, Ray is not installed, there is no such cluster, or it
-        has too few nodes or cores.
+        The algorithm's experience cannot travel between nodes, Ray is not installed, there is no such cluster, or the
+        cluster has too few nodes or cores.
     """
     from penstock.engine.nodes.transport import transport_class  # imports every data path, of no use to other backends
 
@@ -56,7 +56,7 @@ def leave_cluster() -> None:
 
 
 def address_of_home(config: Config) -> str | None:
-    """Address at which learners on nodes reach those at home; None: no learners on nodes."""
+    """Return the address at which learners on nodes reach those at home; None: no learners on nodes."""
     if not config.num_learner_nodes:
         return None
     from penstock.engine.nodes import cluster
@@ -65,7 +65,7 @@ def address_of_home(config: Config) -> str | None:
 
 
 def cores_of_nodes_here(config: Config) -> int:
-    """Cores of this machine that the run's nodes have."""
+    """Return the number of cores of this machine that the run's nodes take."""
     if config.backend != "ray":
         return 0
     from penstock.engine.nodes import cluster
@@ -74,14 +74,14 @@ def cores_of_nodes_here(config: Config) -> int:
 
 
 def settle(config: Config, cluster: Cluster) -> Config:
-    """Settle how many nodes a run has, and how many rollout workers each of them.
+    """Return the config with numbers of nodes and of rollout workers per node that fit the cluster.
 
-    A cluster that grows is waited for until it has one node that steps lanes.
+    Waits until a cluster that grows has one node that steps lanes.
 
     Raises
     ------
     ConfigError
-        It has too few nodes, or too few cores, and does not grow.
+        The cluster has too few nodes, or too few cores, and does not grow.
     """
     machines = cluster.machines()
     if config.nodes == "all":
@@ -108,26 +108,26 @@ def settle(config: Config, cluster: Cluster) -> Config:
 
 
 def _all_nodes(config: Config, machines: Sequence[Machine]) -> int:
-    """Number of machines that can step lanes, while each learner's node has one."""
+    """Number of machines for nodes that step lanes, besides one for each learner's node."""
     most = replace(config, nodes=max(1, len(machines) - config.num_learner_nodes))
     found = choose(machines, nodes_wanted(most, config.num_workers or 1))
     return max(1, len(found) - config.num_learner_nodes)
 
 
 def _wait_for_one(config: Config, cluster: Cluster) -> dict[int, Machine]:
-    """Ask for the nodes of a run, and wait until one is there that steps lanes; return the machines that there are."""
+    """Request the nodes of a run, and wait for one that steps lanes; return the machines of all that are there."""
     wanted = nodes_wanted(config, config.num_workers or 1)
-    has_said = False
+    is_announced = False
     while True:
         chosen = choose(cluster.machines(), wanted)
         if any(place < config.num_nodes for place in chosen):
             return chosen
         bundles = bundles_of(wanted, chosen)
         cluster.want(bundles)
-        if not has_said:
+        if not is_announced:
             asked = in_words(missing(bundles, chosen))
             print(f"waiting for the cluster {cluster.name} to grow: {asked} asked for", file=sys.stderr, flush=True)
-            has_said = True
+            is_announced = True
         time.sleep(LOOK_SECONDS)
 
 

@@ -1,4 +1,4 @@
-"""A learner of a group on a node of its own: it hears by the group's board what others read in the run's arena."""
+"""A learner of a group on a node of its own: it follows calls by the group's board instead of the run's arena."""
 
 from __future__ import annotations
 
@@ -11,80 +11,65 @@ from datetime import timedelta
 from torch.distributed import DistError, DistStoreError
 
 from penstock.engine.contracts import Role
-from penstock.engine.groups.following import RankRole
-from penstock.engine.groups.meeting import CALLED, GroupSpec, mark, store_of
-from penstock.engine.messages import Command, Tell
+from penstock.engine.groups.board import BoardStore, GroupSpec
+from penstock.engine.groups.following import Follower, RankRole
+from penstock.engine.groups.meeting import CALLED, mark
+from penstock.engine.groups.rank_learner import RankLearner
+from penstock.engine.messages import Tell
 from penstock.experience.arena import Control, ExperienceArena
 
-LONGEST = timedelta(hours=1)  # that is waited at once
-KEPT_MARKS = 64  # for who is behind
+LONGEST = timedelta(hours=1)  # of one wait
+KEPT_MARKS = 64  # for learners that are behind
 
 
 class HomeLost(RuntimeError):
-    """The home node cannot be reached any more."""
+    """The connection to the home node is lost."""
+
+
+class RankThere(Follower):
+    """A learner beside the first, which ends when home is lost; parameters are those of `Follower`."""
+
+    def __init__(self, learner: RankLearner, spec: GroupSpec, rank: int, arena: ExperienceArena) -> None:
+        super().__init__(learner, spec, rank, arena)
+        self._calls_of_home = BoardFollower(spec, arena)
+        self._calls_of_home.start()
+
+    def poll(self) -> bool:
+        """Follow the next call of the group; False while there is none."""
+        if not self._calls_of_home.is_alive():
+            raise HomeLost("the connection to the board of the learner group is broken")
+        with _home_is_there():
+            return super().poll()
 
 
 @dataclass(frozen=True)
 class RankThereRole(RankRole):
-    """A learner of a group on a node. Nothing of the run is lost with it."""
+    """A learner of a group on a node; its death loses nothing of the run."""
 
     def build(self, arena: ExperienceArena, report: Tell) -> Role:
-        """Make its networks and optimisers, and listen."""
+        """Make the follower with its networks and optimisers."""
         with _home_is_there():
-            return RankThere(super().build(arena, report), Listening(self.group, arena))
+            return self._follower(RankThere, arena)
 
 
-class RankThere:
-    """A learner beside the first, which ends when home is gone.
-
-    Parameters
-    ----------
-    follower
-        What it would be at home.
-    listening
-        What it hears by.
-    """
-
-    def __init__(self, follower: Role, listening: Listening) -> None:
-        self.bell = follower.bell
-        self._follower = follower
-        self._listening = listening
-        listening.start()
-
-    def poll(self) -> bool:
-        """Do what all learners are called to; False while there is nothing."""
-        if not self._listening.is_alive():
-            raise HomeLost("home has called nothing more: the connection to the group's board is broken")
-        with _home_is_there():
-            return self._follower.poll()
-
-    def handle(self, command: Command) -> None:
-        """Take no command, as at home."""
-        self._follower.handle(command)
-
-    def close(self) -> None:
-        """Leave the group."""
-        self._follower.close()
-
-
-class Listening(threading.Thread):
-    """Writes what the first learner calls into the node's arena, where it would stand at home. It ends with home.
+class BoardFollower(threading.Thread):
+    """Thread that copies the first learner's calls from the board into the node's arena, and ends with home.
 
     Parameters
     ----------
     spec
-        The group.
+        Description of the group.
     arena
-        The node's.
+        Arena of the node.
     """
 
     def __init__(self, spec: GroupSpec, arena: ExperienceArena) -> None:
-        super().__init__(name="listening", daemon=True)
-        self._store = store_of(spec)
+        super().__init__(name="board", daemon=True)
+        self._store = BoardStore(spec)
         self._control, self._bell = arena.control, arena.learner_bell
 
     def run(self) -> None:
-        """Listen until the connection breaks."""
+        """Copy calls until the connection breaks."""
         with contextlib.suppress(DistError):
             self._wait_for(CALLED)
             while True:
@@ -99,14 +84,14 @@ class Listening(threading.Thread):
         while True:
             try:
                 self._store.wait([name], LONGEST)
-            except DistStoreError:  # nothing came
+            except DistStoreError:  # no value within the time
                 continue
             return
 
 
 @contextlib.contextmanager
 def _home_is_there() -> Iterator[None]:
-    """Say `HomeLost` for what torch says of connections."""
+    """Raise `HomeLost` for torch's errors of connections."""
     try:
         yield
     except DistError as error:

@@ -1,4 +1,4 @@
-"""A node of a run, as home knows it."""
+"""State of a node of a run, at home."""
 
 from __future__ import annotations
 
@@ -11,37 +11,40 @@ from typing import TYPE_CHECKING
 from penstock.runs.status import NodeStatus
 
 if TYPE_CHECKING:
-    from penstock.engine.nodes.choosing import Wanted
+    from penstock.engine.nodes.choosing import Machine, Wanted
     from penstock.engine.nodes.cluster import Hosted
 
-RECONNECT_SECONDS = 1.0  # for which a node whose connection is lost may say itself what has happened
-RATE_SECONDS = 5.0  # rates are of the last seconds
+RECONNECT_SECONDS = 1.0  # after the loss of its connection in which a node may report the cause
+RATE_SECONDS = 5.0  # last seconds, of which rates are shown
+LONGEST_BACK_OFF = 10.0  # seconds before a node whose hosts never connect is tried again
 
 
 @dataclass
 class Node:
-    """A node of the run: what stands for it now, and what came of it.
+    """A node of the run, with its present host.
 
     Attributes
     ----------
     number, wanted
-        Its number, and what its machine must have.
+        Number of the node, and requirements of its machine.
     rank
-        The learner that it has; 0: it steps lanes.
+        Rank of its learner; 0: the node steps lanes.
     host
-        What stands for it; None: nothing, its lanes stand still.
+        Present host; None: the node's lanes stand still.
     has_begun
-        Whether that has been told its roles.
+        Whether the host has its task.
     incarnation, tries
-        Hosts that have stood for it, and those of them since it was connected last.
+        Number of hosts so far, and of those since the last connection.
     connected_by
-        Until when (monotonic seconds) it is to be connected.
-    heard_at
-        When (monotonic seconds) bytes were last seen to come from it.
+        Deadline (monotonic seconds) of its connection.
+    last_bytes_at
+        Time (monotonic seconds) of the last bytes from the node.
     faults, not_before
-        How often it was lost, and before when (monotonic seconds) it is not tried again.
+        Number of losses, and time (monotonic seconds) before which no host is started.
     status
-        What is shown.
+        Status that is shown.
+    seen
+        Recent times (monotonic seconds), each with steps and bytes so far, for rates.
     """
 
     number: int
@@ -52,7 +55,7 @@ class Node:
     incarnation: int = 0
     tries: int = 0
     connected_by: float = 0.0
-    heard_at: float = -math.inf
+    last_bytes_at: float = -math.inf
     faults: int = 0
     not_before: float = 0.0
     status: NodeStatus = field(default_factory=NodeStatus)
@@ -63,19 +66,35 @@ class Node:
         """ "node-<number>"."""
         return f"node-{self.number}"
 
-    def learner_seen(self, *, is_there: bool) -> None:
-        """Take whether its learner is there. One that is replaced by its host is."""
-        self.complete(NodeStatus(is_there=is_there or self.status.is_there, learner=self.rank))
+    def place(self, host: Hosted) -> None:
+        """Give the node a new host."""
+        self.host, self.has_begun = host, False
+        self.incarnation += 1
+        self.tries += 1
 
-    def complete(self, status: NodeStatus) -> None:
-        """Take what the receiver says of it, and add what is known here."""
+    def lose(self) -> Machine:
+        """Kill the host; return its machine."""
+        assert self.host is not None
+        self.host.kill()
+        machine, self.host = self.host.machine, None
+        self.faults += 1
+        self.not_before = time.monotonic() + min(LONGEST_BACK_OFF, 0.25 * 2.0 ** min(self.tries, 8))
+        self.status = replace(self.status, is_there=False, faults=self.faults)
+        return machine
+
+    def update_learner(self, *, is_there: bool) -> None:
+        """Update the status of a node with a learner; a learner that its host replaces counts as there."""
+        self.update(NodeStatus(is_there=is_there or self.status.is_there, learner=self.rank))
+
+    def update(self, status: NodeStatus) -> None:
+        """Update the status from the receiver's, with name, host, faults and rates."""
         now, seen = time.monotonic(), self.seen
         if status.is_there:
             self.connected_by, self.tries = math.inf, 0
         elif self.connected_by == math.inf:
             self.connected_by = now + RECONNECT_SECONDS
         if status.nbytes != self.status.nbytes:
-            self.heard_at = now
+            self.last_bytes_at = now
         seen.append((now, status.steps, status.nbytes))
         while len(seen) > 2 and now - seen[1][0] > RATE_SECONDS:
             seen.popleft()

@@ -1,7 +1,7 @@
-"""The receiver: at home it puts what nodes send into the slots of the lanes that stand for them, and sends weights.
+"""The receiver: a role at home in the place of rollout workers, which accepts and watches the connections of nodes.
 
-From the slots on nobody knows where a segment comes from. Each node has a connection for each policy, with two threads:
-one takes what the node sends, one tells it of weights and of slots.
+Each node has a connection per policy (`Link`), whose threads write received experience where lanes at home would write
+it. A learner reads both in the same way.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import time
 from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.engine.contracts import Role
 from penstock.engine.messages import Command, GoOnWithout, NodeSeen, Note, Tell, unknown
-from penstock.engine.nodes.link import Link, NodeLanes
-from penstock.engine.nodes.steps import StepNodeLanes
+from penstock.engine.nodes.link import Link, NodeLanes, StepNodeLanes
 from penstock.engine.nodes.stream import SILENCE, welcome
 from penstock.experience.arena import ExperienceArena
 from penstock.runs.status import NodeStatus
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 RECEIVER = "receiver"
 REPORT_INTERVAL = 0.5  # seconds
-MOST_UNPROVEN = 64  # connections at a time that have not yet proven to know the token
+SUMMED = ("steps", "nbytes", "weights_nbytes", "stale", "doubled", "missing")  # over policies, of a node's status
+MOST_UNPROVEN = 64  # connections at a time without a proof of the token
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,9 @@ class ReceiverRole:
     Attributes
     ----------
     address
-        Where it listens.
+        Address to listen at.
     token, run
-        What nodes prove that they belong to the run by, and its number.
+        Token by which nodes prove that they belong to the run, and random number of the run.
     num_nodes
         Nodes of the run.
     transports
@@ -48,7 +49,7 @@ class ReceiverRole:
     takes_turns
         Whether each batch is one segment of every lane.
     missing
-        Nodes that are not there yet when the run begins, and may be long in coming.
+        Numbers of nodes that have no machine when the run begins: the run does not wait for them.
     """
 
     address: tuple[str, int]
@@ -67,38 +68,38 @@ class ReceiverRole:
         return Receiver(self, arena, report)
 
     def successor(self, arena: ExperienceArena) -> ReceiverRole:
-        """Return one that waits for no node: it fills in for those that do not come again."""
+        """Return a role that waits for no node: it fills in for nodes that do not connect again."""
         return replace(self, missing=range(self.num_nodes))
 
 
 class Receiver:
-    """Lets nodes in, and watches their connections.
+    """Accepts nodes, and watches their connections.
 
     Parameters
     ----------
     spec
-        What it is told.
+        Description of the role.
     arena
-        The arena of the run's first policy.
+        Arena of the run's first policy.
     report
-        Called with `NodeSeen` for each node now and then.
+        Called with `NodeSeen` for each node at intervals.
     """
 
     def __init__(self, spec: ReceiverRole, arena: ExperienceArena, report: Tell) -> None:
         self._arena = arena
-        # Rung for commands alone; while a node is gone, another, which the learner rings when it gives slots back.
+        # Rung for commands alone; while a node is lost, another bell, which the learner rings when it releases slots.
         self.bell = arena.policy_bells[0]
         self._spec = spec
         self._report = report
         kinds: dict[str, type[NodeLanes]] = {"segments": NodeLanes, "steps": StepNodeLanes}
-        self._seats = [
+        self._lanes = [  # by policy and node
             [kinds[each.unit](node, spec.num_nodes, of_policy, each, turns) for node in range(spec.num_nodes)]
             for of_policy, each, turns in zip(arena.policies, spec.transports, spec.takes_turns, strict=True)
         ]
         for node in spec.missing:
             self._go_on_without(node)
-        self._refusals: deque[str] = deque()  # the connection to the supervisor is this thread's alone
-        self._unproven: dict[socket.socket, float] = {}  # until when each has to know the token
+        self._refusals: deque[str] = deque()  # reported by the role's own thread
+        self._unproven: dict[socket.socket, float] = {}  # deadline of each proof
         self._next_report = 0.0
         self._is_over = False
         self._listener = socket.create_server(spec.address, reuse_port=False)
@@ -107,11 +108,11 @@ class Receiver:
 
     def poll(self) -> bool:
         """Fill in for nodes that are gone, and report; False if there was nothing to do."""
-        has_filled = any([seat.fill_in() for seats in self._seats for seat in seats])
-        has_to_fill_in = any(seat.is_gone for seats in self._seats for seat in seats)
+        has_filled = any([lanes.fill_in() for lanes in chain(*self._lanes)])
+        has_to_fill_in = any(lanes.is_gone for lanes in chain(*self._lanes))
         self.bell = self._arena.rollout_bells[0] if has_to_fill_in else self._arena.policy_bells[0]
         for connection, end in list(self._unproven.items()):
-            if time.monotonic() > end:  # it may say a byte now and then
+            if time.monotonic() > end:  # bytes sent at intervals do not extend the deadline
                 with contextlib.suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
         while self._refusals:
@@ -119,12 +120,12 @@ class Receiver:
         now = time.monotonic()
         if now >= self._next_report:
             self._next_report = now + REPORT_INTERVAL
-            for node, seats in enumerate(zip(*self._seats, strict=True)):
-                self._report(NodeSeen(node, _together(seats)))
+            for node, lanes in enumerate(zip(*self._lanes, strict=True)):
+                self._report(NodeSeen(node, _status_of(lanes)))
         return has_filled
 
     def handle(self, command: Command) -> None:
-        """Take a command of the backend."""
+        """Execute a command of the backend: `GoOnWithout`."""
         if not isinstance(command, GoOnWithout):
             raise unknown(RECEIVER, command, GoOnWithout)
         self._go_on_without(command.node)
@@ -135,16 +136,15 @@ class Receiver:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
         self._listener.close()
-        for seats in self._seats:
-            for seat in seats:
-                seat.close()
+        for lanes in chain(*self._lanes):
+            lanes.close()
 
     def _go_on_without(self, node: int) -> None:
-        for seats in self._seats:
-            seats[node].is_waited_for = False
+        for of_policy in self._lanes:
+            of_policy[node].is_waited_for = False
 
     def _refuse(self, why: str) -> None:
-        if not self._is_over and len(self._refusals) < MOST_UNPROVEN:  # a stranger does not fill the log
+        if not self._is_over and len(self._refusals) < MOST_UNPROVEN:  # strangers cannot fill the log
             self._refusals.append(why)
 
     def _accept(self) -> None:
@@ -155,38 +155,28 @@ class Receiver:
                 return
             if len(self._unproven) < MOST_UNPROVEN:
                 self._unproven[connection] = time.monotonic() + SILENCE
-                threading.Thread(target=self._let_in, args=(connection,), daemon=True).start()
+                threading.Thread(target=self._admit, args=(connection,), daemon=True).start()
             else:
                 connection.close()
-                self._refuse(f"{MOST_UNPROVEN} others have not yet proven to know the run's token")
+                self._refuse(f"{MOST_UNPROVEN} other connections have not yet proven to have the run's token")
 
-    def _let_in(self, connection: socket.socket) -> None:
+    def _admit(self, connection: socket.socket) -> None:
         try:
-            stream, hello, who = welcome(connection, self._spec.token, self._spec.run)
-            seat = self._seats[who["policy"]][who["node"]]
+            stream, hello, identity = welcome(connection, self._spec.token, self._spec.run)
+            lanes = self._lanes[identity["policy"]][identity["node"]]
         except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
             connection.close()
             self._refuse(str(error))
             return
         finally:
             del self._unproven[connection]
-        if not seat.welcome(Link(stream, seat, hello.run, hello.incarnation)):
+        if not lanes.welcome(Link(stream, lanes, hello.run, hello.incarnation)):
             stream.close()
 
 
-def _together(seats: Sequence[NodeLanes]) -> NodeStatus:
-    """Sum over the seats of one node, one per policy."""
-    first, *others = [seat.status() for seat in seats]
-    for other in others:
-        first = replace(
-            first,
-            is_there=first.is_there and other.is_there,
-            steps=first.steps + other.steps,
-            nbytes=first.nbytes + other.nbytes,
-            weights_nbytes=first.weights_nbytes + other.weights_nbytes,
-            stale=first.stale + other.stale,
-            doubled=first.doubled + other.doubled,
-            missing=first.missing + other.missing,
-            policy_lag=max(first.policy_lag, other.policy_lag),
-        )
-    return first
+def _status_of(lanes: Sequence[NodeLanes]) -> NodeStatus:
+    """Status of a node: sums over its lanes of each policy, and the largest policy lag."""
+    found = [each.status() for each in lanes]
+    sums = {name: sum(getattr(each, name) for each in found) for name in SUMMED}
+    is_there, policy_lag = all(each.is_there for each in found), max(each.policy_lag for each in found)
+    return replace(found[0], is_there=is_there, policy_lag=policy_lag, **sums)

@@ -1,8 +1,8 @@
-"""The sender: on a node it stands where the learner would be, and sends full segments home.
+"""The sender: a role on a node in the learner's place, which sends home full segments, or steps from an outbox.
 
 The slots of a node's arena mirror those of its lanes at home. A slot is free on the node once it was granted, which
-means that the same slot at home is kept for it. So nothing is ever sent that there is no place for, and a node's lanes
-wait for the learner by the same rules as lanes at home.
+means that the same slot at home is reserved. So every segment sent has a place, and a node's lanes wait for the learner
+by the same rules as lanes at home.
 """
 
 from __future__ import annotations
@@ -10,15 +10,25 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from penstock.engine.contracts import LeavesNothing, Role
 from penstock.engine.messages import Command, Tell, unknown
-from penstock.engine.nodes.blocks import Frame, Kind, StreamError, Views, array_views, nbytes_of, views_of
-from penstock.engine.nodes.stream import ALIVE_INTERVAL, connect
+from penstock.engine.nodes.stream import (
+    ALIVE_INTERVAL,
+    Frame,
+    Kind,
+    StreamError,
+    Views,
+    array_views,
+    connect,
+    nbytes_of,
+    views_of,
+)
 from penstock.experience.arena import Control, ExperienceArena
+from penstock.experience.outbox import OutboxReader
 from penstock.ipc import SlotState
 
 if TYPE_CHECKING:
@@ -27,7 +37,7 @@ if TYPE_CHECKING:
 SENDER = "sender"
 READER = 0xFFFF  # owner of slots in state READING
 CONTROLS = (Control.RUN_EPOCH, Control.GOAL)
-"""The words that home tells a node."""
+"""Control words that home sends to a node."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +47,11 @@ class Home:
     Attributes
     ----------
     address
-        Of the receiver.
+        Address of the receiver.
     token, run
-        What proves that they belong to the run, and its number.
+        Token of the run, by which senders prove that they belong to it, and random number of the run.
     node, incarnation
-        Number of the node, and how many hosts have stood for it before.
+        Number of the node, and of its host, counted from 1.
     """
 
     address: tuple[str, int]
@@ -52,23 +62,23 @@ class Home:
 
 
 def keep_all_slots(arena: ExperienceArena) -> None:
-    """Let no lane of a fresh arena begin before home has granted it a slot."""
+    """Reserve all slots of a fresh arena, so that each lane waits for a grant from home."""
     for of_policy in arena.policies:
         slots = np.arange(of_policy.shape.num_slots)
         of_policy.slots.claim(slots, SlotState.FREE, SlotState.READING, READER)
 
 
 class Sender:
-    """Sends what the lanes of one policy have filled; a thread hears what home has to say.
+    """Sends the full segments of one policy's lanes; a thread receives weights, control words and grants.
 
     Parameters
     ----------
     arena
         The policy's arena on the node.
     home
-        Where it goes.
+        Address of home, and identity of the sender.
     path
-        The way of its experience, as it is on the node.
+        Data path of the policy on the node.
     """
 
     def __init__(self, arena: ExperienceArena, home: Home, path: DataPath) -> None:
@@ -78,22 +88,22 @@ class Sender:
         self._number = 0
         self._next_sign = 0.0
         self._failure: BaseException | None = None
-        who = {"node": home.node, "policy": arena.policy}
-        self._stream = connect(home.address, home.token, self._frame(Kind.HELLO), who)
-        self._thread = threading.Thread(target=self._listen, name="listening", daemon=True)
+        identity = {"node": home.node, "policy": arena.policy}
+        self._stream = connect(home.address, home.token, self._frame(Kind.HELLO), identity)
+        self._thread = threading.Thread(target=self._listen, name="node-receiving", daemon=True)
         self._thread.start()
 
     def poll(self) -> bool:
-        """Send all segments that are full; False if none was.
+        """Send all full segments; False if there were none.
 
         Raises
         ------
         OSError
-            Home is gone.
+            Home cannot be reached.
         """
         if self._failure is not None:
             raise ConnectionError(f"the connection to the home node is lost: {self._failure}") from self._failure
-        has_sent = self._send_what_is_there()
+        has_sent = self._send_new()
         now = time.monotonic()
         if has_sent or now >= self._next_sign:
             self._next_sign = now + ALIVE_INTERVAL
@@ -102,7 +112,7 @@ class Sender:
         return has_sent
 
     def handle(self, command: Command) -> None:
-        """Take a command of the host; a sender knows none."""
+        """Refuse a command of the host: a sender has none."""
         raise unknown(SENDER, command)
 
     def close(self) -> None:
@@ -110,7 +120,7 @@ class Sender:
         self._stream.close()
         self._thread.join()
 
-    def _send_what_is_there(self) -> bool:
+    def _send_new(self) -> bool:
         hints = self._arena.full.pop_many(self._arena.shape.num_slots)
         slots = hints[self._arena.slots.claim(hints, SlotState.FULL, SlotState.READING, READER)]
         if len(slots):
@@ -133,18 +143,18 @@ class Sender:
         epoch, version = int(arena.control[Control.RUN_EPOCH]), arena.weights.version
         return Frame(kind, self._home.run, self._home.incarnation, epoch, version, **facts)
 
-    # -- what home says, in a thread of its own --------------------------------------------------------------------
+    # -- weights, control words and grants, received in a thread of their own ---------------------------------------
 
     def _listen(self) -> None:
         try:
             weights = np.empty(self._arena.weights.size, np.uint8)
             while True:
-                self._hear(self._stream.receive(), weights)
+                self._receive(self._stream.receive(), weights)
         except BaseException as error:
             self._failure = error
             self.bell.ring()
 
-    def _hear(self, frame: Frame, weights: np.ndarray) -> None:
+    def _receive(self, frame: Frame, weights: np.ndarray) -> None:
         arena = self._arena
         if frame.kind is Kind.WEIGHTS:
             if frame.nbytes != weights.nbytes:
@@ -156,13 +166,37 @@ class Sender:
             arena.control[list(CONTROLS)] = words
             arena.ring_rollout_workers()
         elif frame.kind is Kind.GRANT:
-            self._take_grant(np.frombuffer(self._stream.receive_bytes(frame.nbytes), np.int64))
+            self._apply_grant(np.frombuffer(self._stream.receive_bytes(frame.nbytes), np.int64))
             arena.ring_rollout_workers()
         elif frame.kind is not Kind.ALIVE:
             raise StreamError(f"home has sent a frame {frame.kind.name}, which it never does")
 
-    def _take_grant(self, numbers: np.ndarray) -> None:
+    def _apply_grant(self, numbers: np.ndarray) -> None:
         self._arena.release(numbers)
+
+
+class StepSender(Sender):
+    """Sends the steps of one policy's lanes from their outbox; parameters are those of `Sender`."""
+
+    def __init__(self, arena: ExperienceArena, home: Home, path: Any) -> None:
+        self._outbox = OutboxReader(path.replay.buffer)
+        self._granted = self._reported_taken = 0
+        super().__init__(arena, home, path)
+
+    def _send_new(self) -> bool:
+        calls, taken = self._outbox.take(), self._granted - len(self._arena.full)
+        if taken > self._reported_taken:
+            self._reported_taken = taken
+            self._stream.send(self._frame(Kind.TAKEN, count=taken))
+        if calls is not None:
+            self._send_block(len(calls["writer"]), array_views(*calls.values()))
+        return calls is not None
+
+    def _apply_grant(self, numbers: np.ndarray) -> None:
+        arena = self._arena
+        self._granted += len(numbers)
+        arena.full.push_many(numbers)
+        arena.release(np.arange(arena.shape.num_slots))  # the first time
 
 
 @dataclass(frozen=True)
@@ -173,15 +207,15 @@ class SenderRole(LeavesNothing):
     ----------
     home, path
         Arguments of the sender.
-    make
-        Class of the sender.
+    unit
+        Unit of the data path's transport.
     policy
         Number of the policy.
     """
 
     home: Home
     path: DataPath
-    make: type[Sender]
+    unit: Literal["segments", "steps"] = "segments"
     policy: int = 0
     num_threads: int = 1
     is_vital: ClassVar[bool] = True
@@ -192,5 +226,6 @@ class SenderRole(LeavesNothing):
         return f"{SENDER}-{self.policy}"
 
     def build(self, arena: ExperienceArena, report: Tell) -> Role:
-        """Connect home."""
-        return self.make(arena.policies[self.policy], self.home, self.path)
+        """Connect to home."""
+        make = StepSender if self.unit == "steps" else Sender
+        return make(arena.policies[self.policy], self.home, self.path)

@@ -1,7 +1,10 @@
-"""The stream between a node and the home node: one TCP connection, and how its two ends know each other.
+"""The connection between a node and home: frames over one TCP stream, and the proof of the run's token.
 
-Whoever connects proves that it knows the run's token, which travels by Ray alone: home sends random bytes, and is
-answered with their HMAC.
+A frame is a header of fixed size, followed by raw bytes. A block is a frame of full segments: a table with a row for
+each segment, and then one stretch of bytes for each column. Nothing that is received is executed or unpickled.
+
+The end that connects proves that it has the run's token, which travels by Ray alone: home sends random bytes, and the
+answer is their HMAC.
 """
 
 from __future__ import annotations
@@ -12,16 +15,164 @@ import hmac
 import json
 import secrets
 import socket
-from collections.abc import Sequence
-from typing import Any
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum, auto
+from typing import Any, ClassVar
 
-from penstock.engine.nodes.blocks import Frame, Kind, StreamError, Views
+import numpy as np
 
+MAGIC = b"PsN1"
+MOST_NBYTES = 1 << 34  # of a frame: more is a damaged header
 SILENCE = 4.0  # seconds without a frame after which the other end is gone
-ALIVE_INTERVAL = 0.5  # seconds between frames that say nothing else
+ALIVE_INTERVAL = 0.5  # seconds between frames that carry nothing else
 NONCE_NBYTES = 32
 MOST_HELLO_NBYTES = 4096
-MOST_VIEWS = 1024  # that one system call takes (IOV_MAX)
+MOST_VIEWS = 1024  # of one system call (IOV_MAX)
+Views = list[memoryview]
+
+
+class Kind(IntEnum):
+    """Kinds of frames."""
+
+    HELLO = auto()
+    """Identity of the connecting node, as JSON: from a node, once."""
+    ALIVE = auto()
+    """Sign of life, without content: from both ends."""
+    BLOCK = auto()
+    """Full segments, or transitions: from a node."""
+    WEIGHTS = auto()
+    """The newest weights: to a node."""
+    CONTROL = auto()
+    """Control words of the run, int64: to a node."""
+    GRANT = auto()
+    """Numbers of further slots that a node may fill, int64, or an entry per step that it may take: to a node."""
+    TAKEN = auto()
+    """Number of granted steps that were taken: from a node."""
+
+
+class StreamError(ConnectionError):
+    """The received bytes are no frame of this program."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The header of a frame.
+
+    Attributes
+    ----------
+    kind
+        Kind of the frame.
+    run
+        Random number of the run.
+    incarnation
+        Number of the node's host, counted from 1, that sends or receives the frame.
+    epoch, version
+        Run epoch, and version of the weights, at the sender's end.
+    number
+        Number of the frame among the blocks of its incarnation: 1, 2, 3.
+    count
+        Segments, slots, words or steps in it.
+    nbytes
+        Bytes that follow.
+    """
+
+    kind: Kind
+    run: int
+    incarnation: int
+    epoch: int = 0
+    version: int = 0
+    number: int = 0
+    count: int = 0
+    nbytes: int = 0
+
+    FORMAT: ClassVar[struct.Struct] = struct.Struct("<4sIQIIqqQQ")
+    NBYTES: ClassVar[int] = FORMAT.size
+
+    def packed(self) -> bytes:
+        """Return the header as bytes."""
+        return self.FORMAT.pack(
+            MAGIC, self.kind, self.run, self.incarnation, self.count, self.epoch, self.version, self.number, self.nbytes
+        )
+
+    @classmethod
+    def unpacked(cls, data: bytes | bytearray | memoryview) -> Frame:
+        """Parse `NBYTES` bytes as a header; raises `StreamError` where they hold none."""
+        magic, kind, run, incarnation, count, epoch, version, number, nbytes = cls.FORMAT.unpack(data)
+        if magic != MAGIC or kind not in set(Kind) or nbytes > MOST_NBYTES:
+            raise StreamError(f"expected a frame's header, found {bytes(data[:16])!r}: another program, or version?")
+        return cls(Kind(kind), run, incarnation, epoch, version, number, count, nbytes)
+
+
+@dataclass
+class BlockCounter:
+    """Order of the blocks of one incarnation of a node, as they arrive, and counts of faults in it.
+
+    Attributes
+    ----------
+    run, incarnation
+        Run and incarnation whose blocks are accepted.
+    last
+        Number of the last block accepted.
+    stale
+        Blocks of another run or incarnation.
+    doubled
+        Blocks that had been accepted already.
+    missing
+        Numbers that were left out.
+    """
+
+    run: int
+    incarnation: int
+    last: int = 0
+    stale: int = 0
+    doubled: int = 0
+    missing: int = 0
+
+    def accepts(self, frame: Frame) -> bool:
+        """Whether a block is new and of this incarnation; one that is not is counted as a fault."""
+        if (frame.run, frame.incarnation) != (self.run, self.incarnation):
+            self.stale += 1
+            return False
+        if frame.number <= self.last:
+            self.doubled += 1
+            return False
+        self.missing += frame.number - self.last - 1
+        self.last = frame.number
+        return True
+
+
+def views_of(columns: Iterable[np.ndarray], num_slots: int, slots: np.ndarray) -> Views:
+    """Return views of the bytes of slots, column by column; slots that lie side by side share a view.
+
+    Parameters
+    ----------
+    columns
+        Each ``[num_slots * rows, ...]``, contiguous.
+    num_slots
+        Slots in each column.
+    slots
+        Numbers of the slots, int64 ``[K]``, in the order in which they travel.
+    """
+    cuts = np.flatnonzero(np.diff(slots) != 1) + 1
+    runs = [(int(run[0]), int(run[-1]) + 1) for run in np.split(slots, cuts) if len(run)]
+    views = []
+    for column in columns:
+        if column.size:
+            of_slots = column.reshape(num_slots, -1).view(np.uint8)
+            views += [of_slots[begin:end].reshape(-1).data for begin, end in runs]
+    return views
+
+
+def nbytes_of(views: Iterable[memoryview]) -> int:
+    """Return the number of bytes in all views."""
+    return sum(view.nbytes for view in views)
+
+
+def array_views(*arrays: np.ndarray) -> Views:
+    """Return views of whole arrays, without the empty ones."""
+    return [array.reshape(-1).view(np.uint8).data for array in arrays if array.size]
 
 
 class Stream:
@@ -30,12 +181,12 @@ class Stream:
     Parameters
     ----------
     connection
-        The socket; it is the stream's from now on.
+        The socket, which the stream closes.
 
     Attributes
     ----------
     sent, received
-        Bytes so far, headers and all.
+        Bytes so far, headers included.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -46,7 +197,7 @@ class Stream:
         self.sent = self.received = 0
 
     def send(self, frame: Frame, views: Views | None = None) -> None:
-        """Send a header and what follows it; raises OSError if the other end takes nothing for `SILENCE` seconds."""
+        """Send a header and its bytes; raises OSError if the other end takes nothing for `SILENCE` seconds."""
         self.send_raw([memoryview(frame.packed()), *(views or [])])
 
     def send_raw(self, views: Views) -> None:
@@ -63,7 +214,7 @@ class Stream:
         Raises
         ------
         StreamError
-            It is none.
+            The bytes are no header.
         OSError
             The other end is gone, or has been silent for `SILENCE` seconds.
         """
@@ -71,7 +222,7 @@ class Stream:
         return Frame.unpacked(self._header)
 
     def receive_into(self, views: Views) -> None:
-        """Wait for as many bytes as there is room for."""
+        """Wait for the bytes that fill all views."""
         left = [view for view in views if view.nbytes]
         while left:
             count = self._socket.recvmsg_into(left[:MOST_VIEWS])[0]
@@ -81,30 +232,30 @@ class Stream:
             left = _after(left, count)
 
     def receive_bytes(self, nbytes: int) -> bytearray:
-        """Wait for so many bytes."""
+        """Wait for a number of bytes."""
         data = bytearray(nbytes)
         self.receive_into([memoryview(data)])
         return data
 
     def close(self) -> None:
-        """End the connection at once, whoever waits for it."""
+        """End the connection at once; a thread that waits for it gets an OSError."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
 
-def connect(address: tuple[str, int], token: bytes, hello: Frame, who: dict[str, Any]) -> Stream:
-    """Connect a node to its home, and say who it is.
+def connect(address: tuple[str, int], token: bytes, hello: Frame, identity: dict[str, Any]) -> Stream:
+    """Connect a node to home, with a proof of the token, and send its identity.
 
     Raises
     ------
     OSError
-        Nobody listens there, or does not let it in.
+        Nothing listens there, or the connection is refused.
     """
     stream = Stream(socket.create_connection(address, timeout=SILENCE))
     try:
         nonce = stream.receive_bytes(NONCE_NBYTES)
-        text = json.dumps(who).encode()
+        text = json.dumps(identity).encode()
         answer = _proof(token, nonce, hello, text) + text
         frame = Frame(Kind.HELLO, hello.run, hello.incarnation, nbytes=len(answer))
         stream.send(frame, [memoryview(answer)])
@@ -115,12 +266,12 @@ def connect(address: tuple[str, int], token: bytes, hello: Frame, who: dict[str,
 
 
 def welcome(connection: socket.socket, token: bytes, run: int) -> tuple[Stream, Frame, dict[str, Any]]:
-    """Let in who knows the token; return what it said.
+    """Accept the connection of a node that has the token; return its stream, hello and identity.
 
     Raises
     ------
     StreamError
-        It does not know it, or is of another run.
+        The proof is wrong, or of another run.
     """
     stream = Stream(connection)
     nonce = secrets.token_bytes(NONCE_NBYTES)
@@ -131,13 +282,13 @@ def welcome(connection: socket.socket, token: bytes, run: int) -> tuple[Stream, 
     data = bytes(stream.receive_bytes(frame.nbytes))
     size = hashlib.sha256().digest_size
     if not hmac.compare_digest(data[:size], _proof(token, nonce, frame, data[size:])) or frame.run != run:
-        raise StreamError("who connected does not know the run's token")
-    who: dict[str, Any] = json.loads(data[size:])
-    return stream, frame, who
+        raise StreamError("the connection has no proof of the run's token")
+    identity: dict[str, Any] = json.loads(data[size:])
+    return stream, frame, identity
 
 
 def free_address(ip: str) -> tuple[str, int]:
-    """This address, and a port of it that is free."""
+    """Return an address with a free port of it."""
     with socket.socket() as probe:
         probe.bind((ip, 0))
         port: int = probe.getsockname()[1]
@@ -145,8 +296,8 @@ def free_address(ip: str) -> tuple[str, int]:
 
 
 def _proof(token: bytes, nonce: bytes | bytearray, hello: Frame, text: bytes) -> bytes:
-    said = b"%s|%d|%d|%s" % (bytes(nonce), hello.run, hello.incarnation, text)
-    return hmac.new(token, said, hashlib.sha256).digest()
+    signed = b"%s|%d|%d|%s" % (bytes(nonce), hello.run, hello.incarnation, text)
+    return hmac.new(token, signed, hashlib.sha256).digest()
 
 
 def _after(views: Sequence[memoryview], count: int) -> Views:

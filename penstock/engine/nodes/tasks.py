@@ -1,44 +1,75 @@
-"""Tasks for hosts: the roles of each node, derived from those that the run would have on one machine."""
+"""Roles of home and of each node of a run, derived from the roles that it would have on one machine."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+
 from penstock.config import Config
-from penstock.engine.contracts import RoleSpec
+from penstock.engine.acting.inference import MakeWeights, SharedWeights
+from penstock.engine.contracts import Role, RoleSpec
 from penstock.engine.groups.following import RankRole
+from penstock.engine.messages import Tell
 from penstock.engine.nodes.evaluation import EvaluationsThere
-from penstock.engine.nodes.home_learner import HomeLearnerRole
 from penstock.engine.nodes.host import HostTask
 from penstock.engine.nodes.learning import RankThereRole
-from penstock.engine.nodes.sender import Home, Sender, SenderRole
-from penstock.engine.nodes.steps import StepSender
+from penstock.engine.nodes.sender import Home, SenderRole
 from penstock.engine.nodes.transport import SegmentTransport, transport_of
 from penstock.engine.roles.specs import LearnerRole, PolicyRole, RolloutRole
+from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
 from penstock.travelling import leaving_machine, packed
 
-STREAMS_OF_A_HOST = 1_000  # incarnations of rollout workers that each host has for itself
+STREAMS_OF_A_HOST = 1_000  # incarnations of rollout workers reserved for each host
+
+
+class AnnouncedWeights(SharedWeights):
+    """A learner's end of the weights block that wakes the receiver at each version, to send it to nodes.
+
+    Parameters
+    ----------
+    model, arena
+        As for `penstock.engine.acting.inference.through_block`.
+    """
+
+    def __init__(self, model: torch.nn.Module, arena: ExperienceArena) -> None:
+        super().__init__(model, arena.weights)
+        self._arena = arena
+
+    def publish(self, version: int, steps: int) -> None:
+        """Publish the model's weights, and ring the receiver's bells."""
+        super().publish(version, steps)
+        self._arena.ring_rollout_workers()
+
+
+@dataclass(frozen=True)
+class HomeLearnerRole(LearnerRole):
+    """The learner of a run whose lanes are on nodes."""
+
+    def build(self, arena: ExperienceArena, report: Tell, weights: MakeWeights | None = None) -> Role:
+        """Make the learner."""
+        return super().build(arena, report, weights or AnnouncedWeights)
 
 
 class Tasks:
-    """Makes the tasks of hosts.
+    """Maker of the tasks of hosts.
 
     Parameters
     ----------
     specs
-        The roles of the run, as if it had one machine.
+        Roles of the run on one machine.
     shape
-        The run's numbers.
+        Shape of the run.
     cores
         Rollout workers of each node.
     home
-        Where senders find home.
+        Address of home for senders.
     evaluations
-        Of an evaluator on the first node; None: it plays at home.
+        Home's end of an evaluator on the first node; None: the evaluator is at home.
     """
 
     def __init__(
@@ -52,7 +83,7 @@ class Tasks:
         self._forgives_environments = config.on_env_error == "restart"
 
     def of_node(self, number: int, incarnation: int) -> bytes:
-        """Make the task of a node's host, pickled; so many hosts have stood for the node, this one among them."""
+        """Return the pickled task of a node's host, of which `incarnation` is the number, counted from 1."""
         first = number * self._cores
         shapes = [self._of_node(shape, first) for shape in (self._shape, *self._shape.others)]
         shape = replace(shapes[0], others=tuple(shapes[1:]))
@@ -66,24 +97,24 @@ class Tasks:
             )  # fmt: skip
             specs.append(replace(role, rollout=rollout))
         for spec in self._policy_workers:
-            specs.append(replace(spec, path=transports[spec.policy].path, algorithm=_on_cpu(spec.algorithm)))
+            specs.append(replace(spec, path=transports[spec.policy].path, algorithm=_on("cpu", spec.algorithm)))
         if self._evaluations is not None and number == 0:
             specs.append(self._evaluations.role())
         for policy, transport in enumerate(transports):
-            make = StepSender if transport.unit == "steps" else Sender
-            specs.append(SenderRole(home, transport.path, make, policy))
+            specs.append(SenderRole(home, transport.path, transport.unit, policy))
         return self._pickled(shape, specs, transports)
 
     def of_learner(self, rank: int, num_threads: int) -> bytes:
-        """Make the task of a learner's host, pickled: the learner may use so many threads."""
+        """Return the pickled task of the host of a learner, which may use `num_threads` threads."""
         role = self._ranks[rank]
-        groups = self._shape.num_groups  # an arena as small as can be: no lane is stepped there
+        groups = self._shape.num_groups  # the smallest arena: no lane is stepped there
         shape = replace(self._of_node(self._shape, 0), num_workers=1, num_envs_per_worker=groups, slots_per_lane=1)
-        there = RankThereRole(_on_first_gpu(role.algorithm), role.group, rank, num_threads)
+        device = role.algorithm.config.device.partition(":")[0]  # the GPU that Ray has given the host, or the CPU
+        there = RankThereRole(_on(device, role.algorithm), role.group, rank, num_threads)
         return self._pickled(shape, [there])
 
     def _of_node(self, shape: RunShape, first_worker: int) -> RunShape:
-        """The numbers of a policy's arena on a node."""
+        """Shape of a policy's arena on a node."""
         return replace(shape, num_workers=self._cores, first_worker=first_worker, others=())
 
     def _pickled(
@@ -94,7 +125,7 @@ class Tasks:
 
 
 def roles_at_home(specs: Sequence[RoleSpec], config: Config) -> list[RoleSpec]:
-    """The roles of a run that stay at home."""
+    """Return the roles of a run that stay at home."""
     first_away = config.learners_at_home
     return [
         HomeLearnerRole(**vars(spec)) if isinstance(spec, LearnerRole) else spec
@@ -104,17 +135,8 @@ def roles_at_home(specs: Sequence[RoleSpec], config: Config) -> list[RoleSpec]:
     ]
 
 
-def _on_cpu(algorithm: Any) -> Any:
-    """An algorithm that acts on a CPU: the learner's device is at home."""
-    return _on(algorithm, "cpu")
-
-
-def _on_first_gpu(algorithm: Any) -> Any:
-    """An algorithm that learns on the GPU that Ray has given a node's host, where the run has GPUs."""
-    return _on(algorithm, algorithm.config.device.partition(":")[0])
-
-
-def _on(algorithm: Any, device: str) -> Any:
+def _on(device: str, algorithm: Any) -> Any:
+    """Copy an algorithm for another device."""
     there = copy.copy(algorithm)
     there.config = replace(algorithm.config, device=device)
     return there

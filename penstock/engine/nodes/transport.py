@@ -43,7 +43,7 @@ class SegmentTransport:
     unit: ClassVar[Literal["segments", "steps"]] = "segments"
 
     def to_node(self) -> Self:
-        """Return the transport as it is sent to a node: its path holds nothing that lies in memory at home."""
+        """Return the form of the transport for a node: a path without memory of home."""
         return self
 
     def path_on_node(self, arena: ExperienceArena) -> DataPath:
@@ -60,7 +60,7 @@ class StoredSegmentTransport(SegmentTransport):
     """Transport of segments that home keeps in its stores."""
 
     def to_node(self) -> Self:
-        """Fill slots on the node: segments are stored at home, where they are drawn."""
+        """Fill slots on the node; segments are stored and drawn at home."""
         return replace(self, path=SegmentPath())
 
     def on_arrival(self, arena: ExperienceArena) -> Callable[[np.ndarray], None]:
@@ -111,7 +111,7 @@ class HindsightTransport(StepTransport):
 
 
 class SequenceTransport(StepTransport):
-    """Transport of steps of which home makes sequences."""
+    """Transport of steps that home joins to sequences."""
 
     @property
     def calls_per_step(self) -> int:

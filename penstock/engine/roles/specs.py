@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.algorithms.bases.algorithm import Algorithm
     from penstock.engine.acting.inference import MakeWeights
     from penstock.engine.contracts import LearnerState
-    from penstock.engine.groups.meeting import GroupSpec
+    from penstock.engine.groups.board import GroupSpec
     from penstock.engine.paths import DataPath
 
 
