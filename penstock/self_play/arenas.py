@@ -1,4 +1,4 @@
-"""Arenas of guests: which seats of games they have, and the pool of past versions that play there."""
+"""Arenas of guests: their seats in games, and the pool of past versions that play there."""
 
 from __future__ import annotations
 
@@ -16,34 +16,36 @@ if TYPE_CHECKING:
     from penstock.experience.arena import ExperienceArena
 
 NOBODY = -1
-"""The place of a game that has not begun."""
-class Pool:
-    """Places for past versions, with what chance each is drawn, and who plays them.
+"""Place of a game that has not begun."""
 
-    The supervisor alone puts versions into places and sets their odds; a game draws one of them when it begins, and
-    plays against it until it is over. A place whose odds are 0 is drawn no more. Game and supervisor write their word
-    before they read the other's, so that a place that nobody plays then is free to be written.
+
+class Pool:
+    """Places for past versions, their odds, and the place that each game plays against.
+
+    The supervisor alone puts versions into places and sets odds; a game draws a place when it begins, and plays against
+    it to its end. A place with odds 0 is not drawn. Games and supervisor write their own word before they read the
+    other's, so that a place without games may be written then.
 
     Parameters
     ----------
     guest_seats, num_places
-        Seats that guests have in each of their games of a group, and number of places.
+        Number of guests' seats in each of their games of a group, and number of places.
     array, block
-        Return the array and the weights block of a name in the guests' arena.
+        Functions that return an array and a weights block of the guests' arena by name.
 
     Attributes
     ----------
     places : list of WeightsBlock
-        The weights, and as their version the number of the pool's entry; written by the supervisor.
+        Weights, with the number of the pool's entry as version; written by the supervisor.
     odds : ndarray
-        float64 ``[places]``: chances, up to a factor; written by the supervisor.
+        Relative probability of each place, float64 ``[places]``; written by the supervisor.
     playing : ndarray
-        int64 ``[games]``: the place that each game with guests plays against, or `NOBODY`; written by its worker, by
-        the supervisor before there is one.
+        Place that each game with guests plays against, or `NOBODY`, int64 ``[games]``; written by its rollout worker,
+        and by the supervisor before there is one.
     results : ndarray
-        int64 ``[games, places, 3]``: wins, draws and losses of who learns in each game; written by its worker.
+        Wins, draws and losses of the learner of each game, int64 ``[games, places, 3]``; written by its rollout worker.
     guest_seats : tuple of int
-        As given.
+        As in the parameters.
     """
 
     def __init__(
@@ -60,41 +62,41 @@ class Pool:
         self.results = array("results")
 
     def draw(self, game: int, chance: float) -> int:
-        """Draw whom a game plays against from now on.
+        """Draw the place that a game plays against, and return it.
 
         Parameters
         ----------
         game
-            Its number among all games with guests.
+            Number of the game among all games with guests.
         chance
-            From 0 to 1: decides which.
+            Random number from 0 to 1.
         """
         while True:
-            known = self.odds.nonzero()[0]
-            shares = self.odds[known].cumsum()
+            possible = self.odds.nonzero()[0]
+            shares = self.odds[possible].cumsum()
             drawn = int(shares.searchsorted(chance * shares[-1], side="right"))
-            place = int(known[min(drawn, len(known) - 1)])
+            place = int(possible[min(drawn, len(possible) - 1)])
             self.playing[game] = place
             fence()
             if self.odds[place] > 0.0:
                 return place
 
     def set_odds(self, odds: np.ndarray) -> None:
-        """Set all chances, float64 ``[places]``, those of 0 last: at no moment is there nobody to be drawn."""
+        """Set all odds, float64 ``[places]``; zeros are set last, so that a draw is possible at every moment."""
         self.odds[odds > 0.0] = odds[odds > 0.0]
         fence()
         self.odds[odds <= 0.0] = 0.0
 
     def is_free(self, place: int) -> bool:
-        """Whether a place may be written: nobody plays it, and nobody can draw it."""
+        """Whether a place may be written: no game plays against it, and none can draw it."""
         if self.odds[place] > 0.0:
             return False
-        fence()  # who has drawn it before says so now
+        fence()  # games that have drawn it before show it from here on
         return not (self.playing == place).any()
 
     def state(self) -> dict[str, Any]:
-        """Copy all past versions, as checkpoints hold them: uint8 ``[weights_nbytes]`` by the entry's number."""
-        import torch  # here, because rollout workers have none
+        """Return all past versions for a checkpoint: uint8 ``[weights_nbytes]`` by the number of the entry."""
+        import torch  # here, because rollout workers do not load it
 
         found = {}
         for block in self.places:
@@ -111,21 +113,21 @@ class GuestSeats:
     Attributes
     ----------
     seats
-        Of each game of a group in which guests play, which are the last ones: how many of the policy's seats they have.
+        Number of guests' seats in each of a group's games with guests, which are its last games.
     num_places
-        Past versions that these guests may play; 0: they act by the policy's newest weights.
+        Number of places for past versions; 0: guests act by the policy's newest weights.
     """
 
     seats: tuple[int, ...]
     num_places: int = 0
 
     def lanes(self, shape: RunShape) -> int:
-        """Return the lanes of an arena in a group: those of guests, or all others of the policy."""
+        """Return the number of lanes of an arena in a group: those of guests, or all others of the policy."""
         guests = sum(self.seats)
         return guests if shape.plays is not None else shape.envs_per_group * (shape.num_agents or 1) - guests
 
     def columns(self, shape: RunShape) -> Iterator[Column]:
-        """Yield the arrays of the pool, where there is one."""
+        """Yield the arrays of the pool, if there is one."""
         if self.num_places:
             for place in range(self.num_places):
                 yield Column(f"place_{place}", (WeightsBlock.nbytes(shape.weights_nbytes),), "uint8")
@@ -135,38 +137,37 @@ class GuestSeats:
             yield Column("results", (games, self.num_places, 3), "int64")
 
     def pool(self, array: Callable[[str], np.ndarray], block: Callable[[str], WeightsBlock]) -> Pool | None:
-        """Return the pool of an arena, from its arrays and weights blocks by name."""
+        """Return the pool of an arena, from its arrays and weights blocks by name; None: there is none."""
         return Pool(self.seats, self.num_places, array, block) if self.num_places else None
 
     def label(self, policy: str) -> str:
-        """Name of the arena of a policy's guests, for messages."""
+        """Return the name of the arena of a policy's guests, for messages."""
         return f"guests of {policy}"
 
 
 def seats_in(shape: RunShape) -> tuple[int, ...]:
-    """Seats that guests have in each of their games of a group."""
+    """Return the number of guests' seats in each of their games of a group."""
     assert isinstance(shape.split, GuestSeats)
     return shape.split.seats
 
 
 def pool_in(arena: ExperienceArena) -> Pool | None:
-    """Pool of the past versions that play in an arena of guests; None: guests act by the newest weights."""
+    """Return the pool of an arena of guests; None: guests act by the newest weights."""
     assert arena.pool is None or isinstance(arena.pool, Pool)
     return arena.pool
 
 
 def arena_shapes(config: SelfPlaySettings, policies: Sequence[str], shapes: Sequence[RunShape]) -> list[RunShape]:
-    """Return the numbers of the policies' arenas, and behind them those of their guests' arenas.
+    """Return the shapes of the policies' arenas, followed by those of their guests' arenas.
 
-    An arena of guests has a row for each of them. Where they play past versions, it has a place for each in the pool,
-    and one to spare.
+    An arena of guests has a row for each guest, and for past versions as many places as the pool, and a spare one.
 
     Parameters
     ----------
     config
         Settings of the run.
     policies, shapes
-        Names of the policies, and the numbers of their arenas without guests.
+        Names of the policies, and the shapes of their arenas without guests.
     """
     games = games_with_guests(config) // shapes[0].num_groups
     if not games:
@@ -182,13 +183,8 @@ def arena_shapes(config: SelfPlaySettings, policies: Sequence[str], shapes: Sequ
         shape = replace(shape, num_envs_per_worker=config.num_envs_per_worker, split=GuestSeats(seats))
         own.append(shape)
         if any(seats):
-            guests.append(_of_guests(shape, number, GuestSeats(seats, num_places)))
+            guests.append(replace(
+                shape, segment_length=0, slots_per_lane=1, segments_per_batch=1, records=(), shared_nbytes=0,
+                path_memory=PathMemory(), num_policy_workers=1, plays=number, split=GuestSeats(seats, num_places),
+            ))  # fmt: skip
     return own + guests
-
-
-def _of_guests(shape: RunShape, number: int, seats: GuestSeats) -> RunShape:
-    """The numbers of the arena of a policy's guests."""
-    return replace(
-        shape, segment_length=0, slots_per_lane=1, segments_per_batch=1, records=(), shared_nbytes=0,
-        path_memory=PathMemory(), num_policy_workers=1, plays=number, split=seats,
-    )  # fmt: skip

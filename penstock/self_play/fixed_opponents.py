@@ -1,4 +1,4 @@
-"""Fixed opponents of evaluations: uniform legal actions, weights of before, or a class or function of one's own."""
+"""Fixed opponents of evaluations: uniform legal actions, or a class or function of the user."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from penstock.nn import PolicyNetwork
 from penstock.self_play.settings import RANDOM
 
 Load = Callable[[], PolicyNetwork | None]
-"""Returns the network of the best weights so far, None before there are any."""
+"""Function that returns the network of the best weights so far, None before there are any."""
 
 
 class Opponent(Protocol):
-    """Plays seats of games that nobody learns from."""
+    """Player of seats that nothing is learned from."""
 
     def begin(self) -> None:
-        """Begin with lanes that were reset; by default there is nothing to do."""
+        """Prepare for lanes that were reset; by default a no-op."""
         return
 
     def act(self) -> np.ndarray:
-        """Choose an action for every lane that is asked: as a policy does, or as the game takes it, of dtype object."""
+        """Return an action for each lane whose turn it is: as in a policy's column, or the game's own, dtype object."""
         ...
 
 
 class RandomOpponent(Opponent):
-    """Draws each choice among its legal values with one chance, and each number from -1 to 1, of its range.
+    """Opponent that draws choices uniformly from legal values, and numbers uniformly from -1 to 1.
 
     Parameters
     ----------
     lanes
         Lanes of its seats.
     seed
-        Seeds it.
+        Seed of its random numbers.
     """
 
     def __init__(self, lanes: SeatLanes, seed: int) -> None:
@@ -52,7 +52,7 @@ class RandomOpponent(Opponent):
         """Draw actions."""
         lanes, action = self._lanes, self._lanes.action
         count, sizes = lanes.num_lanes, action.choices
-        # The largest of uniform numbers is each of them with the same chance; illegal ones are out of the draw.
+        # Each of several uniform numbers is the largest with equal probability; illegal ones are set below all.
         drawn = self._random.random((count, sum(sizes)))
         if (mask := lanes.observation.mask) is not None:
             lanes.write_observations(self._obs, self._rows)
@@ -65,12 +65,12 @@ class RandomOpponent(Opponent):
 
 
 class OwnOpponent(Opponent):
-    """A class or function of the user's.
+    """A class or function of the user.
 
-    A function is called with what its agent observes, as the game shows it, and returns an action as the game takes it.
-    Of a class one object is made for each seat of each game that is played at once, with a seed of its own if it asks
-    for `seed`. It is called as a function is; where it has `reset`, that is called whenever a game begins. Where the
-    mask of legal actions is in infos, both are called with ``{"observation": ..., "action_mask": ...}``.
+    A function is called with the game's own observation of its agent, and returns one of the game's own actions. A
+    class is instantiated for each seat of each simultaneous game, with a seed of its own if it has a parameter `seed`.
+    The object is called like a function; its method `reset`, if there is one, at the start of each game. Where the mask
+    of legal actions is in infos, both are called with ``{"observation": ..., "action_mask": ...}``.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class OwnOpponent(Opponent):
     source
         The class or function.
     seed
-        Of the first object.
+        Seed of the first object.
     """
 
     def __init__(self, lanes: SeatLanes, source: Callable[..., Any], seed: int) -> None:
@@ -90,7 +90,7 @@ class OwnOpponent(Opponent):
         ]
 
     def act(self) -> np.ndarray:
-        """Ask whoever is to act."""
+        """Call the objects of lanes whose turn it is."""
         lanes = self._lanes
         actions = np.empty(lanes.num_lanes, object)
         for lane in lanes.asked.nonzero()[0].tolist():
@@ -105,7 +105,7 @@ class OwnOpponent(Opponent):
 
 
 def opponent_of(place: str | Callable[..., Any], lanes: SeatLanes, seed: int) -> Opponent:
-    """Make an opponent of ``eval_against`` that has these lanes: "random", or whoever is named."""
+    """Make an opponent of ``eval_against`` with these lanes: "random", a class or function, or its name."""
     if place == RANDOM:
         return RandomOpponent(lanes, seed)
     return OwnOpponent(lanes, find_object(place, "eval_against") if isinstance(place, str) else place, seed)

@@ -1,4 +1,4 @@
-"""Games in which guests play: they have lanes that nobody learns from."""
+"""Games with guests, whose lanes are not learned from."""
 
 from __future__ import annotations
 
@@ -13,47 +13,47 @@ from penstock.envs.seats import SeatLanes
 
 
 class Seating(Protocol):
-    """Decides who plays whom in the games with guests of a group, counted from 0."""
+    """Pairings in the games with guests of a group, counted from 0."""
 
     def begin(self, game: int) -> int | None:
-        """Say who plays in a game that is about to begin; return the learner's seat, None where it has its own."""
+        """Pair the players of a game that is about to begin; return the learner's seat, None: it is fixed."""
         ...
 
     def over(self, game: int, returns: Sequence[float]) -> None:
-        """Hear that a game has been played to its end, and what each seat's agent has got in it, or each team's."""
+        """Record the end of a game, with the return of each seat's agent, or of each team."""
         ...
 
 
 class GuestLanes(SeatLanes):
-    """The seats of guests. Their episodes are nobody's."""
+    """The seats of guests, whose episodes are not counted."""
 
     def take_episodes(self) -> list[EpisodeRecord]:
-        """Forget the episodes that ended."""
+        """Drop the episodes that ended; return none."""
         super().take_episodes()
         return []
 
 
 class GuestGames(Games):
-    """Games in the last of which guests play some seats of teams: their lanes come behind those of the teams.
+    """Games with guests in some seats of the last games; lanes of guests come after those of the teams.
 
-    Of one team guests have all seats but the learner's, which is drawn before each game. Of several they have all seats
-    of a team, or none. Who plays stays until the game is over.
+    In a game of one team guests have all seats but the learner's, which is drawn before each game. In a game of several
+    they have all seats of a team, or none. Players stay until the game is over.
 
     Parameters
     ----------
     games, seeds
         As for `Games`.
     guests
-        By the numbers of the teams that they play: for each of the last games, whether they do.
+        For each team with guests, by its number: whether guests play it in each of the last games.
     seating
-        Decides who plays whom, and hears how games end; None: there is nothing to decide.
+        Pairings of the games with guests, which also get their results; None: seats are fixed.
     **given
         As for `Games`.
 
     Raises
     ------
     UnsupportedSpaceError
-        Games have no end, and there is something to decide; or as for `Games`.
+        There are pairings, and games without an end; or as for `Games`.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class GuestGames(Games):
         self._guests = guests
         self._seating = seating
         self._first = len(games) - max(map(len, guests.values()))
-        super().__init__(games, seeds, over=None if seating is None else self._hear, **given)
+        super().__init__(games, seeds, over=None if seating is None else self._record, **given)
 
     def _seated(self, teams: Sequence[Sequence[str]]) -> list[tuple[type[SeatLanes], list[list[int]]]]:
         seated = super()._seated(teams)
@@ -97,7 +97,8 @@ class GuestGames(Games):
             learner.sit(number, [own])
             guests.sit(number, [seat for seat in range(len(self.agents)) if seat != own])
 
-    def _hear(self, number: int, returns: Sequence[float]) -> None:
+    def _record(self, number: int, returns: Sequence[float]) -> None:
+        """Pass the result of a game with guests on to the pairings."""
         if self._seating is None or number < self._first:
             return
         if self._num_teams == 1:

@@ -1,4 +1,4 @@
-"""Choosing the actions of guests: one forward pass for each past version that is asked, or for the newest."""
+"""Choice of guests' actions: one forward pass for each past version in play, or for the newest weights."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from penstock.self_play.arenas import pool_in, seats_in
 
 
 class GuestInference:
-    """The networks of past versions, made when they are first asked; without a pool, that of the newest weights.
+    """Networks of past versions, made at their first use; without a pool, the network of the newest weights.
 
-    A guest samples its actions; where none are sampled it explores as at the end of training. Nothing is recorded.
+    A guest samples its actions; where actions are not sampled it explores as at the end of training. Nothing is
+    recorded.
 
     Parameters
     ----------
     arena
-        That of the guests.
+        Arena of the guests.
     algorithm
-        Whose network it is.
+        Algorithm of the policy.
     device
-        Where it runs.
+        Device of the computation.
     """
 
     def __init__(self, arena: ExperienceArena, algorithm: Any, device: str) -> None:
@@ -41,7 +42,7 @@ class GuestInference:
 
     @torch.inference_mode()
     def answer(self, pending: Pending) -> None:
-        """Choose actions for the guests of the groups that ask, and write them into their rows."""
+        """Choose actions for the guests of the pending groups, and write them into their rows."""
         arena, requests = self._arena, self._arena.requests
         rows, lanes = requests.rows[pending.groups].reshape(-1), self._lanes[pending.groups].reshape(-1)
         noise = requests.noise.reshape(-1, arena.shape.action.noise_size)
@@ -61,7 +62,7 @@ class GuestInference:
         requests.keep_memory(pending, memory)
 
     def _version(self, place: int) -> Any:
-        """The network of a place, with the weights that lie there now: in a pool they stay until no game plays them."""
+        """Network of a place, with the weights that lie there; in a pool they stay until no game plays against them."""
         if place not in self._versions:
             model = self._algorithm.make_model(self._device)
             block = self._arena.weights if self._pool is None else self._pool.places[place]

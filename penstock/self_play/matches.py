@@ -1,4 +1,4 @@
-"""Scoring a policy against fixed opponents: so many games against each of them, from every seat."""
+"""Scores of a policy against fixed opponents, from every seat of their games."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ def player_of(
     best: Sequence[Load] = (),
     **given: Any,
 ) -> Player:
-    """Make what scores policies: in games against each other and opponents, or each alone; parameters of `MatchPlayer`.
+    """Make the player that scores policies: against each other and opponents, or each alone.
 
-    `best` returns the best weights of each policy; empty: there are none.
+    Parameters are those of `MatchPlayer`; `best` has a function for each policy, or is empty.
     """
-    how: dict[str, Any] = {"episodes": episodes, "deterministic": deterministic, "seed": seed, **given}
+    settings: dict[str, Any] = {"episodes": episodes, "deterministic": deterministic, "seed": seed, **given}
     best = best or [lambda: None] * len(models)
     if len(models) > 1 and env.population == 1:
-        return TeamPlayer(models, env, opponents or (OTHERS,), best=best, **how)
+        return TeamPlayer(models, env, opponents or (OTHERS,), best=best, **settings)
     if opponents:
         (model,), (its_best,) = models, best
-        return MatchPlayer(model, env, opponents, best=its_best, **how)
+        return MatchPlayer(model, env, opponents, best=its_best, **settings)
     group = make_group(env, lanes_for(episodes), seed=seed, **given)
     return EpisodePlayer(models, group, deterministic=deterministic, seed=seed)
 
 
 class OneSeat:
-    """The policy plays one seat of every game, and opponents all others.
+    """Pairings in which the policy has one seat of every game, and opponents all others.
 
     Attributes
     ----------
     seat
-        Which, from the next reset on.
+        The policy's seat from the next reset on.
     outcomes
-        How the games have ended for it, by game.
+        Outcomes of the policy, by game.
     """
 
     def __init__(self, num_games: int) -> None:
@@ -61,33 +61,33 @@ class OneSeat:
         self.outcomes: list[list[int | None]] = []
 
     def begin(self, game: int) -> int:
-        """The same seat in every game."""
+        """Return the policy's seat, the same in every game."""
         return self.seat
 
     def over(self, game: int, returns: Sequence[float]) -> None:
-        """Note how a game has ended."""
+        """Record the outcome of a game."""
         self.outcomes[game].append(outcome(returns, self.seat))
 
 
 class MatchPlayer(Player):
-    """A policy that plays fixed opponents, in environments of its own.
+    """Player of a policy against fixed opponents, in environments of its own.
 
     Parameters
     ----------
     model
         The policy's network.
     env
-        What is played.
+        The environment.
     opponents
-        As ``eval_against`` has them.
+        Opponents as in ``eval_against``.
     episodes
         Games against each opponent, from each seat.
     deterministic
-        The policy takes the mode of its distribution, not a sample.
+        Whether the policy plays the mode of its distribution, not a sample.
     best
-        Returns the network that "best" is played by; where it returns None, "best" is left out.
+        Function that returns the network of the opponent "best"; it is left out where the result is None.
     seed, **given
-        Seeds, and whose environments they are, as for `make_group`.
+        Seed, and further parameters of `make_group`.
 
     Raises
     ------
@@ -118,7 +118,9 @@ class MatchPlayer(Player):
         self._agents = group.agents
         learner, self._guests = group.teams
         self._part = Part(model, learner, deterministic=deterministic, seed=seed)
-        self._players = {name: self._player(place) for name, place in self._opponents if place != BEST}
+        self._players = {
+            name: opponent_of(place, self._guests, seed) for name, place in self._opponents if place != BEST
+        }
 
     def _evaluations(self, session: PlaySession) -> tuple[Evaluation, ...]:
         """Play every opponent from every seat.
@@ -126,7 +128,8 @@ class MatchPlayer(Player):
         Returns
         -------
         tuple of Evaluation
-            One: returns and lengths are those against the first opponent, from all seats. `Evaluation.matches` has all.
+            One evaluation, with returns and lengths against the first opponent, from all seats; `Evaluation.matches`
+            has all games.
         """
         matches = []
         for name, _ in self._opponents:
@@ -140,9 +143,6 @@ class MatchPlayer(Player):
         seating.seat, seating.outcomes = seat, [[] for _ in range(seating.num_games)]
         session.play([part, opponent], [part], [seating.outcomes])
         return part.match(name, self._agents[seat], seating.outcomes)
-
-    def _player(self, place: str | Callable[..., Any]) -> Opponent:
-        return opponent_of(place, self._guests, self._seed)
 
     def _played_by_best(self) -> Part | None:
         model = self._best()

@@ -1,4 +1,4 @@
-"""Pairings of the games with guests: who plays whom, and how games end."""
+"""Pairings in the training games with guests, and their results."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from penstock.experience.arena import ExperienceArena
 
 WINS, DRAWS, LOSSES = 0, 1, 2
-"""Of the learner: columns of results."""
+"""Columns of the learner's results."""
 
 
 def games_of(
     arenas: Sequence[ExperienceArena], num_seats: int, *, group: int, seed: int, incarnation: int
 ) -> Callable[..., Games]:
-    """Return the constructor of a group of several agents.
+    """Return the constructor of a group of games of several agents.
 
     Parameters
     ----------
     arenas
-        Arenas whose lanes the group has, in the order of lanes: the last ones may be those of guests.
+        Arenas of the group's lanes, in the order of lanes: those of guests are the last.
     num_seats, group, seed, incarnation
-        Seats of a game, number of the group, seed of the run, and restarts of the rollout worker.
+        Number of seats of a game, number of the group, seed of the run, and restarts of the rollout worker.
     """
     guests = {arena.shape.plays: arena for arena in arenas if arena.shape.plays is not None}
     if not guests:
@@ -43,18 +43,18 @@ def games_of(
 
 
 class Matchmaking:
-    """Draws who plays whom in the games with guests of one group, and notes how they end.
+    """Random pairings in one group's games with guests, and their results.
 
-    Each game has its own random numbers, whatever the others do.
+    Each game has random numbers of its own.
 
     Parameters
     ----------
     pools
-        By the number of the policy whose past versions are in it: of a run's only policy, or of each of several.
+        Pools by the number of the policy whose past versions they hold: a run's only policy, or each of several.
     num_agents
-        Seats of a game, where they are one policy's: the learner has one of them, which is drawn.
+        Number of seats of a game of one policy: the learner's is drawn.
     group, seed, incarnation
-        Number of the group, the run's seed, and how often the rollout worker has been restarted.
+        Number of the group, seed of the run, and restarts of the rollout worker.
     """
 
     def __init__(
@@ -66,14 +66,14 @@ class Matchmaking:
         self._first = group * len(games)
         self._met = [{p: pool for p, pool in pools.items() if pool.guest_seats[game]} for game in games]
         self._learners = [next((p for p in pools if p not in met), 0) for met in self._met]  # a seat, or a policy
-        # The last word keeps these streams apart from those of environments and of actions.
+        # The last number separates these streams from those of environments and of actions.
         keys = [[seed, self._first + game, incarnation, 2] for game in games]
         self._random = [np.random.default_rng(np.random.SeedSequence(key)) for key in keys]
         for pool in pools.values():
             pool.playing[self._first : self._first + len(games)] = NOBODY
 
     def begin(self, game: int) -> int | None:
-        """Draw the version of each policy that guests play, and of one policy also the learner's seat: return it."""
+        """Draw the guests' version of each policy, and in a run of one policy the learner's seat, which is returned."""
         random = self._random[game]
         if self._is_alone:
             self._learners[game] = int(random.integers(self._num_agents))
@@ -82,7 +82,7 @@ class Matchmaking:
         return self._learners[game] if self._is_alone else None
 
     def over(self, game: int, returns: Sequence[float]) -> None:
-        """Count a game that was played to its end for the learner, against each version that it met."""
+        """Count the result of a game for its learner, against each version that played in it."""
         learner = self._learners[game]
         for policy, pool in self._met[game].items():
             met = [*returns[:learner], *returns[learner + 1 :]] if self._is_alone else [returns[policy]]

@@ -1,4 +1,4 @@
-"""Data path of lanes that act and are not learned from: it ends in the rows that guests are shown."""
+"""Data path of guests: observations go into the rows from which they act, and nothing is learned."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ActingPath(DataPath):
-    """Rows of guests, and the past versions, or the newest weights, that choose their actions."""
+    """Data path of guests, whose actions are chosen by past versions, or by the newest weights."""
 
     def actor(
         self, arena: ExperienceArena, algorithm: Any, device: str, worker: int | None = None, report: Tell | None = None
     ) -> Actor:
-        """Past versions, each of which answers for the lanes that it plays, or the newest weights for all."""
+        """Make the actor of past versions, each for its lanes, or of the newest weights."""
         from penstock.self_play.inference import GuestInference
 
         return GuestInference(arena, algorithm, device)
@@ -33,21 +33,21 @@ class ActingPath(DataPath):
     def writer(
         self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, actor: Any, clock: Clock
     ) -> ExperienceWriter:
-        """Show guests what they see."""
+        """Make the writer of the guests' observations."""
         return GuestRows(arena, lanes, first_lane)
 
 
 class GuestRows:
-    """Keeps what the guests of a group are shown in the rows where their actions will lie.
+    """Writer of the observations of a group's guests into their rows, one for each guest.
 
     Parameters
     ----------
     arena
-        That of the guests.
+        Arena of the guests.
     lanes
-        Their lanes in this group.
+        Lanes of the guests in the group.
     first_lane
-        Number of the first of them among all guests of the run.
+        Number of the first lane among all guests of the run.
     """
 
     waits_for = "wait for actions"
@@ -59,18 +59,18 @@ class GuestRows:
         self.is_open = False
 
     def open(self) -> bool:
-        """Show what the lanes show at first; from then on it is open."""
+        """Write the first observations."""
         self.record()
         self.is_open = True
         return True
 
     def restart_if_fenced(self) -> None:
-        """Nothing: no row outlives its action."""
+        """No-op: no row outlives its action."""
 
     def record(self) -> None:
-        """Show what the lanes show now."""
+        """Write the lanes' present observations."""
         self._lanes.write_observations(self._columns["obs"], self.rows)
         self._columns["first"][self.rows] = self._lanes.first
 
     def flush(self) -> None:
-        """Nothing: nobody waits for these lanes."""
+        """No-op: no experience of guests is delivered."""

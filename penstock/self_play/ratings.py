@@ -17,20 +17,20 @@ DECAY = 0.99
 HARDNESS = 2.0
 """Exponent of `hard_odds`."""
 HIGHEST = 4_000.0
-"""Ratings are sought from minus to plus this."""
+"""Largest rating, and minus the smallest."""
 
 
 def score(results: Results) -> float:
-    """Score per game of ``[wins, draws, losses]``, from 0 to 1; with one draw more, so that it is never 0 or 1."""
+    """Return the score per game of ``[wins, draws, losses]``, with a draw added: more than 0 and less than 1."""
     wins, draws, losses = map(float, results)
     return (wins + 0.5 * draws + 0.5) / (wins + draws + losses + 1.0)
 
 
 def remembered(before: np.ndarray, new: np.ndarray, decay: float = DECAY) -> np.ndarray:
-    """Add new results to older ones, which fade with each further game.
+    """Add new results to older ones, which decay with each further game.
 
-    The win rates by which AlphaStar draws opponents are of such results (doi:10.1038/s41586-019-1724-z, pseudocode).
-    The order of new results is not known: they are taken as spread evenly over the games since.
+    AlphaStar draws opponents by win rates of such results (doi:10.1038/s41586-019-1724-z, pseudocode). The order of new
+    results is unknown: they are spread evenly over the new games.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def remembered(before: np.ndarray, new: np.ndarray, decay: float = DECAY) -> np.
 
 
 def hard_odds(scores: Iterable[float]) -> np.ndarray:
-    """Chances by which hard opponents are drawn more often, up to a factor: ``(1 - score)^2``.
+    """Return odds by which hard opponents are drawn more often: ``(1 - score)^2``.
 
     Prioritized fictitious self-play of AlphaStar (doi:10.1038/s41586-019-1724-z, "f_hard"), which is not on arXiv.
     """
@@ -59,19 +59,19 @@ def hard_odds(scores: Iterable[float]) -> np.ndarray:
 
 
 def expected_score(rating: float, other: float) -> float:
-    """Score that Elo's model expects of a player against another: ``1 / (1 + 10^((other - rating) / 400))``."""
+    """Return the expected score of a player in Elo's model: ``1 / (1 + 10^((other - rating) / 400))``."""
     return 1.0 / (1.0 + math.pow(10.0, (other - rating) / 400.0))
 
 
 def rating(played: Sequence[tuple[float, Results]]) -> float:
-    """The Elo rating of which results against rated opponents are most likely: expected and true scores are the same.
+    """Return the Elo rating with the largest likelihood, for which expected and true scores are equal; 0 without games.
 
-    Against each opponent one draw more is counted: who has only won has a finite rating. Without games it is 0.
+    A draw is added against each opponent, so that the rating is finite where all games are won or lost.
 
     Parameters
     ----------
     played
-        Of each opponent its rating, and wins, draws and losses against it.
+        Rating of each opponent, with wins, draws and losses against it.
     """
     games = [(other, float(sum(results)) + 1.0, score(results)) for other, results in played if any(results)]
     if not games:

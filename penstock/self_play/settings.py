@@ -1,4 +1,4 @@
-"""Settings of self-play: which are legal, and the games and lanes that follow from them."""
+"""Settings of self-play: their validation, and the games and lanes that follow from them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from penstock.config.checking import ConfigError, closest, find_object, require
 from penstock.imports import place_of
 
 RANDOM, BEST, OTHERS = "random", "best", "others"
-"""Opponents of evaluations that need no code: uniform legal actions, the best weights evaluated before, and the run's
-other policies as they are now."""
+"""Opponents of evaluations that need no code: uniform legal actions, the best weights evaluated so far, and the run's
+other policies with their present weights."""
 
 
 class SelfPlaySettings(Protocol):
@@ -57,7 +57,7 @@ class SelfPlaySettings(Protocol):
 
 
 def require_legal(config: SelfPlaySettings) -> None:
-    """Raise `ConfigError` where a setting of self-play is outside what is legal, whatever the environment is."""
+    """Raise `ConfigError` where a setting of self-play is illegal in any environment."""
     names = config.policy_names
     if config.opponents not in ("none", "past", *names):
         known = ["none", "past", *names]
@@ -86,7 +86,7 @@ def require_legal(config: SelfPlaySettings) -> None:
 
 
 def require_agents_for(config: SelfPlaySettings, agents: Sequence[str]) -> None:
-    """Raise `ConfigError` where settings of self-play do not fit the environment's agents, or an opponent is not found.
+    """Raise `ConfigError` where settings of self-play do not fit the environment's agents, or an opponent is unknown.
 
     Parameters
     ----------
@@ -125,14 +125,14 @@ def with_absolute_paths(opponents: Sequence[str | Callable[..., Any]]) -> tuple[
 
 
 def name_of(opponent: str | Callable[..., Any]) -> str:
-    """Name of an opponent of ``eval_against`` in results; for a place, the name of the object there."""
+    """Return the name of an opponent of ``eval_against`` in results; of "module:name", the name of the object."""
     if isinstance(opponent, str):
         return opponent.rpartition(":")[2]
     return str(getattr(opponent, "__qualname__", type(opponent).__name__))
 
 
 def games_with_guests(config: SelfPlaySettings) -> int:
-    """Environments of each rollout worker of a run in which guests play: as many in each group."""
+    """Return the number of environments of each rollout worker in which guests play, equal in each group."""
     if config.opponents == "none":
         return 0
     groups = config.num_groups or 1
@@ -140,48 +140,48 @@ def games_with_guests(config: SelfPlaySettings) -> int:
 
 
 def learner_of(config: SelfPlaySettings, game: int) -> int:
-    """Number of the policy that learns in this one of a group's games with past versions: policies take turns."""
+    """Return the number of the policy that learns in one of a group's games with past versions: policies alternate."""
     return game % _cycle(config)
 
 
 def is_guest(config: SelfPlaySettings, policy: str, game: int) -> bool:
-    """Whether guests play the agents of a policy, one of several, in this one of a group's games with guests."""
+    """Whether guests play the agents of a policy, one of several, in one of a group's games with guests."""
     if config.opponents == "past":
         return config.policy_names.index(policy) != learner_of(config, game)
     return policy == config.opponents
 
 
 def envs_of(config: SelfPlaySettings, policy: str) -> int:
-    """Environments of each rollout worker in which a policy, one of several, learns: guests play it in all others."""
+    """Return the number of environments of each rollout worker in which a policy, one of several, learns."""
     groups = config.num_groups or 1
     taken = groups * sum(is_guest(config, policy, game) for game in range(games_with_guests(config) // groups))
     return config.num_envs_per_worker - taken
 
 
 def splits_in_two(config: SelfPlaySettings) -> bool:
-    """Whether two groups of a worker, of a run that does not say how many it has, would have the same games."""
+    """Whether two groups of a worker would have the same games, where the number of groups is not set."""
     return config.num_envs_per_worker % 2 == games_with_guests(config) % (2 * _cycle(config)) == 0
 
 
 def lanes_without(config: SelfPlaySettings) -> int:
-    """Lanes of each rollout worker that a run's only policy does not learn from: all seats but one of some games."""
+    """Return the number of lanes of each rollout worker that a run's only policy does not learn from."""
     is_alone = config.opponents == "past" and len(config.policy_names) < 2
     return games_with_guests(config) * ((config.num_agents or 1) - 1) if is_alone else 0
 
 
 def lanes_without_in_words(config: SelfPlaySettings) -> str:
-    """Return the number of these lanes behind the product that they are taken from; "" where there are none."""
+    """Return the number of these lanes as a suffix of a product that they are subtracted from; "" for none."""
     count = lanes_without(config)
     return f", less {count} guests in each" if count else ""
 
 
 def _cycle(config: SelfPlaySettings) -> int:
-    """After how many games of a group the same policy learns again alone."""
+    """Number of games of a group in which each policy learns once."""
     return max(1, len(config.policy_names)) if config.opponents == "past" else 1
 
 
 def _require_games_for_all(config: SelfPlaySettings, name: str) -> None:
-    """Raise `ConfigError` where a policy would learn in no game, or not in games against all others' past versions."""
+    """Raise `ConfigError` where a policy would learn in no game, or in none against past versions of all others."""
     groups, envs, least = config.num_groups or 1, config.num_envs_per_worker, _cycle(config)
     if games_with_guests(config) > envs:
         each = "" if groups == 1 else f" of each of {groups} groups"
@@ -197,5 +197,5 @@ def _require_games_for_all(config: SelfPlaySettings, name: str) -> None:
 
 
 def entry_interval(config: SelfPlaySettings) -> int:
-    """Steps between two versions that enter the pool."""
+    """Return the number of steps between two entries into the pool."""
     return config.opponent_interval or max(1, config.total_steps // 20)

@@ -1,4 +1,4 @@
-"""The opponents of a run, as the supervisor sees them: which past versions are in pools, how games with them end."""
+"""Past versions as opponents, in the supervisor: entries of pools, results of games, ratings and the win matrix."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ class Entry:
     Attributes
     ----------
     number
-        How many entered before it, in the whole run.
+        Number of earlier entries in the whole run.
     place
-        Where its weights lie.
+        Place of its weights in the pool.
     steps
-        Of the run when it entered.
+        Steps of the run at its entry.
     rating
-        Its Elo rating: the policy's when it entered.
+        Elo rating: the policy's at its entry.
     results
-        Wins, draws and losses against it of each policy of the run, int64 ``[policies, 3]``.
+        Wins, draws and losses of each policy of the run against it, int64 ``[policies, 3]``.
     lately
-        Those of them since a version of that policy entered last.
+        Results since the last entry of a version of that policy.
     recent
-        The same as `results`, older ones faded: float64 ``[policies, 3]``.
+        Results with decay of older ones, float64 ``[policies, 3]``.
     """
 
     number: int
@@ -69,23 +69,25 @@ class Entry:
 
 @dataclass(eq=False)
 class Versions:
-    """The pool of one policy, as the supervisor sees it: who is in it, and where.
+    """Entries of the pool of one policy.
 
-    Whoever enters does so into a free place: one that no game plays. Then, if there are more than the pool holds, the
-    oldest but the very first leaves: it is drawn no more, and its place is free when the last game against it is over.
+    A version enters a free place, which no game plays against. Then, if there are more than `opponent_pool`, the oldest
+    but the first leaves: it is not drawn any more, and its place is free after the last game against it.
 
     Attributes
     ----------
     policy
-        Whose past versions they are; where its run goes on from a checkpoint, they are those saved in it.
+        Policy of the versions; those saved in its checkpoint are restored.
     pool
-        The words that they are shared by.
+        Pool in the arena of the guests.
     learners
         Number of the policy that learns in each game with guests, int64 ``[games]``.
     config
-        The run's settings.
+        Settings of the run.
     num_policies
-        Of the run.
+        Number of policies of the run.
+    entries
+        Entries in their order.
     """
 
     policy: Policy
@@ -102,11 +104,11 @@ class Versions:
 
     @property
     def next_number(self) -> int:
-        """Number of the version that enters next."""
+        """Number of the next entry."""
         return self.entries[-1].number + 1 if self.entries else 0
 
     def take_results(self) -> np.ndarray:
-        """Take in how games against them have ended since the last time: those of each policy, int64 ``[policies]``."""
+        """Add the results since the last call; return the number of games of each policy, int64 ``[policies]``."""
         now = self.pool.results.copy()
         each, self._seen = now - self._seen, now
         new = np.stack([each[self.learners == policy].sum(0) for policy in range(self.num_policies)], 1)
@@ -117,13 +119,13 @@ class Versions:
         return new.sum((0, 2))
 
     def free_place(self) -> int | None:
-        """A place that nobody has, and no game plays; None while there is none."""
+        """Return a place without an entry that no game plays against; None: there is none."""
         held = {entry.place for entry in self.entries}
         places = range(len(self.pool.places))
         return next((place for place in places if place not in held and self.pool.is_free(place)), None)
 
     def enter(self, place: int, steps: int, rating: float) -> None:
-        """Let the policy's newest weights enter."""
+        """Enter the policy's newest weights into a place."""
         number, weights = self.next_number, self.policy.weights
         weights.refresh()
         self.pool.places[place].publish(weights.payload, number)
@@ -132,19 +134,19 @@ class Versions:
         self._evict()
 
     def set_odds(self) -> None:
-        """Set by what chance each is drawn."""
+        """Set the odds of all entries."""
         odds, places = np.zeros(len(self.pool.places)), [entry.place for entry in self.entries]
         is_hard = self.config.opponent_sampling == "hard"
         odds[places] = hard_odds(score(entry.recent.sum(0)) for entry in self.entries) if is_hard else 1.0
         self.pool.set_odds(odds)
 
     def to_json(self) -> list[dict[str, Any]]:
-        """State for a checkpoint; the weights are saved beside it."""
+        """Return the state of the entries for a checkpoint, without weights."""
         counts = ("results", "lately", "recent")
         return [{**vars(entry), **{name: getattr(entry, name).tolist() for name in counts}} for entry in self.entries]
 
     def _restore(self) -> None:
-        """Let the versions of the checkpoint that the run goes on from enter, as many as there is room for."""
+        """Enter the versions of the checkpoint that the run resumes from, as many as there are places."""
         start = self.policy.start
         versions = (start.learning or {}).get("opponents", {})
         for saved in (start.matches or {}).get("entries", ()):
@@ -157,29 +159,27 @@ class Versions:
             self._evict()
 
     def _evict(self) -> None:
-        """Let the oldest but the very first go, if there are more than the pool holds."""
+        """Remove the oldest entry but the first, if there are too many."""
         if len(self.entries) > self.config.opponent_pool:
             del self.entries[min(1, self.config.opponent_pool - 1)]
 
 
 class Opponents:
-    """Lets versions of each policy into its pool, and keeps count of games and ratings.
+    """Pools of all policies, counts of games, and ratings.
 
-    A policy plays its own past versions where it is alone, and else those of all others.
+    A run's only policy plays its own past versions, one of several those of all others.
 
     Parameters
     ----------
-    config
-        The run's settings.
-    policies
-        The run's policies.
+    config, policies
+        Settings and policies of the run.
     log
-        Where the win matrix is written, whenever a version enters.
+        Log of the win matrix, which gets lines at each entry.
 
     Attributes
     ----------
     pools
-        The pool of each policy.
+        Entries of the pool of each policy.
     """
 
     def __init__(self, config: Config, policies: Sequence[Policy], log: LinesLog) -> None:
@@ -197,13 +197,13 @@ class Opponents:
             versions.set_odds()
 
     def rating(self, policy: int) -> float:
-        """A policy's Elo rating, by recent games; that of each policy's first version is 0."""
+        """Return a policy's Elo rating by recent games, where each policy's first version has 0."""
         return rating([(entry.rating, entry.recent[policy]) for each in self.pools for entry in each.entries])
 
     def schedule(self, steps: int) -> None:
-        """Take in what the games have brought, and let versions enter if they are due.
+        """Add new results, and enter versions that are due.
 
-        In a serial run that depends on what was learned alone, not on when it is asked for.
+        A call without new steps is a no-op, so that a serial run is reproducible.
         """
         if steps == self._steps:
             return
@@ -214,7 +214,7 @@ class Opponents:
             versions.set_odds()
 
     def status(self, policy: int) -> dict[str, Any]:
-        """Status of a policy's opponents, by the names of its status."""
+        """Return the status of a policy's opponents, by the names of `PolicyStatus`."""
         met, shown = self._met_by(policy), []
         for versions in met:
             for entry in versions.entries:
@@ -225,24 +225,24 @@ class Opponents:
         return {"rating": self.rating(policy), "opponent_games": games, "opponents": tuple(shown)}
 
     def to_json(self, policy: int) -> dict[str, Any]:
-        """State of a policy's pool and of its game results, for a checkpoint."""
+        """Return the state of a policy's pool and number of games, for a checkpoint."""
         return {"games": int(self._games[policy]), "entries": self.pools[policy].to_json()}
 
     def _met_by(self, policy: int) -> list[Versions]:
-        """The pools of those that a policy plays."""
+        """Pools that a policy plays against."""
         return [each for number, each in enumerate(self.pools) if number != policy] or self.pools
 
     def _count(self) -> None:
-        """Take in the results of games since the last time."""
+        """Add the results of games since the last call."""
         for versions in self.pools:
             self._games += versions.take_results()
 
     def _enter(self, due: Sequence[Versions]) -> None:
-        """Let the newest weights enter; not while no place is free: games against who has left it still go on."""
+        """Enter the newest weights, if a place is free: games against a version that has left may still go on."""
         places = [(versions, place) for versions in due if (place := versions.free_place()) is not None]
         if not places:
             return
-        self._count()  # what games against who was there have told before they left it
+        self._count()  # results against versions that leave with these entries
         ratings = [self.rating(versions.policy.number) for versions, _ in places]
         for versions, _ in places:
             self._write_matrix(versions)
@@ -250,7 +250,7 @@ class Opponents:
             versions.enter(place, self._steps, its_rating)
 
     def _write_matrix(self, entering: Versions) -> None:
-        """Write how games have ended on the way from the last version to this one: its row of the win matrix."""
+        """Write the entering version's row of the win matrix: results since the entry before."""
         policy, name = entering.policy.number, entering.policy.name
         met = [(versions, entry) for versions in self._met_by(policy) for entry in versions.entries]
         self._log.write(
@@ -267,6 +267,6 @@ class Opponents:
 
 
 def _learners(config: Config, shape: RunShape) -> np.ndarray:
-    """Number of the policy that learns in each game with guests of the run, int64 ``[games]``."""
+    """Number of the policy that learns in each of the run's games with guests, int64 ``[games]``."""
     of_group = [learner_of(config, game) for game in range(len(seats_in(shape)))]
     return np.tile(np.array(of_group, np.int64), shape.all_groups)
