@@ -30,7 +30,7 @@ from penstock.engine.paths.segment_learner import SegmentLearner
 from penstock.engine.roles.learner import Learner
 from penstock.engine.roles.rollout_worker import RolloutWorker
 from penstock.engine.watching.clock import CPU
-from penstock.rudder.learning import Rudder
+from penstock.rudder.learning import PredictorTraining
 from penstock.rudder.redistribution import RedistributedLearner, SegmentRedistribution
 from penstock.runs.machine import describe
 from penstock.runs.status import Status
@@ -156,7 +156,7 @@ def main() -> None:
     given = flags.parse_args()
     print(describe())
     if given.parts:
-        Rudder.quality = 1.0  # type: ignore[assignment, method-assign]
+        PredictorTraining.quality = 1.0  # type: ignore[assignment, method-assign]
         for algorithm in ALGORITHMS:
             of_learner, of_worker = parts(algorithm, given)
             print(f"{algorithm:8} of the learner {of_learner:.1%}, of the worker {of_worker:.1%}", flush=True)

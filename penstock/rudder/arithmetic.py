@@ -1,8 +1,8 @@
-"""RUDDER: a delayed return is handed out to the steps that brought it (Arjona-Medina et al. 2019, arXiv:1806.07857).
+"""Equations of RUDDER, the redistribution of delayed rewards (Arjona-Medina et al. 2019, arXiv:1806.07857).
 
-A predictor ``g`` says after every step what the episode will return. The *contribution* of a step is how far it moved
-the prediction; redistributed rewards are contributions, corrected so that an episode's sum is its return. Policies that
-are best for them are best for the original rewards (theorem 2).
+A predictor ``g`` predicts the return of an episode after every step. The *contribution* of a step is the change of the
+prediction; redistributed rewards are contributions, corrected so that an episode's sum is its return. A policy that is
+optimal for them is optimal for the original rewards (theorem 2).
 
 Pure functions of time-major tensors, as in `penstock.algorithms.arithmetic.returns`. No result carries a gradient,
 except that of `return_losses`.
@@ -19,12 +19,12 @@ from torch import Tensor
 from penstock import _native
 from penstock.nn.layers import is_native
 
-COMPLETE = (0.8, 1.2)  # what integrated gradients may add up to, as a share of what they explain
+COMPLETE = (0.8, 1.2)  # range of the completeness of integrated gradients in which they are used
 
 
 @torch.no_grad()
 def differences(prediction: Tensor, before: Tensor | float = 0.0, first: Tensor | None = None) -> Tensor:
-    """Contributions by differences of predictions, ``h_t = g_t - g_t-1`` (section 3, "reward redistribution").
+    """Return contributions by differences of predictions, ``h_t = g_t - g_t-1`` (section 3, "reward redistribution").
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def differences(prediction: Tensor, before: Tensor | float = 0.0, first: Tensor 
     before : Tensor or float
         ``g_-1``, the prediction before the first of them, ``[...]``.
     first : Tensor, optional
-        Where episodes begin, bool ``[T, ...]``: the prediction before is 0 there.
+        Whether a row begins an episode, bool ``[T, ...]``: the prediction before it is 0.
 
     Returns
     -------
@@ -46,23 +46,23 @@ def differences(prediction: Tensor, before: Tensor | float = 0.0, first: Tensor 
 
 
 def integrated_gradients(function: Callable[[Tensor], Tensor], x: Tensor, num_points: int) -> Tensor:
-    """Contributions of inputs by integrated gradients along the straight path from zero (arXiv:1703.01365, equation 1).
+    """Return contributions of inputs by integrated gradients along the path from zero (arXiv:1703.01365, equation 1).
 
         h_j = x_j 1/S sum_s d f(alpha_s x) / d x_j,     alpha_s = (s - 1/2) / S,  s = 1 .. S
 
     Parameters
     ----------
     function : callable
-        ``f``, of a tensor like `x`; what it returns is summed up, so that independent sequences may lie side by side.
+        ``f``, of a tensor like `x`; its result is summed, so that independent sequences may lie side by side.
     x : Tensor
-        Where it is explained, floating.
+        Inputs to explain, floating.
     num_points : int
         S. Midpoints are exact where the gradient is linear along the path.
 
     Returns
     -------
     Tensor
-        ``h``, shaped as `x`. It adds up to ``f(x) - f(0)``, but for the error of the sum (see `completeness`).
+        ``h``, shaped as `x`. The sum is ``f(x) - f(0)``, up to the error of the midpoints (see `completeness`).
     """
     total = torch.zeros_like(x)
     with torch.enable_grad():
@@ -75,14 +75,14 @@ def integrated_gradients(function: Callable[[Tensor], Tensor], x: Tensor, num_po
 
 @torch.no_grad()
 def completeness(contribution: Tensor, change: Tensor) -> Tensor:
-    """Share of a change of the prediction that contributions add up to; 1 is all, and 1 where nothing changed.
+    """Return the sum of contributions as a share of the change of the prediction; 1 where both are 0.
 
     Parameters
     ----------
     contribution : Tensor
-        Of each step, ``[T, ...]``.
+        Contribution of each step, ``[T, ...]``.
     change : Tensor
-        What they explain, ``f(x) - f(0)``, ``[...]``.
+        Change that they explain, ``f(x) - f(0)``, ``[...]``.
     """
     total = contribution.sum(0)
     return torch.where(change == 0, (total == 0).to(change.dtype), total / change)
@@ -90,7 +90,7 @@ def completeness(contribution: Tensor, change: Tensor) -> Tensor:
 
 @torch.no_grad()
 def return_equivalent(contribution: Tensor, return_: Tensor) -> Tensor:
-    """Redistributed rewards of a whole episode, ``rr_t = h_t + (G - sum_k h_k) / T`` (section 3, "return equivalence").
+    """Return redistributed rewards of a whole episode, ``rr_t = h_t + (G - sum_k h_k) / T`` (section 3).
 
     Parameters
     ----------
@@ -102,14 +102,14 @@ def return_equivalent(contribution: Tensor, return_: Tensor) -> Tensor:
     Returns
     -------
     Tensor
-        ``rr_t``, ``[T, ...]``; they add up to ``G``.
+        ``rr_t``, ``[T, ...]``, with the sum ``G``.
     """
     return contribution + (return_ - contribution.sum(0)) / len(contribution)
 
 
 @dataclass(frozen=True)
 class Account:
-    """Running redistribution of the episode that each of N lanes is in.
+    """Sums over the running episode of each of N lanes.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ class Account:
     handed_out : Tensor
         Sum of its redistributed rewards so far, float64 ``[N]``.
     quality : Tensor
-        That of the predictions when it began, float32 ``[N]``; 0: it keeps its original rewards.
+        Quality of the predictions at its beginning, float32 ``[N]``; 0: it keeps its original rewards.
     """
 
     earned: Tensor
@@ -127,16 +127,16 @@ class Account:
 
     @classmethod
     def empty(cls, num_lanes: int, device: torch.device | str = "cpu") -> Account:
-        """Nothing is known of any lane: what runs keeps its rewards until the next episode begins."""
+        """Return the accounts of new lanes, whose running episodes keep their original rewards."""
         zeros = torch.zeros(num_lanes, dtype=torch.float64, device=device)
         return cls(zeros, zeros.clone(), torch.zeros(num_lanes, device=device))
 
     def of(self, lanes: Tensor) -> Account:
-        """The accounts of some lanes (int64 ``[K]``)."""
+        """Return the accounts of some lanes (int64 ``[K]``)."""
         return Account(self.earned[lanes], self.handed_out[lanes], self.quality[lanes])
 
     def copy(self) -> Account:
-        """The same, in memory of its own."""
+        """Return a copy in memory of its own."""
         return Account(self.earned.clone(), self.handed_out.clone(), self.quality.clone())
 
     def put(self, lanes: Tensor, new: Account) -> None:
@@ -144,7 +144,7 @@ class Account:
         self.earned[lanes], self.handed_out[lanes], self.quality[lanes] = new.earned, new.handed_out, new.quality
 
     def close(self, lanes: Tensor) -> None:
-        """Let the running episodes of some lanes keep their rewards from here: a part of them is missing."""
+        """Keep the original rewards of the rest of some lanes' running episodes, of which a part is missing."""
         self.quality[lanes] = 0.0
 
 
@@ -158,16 +158,16 @@ def redistribute(
     account: Account,
     quality: float,
 ) -> tuple[Tensor, Tensor, Account]:
-    """Redistribute the rewards of a chunk of each of B lanes, whose episodes may reach over any number of chunks.
+    """Redistribute the rewards of a chunk of each of B lanes; episodes may extend over any number of chunks.
 
-    A step is handed its contribution. In the chunk in which an episode terminates, what is still missing of its return
-    is spread over its steps there:
+    The reward of a step is its contribution. In the chunk in which an episode terminates, the rest of its return is
+    spread over its steps there:
 
         rr_t = h_t + (G - sum of rr before the chunk - sum of h in the chunk) / steps in the chunk
 
-    With the whole episode in one chunk that is `return_equivalent`. Either way redistributed rewards add up to the
-    return of every episode that terminates. A truncated episode gets no such correction: its predictions have counted
-    what was still to come, and the last steps before a cut are not to blame that it did not come.
+    With the whole episode in one chunk that is `return_equivalent`. In both cases the sum of redistributed rewards is
+    the return of every episode that terminates. A truncated episode is not corrected: its predictions include rewards
+    after the truncation, whose absence is not due to the last steps.
 
     Parameters
     ----------
@@ -176,22 +176,22 @@ def redistribute(
     first, terminated, valid : Tensor
         Whether the row begins an episode, whether its step ends one, and whether it is a step: bool ``[T, B]``.
     account : Account
-        Of the lanes' episodes before the chunk.
+        Accounts of the lanes before the chunk.
     quality : float
-        Of the predictions now: it decides on episodes that begin in this chunk. 0: they keep their rewards.
+        Present quality of the predictions, for episodes that begin in this chunk; 0: they keep their rewards.
 
     Returns
     -------
     redistributed : Tensor
-        Rewards, ``[T, B]``: redistributed, or original.
+        Redistributed or original rewards, ``[T, B]``.
     quality : Tensor
-        By which each step's were, float32 ``[T, B]``; 0 where they are original.
+        Quality behind each step's reward, float32 ``[T, B]``; 0: the reward is original.
     account : Account
-        After the chunk.
+        Accounts after the chunk.
     """
     if is_native(contribution, reward):
         return _redistribute_natively(contribution, reward, first, terminated, valid, account, quality)
-    number = first.long().cumsum(0)  # 0: the episode that was there before the chunk
+    number = first.long().cumsum(0)  # of the episode; 0: it began before the chunk
     shape = (int(number.max()) + 1, first.shape[1])
 
     def per_episode(values: Tensor) -> Tensor:
@@ -220,7 +220,7 @@ def _redistribute_natively(
     contribution: Tensor, reward: Tensor, first: Tensor, terminated: Tensor, valid: Tensor, before: Account,
     quality: float,
 ) -> tuple[Tensor, Tensor, Account]:  # fmt: skip
-    """Do in one call what are forty small operations of torch, bit for bit."""
+    """Compute in one call, bit for bit, the result of forty small operations of torch."""
     contribution, reward = contribution.contiguous(), reward.contiguous()
     first, terminated, valid = first.contiguous(), terminated.contiguous(), valid.contiguous()
     account, redistributed, of_step = before.copy(), torch.empty_like(reward), torch.empty_like(reward)
@@ -234,7 +234,7 @@ def _redistribute_natively(
 
 
 def loss_weights(valid: Tensor) -> tuple[Tensor, Tensor]:
-    """Weight of each step's squared error in the predictor's losses.
+    """Return the weight of each step's squared error in the predictor's losses.
 
     Parameters
     ----------
@@ -251,18 +251,18 @@ def loss_weights(valid: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def return_losses(prediction: Tensor, return_: Tensor, main: Tensor, auxiliary: Tensor) -> tuple[Tensor, Tensor]:
-    """Losses of the predictor: ``(g_T-1 - G)^2`` at the end, and ``(g_t - G)^2`` in the mean over all steps.
+    """Return the losses of the predictor: ``(g_T-1 - G)^2``, and the mean over all steps of ``(g_t - G)^2``.
 
-    Each is the mean over episodes of squares, so that errors of opposite sign do not cancel.
+    Each is a mean over episodes of squares, so that errors of opposite sign do not cancel.
 
     Parameters
     ----------
     prediction : Tensor
-        ``g_t`` after each step, ``[T, N]``, or of some of the steps.
+        ``g_t`` after each step, or after some of the steps, ``[T, N]``.
     return_ : Tensor
         ``G``, ``[N]``.
     main, auxiliary : Tensor
-        What `loss_weights` gives for these steps.
+        Weights of these steps from `loss_weights`.
 
     Returns
     -------
@@ -274,10 +274,10 @@ def return_losses(prediction: Tensor, return_: Tensor, main: Tensor, auxiliary: 
 
 
 def variance_to_explain(recent: float, of_all: float) -> float:
-    """Variance that predictions have to explain, ``max(Var G, Var of all G / 4)``.
+    """Return the variance that predictions have to explain, ``max(Var G, Var of all G / 4)``.
 
-    A policy's episodes become alike when it has learned something. A predictor that is half a deviation of all returns
-    off still tells what earned them, though it knows the last ones no better than their mean does.
+    The returns of a policy that has learned become similar. A predictor with an error of half a deviation of all
+    returns still tells apart the steps that earn them, though their mean predicts the last returns as well.
 
     Parameters
     ----------
@@ -288,11 +288,10 @@ def variance_to_explain(recent: float, of_all: float) -> float:
 
 
 def squared_error(return_: float, prediction: float, mean: float, variance: float) -> float:
-    """Bounded squared error of a predicted return, ``min((G - g)^2, max((G - mean G)^2, Var G))``.
+    """Return a bounded squared error of a predicted return, ``min((G - g)^2, max((G - mean G)^2, Var G))``.
 
-    At most it counts as much as if the mean had been predicted, or something as far off as returns are from their mean:
-    one episode that is longer than any before may be predicted a hundred deviations off, and does not speak for the
-    others.
+    The bound is the error of the mean as a prediction, or the variance: the error of one episode longer than any before
+    may be a hundred deviations, and is not representative.
 
     Parameters
     ----------
@@ -305,31 +304,31 @@ def squared_error(return_: float, prediction: float, mean: float, variance: floa
 
 
 def unexplained(error: float, variance: float) -> float:
-    """Share of the returns' variance that predictions leave unexplained, ``mean (G - g)^2 / Var G``, 1 at most.
+    """Return the share of the returns' variance that is unexplained, ``mean (G - g)^2 / Var G``, 1 at most.
 
-    The authors' code takes ``(G - g)^2 / (G^2 + sqrt(mean G))`` of each episode. That is small for whoever predicts the
-    mean where nearly all returns are alike, such as 1 in one episode of fifty and else 0: of such a predictor this says
-    about 1. And it is large wherever returns are about 0, however well they are told apart.
+    The authors' code uses ``(G - g)^2 / (G^2 + sqrt(mean G))`` of each episode. For returns that are nearly all equal,
+    such as 1 in one of fifty episodes and else 0, that is small if the mean is predicted, where this share is about 1;
+    for returns about 0 it is large even if they are predicted well.
 
     Parameters
     ----------
     error, variance
-        Mean `squared_error`, and `variance_to_explain`. Where that is 0 there is nothing to explain: 1.
+        Mean `squared_error`, and `variance_to_explain`; 1 is returned for a variance of 0.
     """
     return min(1.0, error / variance) if variance > 0.0 else 1.0
 
 
 def gate(error: float, complete: float, max_error: float) -> float:
-    """Quality of predictions, ``1 - error``; 0 where they are not to be used.
+    """Return the quality of predictions, ``1 - error``; 0: they are not used.
 
     Parameters
     ----------
     error
-        What is `unexplained`.
+        Share that is `unexplained`.
     complete
-        Mean of `completeness`: what lies outside of `COMPLETE` is not used either.
+        Mean of `completeness`, which must lie in `COMPLETE`.
     max_error
-        Errors as large as this are too large.
+        Smallest error for which predictions are not used.
     """
     low, high = COMPLETE
     return 1.0 - error if error < max_error and low <= complete <= high else 0.0
@@ -337,14 +336,14 @@ def gate(error: float, complete: float, max_error: float) -> float:
 
 @torch.no_grad()
 def trace(reward: Tensor, goes_on: Tensor, lambda_: float) -> Tensor:
-    """Backward trace ``z_t = rr_t + lambda k_t z_t+1``, which ends where an episode does.
+    """Return the backward trace ``z_t = rr_t + lambda k_t z_t+1``, which ends with each episode.
 
     Parameters
     ----------
     reward : Tensor
         ``rr_t``, ``[T, B]``.
     goes_on : Tensor
-        ``k_t``, bool ``[T, B]``: the episode goes on behind the step.
+        ``k_t``, bool ``[T, B]``: whether the episode continues after the step.
     lambda_ : float
         Weight of the next step.
 
@@ -361,19 +360,19 @@ def trace(reward: Tensor, goes_on: Tensor, lambda_: float) -> Tensor:
 
 @torch.no_grad()
 def mixed_advantage(advantage: Tensor, redistributed: Tensor, quality: Tensor | float, share: float) -> Tensor:
-    """Advantages that hear redistributed rewards as far as these can be trusted.
+    """Return advantages mixed with redistributed rewards by their quality.
 
         A_mixed = (1 - share) A + share (q rr + (1 - q) A)
 
     Parameters
     ----------
     advantage : Tensor
-        ``A``, of original rewards, of mean 0 and deviation 1.
+        ``A``, of original rewards, with mean 0 and deviation 1.
     redistributed : Tensor
         ``rr``, of the same shape.
     quality : Tensor or float
-        ``q``, from 0 (``A`` stays as it is) to 1.
+        ``q``, from 0 (``A`` is unchanged) to 1.
     share : float
-        Part of it that redistributed rewards may take.
+        Largest share of redistributed rewards.
     """
     return (1.0 - share) * advantage + share * (quality * redistributed + (1.0 - quality) * advantage)

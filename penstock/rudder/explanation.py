@@ -1,4 +1,4 @@
-"""Plots of what redistribution has found: an episode's rewards, as they were and as they were handed out."""
+"""Plots of an episode with its original and redistributed rewards, and predicted returns."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Played:
     Attributes
     ----------
     obs, action
-        ``[T, ...]``, as they lie in their columns.
+        Observations and actions as in their columns, ``[T, ...]``.
     reward
-        As it is learned from, float32 ``[T]``.
+        Rewards, scaled and clipped, float32 ``[T]``.
     terminated
         Whether it ended by termination.
     pictures
-        Some of what it looked like, each with the number of its step.
+        Pictures of some steps, each with the number of its step.
     """
 
     obs: np.ndarray
@@ -52,27 +52,27 @@ class Played:
 def explain_run(
     path: Path, file: str, *, deterministic: bool = True, seed: int = 0, trust_code: bool = False
 ) -> None:
-    """Play one episode with a run's policy, and draw how its rewards are redistributed.
+    """Play one episode with a run's policy, and plot the redistribution of its rewards.
 
     Parameters
     ----------
     path
         A checkpoint of the run.
     file
-        The plot; its ending says the format: .png, .svg or .pdf.
+        File of the plot, in the format of its suffix: .png, .svg or .pdf.
     deterministic
-        Play the most probable actions, not samples.
+        Whether the most probable actions are played, not samples.
     seed
-        Seeds the environment and the samples.
+        Seed of the environment and the samples.
     trust_code
         As for `load_policy`.
 
     Raises
     ------
     ConfigError
-        The extra "plot" is not installed, the run has no redistributor, or `file` is no place for a plot.
+        The extra "plot" is not installed, the run has no redistributor, or `file` cannot be written.
     CheckpointError
-        The redistributor's save is damaged.
+        The save of the redistributor is damaged.
     """
     require_writable("explain", file, "a plot", FORMATS)
     saved_at = path.resolve().parent.parent / ROLE
@@ -92,7 +92,7 @@ def explain_run(
 
 
 def play(policy: Policy, *, deterministic: bool, seed: int) -> Played:
-    """Play one episode, of at most `MAX_STEPS` steps, with pictures where the environment draws some."""
+    """Play one episode of at most `MAX_STEPS` steps, with pictures if the environment can draw them."""
     env = environment_of(policy)
     if policy.algorithm.config.num_agents is not None:
         raise ConfigError(f"{env.name} has several agents: explained are episodes of environments of one agent")
@@ -119,7 +119,7 @@ def _play(policy: Policy, stage: gymnasium.Env, draws: bool, *, deterministic: b
     while len(rows) < MAX_STEPS:
         if draws and len(rows) % stride == 0:
             pictures.append((len(rows), picture_of(stage, config.env)))
-            if len(pictures) == 2 * PICTURES:  # half of them is enough of an episode that is twice as long
+            if len(pictures) == 2 * PICTURES:  # a longer episode keeps every other one
                 pictures, stride = pictures[::2], 2 * stride
         obs, chosen, _, state = policy.choose(observation, state, deterministic, info[MASK] if has_mask else None)
         observation, reward, terminated, truncated, info = stage.step(policy.decoded(chosen))
@@ -135,7 +135,7 @@ def _play(policy: Policy, stage: gymnasium.Env, draws: bool, *, deterministic: b
 
 @torch.no_grad()
 def explained(policy: Policy, predictor: ReturnPredictor, played: Played) -> tuple[np.ndarray, np.ndarray]:
-    """Redistributed rewards and predicted returns of an episode, float32 ``[T]`` each."""
+    """Return redistributed rewards and predicted returns of an episode, float32 ``[T]`` each."""
     config: Any = policy.algorithm.config
     is_integrated = config.redistribution_attribution == "integrated_gradients"
     obs = torch.from_numpy(policy.algorithm.observation.newest_of(played.obs)).unsqueeze(1)
@@ -153,7 +153,7 @@ def explained(policy: Policy, predictor: ReturnPredictor, played: Played) -> tup
 
 
 def draw(played: Played, redistributed: np.ndarray, predicted: np.ndarray, file: str) -> None:
-    """Draw an episode's pictures, its rewards and redistributed rewards, and the return that was predicted."""
+    """Plot an episode's pictures, its original and redistributed rewards, and its predicted returns."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

@@ -1,6 +1,6 @@
-"""Steps on their way to the redistributor: the feed, which nobody waits for, and episodes held until they are over.
+"""The feed of steps for the redistributor, and episodes that are held until they are over.
 
-What the redistributor does not read in time is overwritten.
+Segments that the redistributor does not read in time are overwritten: no role waits for it.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ PREDICTOR = "predictor"
 COLUMNS = (Column("redistributed_reward", (), "float32"), Column("redistributed_quality", (), "float32"))
 """Columns beside the original rewards, where both are learned from: redistributed rewards, and the quality of the
 predictions behind them."""
-ROUNDS = 8  # segments of each lane that there is room for
+ROUNDS = 8  # capacity of the feed, in segments of each lane
 FLAGS = ("first", "ended", "truncated", "valid")
 STEPS = ("obs", "action", "reward", *FLAGS)
-EXPECTED = "value"  # what was expected when a step's action was chosen
+EXPECTED = "value"  # column of values at the choice of each step's action
 
 
 @dataclass(frozen=True)
 class Feed:
-    """The last segments of all lanes, shared by all processes that it travels to.
+    """The last segments of all lanes, in memory that processes share.
 
     Attributes
     ----------
     buffer
-        A segment in each row: obs, action and reward ``[T, ...]``, the flags first, ended, truncated and valid ``[T]``,
-        and the numbers of its lane and of itself among its lane's. Where values are recorded, also value ``[T]``.
+        Buffer with a segment in each row: obs, action and reward ``[T, ...]``, the flags first, ended, truncated and
+        valid ``[T]``, the number of its lane, and its own number in the lane; with recorded values also value ``[T]``.
     observation
-        What a lane shows. Of stacks of frames only the newest one is kept.
+        Observations of the lanes; of stacks of frames only the newest frame is kept.
     names
-        Of the columns of steps.
+        Names of the columns of steps.
     """
 
     buffer: ReplayBuffer
@@ -58,14 +58,14 @@ class Feed:
         Parameters
         ----------
         shape
-            The run's.
+            Shape of the run.
         length
-            T; None: that of a segment.
+            T; None: the segment length.
 
         Raises
         ------
         MemoryError
-            It does not fit in memory; the message shows the arithmetic.
+            The feed does not fit in memory; the message shows the arithmetic.
         """
         length, newest = length or shape.segment_length, shape.observation.newest
         number = Field((), "int64")
@@ -83,20 +83,26 @@ class Feed:
         return cls(ReplayBuffer(ROUNDS * shape.num_lanes, fields), shape.observation, names)
 
     def reader(self) -> FeedReader:
-        """Make what reads it."""
+        """Make a reader, which begins with all segments in the feed."""
         return FeedReader(self)
 
 
 class FeedReader:
-    """Reads each segment once, those of a lane in their order, as far as they are still there."""
+    """Reader of each segment once, in the order of its lane, unless it was overwritten.
+
+    Parameters
+    ----------
+    feed
+        Feed to read.
+    """
 
     def __init__(self, feed: Feed) -> None:
         self._buffer = feed.buffer
         self._names = feed.names
-        self._read = np.empty(0, np.int64)  # ids among those that are there
+        self._read = np.empty(0, np.int64)  # ids of read segments in the buffer
 
     def take(self) -> Iterator[tuple[int, int, dict[str, Any]]]:
-        """Return what came since: lane, number and columns ``[T, ...]`` of each segment."""
+        """Yield lane, number and columns ``[T, ...]`` of each new segment."""
         rows, ids = self._buffer.live()
         is_new = ~np.isin(ids, self._read)
         self._read = ids
@@ -128,19 +134,19 @@ def feed_segments(arena: ExperienceArena, feed: Feed, writer: Writer, slots: np.
 
 
 class FeedWriter:
-    """Feeds the steps of lanes that write no segments, piece by piece.
+    """Writer of pieces of episodes, for lanes that write no segments.
 
     Parameters
     ----------
     feed
-        Where they go.
+        Feed to write to.
     lane_numbers
-        The lanes' numbers among all lanes of the run, int64 ``[N]``.
+        Numbers of the lanes in the run, int64 ``[N]``.
 
     Attributes
     ----------
     length
-        Most steps of a piece.
+        Largest number of steps of a piece.
     """
 
     def __init__(self, feed: Feed, lane_numbers: np.ndarray) -> None:
@@ -160,11 +166,11 @@ class FeedWriter:
         Parameters
         ----------
         lane
-            Which of the lanes.
+            Index of the lane.
         steps
             obs, action and reward ``[T, ...]``, of at most `length` steps.
         begins, ends
-            Whether the first of them begins an episode, and whether the last one ends it.
+            Whether the first step begins an episode, and whether the last one ends it.
         is_cut
             Whether that end is a truncation.
         """
@@ -181,45 +187,42 @@ class FeedWriter:
 
 
 UNTRUSTED = 0
-"""Kind of a reward: the environment's, because predictions were not good enough."""
+"""Kind of a reward: the environment's, with predictions of quality 0."""
 REDISTRIBUTED = 1
 """Kind of a reward: redistributed."""
 OWN = 2
-"""Kind of a reward: the environment's, because the episode is not known as a whole."""
+"""Kind of a reward: the environment's, of a part of an episode."""
 
 Redistribute = Callable[[np.ndarray, np.ndarray, np.ndarray, bool], np.ndarray | None]
-"""Returns the redistributed rewards of a whole episode, float32 ``[T]``; None: it keeps its own. Called with its
-observations and actions ``[T, ...]`` as they lie in their columns, its rewards as they are learned from, float32
-``[T]``, and whether it terminated."""
-
+"""Function of a whole episode's observations and actions ``[T, ...]`` as in their columns, rewards scaled and clipped,
+float32 ``[T]``, and whether it terminated. Returns redistributed rewards, float32 ``[T]``; None: it keeps its own."""
 
 Hold = Callable[[np.ndarray, Mapping[str, np.ndarray]], "RedistributedEpisodes"]
-"""Makes what holds the episodes of lanes: called with their numbers, int64 ``[N]``, and one step of them."""
+"""Constructor of the holder of lanes' episodes, from their numbers, int64 ``[N]``, and one step of them."""
 
 
 class RedistributedEpisodes:
-    """Holds each lane's episode until it is over, and writes it then. It stands where a buffer's `Writer` would.
+    """Holder of each lane's episode until it is over, which then writes it; it replaces a `Writer` of the buffer.
 
-    Its steps are fed to who predicts returns before.
-
-    An episode of more than `max_steps` steps is written in pieces of so many, with its own rewards.
+    Steps are fed to the redistributor while the episode is held. An episode of more than `max_steps` steps is written
+    in pieces of that length, with its own rewards.
 
     Parameters
     ----------
     replay
-        Where episodes go; its buffer has a field "kind", int8, of rewards.
+        Replay of the run, whose buffer has a field "kind", int8, of rewards.
     lane_numbers
-        The lanes' numbers among all lanes of the run, int64 ``[N]``.
+        Numbers of the lanes in the run, int64 ``[N]``.
     step
-        One step of every lane: arrays ``[N, ...]``, of which obs, action, reward and next_obs are used.
+        One step of every lane: arrays ``[N, ...]`` with at least obs, action, reward and next_obs.
     feed
-        Where steps go at once.
+        Feed of the redistributor.
     bell
-        Is rung when some have gone.
+        Bell of the redistributor.
     redistribute
-        Is asked for the rewards of each episode.
+        Function that redistributes the rewards of an episode.
     max_steps
-        Most steps that are held of a lane.
+        Largest number of steps held of a lane.
     """
 
     written = np.empty(0, np.int64)
@@ -235,19 +238,18 @@ class RedistributedEpisodes:
         self._max_steps = max_steps
         self._episodes = OpenEpisodes(len(lane_numbers), step)
         self._next_obs = step["next_obs"]
-        self._fed = np.zeros(len(lane_numbers), np.int64)  # steps of what is held that were fed
+        self._fed = np.zeros(len(lane_numbers), np.int64)  # held steps that were fed
         self._is_broken = np.zeros(len(lane_numbers), np.bool_)  # a part of the running episode is written already
 
     def add(self, *, terminated: np.ndarray, truncated: np.ndarray, mask: np.ndarray, **step: np.ndarray) -> None:
-        """Take a step of the lanes in the mask, and write the episodes that it ended.
+        """Add a step of the lanes in the mask, and write the episodes that it ended.
 
         Parameters
         ----------
         terminated, truncated, mask
-            bool ``[N]``.
+            Ends of episodes, and mask of the lanes, bool ``[N]``.
         **step
-            obs, action, reward (as the environment gave it) and next_obs, ``[N, ...]``; `write_held` reads the last
-            again.
+            obs, action, the environment's reward, and next_obs, ``[N, ...]``; `write_held` reads the last again.
         """
         self._next_obs = step["next_obs"]
         self._episodes.add(step, mask.nonzero()[0])
@@ -260,14 +262,14 @@ class RedistributedEpisodes:
             self._write(lane, is_over=False)
 
     def write_held(self) -> None:
-        """Write what is held of every lane, with its own rewards."""
+        """Write the held steps of every lane, with their own rewards."""
         is_held = self._episodes.lengths > 0
         self._feed_steps(np.zeros_like(is_held), np.zeros_like(is_held), is_held)
         for lane in is_held.nonzero()[0].tolist():
             self._write(lane, is_over=False)
 
     def _feed_steps(self, has_ended: np.ndarray, is_cut: np.ndarray, is_due: np.ndarray) -> None:
-        """Feed the lanes' steps that are not fed yet: of lanes ``[N]`` that are due, and where they fill a piece."""
+        """Feed the held steps of lanes ``[N]`` that are due, and those that fill a piece."""
         held = self._episodes.lengths - self._fed
         for lane in (is_due | (held == self._feed.length)).nonzero()[0].tolist():
             if held[lane]:
@@ -278,7 +280,7 @@ class RedistributedEpisodes:
                 self._bell.ring()
 
     def _write(self, lane: int, *, is_over: bool, is_terminated: bool = False) -> None:
-        """Write what is held of a lane; a piece of an episode is cut behind its last step, as a truncation cuts it."""
+        """Write the held steps of a lane; a piece of an episode ends as by truncation."""
         steps = self._episodes.take(lane)
         obs, own = steps["obs"], steps["reward"]
         self._replay.scale(own, own)

@@ -1,8 +1,4 @@
-"""Learning what an episode will return, so that its reward need not wait: lessons, and updates of the predictor.
-
-RUDDER (Arjona-Medina et al. 2019, arXiv:1806.07857). No algorithm of its own: rewards are redistributed for those that
-learn from fresh segments, or from replayed transitions (``rewards="rudder"``).
-"""
+"""Training of the predictor of returns from whole episodes: lessons, and updates (arXiv:1806.07857)."""
 
 from __future__ import annotations
 
@@ -29,16 +25,17 @@ from penstock.rudder.predictor import COUNTED, TOLD, ReturnPredictor, integrated
 from penstock.rudder.settings import RewardConfig
 
 DECAY = 0.95  # of running means, per episode
-ENCODER_RATE = 0.1  # of the step size: what encodes images takes smaller steps, or learns nothing
+ENCODER_RATE = 0.1  # of the step size, for an encoder of images, which learns nothing at larger ones
 AUXILIARY = 0.5  # weight of the auxiliary loss
 MAX_GRAD_NORM = 0.5
 LESSONS_NBYTES = 1 << 29
 LOOKED_AT_ONCE = 16  # new episodes
-AT_ONCE_NBYTES = 1 << 26  # of episodes side by side, filled up to the largest: of more several passes are made
+AT_ONCE_NBYTES = 1 << 26  # of padded episodes side by side; more are computed in several passes
+TEMPERATURE = 1.0  # of the draw of lessons by their loss
 
 
 def build_optimizer(predictor: ReturnPredictor, learning_rate: float) -> torch.optim.Optimizer:
-    """Make the predictor's optimiser; its encoder, if it has one that learns, takes smaller steps."""
+    """Make the predictor's optimiser, with smaller steps for the parameters of its encoder."""
     encoder = list(predictor.encoder.parameters())
     others = [parameter for name, parameter in predictor.named_parameters() if not name.startswith("encoder.")]
     optimizer = fused_adam(others, learning_rate)
@@ -47,20 +44,24 @@ def build_optimizer(predictor: ReturnPredictor, learning_rate: float) -> torch.o
     return optimizer
 
 
-class Rudder:
-    """Learns the predictor of returns from whole episodes.
+class PredictorTraining:
+    """Training of the predictor of returns from whole episodes.
 
     Parameters
     ----------
     config
-        Its settings.
+        Settings.
     predictor
-        What learns.
+        The predictor.
 
     Attributes
     ----------
     lessons
-        The episodes that it learns from.
+        Episodes to learn from.
+    updates, episodes
+        Number of updates, and of episodes seen.
+    losses
+        Main and auxiliary loss of the last update.
     """
 
     def __init__(self, config: RewardConfig, predictor: ReturnPredictor) -> None:
@@ -77,12 +78,12 @@ class Rudder:
 
     @property
     def quality(self) -> float:
-        """Of the predictions: 0 where they are not to be used."""
+        """Quality of the predictions; 0: they are not used."""
         return gate(self.error, self._complete, self._config.redistribution_max_error)
 
     @property
     def error(self) -> float:
-        """Share of the variance of new episodes' returns that predictions leave unexplained; 1 at first."""
+        """Share of the variance of new episodes' returns that predictions do not explain; 1 at first."""
         return max(DECAY**self.episodes, unexplained(self._squared_error, self._variance))
 
     @property
@@ -92,23 +93,23 @@ class Rudder:
 
     @property
     def has_equal_returns(self) -> bool:
-        """Whether all returns so far were the same: there is nothing to tell apart."""
+        """Whether all returns so far are equal, so that there is nothing to learn."""
         return not self.predictor.returns.var.item() > 0.0
 
-    def tell(self, dropped: int) -> None:
-        """Let the predictor tell where learning stands."""
+    def write_told(self, dropped: int) -> None:
+        """Write the running means, and the number of dropped episodes, into the predictor, to be published."""
         found = (self.quality, self.error, self._complete, *self.losses, len(self.lessons), dropped, self.updates)
         counted = (getattr(self, name) for name in COUNTED)
         self.predictor.told.copy_(torch.tensor([*found, *counted], dtype=torch.float64))
 
     def recall(self) -> None:
-        """Go on from where a predictor that was told of before stands."""
+        """Continue from the running means in the predictor."""
         for name, value in zip(COUNTED, self.predictor.told[len(TOLD) :].tolist(), strict=True):
             setattr(self, name, value)
         self.updates = int(self.predictor.told[TOLD.index("updates")])
 
     def take(self, episodes: Sequence[Episode]) -> None:
-        """See how well new episodes are predicted, and keep those that there is most to learn from."""
+        """Measure the predictions of new episodes, and keep those with the largest errors as lessons."""
         for begin in range(0, len(episodes), LOOKED_AT_ONCE):
             for part in side_by_side(episodes[begin : begin + LOOKED_AT_ONCE]):
                 self._take(part)
@@ -127,15 +128,15 @@ class Rudder:
         for episode, prediction, share in zip(
             episodes, predictor.as_return(last).tolist(), complete.tolist(), strict=True
         ):
-            self._judge(episode.return_, prediction, share)
+            self._measure(episode.return_, prediction, share)
         predictor.take_returns(batch.returns)
         losses = (predictor.as_return(last) - batch.returns).div(predictor.returns.std).square()
         for episode, loss in zip(episodes, losses.tolist(), strict=True):
             episode.loss = loss
             self.lessons.add(episode)
 
-    def _judge(self, return_: float, prediction: float, complete: float) -> None:
-        """Take the prediction of a new episode into the running means."""
+    def _measure(self, return_: float, prediction: float, complete: float) -> None:
+        """Add the prediction of a new episode to the running means."""
         weight = max(1.0 - DECAY, 1.0 / (self.episodes + 1))  # a plain mean at first
         self._mean_return += weight * (return_ - self._mean_return)
         self._mean_square += weight * (return_**2 - self._mean_square)
@@ -146,11 +147,11 @@ class Rudder:
 
     @property
     def can_learn(self) -> bool:
-        """Whether there are as many lessons as a batch has, or as memory holds: they are drawn with replacement."""
+        """Whether there are lessons for a batch, or as many as memory holds: they are drawn with replacement."""
         return len(self.lessons) >= self._config.redistributor_batch_size or self.lessons.is_full
 
     def update(self) -> None:
-        """Make one update from lessons, drawn by what they cost."""
+        """Make one update from lessons drawn by their loss."""
         episodes = self.lessons.draw(self._config.redistributor_batch_size, self._random)
         self._optimizer.zero_grad(set_to_none=False)
         main, auxiliary = 0.0, 0.0
@@ -165,7 +166,7 @@ class Rudder:
         self.updates += 1
 
     def _add_gradient(self, episodes: Sequence[Episode], share: float) -> tuple[float, float]:
-        """Add the gradient of episodes that are such a share of a batch; return what they add to its losses."""
+        """Add the gradient of a share of a batch's episodes; return their part of its losses."""
         predictor, batch = self.predictor, LessonBatch(episodes)
         target = (batch.returns - predictor.returns.mean) / predictor.returns.std
         main_weight, auxiliary_weight = (share * weight for weight in loss_weights(batch.valid))
@@ -182,30 +183,30 @@ class Rudder:
         return main, auxiliary
 
     def _predictions(self, batch: LessonBatch) -> Any:
-        """Predictions of successive chunks ``[T', N]``, and where each begins.
+        """Yield predictions of successive chunks ``[T', N]``, with the first row of each.
 
-        An episode that is longer than a chunk is cut into chunks that overlap by half: gradients go back as far as the
-        chunk does, and what an earlier half has told already is only run through again.
+        A longer episode is cut into chunks that overlap by half: gradients go back to the beginning of a chunk, whose
+        first half is only unrolled again.
         """
         predictor, size = self.predictor, self._config.redistributor_chunk
         length = len(batch.valid)
         half, memory = max(1, size // 2), predictor.initial_memory(batch.valid.shape[1])
-        begin, told = 0, 0  # rows of the chunk, and the first of which nothing was told yet
-        while told < length:
+        begin, done = 0, 0  # first row of the chunk, and number of rows predicted
+        while done < length:
             end = min(begin + size, length)
             rows = slice(begin, end)
             inputs = batch.inputs(predictor, rows)
             prediction, _ = predictor.unroll(inputs, batch.first[rows], batch.valid[rows], memory)
-            yield prediction[told - begin :], told
+            yield prediction[done - begin :], done
             if end < length:
                 with torch.no_grad():
                     _, memory = predictor.unroll(
                         inputs[:half].detach(), batch.first[rows][:half], batch.valid[rows][:half], memory
                     )
-            begin, told = begin + half, end
+            begin, done = begin + half, end
 
     def state(self) -> dict[str, Any]:
-        """State besides the predictor, as tensors and plain values."""
+        """Return the state besides the predictor, as tensors and plain values."""
         return {
             "optimizer": self._optimizer.state_dict(),
             "random": self._random.bit_generator.state,
@@ -216,7 +217,7 @@ class Rudder:
         }
 
     def go_on(self, state: dict[str, Any]) -> None:
-        """Go on from what `state` returned."""
+        """Continue from a result of `state`."""
         go_on(self._optimizer, state["optimizer"])
         self._random.bit_generator.state = state["random"]
         for lesson in state["lessons"]:
@@ -224,7 +225,7 @@ class Rudder:
 
 
 def side_by_side(episodes: Sequence[Episode]) -> Iterator[Sequence[Episode]]:
-    """Split episodes into successive parts that are small enough to be held at once; a larger one is alone."""
+    """Split episodes into successive parts of at most `AT_ONCE_NBYTES`, or of one larger episode."""
     begin, largest = 0, 0
     for number, episode in enumerate(episodes):
         largest = max(largest, episode.nbytes)
@@ -235,18 +236,16 @@ def side_by_side(episodes: Sequence[Episode]) -> Iterator[Sequence[Episode]]:
 
 
 class LessonBatch:
-    """N episodes side by side, those that are shorter filled up behind their end.
+    """N episodes side by side, padded to the longest.
 
     Attributes
     ----------
     obs, action
-        ``[T, N, ...]``.
-    before
-        ``[N, ...]``, of no meaning: every episode begins in row 0.
+        Observations and actions, ``[T, N, ...]``.
     first, valid
-        bool ``[T, N]``.
+        Whether a row begins an episode, and whether it is a step, bool ``[T, N]``.
     returns
-        float32 ``[N]``.
+        Returns, float32 ``[N]``.
     """
 
     def __init__(self, episodes: Sequence[Episode]) -> None:
@@ -262,28 +261,27 @@ class LessonBatch:
 
         rows = torch.arange(length).unsqueeze(1)
         self.obs, self.action = beside("obs"), beside("action")
-        self.before = self.obs[0]
         self.first = (rows == 0).expand(length, count)
         self.valid = rows < lengths
         self.returns = torch.tensor([episode.return_ for episode in episodes], dtype=torch.float32)
         self._last = lengths - 1
 
     def inputs(self, predictor: ReturnPredictor, rows: slice) -> Tensor:
-        """Inputs of a predictor for successive rows."""
-        before = self.obs[rows.start - 1] if rows.start else self.before
+        """Return the inputs of a predictor for successive rows."""
+        before = self.obs[max(0, rows.start - 1)]  # of no effect where episodes begin in the first row
         return predictor.inputs(self.obs[rows], before, self.first[rows], self.action[rows])
 
     def last(self, prediction: Tensor) -> Tensor:
-        """Of predictions ``[T, N]`` those after the last step of each episode, ``[N]``."""
+        """Return the predictions after the last step of each episode, ``[N]``, of predictions ``[T, N]``."""
         return prediction.gather(0, self._last.unsqueeze(0)).squeeze(0)
 
 
 @torch.no_grad()
 def completeness_of(predictor: ReturnPredictor, batch: LessonBatch, num_points: int, chunk: int) -> Tensor:
-    """Share of what inputs changed of predictions that integrated gradients add up to, of whole episodes, ``[N]``.
+    """Return the completeness of integrated gradients of whole episodes, ``[N]``.
 
-    An episode of more than `chunk` steps is explained chunk by chunk, as its rewards are redistributed: each from the
-    cells that the one before has left. Both what gradients add up to and what inputs changed are sums over its chunks.
+    An episode of more than `chunk` steps is explained chunk by chunk, as its rewards are redistributed, each from the
+    cells after the one before. Gradients and changes of predictions are summed over its chunks.
     """
     memory = predictor.initial_memory(len(batch.returns))
     explained, changed = torch.zeros(len(memory)), torch.zeros(len(memory))
@@ -297,24 +295,21 @@ def completeness_of(predictor: ReturnPredictor, batch: LessonBatch, num_points: 
     return completeness(explained.unsqueeze(0), changed * predictor.returns.std)
 
 
-TEMPERATURE = 1.0  # of the draw of lessons by their loss
-
-
 @dataclass
 class Episode:
-    """An episode that has ended, as it is learned from.
+    """An episode that has ended.
 
     Attributes
     ----------
     obs, action
-        ``[T, ...]``, as they lie in their columns.
+        Observations and actions as in their columns, ``[T, ...]``.
     return_
-        Sum of its rewards. Of an episode that was truncated where values are known: of those before the last one, and
-        what was expected when its last action was chosen.
+        Sum of its rewards; of a truncated episode with values, that of all rewards but the last, and the value of its
+        last row.
     loss
-        What it cost when it was last learned from, or first looked at.
+        Loss at its last update, or at its first prediction.
     is_truncated
-        Whether it was cut off, as far as anybody asks: not of one that was saved.
+        Whether it was truncated; not restored from a save.
     """
 
     obs: np.ndarray
@@ -330,19 +325,19 @@ class Episode:
 
     @property
     def nbytes(self) -> int:
-        """Memory that it takes."""
+        """Bytes of memory."""
         return int(self.obs.nbytes + self.action.nbytes)
 
 
 class Lessons:
-    """The episodes that are learned from: those that cost most stay (arXiv:1806.07857, "lessons replay buffer").
+    """Buffer of the episodes with the largest losses (arXiv:1806.07857, "lessons replay buffer").
 
     Parameters
     ----------
     capacity
-        Episodes kept.
+        Largest number of episodes.
     max_nbytes
-        Bytes that they may take: where they would take more, those that cost least go first.
+        Largest memory in bytes; episodes with the smallest losses are dropped for it.
     """
 
     def __init__(self, capacity: int, max_nbytes: int) -> None:
@@ -355,12 +350,12 @@ class Lessons:
 
     @property
     def is_full(self) -> bool:
-        """Whether memory has no room for one more episode as large as the largest that is kept."""
+        """Whether another episode as large as the largest would exceed the memory."""
         sizes = [episode.nbytes for episode in self.episodes]
         return bool(sizes) and sum(sizes) + max(sizes) > self._max_nbytes
 
     def add(self, episode: Episode) -> bool:
-        """Keep an episode if there is room, or else in place of the one that costs least, if it costs more itself."""
+        """Keep an episode if there is room, or in place of the smallest loss; return whether it is kept."""
         if len(self.episodes) == self._capacity:
             least = self._least()
             if self.episodes[least].loss >= episode.loss:
@@ -373,9 +368,9 @@ class Lessons:
         return True
 
     def draw(self, count: int, random: np.random.Generator) -> list[Episode]:
-        """Draw episodes with replacement, by the softmax of what they cost."""
-        costs = np.array([episode.loss for episode in self.episodes]) / TEMPERATURE
-        weights = np.exp(costs - costs.max())
+        """Draw episodes with replacement, by the softmax of their losses."""
+        losses = np.array([episode.loss for episode in self.episodes]) / TEMPERATURE
+        weights = np.exp(losses - losses.max())
         drawn = random.choice(len(self.episodes), count, p=weights / weights.sum())
         return [self.episodes[number] for number in drawn]
 

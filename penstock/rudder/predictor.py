@@ -1,6 +1,6 @@
-"""The network that predicts an episode's return from the beginning of the episode: RUDDER's g (arXiv:1806.07857).
+"""The network that predicts the return of an episode after each step, RUDDER's g, and its contributions.
 
-Its contributions are what rewards are redistributed by.
+See arXiv:1806.07857.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from penstock.algorithms.bases.algorithm import Algorithm
     from penstock.envs.spaces import ActionSpec, ObservationSpec
 
-HIDDEN = 64  # units between what is seen and the cells
-GATE_BIAS = -2.0  # gates begin nearly shut, so that a long episode does not fill the cells with what means nothing
+HIDDEN = 64  # units between the inputs and the cells
+GATE_BIAS = -2.0  # gates begin nearly closed, so that noise of a long episode does not fill the cells
 TOLD = ("quality", "error", "completeness", "main_loss", "auxiliary_loss", "lessons", "dropped", "updates")
 """Running means published with the predictor's weights."""
 COUNTED = ("episodes", "_complete", "_mean_return", "_mean_square", "_squared_error")
-"""Running means published after these, from which a successor of the redistributor continues."""
+"""Running means published after those of `TOLD`, from which a successor of the redistributor continues."""
 
 
 class AddingCells(torch.autograd.Function):
-    """Cells over time, ``c_t = m_t + sigmoid(W m_t + b) z_t`` with ``m_t = k_t c_t-1``, and their gradient by hand.
+    """Cells over time, ``c_t = m_t + sigmoid(W m_t + b) z_t`` with ``m_t = k_t c_t-1``, and their gradient.
 
-    A step is a few operations on small tensors. Recorded one by one for the backward pass they take four times as long;
-    on a CPU all steps are one call of the native core.
+    A step is a few operations on small tensors. With autograd they take four times as long; on a CPU all steps are one
+    call of the native core.
     """
 
     @staticmethod
@@ -64,7 +64,7 @@ class AddingCells(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_cells: Tensor) -> tuple[Tensor, None, None, Tensor, Tensor]:  # type: ignore[override]
-        """Gradients of ``z``, ``W`` and ``b``; none goes back behind the first row."""
+        """Return gradients of ``z``, ``W`` and ``b``; the cells before the first row have none."""
         z, kept, gates, carried, weight = ctx.saved_tensors
         d_z, into_gates, grad_cells = torch.empty_like(z), torch.empty_like(z), grad_cells.contiguous()
         if is_native(z):
@@ -74,7 +74,7 @@ class AddingCells(torch.autograd.Function):
                 lanes, size, d_z.data_ptr(), into_gates.data_ptr(),
             )  # fmt: skip
         else:
-            slopes = z * gates * (1.0 - gates)  # of c_t over what goes into its gate
+            slopes = z * gates * (1.0 - gates)  # of c_t over its gate's input
             grad = torch.zeros_like(grad_cells[0])
             for t in range(len(z) - 1, -1, -1):
                 grad = grad + grad_cells[t]
@@ -88,41 +88,41 @@ class AddingCells(torch.autograd.Function):
 class ReturnPredictor(nn.Module):
     """A memory that only adds, over observations and actions (section "LSTM for return decomposition").
 
-        z_t = tanh(W_z relu(W_x x_t + b_x) + b_z)      what comes in: forward connections alone
-        i_t = sigmoid(W_i c_t-1 + b_i)                 how much of it: recurrent connections alone
+        z_t = tanh(W_z relu(W_x x_t + b_x) + b_z)      input: forward connections alone
+        i_t = sigmoid(W_i c_t-1 + b_i)                 its gate: recurrent connections alone
         c_t = c_t-1 + i_t z_t                          no forget gate, no output gate
         g_t = W_g c_t + b_g                            in units of returns' deviation, from their mean
 
-    ``x_t`` is how the observation has changed, and the action. The first change of an episode is its first observation.
-    A network that sees the observations themselves could wait for the last one, which often shows what was decided long
-    before. With a loss at every step waiting is dear, and with `sees_observations` they go in, too: what matters by
-    lasting, and not by changing, is learned much sooner then. Rewards and a count of steps never go in.
+    ``x_t`` is the change of the observation, and the action. The first change of an episode is its first observation.
+    From observations themselves a network could predict late, by the last one, which often shows the result of early
+    decisions. The loss at every step discourages that; with `sees_observations` they are inputs, too, by which lasting
+    causes are learned much sooner. Rewards and a count of steps are never inputs.
 
-    The hidden layer lets a step's contribution depend on what was done where. Without one the cells have to find out
-    over the steps that follow, and hand the credit to these.
+    The hidden layer lets a step's contribution depend on the pair of observation and action. Without it the cells
+    combine them over later steps, which then get the credit.
 
     Parameters
     ----------
     observation : ObservationSpec
-        What changes. Of a stack of frames that is the newest one: the network takes `ObservationSpec.newest_of`.
+        Observations; of a stack of frames the network takes the newest (`ObservationSpec.newest_of`).
     action : ActionSpec
-        What is chosen.
+        Actions.
     config : NetworkConfig
-        The policy's. Changes of images go through an encoder of the same family, and so they do through a user's own;
-        all else goes in as it is. Floats are normalised before, always, so that nothing is large where it is rare.
+        Config of the policy's network. Changes of images go through an encoder of the same family, or of the user;
+        other changes are inputs as they are. Floats are always normalised, so that no rare value is large.
     size : int
         Number of cells, S.
     num_told : int
-        Of `told`.
+        Length of `told`.
     sees_observations : bool
-        Whether observations that are not encoded go in beside their changes.
+        Whether observations that are not encoded are inputs beside their changes.
 
     Attributes
     ----------
     returns : RunningMoments
-        Of the returns that were learned from.
+        Moments of the returns that were learned from.
     told : Tensor
-        Numbers that its owner tells with it, float64 ``[num_told]``: they travel with the weights.
+        Running means of the redistributor, published with the weights, float64 ``[num_told]``.
     """
 
     told: Tensor
@@ -154,18 +154,18 @@ class ReturnPredictor(nn.Module):
         self.register_buffer("told", torch.zeros(num_told, dtype=torch.float64))
 
     def inputs(self, obs: Tensor, before: Tensor, first: Tensor, action: Tensor) -> Tensor:
-        """Inputs of the memory cells.
+        """Return the inputs of the memory cells.
 
         Parameters
         ----------
         obs : Tensor
-            Observations as they lie in their column, ``[T, N, *shape]``.
+            Observations as in their column, ``[T, N, *shape]``.
         before : Tensor
-            Those before them, ``[N, *shape]``.
+            Observations before the first row, ``[N, *shape]``.
         first : Tensor
-            Which of them begin an episode, bool ``[T, N]``: their change is all that they show.
+            Whether a row begins an episode, bool ``[T, N]``: its change is the whole observation.
         action : Tensor
-            ``[T, N, ...]``.
+            Actions, ``[T, N, ...]``.
 
         Returns
         -------
@@ -190,7 +190,7 @@ class ReturnPredictor(nn.Module):
         return torch.cat([*features, *choices, columns[:, len(choices) :]], -1).unflatten(0, (steps, lanes))
 
     def initial_memory(self, lanes: int) -> Tensor:
-        """Cells where nothing has come in yet: zeros, float32 ``[lanes, S]``."""
+        """Return the cells at the beginning of an episode: zeros, float32 ``[lanes, S]``."""
         return torch.zeros(lanes, self.size, device=self.output.weight.device)
 
     def unroll(self, inputs: Tensor, first: Tensor, valid: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
@@ -199,16 +199,16 @@ class ReturnPredictor(nn.Module):
         Parameters
         ----------
         inputs : Tensor
-            As `inputs` gives them, float32 ``[T, N, F]``.
+            Result of `inputs`, float32 ``[T, N, F]``.
         first, valid : Tensor
-            Which rows begin an episode, and which are steps, bool ``[T, N]``: others change nothing.
+            Whether a row begins an episode, and whether it is a step, bool ``[T, N]``; other rows change nothing.
         memory : Tensor
             Cells before the rows, float32 ``[N, S]``.
 
         Returns
         -------
         prediction : Tensor
-            In units of the head, float32 ``[T, N]``; see `as_return`.
+            Predictions in units of the head, float32 ``[T, N]``; see `as_return`.
         memory : Tensor
             Cells after the rows, without gradient.
         """
@@ -219,12 +219,12 @@ class ReturnPredictor(nn.Module):
         return self.output(cells).squeeze(-1), cells[-1].detach()
 
     def as_return(self, prediction: Tensor) -> Tensor:
-        """Predictions as returns."""
+        """Convert predictions to returns."""
         return self.returns.denormalize(prediction)
 
     @torch.no_grad()
     def take_returns(self, returns: Tensor) -> None:
-        """Take returns ``[N]`` into their moments; what is predicted stays as it is (PopArt, arXiv:1602.07714)."""
+        """Add returns ``[N]`` to their moments without a change of predictions (PopArt, arXiv:1602.07714)."""
         mean, std = self.returns.mean.clone(), self.returns.std.clone()
         self.returns.update(returns)
         self.output.weight.mul_(std / self.returns.std)
@@ -232,7 +232,7 @@ class ReturnPredictor(nn.Module):
 
 
 def build_predictor(algorithm: Algorithm) -> ReturnPredictor:
-    """Make the predictor for an algorithm's observations and actions; the same in every process."""
+    """Make the predictor for an algorithm's observations and actions, equal in every process."""
     config = algorithm.config
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
@@ -248,12 +248,12 @@ def predictor_block(algorithm: Algorithm) -> tuple[tuple[str, int], ...]:
 
 
 def quality_of(predictor: ReturnPredictor) -> float:
-    """Return the quality of a predictor's returns as published with its weights; 0.0: they are not trusted."""
+    """Return the quality of a predictor's returns as published with its weights; 0.0: they are not used."""
     return float(predictor.told[TOLD.index("quality")])
 
 
 def predictor_metrics(predictor: ReturnPredictor, share: float) -> dict[str, float]:
-    """Metrics of a predictor, and of the share of the last batch's steps with redistributed rewards."""
+    """Return metrics of a predictor, and the share of the last batch's steps with redistributed rewards."""
     told = dict(zip(TOLD, predictor.told.tolist(), strict=False))
     return {f"redistribution/{name}": value for name, value in {"share": share, **told}.items()}
 
@@ -268,7 +268,7 @@ def contributions(
     before: Tensor,
     num_points: int = 0,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Contribution of each step of a chunk to the prediction at the end of the chunk or of its episode.
+    """Return the contribution of each step of a chunk to the prediction at the end of the chunk or of its episode.
 
     Parameters
     ----------
@@ -277,21 +277,21 @@ def contributions(
     before
         Predictions before the chunk, as returns: float32 ``[N]``.
     num_points
-        0: differences of predictions; else integrated gradients within the chunk, of so many points. What these do not
-        explain is spread evenly, so that both add up to how far the prediction moved.
+        Points of integrated gradients within the chunk, whose error is spread evenly, so that the sum is the change of
+        the prediction; 0: differences of predictions.
 
     Returns
     -------
     contribution : Tensor
-        As returns, float32 ``[T, N]``.
+        Contributions in units of returns, float32 ``[T, N]``.
     prediction : Tensor
-        After the last row, as a return: float32 ``[N]``.
+        Predicted return after the last row, float32 ``[N]``.
     memory : Tensor
         Cells after the last row.
     """
     output, after = predictor.unroll(inputs, first, valid, memory)
     prediction = predictor.as_return(output)
-    # Before its first step an episode is predicted to return 0; a row that is no step has moved nothing.
+    # Before its first step the prediction of an episode is 0; a row that is no step changes nothing.
     found = torch.where(valid, differences(prediction, before, first), 0.0)
     if num_points:
         explained = integrated(predictor, inputs, first, valid, memory, num_points)
@@ -306,8 +306,8 @@ def contributions(
 def integrated(
     predictor: ReturnPredictor, inputs: Tensor, first: Tensor, valid: Tensor, memory: Tensor, num_points: int
 ) -> Tensor:
-    """Integrated gradients of what is predicted where each episode ends, or the chunk: of each step, as returns."""
-    is_last = torch.cat([first[1:], torch.ones_like(first[:1])])  # rows behind the last step predict what it did
+    """Return integrated gradients, as returns, of the predictions at the end of each episode or of the chunk."""
+    is_last = torch.cat([first[1:], torch.ones_like(first[:1])])  # rows after the last step have its prediction
 
     def at_ends(x: Tensor) -> Tensor:
         return (predictor.unroll(x, first, valid, memory)[0] * is_last).sum() * predictor.returns.std

@@ -1,4 +1,4 @@
-"""Redistribution of rewards, in full slots and of whole episodes, and the learners of both. Loads torch."""
+"""Redistribution of rewards, in full slots and of whole episodes, and the learners that report it. Loads torch."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ READ = ("action", "reward", "first", "terminated", "truncated", "valid")
 
 
 class SegmentRedistribution:
-    """Redistributes the rewards of some lanes' segments, whatever parts of episodes they hold.
+    """Redistribution of the rewards of some lanes' segments, which may hold any parts of episodes.
 
-    A step's contribution depends on what came before it alone. So nothing waits for the end of an episode: kept of each
-    lane are the predictor's memory, its last prediction, the last observation, and what of the running episode was
-    earned and handed out. Segments of a lane are numbered. Where one is missing, as one that a fence has begun anew,
-    the episode keeps its original rewards from there to its end.
+    The contribution of a step depends on earlier steps alone, so that no segment waits for the end of an episode. The
+    state of a lane is the predictor's memory, the last prediction and observation, and the sums of the running episode.
+    Segments of a lane are numbered. From a missing one on, such as one restarted by a fence, an episode keeps its
+    original rewards.
 
-    Rewards lie in their slots as they are learned from: scaled, clipped and redistributed. Where values learn from
-    original ones, redistributed rewards lie beside them (`COLUMNS`).
+    Rewards are scaled, clipped and redistributed in their slots. Where values learn from original rewards,
+    redistributed ones are written beside them (`COLUMNS`).
 
     Parameters
     ----------
     algorithm
-        The policy's algorithm.
+        Algorithm of the policy.
     arena
-        The policy's arena.
+        Arena of the policy.
     lanes
-        Numbers of the lanes in the arena, successive ones.
+        Range of the lanes' numbers in the arena.
     """
 
     def __init__(self, algorithm: Algorithm, arena: ExperienceArena, lanes: range) -> None:
@@ -61,7 +61,7 @@ class SegmentRedistribution:
         self._predicted = torch.zeros(len(lanes))
 
         def steps_of(column: np.ndarray) -> Tensor:
-            """``[num_slots, T, ...]``, where they lie."""
+            """View of the steps of a column, ``[num_slots, T, ...]``."""
             return torch.from_numpy(column).unflatten(0, (-1, shape.rows_per_slot))[:, :-1]
 
         self._obs = steps_of(shape.observation.newest_of(arena.columns["obs"]))
@@ -71,15 +71,15 @@ class SegmentRedistribution:
 
     @torch.no_grad()
     def __call__(self, slots: np.ndarray) -> None:
-        """Redistribute the rewards in full slots (int64 ``[K]``) of different lanes, by the newest predictor."""
+        """Redistribute the rewards in full slots (int64 ``[K]``) of different lanes by the newest predictor."""
         self._weights.refresh()
         quality = quality_of(self._predictor)
         numbers = self._arena.lane_of(slots) - self._first_lane
-        self._heed_gaps(numbers, self._arena.slot_number[slots])
+        self._close_after_gaps(numbers, self._arena.slot_number[slots])
         index, lanes = torch.from_numpy(slots), torch.from_numpy(numbers)
         reward = self._as_learned(self._of("reward", index))
         redistributed, qualities = reward, torch.zeros_like(reward)
-        goes_on = self._account.quality[lanes] > 0  # alone, while predictions are not good enough
+        goes_on = self._account.quality[lanes] > 0  # these alone, while the quality is 0
         if quality > 0.0 or goes_on.all():
             redistributed, qualities = self._redistribute(index, lanes, reward, quality)
         elif goes_on.any():
@@ -89,15 +89,15 @@ class SegmentRedistribution:
             )
         self._put(slots, index, reward, redistributed, qualities)
 
-    def _heed_gaps(self, lanes: np.ndarray, numbers: np.ndarray) -> None:
-        """Let the running episodes of lanes of which a segment is missing keep their original rewards."""
+    def _close_after_gaps(self, lanes: np.ndarray, numbers: np.ndarray) -> None:
+        """Keep the original rewards of running episodes of which a segment is missing."""
         has_gap = numbers != self._next_numbers[lanes]
         self._next_numbers[lanes] = numbers + 1
         if has_gap.any():
             self._account.close(torch.from_numpy(lanes[has_gap]))
 
     def _as_learned(self, reward: Tensor) -> Tensor:
-        """Rewards as they are learned from."""
+        """Rewards scaled and clipped as for the learner."""
         scaled = reward * self._scale
         return scaled if self._clip is None else scaled.clamp(-self._clip, self._clip)
 
@@ -108,7 +108,7 @@ class SegmentRedistribution:
     def _redistribute(self, slots: Tensor, lanes: Tensor, reward: Tensor, quality: float) -> tuple[Tensor, Tensor]:
         """Redistributed rewards and their quality, ``[T, K]``."""
         first, valid, terminated = (self._of(name, slots) for name in ("first", "valid", "terminated"))
-        first = first & valid  # rows of no step hold what their last use has left there
+        first = first & valid  # rows without a step hold remains of their last use
         obs = self._obs[slots].transpose(0, 1)
         inputs = self._predictor.inputs(obs, self._before[lanes], first, self._of("action", slots))
         contribution, self._predicted[lanes], self._memory[lanes] = contributions(
@@ -122,14 +122,14 @@ class SegmentRedistribution:
             self._before[lanes] = obs[-1]
         else:
             last_step = (valid * torch.arange(1, len(valid) + 1).unsqueeze(1)).argmax(0)
-            has_steps = valid.any(0).nonzero()[:, 0]  # a lane that only waits for its turn has none
+            has_steps = valid.any(0).nonzero()[:, 0]  # a lane that only waited for its turn has none
             self._before[lanes[has_steps]] = obs[last_step[has_steps], has_steps]
         return redistributed, of_step
 
     def _put(
         self, numbers: np.ndarray, slots: Tensor, reward: Tensor, redistributed: Tensor, qualities: Tensor
     ) -> None:
-        """Write what was found, ``[T, K]``, into the slots."""
+        """Write rewards and qualities, ``[T, K]``, into the slots."""
         counts = (qualities > 0).sum(0)
         self._arena.slot_altered[numbers] = counts.numpy()
         if self._beside:
@@ -143,7 +143,7 @@ class SegmentRedistribution:
 
 
 def each_lane_once(lanes: np.ndarray) -> Iterator[np.ndarray]:
-    """Split segments of lanes into as few groups as it takes for each to hold no lane twice: int64 each, in order."""
+    """Yield the fewest groups of segments (indices, int64) in which no lane occurs twice, in the order of each lane."""
     turns: list[list[int]] = []
     seen: Counter[int] = Counter()
     for number, lane in enumerate(lanes.tolist()):
@@ -155,7 +155,7 @@ def each_lane_once(lanes: np.ndarray) -> Iterator[np.ndarray]:
 
 
 class RedistributedLearner(SegmentLearner):
-    """Shows how well returns are predicted, too; parameters are those of `SegmentLearner`."""
+    """Learner from redistributed segments that reports their quality; parameters are those of `SegmentLearner`."""
 
     rewards_are_as_learned: ClassVar[bool] = True
 
@@ -170,7 +170,7 @@ class RedistributedLearner(SegmentLearner):
         return super()._read(slots)
 
     def experience(self) -> dict[str, float]:
-        """Besides, how well returns are predicted, and what that has changed."""
+        """As in the base, with metrics of the predictor."""
         self._predictor_weights.refresh()
         return super().experience() | predictor_metrics(self._predictor, self._redistributed / max(1, len(self._lag)))
 
@@ -181,7 +181,7 @@ class MixedAdvantages:
     Parameters
     ----------
     config
-        Settings, of which ``redistribution_share`` counts.
+        Settings with ``redistribution_share``.
     """
 
     def __init__(self, config: Any) -> None:
@@ -197,14 +197,14 @@ class MixedAdvantages:
 
 
 class EpisodeRedistribution:
-    """Redistributes the rewards of whole episodes, by the newest predictor when each of them is over.
+    """Redistribution of the rewards of whole episodes by the newest predictor.
 
     Parameters
     ----------
     algorithm
-        The policy's algorithm.
+        Algorithm of the policy.
     arena
-        The run's arena.
+        Arena of the policy.
     """
 
     def __init__(self, algorithm: Algorithm, arena: ExperienceArena) -> None:
@@ -219,16 +219,16 @@ class EpisodeRedistribution:
     def __call__(
         self, obs: np.ndarray, action: np.ndarray, reward: np.ndarray, is_terminated: bool
     ) -> np.ndarray | None:
-        """Redistributed rewards of an episode, float32 ``[T]``; None while predictions are not good enough.
+        """Return redistributed rewards of an episode, float32 ``[T]``; None while the quality is 0.
 
         Parameters
         ----------
         obs, action
-            ``[T, ...]``, as they lie in their columns.
+            Observations and actions as in their columns, ``[T, ...]``.
         reward
-            As it is learned from, float32 ``[T]``.
+            Rewards, scaled and clipped, float32 ``[T]``.
         is_terminated
-            Whether the episode terminated; else it was truncated.
+            Whether the episode terminated; False: it was truncated.
         """
         self._weights.refresh()
         quality = quality_of(self._predictor)
@@ -244,7 +244,7 @@ class EpisodeRedistribution:
         return redistributed.squeeze(1).numpy()
 
     def _contributions(self, obs: np.ndarray, action: np.ndarray) -> Tensor:
-        """Contribution of each step, float32 ``[T, 1]``, chunk by chunk."""
+        """Contribution of each step, computed in chunks, float32 ``[T, 1]``."""
         predictor, length = self._predictor, len(obs)
         memory, predicted, found = predictor.initial_memory(1), torch.zeros(1), []
         for begin in range(0, length, self._chunk):
@@ -262,16 +262,16 @@ class EpisodeRedistribution:
 
 
 class RedistributedReader(TransitionReader):
-    """Draws batches in which, once predictions are good enough, rewards from before weigh nothing.
+    """Reader of batches in which original rewards have weight 0 once predictions are used.
 
-    With them the delay would be in the buffer until they are overwritten.
+    Otherwise the delay would remain in the buffer until these rewards are overwritten.
 
     Attributes
     ----------
     is_trusted
-        Whether predictions are good enough.
+        Whether predictions are used.
     share
-        Share of the last batch's transitions whose reward is redistributed, 0-dimensional.
+        Share of the last batch's transitions with redistributed rewards, 0-dimensional.
     """
 
     fields: ClassVar[tuple[str, ...]] = (*TransitionReader.fields, "kind")
@@ -288,7 +288,7 @@ class RedistributedReader(TransitionReader):
 
 
 class RedistributedReplayLearner(ReplayLearner):
-    """Learns from redistributed rewards as they were written; parameters are those of `ReplayLearner`."""
+    """Learner from redistributed transitions that reports their quality; parameters are those of `ReplayLearner`."""
 
     _reader: RedistributedReader
 
@@ -298,12 +298,12 @@ class RedistributedReplayLearner(ReplayLearner):
         self._predictor_weights = SharedWeights(self._predictor, self._arena.blocks[PREDICTOR])
 
     def poll(self) -> bool:
-        """Make one update, as far as predictions can be trusted now."""
+        """Make one update, with weights by the present quality of predictions."""
         self._predictor_weights.refresh()
         self._reader.is_trusted = quality_of(self._predictor) > 0.0
         return super().poll()
 
     def experience(self) -> dict[str, float]:
-        """Besides, how well returns are predicted, and what that has changed."""
+        """As in the base, with metrics of the predictor."""
         share = self._reader.share
         return super().experience() | predictor_metrics(self._predictor, 0.0 if share is None else share.item())

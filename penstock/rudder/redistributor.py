@@ -1,4 +1,4 @@
-"""The redistributor: learns to predict returns from the episodes that lanes feed it, and publishes the predictor."""
+"""The redistributor: a role that trains a predictor of returns from episodes of the feed, and publishes it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.engine.roles.specs import name_of
 from penstock.engine.watching.clock import Clock
 from penstock.experience.arena import ExperienceArena
 from penstock.rudder.feed import EXPECTED, PREDICTOR, Feed
-from penstock.rudder.learning import LESSONS_NBYTES, Episode, Rudder
+from penstock.rudder.learning import LESSONS_NBYTES, Episode, PredictorTraining
 from penstock.rudder.predictor import build_predictor
 from penstock.rudder.settings import ROLE, RUDDER
 from penstock.runs.checkpoint import (
@@ -31,22 +31,17 @@ from penstock.runs.checkpoint import (
 )
 from penstock.runs.store import CheckpointStore
 
-MOST_OWED = 100  # updates: of a redistributor that falls behind, older ones are given up
-UPDATES_AT_ONCE = 8  # before what came meanwhile is looked at: several episodes side by side cost little more than one
-EQUAL_EPISODES = 100  # that must have had one return before the user is told
-CUT_EPISODES, CUT_SHARE = 100, 0.2  # of the last so many episodes a share that is not small
+MOST_DUE = 100  # updates: a redistributor that falls behind skips older ones
+UPDATES_AT_ONCE = 8  # before the feed is read: several episodes side by side cost little more than one
+EQUAL_EPISODES = 100  # episodes of equal returns before a warning
+CUT_EPISODES, CUT_SHARE = 100, 0.2  # last episodes, and the share of truncated ones before a warning
 
 
 class Cuts:
-    """Whether episodes are truncated before their reward comes, as far as returns tell.
+    """Detection of episodes that are truncated before their reward.
 
-    That is so where many of the last ones were truncated, and returned no more than those that terminated do. A
-    truncated episode that returned more was cut because it went well, as those of CartPole are.
-
-    Attributes
-    ----------
-    share
-        Of the last episodes, those that were truncated.
+    The sign of it are many truncated episodes whose mean return is no more than that of terminated ones. Truncated
+    episodes with larger returns were truncated because they went well, as in CartPole.
     """
 
     def __init__(self) -> None:
@@ -55,7 +50,7 @@ class Cuts:
         self._mean = 0.0  # return of those that terminated
 
     def take(self, episodes: Sequence[Episode]) -> None:
-        """Take new episodes."""
+        """Add new episodes."""
         for episode in episodes:
             self._last.append((episode.is_truncated, episode.return_))
             if not episode.is_truncated:
@@ -64,11 +59,12 @@ class Cuts:
 
     @property
     def share(self) -> float:
+        """Share of truncated episodes among the last."""
         return sum(is_truncated for is_truncated, _ in self._last) / max(1, len(self._last))
 
     @property
     def cost_returns(self) -> bool:
-        """Whether it is so."""
+        """Whether episodes are truncated before their reward."""
         if len(self._last) < CUT_EPISODES or self.share < CUT_SHARE:
             return False
         cut = [return_ for is_truncated, return_ in self._last if is_truncated]
@@ -76,23 +72,23 @@ class Cuts:
 
 
 class Redistributor:
-    """Puts episodes together, learns from those that it predicts worst, and publishes the predictor of returns.
+    """Joins segments to episodes, learns from those with the largest losses, and publishes the predictor of returns.
 
-    The learner never waits for it. One that takes the place of another begins with the predictor that was published
-    last, and with the lessons and the optimiser that were saved last.
+    The learner never waits for it. A successor begins with the predictor published last, and with the lessons and the
+    optimiser saved last.
 
     Parameters
     ----------
     algorithm
-        The policy's algorithm.
+        Algorithm of the policy.
     feed
-        Where segments come from.
+        Feed of segments.
     arena
-        Where the predictor goes.
+        Arena of the policy, for the predictor.
     report
         Called with notes, and with `ContentsSaved`.
     saved_at
-        Directory that it is saved in; None: nowhere.
+        Directory of the save; None: nothing is saved.
     """
 
     def __init__(
@@ -105,7 +101,7 @@ class Redistributor:
         self._saved_at = saved_at
         self._clock = Clock(arena.gauges_of(ROLE), RUDDER.roles[ROLE])
         self._predictor = build_predictor(algorithm)
-        self._rudder = Rudder(config, self._predictor)
+        self._rudder = PredictorTraining(config, self._predictor)
         if saved_at is not None and saved_at.exists():
             self._load(saved_at)
         block, version = arena.blocks[PREDICTOR], 0
@@ -118,22 +114,23 @@ class Redistributor:
         self._feed = feed.reader()
         self._has_values = EXPECTED in feed.names
         self._assembly = Assembly(config.redistributor_max_steps)
-        self._steps = self._owed = self._made = self._given_up = 0
+        self._steps = 0
+        self._due_steps = self._made = self._skipped = 0  # steps without an update, updates made and skipped
         self._longest = 0  # steps of the longest episode
         self._cuts = Cuts()
-        self._told_of = set[str]()
+        self._warned_of = set[str]()
         self._publish()
 
     def poll(self) -> bool:
-        """Read what came, and make a few of the updates that are due (in a serial run all); False if neither."""
+        """Read the feed, and make a few of the updates that are due (in a serial run all); False if neither."""
         self._clock.switch("gather")
         has_read = self._read()
-        due = self._owed // self._config.redistributor_interval if self._rudder.can_learn else 0
+        due = self._due_steps // self._config.redistributor_interval if self._rudder.can_learn else 0
         made = due if self._config.backend == "serial" else min(due, UPDATES_AT_ONCE)
         for _ in range(made):
             self._clock.switch("learn")
             self._rudder.update()
-        self._owed -= made * self._config.redistributor_interval
+        self._due_steps -= made * self._config.redistributor_interval
         self._made += made
         if has_read or made:
             self._publish()
@@ -142,7 +139,7 @@ class Redistributor:
         return False
 
     def handle(self, command: Command) -> None:
-        """Take a command: `Save`."""
+        """Execute a command: `Save`."""
         if not isinstance(command, Save):
             raise unknown(ROLE, command, Save)
         if self._saved_at is not None and isinstance(command.destination, CheckpointStore):
@@ -157,58 +154,60 @@ class Redistributor:
             self._report(ContentsSaved(command.number, error, "the redistributor"))
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """No-op: nothing is held open."""
 
     def _read(self) -> bool:
-        """Take what came, and look at the episodes that it ends."""
+        """Read new segments, and add the episodes that end in them; False if there were none."""
         episodes: list[Episode] = []
         has_read = False
         for lane, number, segment in self._feed.take():
             has_read = True
-            self._steps += int(segment["valid"].sum())
-            self._owed += int(segment["valid"].sum())
+            steps = int(segment["valid"].sum())
+            self._steps += steps
+            self._due_steps += steps
             segment["reward"] = self._as_learned(segment["reward"])
             episodes += self._assembly.add(lane, number, segment)
         if not self._rudder.can_learn:
-            self._owed = 0
-        most = MOST_OWED * self._config.redistributor_interval
-        self._given_up += max(0, self._owed - most) // self._config.redistributor_interval
-        self._owed = min(self._owed, most)
+            self._due_steps = 0
+        most = MOST_DUE * self._config.redistributor_interval
+        self._skipped += max(0, self._due_steps - most) // self._config.redistributor_interval
+        self._due_steps = min(self._due_steps, most)
         if episodes:
             self._rudder.take(episodes)
             self._longest = max(self._longest, *(episode.length for episode in episodes))
             self._cuts.take(episodes)
-        self._tell_what_hinders()
+        self._warn()
         return has_read
 
     def _as_learned(self, reward: np.ndarray) -> np.ndarray:
-        """Rewards as the learner sees them."""
+        """Rewards scaled and clipped as for the learner."""
         clip, scaled = self._config.reward_clip, reward * self._config.reward_scale
         return scaled if clip is None else scaled.clip(-clip, clip)
 
     def _publish(self) -> None:
-        self._rudder.tell(self._assembly.missed + self._assembly.too_long)
+        self._rudder.write_told(self._assembly.missed + self._assembly.too_long)
         self._weights.publish(self._version, self._steps)
         self._version += 1
 
-    def _tell_what_hinders(self) -> None:
+    def _warn(self) -> None:
+        """Warn, once of each, of causes that keep rewards from being redistributed well."""
         rudder, config = self._rudder, self._config
         num_lessons, batch_size = len(rudder.lessons), config.redistributor_batch_size
         if self._assembly.too_long:
-            self._tell_once(
+            self._warn_once(
                 "too long",
                 "rewards='rudder' learns from whole episodes, and one has gone on for more than "
                 f"redistributor_max_steps={config.redistributor_max_steps:,} steps: such episodes are left out. If "
                 "none ends sooner, rewards stay the environment's",
             )
         if rudder.episodes >= EQUAL_EPISODES and rudder.has_equal_returns:
-            self._tell_once(
+            self._warn_once(
                 "equal",
                 f"rewards='rudder' has nothing to redistribute yet: all {rudder.episodes:,} episodes so far have "
                 f"returned {self._predictor.returns.mean.item():g}. Until one differs, rewards stay the environment's",
             )
         if not self._has_values and self._cuts.cost_returns:
-            self._tell_once(
+            self._warn_once(
                 "cuts",
                 f"{self._cuts.share:.0%} of the last {CUT_EPISODES} episodes were truncated, and rewards='rudder' "
                 "redistributes what they had received by then: a reward that would have come later counts nothing. "
@@ -216,39 +215,39 @@ class Redistributor:
                 "A2C and IMPALA), which counts what was expected behind the cut",
             )
         if num_lessons < batch_size and rudder.lessons.is_full:
-            self._tell_once(
+            self._warn_once(
                 "few lessons",
                 f"rewards='rudder' keeps only {num_lessons} of the redistributor_batch_size={batch_size} episodes that "
                 f"an update is made from: {LESSONS_NBYTES >> 20} MiB have no room for one more like the longest of "
                 "them. It draws some of them several times, and learns from fewer different ones",
             )
         if self._longest > config.redistributor_chunk:
-            self._tell_once(
+            self._warn_once(
                 "chunks",
                 f"rewards='rudder' learns from an episode of {self._longest:,} steps in chunks of "
                 f"redistributor_chunk={config.redistributor_chunk:,} steps that overlap by half: gradients go back "
                 "over a chunk at most. If rewards come later than that, raise redistributor_chunk, which takes memory",
             )
-        if self._given_up > MOST_OWED + self._made:
-            self._tell_once(
+        if self._skipped > MOST_DUE + self._made:
+            self._warn_once(
                 "load",
                 "the redistributor falls behind: of an update for each redistributor_interval="
-                f"{config.redistributor_interval} steps it has made less than half. Nobody waits for it, and it learns "
-                "more slowly: raise the interval, or leave it a core by fewer num_workers",
+                f"{config.redistributor_interval} steps it has made less than half. The learner does not wait for it, "
+                "and predictions improve more slowly: raise the interval, or leave it a core by fewer num_workers",
             )
 
-    def _tell_once(self, about: str, text: str) -> None:
-        if about not in self._told_of:
-            self._told_of.add(about)
+    def _warn_once(self, cause: str, text: str) -> None:
+        if cause not in self._warned_of:
+            self._warned_of.add(cause)
             self._report(Note(text))
 
     def _load(self, saved_at: Path) -> None:
-        """Go on from what was saved; what is damaged, or of another architecture, is begun anew.
+        """Restore the save; one that is damaged, or of another architecture, is ignored with a note.
 
         Raises
         ------
         NewerCheckpointError, UnreadableCheckpointError
-            It cannot be used now, and the next save would replace it.
+            The save cannot be used now, and the next one would replace it.
         """
         try:
             saved = load_checkpoint(saved_at)
@@ -275,22 +274,21 @@ class _Open:
 
 
 class Assembly:
-    """Puts the segments of every lane together to whole episodes.
+    """Joins the numbered segments of every lane to whole episodes.
 
-    Segments of a lane are numbered. Where one is missing, the episode that it was a part of is dropped; the next one
-    begins anew. An episode of more than `max_steps` steps is dropped, too.
+    An episode of which a segment is missing, or with more than `max_steps` steps, is dropped.
 
     Parameters
     ----------
     max_steps
-        Steps of the longest episode that is kept.
+        Largest number of steps of an episode.
 
     Attributes
     ----------
     missed
-        Episodes of which a segment was missing.
+        Number of episodes dropped for a missing segment.
     too_long
-        Episodes that had more steps.
+        Number of episodes dropped for their length.
     """
 
     def __init__(self, max_steps: int) -> None:
@@ -300,15 +298,15 @@ class Assembly:
         self.missed = self.too_long = 0
 
     def add(self, lane: int, number: int, segment: dict[str, Any]) -> Iterator[Episode]:
-        """Add a segment, and return the episodes that end in it.
+        """Add a segment, and yield the episodes that end in it.
 
         Parameters
         ----------
         lane, number
-            Whose it is, and which of its lane.
+            Number of the lane, and of the segment in it.
         segment
-            Columns ``[T, ...]``: obs, action, reward, first, ended (the step ends its episode), truncated and valid;
-            perhaps value.
+            Columns ``[T, ...]``: obs, action, reward, first, ended (the step ends its episode), truncated, valid, and
+            optionally value.
         """
         if number != self._next.get(lane, number) and self._open.pop(lane, None) is not None:
             self.missed += 1
@@ -363,5 +361,5 @@ class RedistributorRole(LeavesNothing):
         return name_of(ROLE, self.policy)
 
     def build(self, arena: ExperienceArena, report: Tell) -> Role:
-        """Make the redistributor and its predictor."""
+        """Make the redistributor with its predictor."""
         return Redistributor(self.algorithm, self.feed, arena.policies[self.policy], report, self.saved_at)

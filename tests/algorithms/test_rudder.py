@@ -10,7 +10,7 @@ from penstock.config import ConfigError, SegmentRewardConfig
 from penstock.envs.spaces import ObservationSpec
 from penstock.nn import NetworkConfig
 from penstock.rudder.arithmetic import integrated_gradients
-from penstock.rudder.learning import Episode, LessonBatch, Rudder, build_optimizer, completeness_of
+from penstock.rudder.learning import Episode, LessonBatch, PredictorTraining, build_optimizer, completeness_of
 from penstock.rudder.predictor import COUNTED, TOLD, ReturnPredictor, contributions
 from tests.nn.plain import CHOICE
 
@@ -25,7 +25,7 @@ def rudder_of(**settings):
         OBSERVATION, CHOICE, NetworkConfig(), config.redistributor_size, len(TOLD) + len(COUNTED),
         sees_observations=True,
     )  # fmt: skip
-    return Rudder(config, predictor)
+    return PredictorTraining(config, predictor)
 
 
 def episode(random, length=None, equal=False):
@@ -53,7 +53,7 @@ def expert():
 
 def explained(rudder, episodes, num_points=0):
     predictor, batch = rudder.predictor, LessonBatch(episodes)
-    inputs = predictor.inputs(batch.obs, batch.before, batch.first, batch.action)
+    inputs = predictor.inputs(batch.obs, batch.obs[0], batch.first, batch.action)
     count = len(episodes)
     found, _, _ = contributions(
         predictor, inputs, batch.first, batch.valid, predictor.initial_memory(count), torch.zeros(count), num_points
@@ -101,7 +101,7 @@ def test_what_was_done_where_is_credited_when_it_is_done():
     torch.manual_seed(0)
     config = SegmentRewardConfig(env="none", redistributor_lessons=64)
     told = len(TOLD) + len(COUNTED)
-    rudder = Rudder(config, ReturnPredictor(spec, CHOICE, NetworkConfig(), 32, told, sees_observations=True))
+    rudder = PredictorTraining(config, ReturnPredictor(spec, CHOICE, NetworkConfig(), 32, told, sees_observations=True))
     for _ in range(100):
         rudder.take([passage() for _ in range(2)])
         while rudder.can_learn and rudder.updates < 3 * rudder.episodes:
@@ -135,7 +135,7 @@ def test_of_rare_returns_the_mean_is_no_good_prediction():
     rudder = rudder_of()
     for number in range(400):
         return_ = float(number % 50 == 49)
-        rudder._judge(return_, 0.0, 1.0)
+        rudder._measure(return_, 0.0, 1.0)
         rudder.predictor.take_returns(torch.tensor([return_]))
         assert number < 49 or (rudder.error > 0.7 and rudder.quality == 0.0)
 
@@ -144,7 +144,7 @@ def test_good_predictions_are_trusted_after_some_episodes_and_in_spite_of_one_th
     rudder, qualities = rudder_of(), []
     for number in range(100):
         return_ = float(number % 5) - 2.0
-        rudder._judge(return_, 1_000.0 if number == 80 else 0.9 * return_, 1.0)
+        rudder._measure(return_, 1_000.0 if number == 80 else 0.9 * return_, 1.0)
         qualities.append(rudder.quality)
     assert not any(qualities[:31]) and all(quality > 0.8 for quality in qualities[40:])
 
@@ -178,7 +178,7 @@ def test_contributions_add_up_to_the_prediction_at_the_end(expert):
     for points in (0, 1, 8):
         found, batch = explained(expert, [episode(random) for _ in range(6)], points)
         whole, _ = explained(expert, [episode(np.random.default_rng(3)) for _ in range(1)])
-        inputs = expert.predictor.inputs(batch.obs, batch.before, batch.first, batch.action)
+        inputs = expert.predictor.inputs(batch.obs, batch.obs[0], batch.first, batch.action)
         last = expert.predictor.unroll(inputs, batch.first, batch.valid, expert.predictor.initial_memory(6))[0][-1]
         assert torch.allclose(found.sum(0), expert.predictor.as_return(last), atol=1e-4)
         assert not found[~batch.valid].any() and len(whole)
@@ -339,7 +339,7 @@ def test_the_gradient_of_a_chunk_goes_back_over_the_half_that_it_shares_with_the
 def test_it_goes_on_from_what_it_was_bit_for_bit():
     one = learned(80)
     other = rudder_of()
-    one.tell(0)
+    one.write_told(0)
     other.predictor.load_state_dict(one.predictor.state_dict())
     other.go_on(copy.deepcopy(one.state()))
     other.recall()

@@ -2,10 +2,10 @@
 
 import pytest
 
-from penstock.rudder.learning import Rudder
+from penstock.rudder.learning import PredictorTraining
 
 
 @pytest.fixture
 def open_gate(monkeypatch):
     """Trust every prediction of returns."""
-    monkeypatch.setattr(Rudder, "quality", 0.9)
+    monkeypatch.setattr(PredictorTraining, "quality", 0.9)

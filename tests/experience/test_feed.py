@@ -115,7 +115,7 @@ def test_a_segment_that_a_fence_begins_anew_has_a_new_number(run):
 
 
 def test_a_redistributor_that_falls_behind_gives_updates_up_and_says_so_once(monkeypatch):
-    monkeypatch.setattr(redistributor, "MOST_OWED", 10)
+    monkeypatch.setattr(redistributor, "MOST_DUE", 10)
     feeding = Feeding(PPO, **SETTINGS, backend="local", redistributor_interval=1, redistributor_batch_size=1)
     try:
         reports = Reports()
@@ -125,7 +125,7 @@ def test_a_redistributor_that_falls_behind_gives_updates_up_and_says_so_once(mon
                 feeding.take()
             made = role._rudder.updates
             assert role.poll() and role._rudder.updates - made <= redistributor.UPDATES_AT_ONCE
-            assert role._owed <= 10
+            assert role._due_steps <= 10
         (note,) = reports.of(Note)
         assert "of an update for each redistributor_interval=1 steps it has made less than half" in note.text
     finally:
