@@ -40,8 +40,8 @@ CUT_EPISODES, CUT_SHARE = 100, 0.2  # last episodes, and the share of truncated 
 class Cuts:
     """Detection of episodes that are truncated before their reward.
 
-    The sign of it are many truncated episodes whose mean return is no more than that of terminated ones. Truncated
-    episodes with larger returns were truncated because they went well, as in CartPole.
+    The sign is a large share of truncated episodes with a mean return no more than that of terminated ones. Episodes
+    with larger returns are truncated because they went well, as in CartPole.
     """
 
     def __init__(self) -> None:
