@@ -72,7 +72,7 @@ def test_a_run_whose_directory_is_lost_is_whole_at_its_next_checkpoint(tmp_path,
 
 POPULATION = {
     "num_policies": 2, "pbt": "truncation", "pbt_space": {"learning_rate": {"low": 1e-5, "high": 1e-2}},
-    "pbt_interval": 128, "pbt_fraction": 0.5, "pbt_episodes": 1,
+    "pbt_interval": 128, "pbt_fraction": 0.5, "pbt_episodes": 1, "batch_size": 64,
 }  # fmt: skip
 PAST_VERSIONS = {"num_agents": 2, "segment_length": 8, "batch_size": 24, "opponents": "past", "opponent_interval": 24}
 
