@@ -90,7 +90,7 @@ def test_runs_are_read_until_the_time_is_over_and_one_at_least(tmp_path):
 
 def test_a_page_is_told_how_many_runs_are_read_and_then_of_curves_as_they_change(tmp_path, monkeypatch):
     streams = pytest.importorskip("penstock.dashboard.streams", reason="the extra dashboard is not installed")
-    monkeypatch.setattr(streams, "_TOLD_SECONDS", 0.0)
+    monkeypatch.setattr(streams, "_PROGRESS_SECONDS", 0.0)
     monkeypatch.setattr(streams, "CURVES_SECONDS", 0.0)
     runs = [record(tmp_path / str(n), [(100, float(n))]) for n in range(3)]
 
