@@ -137,6 +137,7 @@ def learned(
     """
     torch.set_num_threads(1)
     algorithm = copy.deepcopy(lessons.algorithm)
+    object.__setattr__(algorithm.config, "num_learners", 2)  # unchecked: it learns in groups of any size, or alone
     learner = rank_learner(algorithm)
     learner.take_state(from_bytes(lessons.before))
     if rounded:

@@ -50,7 +50,7 @@ class TMaze(gymnasium.Env[np.ndarray, int]):
 class FromZeros(R2D2):
     """R2D2 that unrolls sequences from zeros instead of the stored states."""
 
-    def _memory_before(self, request: Any) -> dict[str, torch.Tensor]:
+    def memory_before(self, request: Any) -> dict[str, torch.Tensor]:
         return {"memory": torch.zeros_like(request.memory)}
 
 

@@ -13,11 +13,11 @@ from typing import Any
 
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from penstock.nn import fused
+from penstock.nn import mlp
 
 PYTHON, PRODUCTS, OTHER = "Python", "matrix products", "other operations of torch"
 OPTIMISER, SAMPLE = "optimiser", "drawing the batch"
-# The last are of the layers in penstock/nn/fused.py: biases and activations are computed with the products.
+# The last are of the layers in penstock/nn/mlp.py: biases and activations are computed with the products.
 PRODUCT_NAMES = {"aten::addmm", "aten::mm", "aten::bmm", "aten::baddbmm", "_Pass", "_PassBackward", PRODUCTS}
 
 
@@ -33,14 +33,14 @@ def marked(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 def shares_of(update: Callable[[], object], updates: int) -> dict[str, float]:
     """Share of each part in the time of an update, the largest first; their sum is 1."""
-    forward = fused._forward
-    fused._forward = marked(PRODUCTS, forward)
+    forward = mlp._forward
+    mlp._forward = marked(PRODUCTS, forward)
     try:
         with profile(activities=[ProfilerActivity.CPU]) as found:
             for _ in range(updates):
                 marked(PYTHON, update)()
     finally:
-        fused._forward = forward
+        mlp._forward = forward
     times = Counter[str]()
     for event in found.events():
         times[_part_of(event)] += event.self_cpu_time_total

@@ -19,7 +19,7 @@ def load_algorithm(name: str) -> type[Algorithm]:
     Raises
     ------
     ConfigError
-        There is no such algorithm (the closest name is shown), or it is none.
+        No algorithm has this name (the closest one is shown), or the object is not an algorithm.
     """
     target = ALGORITHMS.get(name.lower(), name)
     if ":" not in target:

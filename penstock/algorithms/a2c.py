@@ -20,7 +20,7 @@ from penstock.nn import ActorCritic, Distribution
 
 @dataclass(frozen=True, kw_only=True)
 class A2CConfig(RMSPropConfig, SegmentRewardConfig):
-    """A2C: every lane takes segment_length steps, then there is one update from all of them."""
+    """A2C: one update from segment_length steps of every lane."""
 
     segment_length: int = 5
     """Steps per segment (T), and n of the n-step returns."""
@@ -32,7 +32,7 @@ class A2CConfig(RMSPropConfig, SegmentRewardConfig):
     total_steps: int = 500_000
 
     def validate(self) -> None:
-        """Raise `ConfigError` where a value is outside what is legal."""
+        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         require(0.0 <= self.gae_lambda <= 1.0, "gae_lambda", self.gae_lambda, "from 0 to 1")
 

@@ -20,7 +20,7 @@ from penstock.nn import ActorCritic, Distribution
 
 @dataclass(frozen=True, kw_only=True)
 class A3CConfig(RMSPropConfig):
-    """A3C: every rollout worker learns by itself, and applies its gradients to parameters that all of them share."""
+    """A3C: every rollout worker computes its own gradients and applies them to shared parameters."""
 
     num_envs_per_worker: int = 8
     """Environments per rollout worker; each gradient is computed from one segment of all their lanes (published: 1)."""
@@ -47,7 +47,7 @@ class A3CConfig(RMSPropConfig):
     total_steps: int = 500_000
 
     def validate(self) -> None:
-        """Raise `ConfigError` where a value is outside what is legal."""
+        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         require(0.0 <= self.gae_lambda <= 1.0, "gae_lambda", self.gae_lambda, "from 0 to 1")
         is_spread = 1.0 <= self.entropy_spread < math.inf
@@ -55,7 +55,7 @@ class A3CConfig(RMSPropConfig):
 
 
 class A3C(SegmentAlgorithm):
-    """Policy gradient and n-step returns, computed where the steps are taken; nobody waits for anybody."""
+    """Policy gradient and n-step returns, computed in the rollout workers without synchronisation."""
 
     Config: ClassVar[type[Config]] = A3CConfig
     config: A3CConfig
@@ -86,7 +86,7 @@ class A3C(SegmentAlgorithm):
         }
 
     def beta(self, batch: Batch) -> Tensor:
-        """Weight of the entropy bonus of each segment, ``[B]``: that of its worker."""
+        """Return the weight of the entropy bonus of each segment, ``[B]``: that of its worker."""
         c = self.config
         worker = batch.lane // c.lanes_per_worker
         place = 2.0 * worker / (c.workers - 1) - 1.0 if c.workers > 1 else 0.0 * worker

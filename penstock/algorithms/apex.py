@@ -12,8 +12,7 @@ from torch import Tensor
 from penstock.algorithms.arithmetic.priorities import absolute_td_error, sequence_td_priority
 from penstock.algorithms.arithmetic.td import epsilon_ladder
 from penstock.algorithms.bases.algorithm import Request
-from penstock.algorithms.bases.q_learning import QLearningConfig
-from penstock.algorithms.bases.recurrent_q import RecurrentQLearning
+from penstock.algorithms.bases.q_learning import QLearning, QLearningConfig
 from penstock.config import Config, ConfigError, require
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.layout import Column
@@ -27,8 +26,8 @@ from penstock.replay.settings import Sampler
 class ApeXConfig(QLearningConfig):
     """Ape-X: many lanes, each with its own exploration, fill a prioritized replay; one learner draws from it.
 
-    Of the paper's soft capacity nothing is left to do: the buffer overwrites what is oldest, and no writer waits for
-    another. Sizes and rates are for classic control; those of the paper, for Atari, are the preset "atari".
+    The paper's soft capacity is not needed: the buffer overwrites the oldest rows, and writers do not wait for each
+    other. Sizes and rates are for classic control; those of the paper, for Atari, are the preset "atari".
     """
 
     num_envs_per_worker: int = 4
@@ -45,7 +44,7 @@ class ApeXConfig(QLearningConfig):
     """Lane i of N explores with probability exploration ** (1 + exploration_exponent * i / (N - 1)) (section 4.1)."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` where a value is outside what is legal."""
+        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         require(self.prioritized, "prioritized", self.prioritized, 'True: Ape-X without priorities is "dqn"')
         require(0.0 < self.exploration <= 1.0, "exploration", self.exploration, "more than 0, at most 1")
@@ -54,21 +53,20 @@ class ApeXConfig(QLearningConfig):
 
     def _require_hindsight(self) -> None:
         raise ConfigError(
-            f"hindsight={self.hindsight!r} is not possible with Ape-X and R2D2: first priorities are found from the "
-            "values that actions were chosen by, and for a goal that was not meant there are none; use dqn with "
-            "prioritized=True"
+            f"hindsight={self.hindsight!r} is not possible with Ape-X and R2D2: first priorities are computed from the "
+            "values of the acting network, which do not exist for relabelled goals; use dqn with prioritized=True"
         )
 
     def final_rewards(self) -> str | None:
         """Return what makes rewards final when a step is taken, as the end of a message."""
         return (
-            "Ape-X and R2D2: first priorities are found when a step is taken, from its reward and from the values that "
-            "its action was chosen by; use dqn with prioritized=True"
+            "Ape-X and R2D2: first priorities are computed when a step is taken, from its reward and the values of the "
+            "acting network; use dqn with prioritized=True"
         )
 
 
-class ApeX(RecurrentQLearning):
-    """DQN whose rollout workers explore differently, and find the first priorities of what they write."""
+class ApeX(QLearning):
+    """DQN whose lanes explore differently, with first priorities from rollout workers."""
 
     Config: ClassVar[type[Config]] = ApeXConfig
     config: ApeXConfig
@@ -78,12 +76,12 @@ class ApeX(RecurrentQLearning):
         self._epsilons = torch.tensor(epsilon_ladder(config.num_lanes, config.exploration, config.exploration_exponent))
 
     def sampler(self) -> Sampler:
-        """Prioritized, with weights divided by the largest in the whole buffer; with memory, in the batch."""
+        """Return prioritized sampling, with weights divided by the largest in the whole buffer; with memory, batch."""
         of = "batch" if self.state_size else "buffer"
         return Prioritized(self.config.priority_alpha, self.config.priority_beta, normalize=of)
 
     def first_priorities(self) -> FirstPriorities:
-        """The absolute temporal difference under the values that actions were chosen by (section 3)."""
+        """Return the absolute temporal difference by the values from acting (section 3)."""
         c = self.config
         if not self.state_size:
             return partial(absolute_td_error, rescaled=c.rescale_values)
@@ -93,11 +91,11 @@ class ApeX(RecurrentQLearning):
         )  # fmt: skip
 
     def record_columns(self) -> tuple[Column, ...]:
-        """Columns for first priorities: the values of the action taken and of the best action."""
+        """Return the columns for first priorities, too: the values of the action taken and of the best action."""
         return *super().record_columns(), Column("value", (), "float32"), Column("max_value", (), "float32")
 
     def act(self, model: QNetwork, request: Request) -> tuple[dict[str, Tensor], Tensor]:
-        """Choose the best action, or with the lane's epsilon any; recorded are the values it was chosen by."""
+        """Choose the best action, or a random one with the lane's epsilon; record the values for first priorities."""
         epsilon = 0.0 if self.config.noisy else self.epsilon(request)
         choice, memory = model.act(request.obs, request.first, request.memory, epsilon)
         policy = choice.drawn(request.noise)
@@ -108,10 +106,10 @@ class ApeX(RecurrentQLearning):
 
     @property
     def final_epsilon(self) -> float:
-        """Probability of a random action where the trained policy is played with some: that of the last lane."""
+        """Probability of a random action where the trained policy is played with exploration: the last lane's."""
         return self._epsilons[-1].item()
 
     def epsilon(self, request: Request) -> float | Tensor:
         """Probability of a random action in each lane, constant over the run."""
-        self._epsilons = self._epsilons.to(request.obs.device)  # once: no CUDA graph holds a copy from the host
+        self._epsilons = self._epsilons.to(request.obs.device)  # once: CUDA graphs cannot contain copies from the host
         return self._epsilons[request.lane]

@@ -22,7 +22,7 @@ from penstock.replay.settings import Sampler
 
 @dataclass(frozen=True, kw_only=True)
 class ApeXDPGConfig(DDPGConfig):
-    """Ape-X DPG: many lanes fill a prioritized replay, whose first priorities they find; one learner draws from it."""
+    """Ape-X DPG: many lanes fill a prioritized replay and compute first priorities; one learner draws from it."""
 
     fixed: ClassVar[Mapping[str, str]] = {"eviction_alpha": STORED}
 
@@ -49,7 +49,7 @@ class ApeXDPGConfig(DDPGConfig):
     (appendix D): small errors go first. None: the oldest is replaced."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` where a value is outside what is legal."""
+        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         require(self.prioritized, "prioritized", self.prioritized, 'True: Ape-X DPG without priorities is "ddpg"')
         require(self.target_period > 0, "target_period", self.target_period, "1 or more")
@@ -65,37 +65,36 @@ class ApeXDPGConfig(DDPGConfig):
     def final_rewards(self) -> str | None:
         """Return what makes rewards final when a step is taken, as the end of a message."""
         return (
-            "Ape-X DPG: first priorities are found when a step is taken, from its reward and from the values that its "
-            "action was chosen by; use ddpg with prioritized=True"
+            "Ape-X DPG: first priorities are computed when a step is taken, from its reward and the values of the "
+            "acting network; use ddpg with prioritized=True"
         )
 
 
 class ApeXDPG(DDPG):
-    """DDPG on Ape-X's data path: n-step targets, priorities, and lanes that find the first ones.
+    """DDPG on Ape-X's data path: n-step targets, priorities, and first priorities from rollout workers.
 
-    A first priority is the error that the learner would find with the lane's weights: lanes hold actor and critic of
-    one version. Their next action is therefore the policy's own, and not its target's; the two differ by at most
-    `target_period` updates.
+    A first priority is the learner's error with the lane's weights: lanes hold actor and critic of one version. The
+    next action is therefore the policy's own, not its target's; the two differ by at most `target_period` updates.
     """
 
     Config: ClassVar[type[Config]] = ApeXDPGConfig
     config: ApeXDPGConfig
 
     def sampler(self) -> Sampler:
-        """Prioritized, with weights divided by the largest in the whole buffer; what goes is drawn by priority too."""
+        """Return prioritized sampling, weights divided by the largest in the whole buffer; eviction by priority."""
         c = self.config
         return Prioritized(c.priority_alpha, c.priority_beta, normalize="buffer", eviction_alpha=c.eviction_alpha)
 
     def first_priorities(self) -> FirstPriorities:
-        """The absolute temporal difference under the values by the critic of who acted (section 3)."""
+        """Return the absolute temporal difference by the acting network's critic (section 3)."""
         return absolute_td_error
 
     def record_columns(self) -> tuple[Column, ...]:
-        """Columns for first priorities: the values of the action taken and of the policy's action."""
+        """Return the columns for first priorities: the values of the action taken and of the policy's action."""
         return *super().record_columns(), Column("value", (), "float32"), Column("max_value", (), "float32")
 
     def act(self, model: DeterministicActorCritic, request: Request) -> tuple[dict[str, Tensor], Tensor]:
-        """Choose at random until learning starts, then as the policy explores; recorded are the critic's values."""
+        """Choose random actions until learning starts, then those of the policy; record the critic's values."""
         choice, memory = model.act(request.obs, request.first, request.memory)
         is_random = request.steps < self.config.learning_starts
         action = uniform_action(request.noise) if is_random else choice.sample(request.noise)
@@ -107,6 +106,6 @@ class ApeXDPG(DDPG):
         self.minimize("actor", loss, max_grad=self.config.max_actor_grad or math.inf)
 
     def follow(self, number: int) -> None:
-        """Let the target networks follow every `target_period` updates."""
+        """Move the target networks every `target_period` updates."""
         if number % self.config.target_period == 0:
             self.move_target(self.config.tau)

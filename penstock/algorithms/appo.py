@@ -9,7 +9,7 @@ from torch import Tensor
 
 from penstock.algorithms.arithmetic.losses import log_importance_ratio
 from penstock.algorithms.arithmetic.returns import vtrace
-from penstock.algorithms.bases.proximal import ProximalAlgorithm, ProximalConfig
+from penstock.algorithms.ppo import ProximalAlgorithm, ProximalConfig
 from penstock.config import AsynchronousConfig, Config, Scheduled, SegmentRewardConfig, Tunable, require
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.batch import Batch
@@ -18,7 +18,7 @@ from penstock.nn import ActorCritic, Distribution
 
 @dataclass(frozen=True, kw_only=True)
 class APPOConfig(ProximalConfig, AsynchronousConfig, SegmentRewardConfig):
-    """APPO: rollout workers never wait for the learner; what is a little stale is clipped, corrected or masked."""
+    """APPO: rollout workers never wait for the learner; stale experience is clipped, corrected or masked."""
 
     batch_size: int = 256
     """Steps per update (one minibatch)."""
@@ -39,14 +39,14 @@ class APPOConfig(ProximalConfig, AsynchronousConfig, SegmentRewardConfig):
     """V-trace: bound on the probability ratio in the trace."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` where a value is outside what is legal."""
+        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         require(self.num_minibatches > 0, "num_minibatches", self.num_minibatches, "more than 0")
         require(0 < self.c_bar <= self.rho_bar, "c_bar", self.c_bar, f"more than 0 and at most rho_bar={self.rho_bar}")
 
     @property
     def segments_per_batch(self) -> int:
-        """Segments that the learner takes at once (B), whichever lanes they come from."""
+        """Segments of a batch (B), from any lanes."""
         return self.num_minibatches * self.batch_size // self.segment_length
 
 
@@ -62,11 +62,11 @@ class APPO(ProximalAlgorithm):
     updates_alike = True
 
     def __init__(self, config: APPOConfig, observation: ObservationSpec, action: ActionSpec) -> None:
-        if config.num_epochs == config.num_minibatches == 1:  # the update's own evaluation is that of before
+        if config.num_epochs == config.num_minibatches == 1:  # the update evaluates the network anyway
             self.targets_for = ("update",)
         elif config.advantage_estimator == "gae":
             self.targets_for = ("batch",)
-        else:  # the running mean of returns wants those of the batch as a whole
+        else:  # running moments need the returns of the whole batch
             self.targets_for = ("batch", "update") if config.normalize_returns else ("update",)
         super().__init__(config, observation, action)
 
@@ -76,7 +76,7 @@ class APPO(ProximalAlgorithm):
         return 1.0 / (1.0 + self.config.clip_range), 1.0 + self.config.clip_range
 
     def targets(self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor) -> dict[str, Tensor]:
-        """Advantages and value targets, by GAE or by V-trace from how far the policy has come since."""
+        """Return advantages and value targets, by GAE, or by V-trace from the ratio to the policy that acted."""
         c = self.config
         if c.advantage_estimator == "gae":
             return self.estimate_advantages(model, batch, values, c.gae_lambda)

@@ -18,7 +18,7 @@ from penstock.nn import ActorCritic, Distribution, recorded_distribution
 
 @dataclass(frozen=True, kw_only=True)
 class CLEARConfig(IMPALAConfig):
-    """CLEAR: half of each batch is a sample of all that was ever lived through, and is cloned as well as learned."""
+    """CLEAR: half of each batch is a sample of all earlier experience, with behaviour cloning."""
 
     replay: tuple[str, ...] = ("queue:1/2", "reservoir:1/2,capacity=2000")
     policy_cloning_coef: Tunable[float] = 0.01
@@ -27,14 +27,14 @@ class CLEARConfig(IMPALAConfig):
     """Weight of the squared difference to the value recorded while acting, on replayed steps."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` where a value is outside what is legal."""
+        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         for name in ("policy_cloning_coef", "value_cloning_coef"):
             require(0.0 <= getattr(self, name) < math.inf, name, getattr(self, name), "a finite number, 0 or more")
 
 
 class CLEAR(IMPALA):
-    """IMPALA whose policy and values stay near to what they were, where they were: on replayed experience."""
+    """IMPALA whose policy and values stay near the recorded ones on replayed experience."""
 
     Config: ClassVar[type[Config]] = CLEARConfig
     config: CLEARConfig
@@ -43,12 +43,12 @@ class CLEAR(IMPALA):
     records = ("logits", "value")
 
     def targets(self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor) -> dict[str, Tensor]:
-        """V-trace's targets, and the value that was expected when the step was taken."""
+        """Return V-trace's targets, and the value recorded while acting, "expected"."""
         expected = model.normalize_return(batch.records["value"])
         return super().targets(model, batch, policy, values) | {"expected": expected}
 
     def loss(self, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, Metrics]:
-        """``L = L_vtrace + 0.01 sum KL(mu || pi) + 0.005 sum (V - V_mu)^2``, the sums over replayed steps alone."""
+        """``L = L_vtrace + c_p sum KL(mu || pi) + c_v sum (V - V_mu)^2``, the sums over replayed steps alone."""
         c, reduce, replayed = self.config, REDUCTIONS[self.config.reduction], batch.learn * batch.replayed
         loss, metrics = super().loss(batch, policy, value)
         behaviour: Any = recorded_distribution(self.action, batch.records["logits"])

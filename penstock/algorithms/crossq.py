@@ -20,9 +20,9 @@ from penstock.nn import NormalizedActorCritic, evaluating, follow
 
 @dataclass(frozen=True, kw_only=True)
 class CrossQConfig(SACConfig):
-    """CrossQ: values and their targets come of one pass through critics that are normalised batch by batch.
+    """CrossQ: values and their targets come from one pass through critics with batch normalisation.
 
-    The critics are as wide as the policy here, which two cores can bear; those of the paper are in the preset "mujoco".
+    The critics are as wide as the policy, for runs on few cores; the paper's widths are in the preset "mujoco".
     """
 
     fixed: ClassVar[Mapping[str, str]] = {"critic_hidden_sizes": NETWORK}
@@ -38,7 +38,7 @@ class CrossQConfig(SACConfig):
     """Always 1: there is no target network, and targets come from the online network."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` where a value is outside what is legal."""
+        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         sizes = self.critic_hidden_sizes
         require(all(size > 0 for size in sizes), "critic_hidden_sizes", sizes, "all more than 0")
@@ -50,9 +50,8 @@ class CrossQConfig(SACConfig):
 class CrossQ(SAC):
     """SAC whose critics are their own targets.
 
-    A target network keeps targets from running away. Batch normalisation does the same if both ends of a transition go
-    through the critics in one batch. Weights and running moments travel together: lanes act by the running moments, as
-    the learner's targets do where they ask for the next action.
+    A target network stabilises targets. Batch normalisation does the same if both ends of a transition pass the critics
+    in one batch. Running moments are part of the weights: lanes act by them, and the learner's next actions use them.
     """
 
     Config: ClassVar[type[Config]] = CrossQConfig
@@ -71,14 +70,14 @@ class CrossQ(SAC):
         return fused_adam([parameter], learning_rate, beta1=self.config.adam_beta1)
 
     def update(self, model: NormalizedActorCritic, batch: TransitionBatch) -> tuple[Tensor, Metrics]:  # type: ignore[override]
-        """Section 3: critics; every `policy_delay` updates policy and temperature, as SAC's.
+        """Update the critics (section 3); every `policy_delay` updates policy and temperature, as in SAC.
 
             L_Q = sum_i mean w (Q_i(o, a) - y)^2,    y = r + disc (min_i Q_i(o', a') - alpha log pi(a'|o'))
 
-        Both Q of a transition come of one batch, and no gradient goes through ``y``.
+        Both Q of a transition are computed in one batch, and no gradient passes through ``y``.
         """
         c, alpha = self.config, self.alpha(model)
-        with torch.no_grad(), evaluating(model):
+        with torch.no_grad(), self.evaluating:
             next_action, next_log_prob = self.sample(model.policy(batch.next_obs))
 
         q, next_q = model.joint_q(batch.obs, batch.action, batch.next_obs, next_action)
@@ -94,6 +93,6 @@ class CrossQ(SAC):
         return td_error, metrics
 
     def value(self, model: Any, obs: Tensor, action: Tensor) -> Tensor:
-        """Objective of the policy: the smaller of both values, by critics that are normalised by running moments."""
+        """Objective of the policy: the smaller of both values, by critics with running moments, float32 ``[N]``."""
         with evaluating(model.critics):
             return super().value(model, obs, action)

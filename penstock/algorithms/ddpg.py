@@ -18,23 +18,23 @@ from penstock.nn import DeterministicActorCritic
 
 @dataclass(frozen=True, kw_only=True)
 class DDPGConfig(ControlConfig):
-    """DDPG: a policy that climbs its critic. Sizes and rates as today's references have them (CleanRL, TD3's authors).
+    """DDPG: a policy that climbs its critic. Sizes and rates are those of current references (CleanRL, TD3's authors).
 
-    The paper's own: actor_learning_rate 1e-4, learning_rate 1e-3, tau 0.001, batch_size 64, hidden_sizes 400 300, and
-    Ornstein-Uhlenbeck noise, which brings nothing over the Gaussian noise used here (arXiv:1802.09477, section 6.1).
+    Published: actor_learning_rate 1e-4, learning_rate 1e-3, tau 0.001, batch_size 64, hidden_sizes 400 300, and
+    Ornstein-Uhlenbeck noise, which is no better than the Gaussian noise used here (arXiv:1802.09477, section 6.1).
     """
 
     exploration_noise: float = 0.1
     """Standard deviation of the noise on actions in [-1, 1] (as in CleanRL)."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` where a value is outside what is legal."""
+        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         require(self.exploration_noise >= 0, "exploration_noise", self.exploration_noise, "0 or more")
 
 
 class DDPG(ControlAlgorithm):
-    """Q-learning for continuous actions: the policy is what maximises Q."""
+    """Q-learning for continuous actions, with a policy that maximises Q."""
 
     Config: ClassVar[type[Config]] = DDPGConfig
     config: DDPGConfig
@@ -65,5 +65,5 @@ class DDPG(ControlAlgorithm):
         self.minimize("actor", loss)
 
     def follow(self, number: int) -> None:
-        """Let the target networks follow, after the update of this number."""
+        """Move the target networks after every update."""
         self.move_target(self.config.tau)

@@ -7,8 +7,7 @@ from typing import ClassVar
 
 from penstock.algorithms.arithmetic.td import linear_schedule
 from penstock.algorithms.bases.algorithm import Request
-from penstock.algorithms.bases.q_learning import QLearningConfig
-from penstock.algorithms.bases.recurrent_q import RecurrentQLearning
+from penstock.algorithms.bases.q_learning import QLearning, QLearningConfig
 from penstock.config import Config, require
 
 
@@ -24,14 +23,14 @@ class DQNConfig(QLearningConfig):
     """Steps over which this probability decays linearly."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` where a value is outside what is legal."""
+        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         for name in ("exploration", "exploration_final"):
             require(0.0 <= getattr(self, name) <= 1.0, name, getattr(self, name), "from 0 to 1")
         require(self.exploration_steps > 0, "exploration_steps", self.exploration_steps, "1 or more")
 
 
-class DQN(RecurrentQLearning):
+class DQN(QLearning):
     """Q-learning with a deep network, from replay, towards a target network; every lane explores alike.
 
     **Acting** takes the action of the largest value, or with probability epsilon a random one. Epsilon falls linearly
@@ -40,7 +39,8 @@ class DQN(RecurrentQLearning):
     **Learning** minimises, over transitions drawn from replay, with ``theta^-`` a copy of ``theta`` that is made every
     ``target_period`` updates:
 
-        L = mean Huber( r + discount * max_a Q(o', a; theta^-) - Q(o, a; theta) )
+        L = mean Huber( y - Q(o, a; theta) )
+        y = r + discount * max_a Q(o', a; theta^-)
 
     Switches add the published extensions: ``double``, ``dueling``, ``prioritized``, ``n_step``, ``noisy``,
     ``distributional`` and ``memory``.

@@ -1,4 +1,4 @@
-"""IMPACT: asynchronous PPO with a target network and batches used again (Luo et al. 2020, arXiv:1912.00167)."""
+"""IMPACT: asynchronous PPO with a target network and repeated batches (Luo et al. 2020, arXiv:1912.00167)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from penstock.nn import ActorCritic, Distribution, recorded_distribution
 
 @dataclass(frozen=True, kw_only=True)
 class IMPACTConfig(AdamConfig, AsynchronousConfig):
-    """IMPACT: the learner never waits: while no new batch is there it learns from one that it has used before."""
+    """IMPACT: without a new batch, the learner repeats an earlier one instead of waiting."""
 
     batch_size: int = 256
     learning_rate: Scheduled = 2e-3
@@ -56,7 +56,7 @@ class IMPACTConfig(AdamConfig, AsynchronousConfig):
     """Normalise advantages to mean 0 and standard deviation 1 in each update."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` where a value is outside what is legal."""
+        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         for name in ("num_batches", "batch_uses", "target_period"):
             require(getattr(self, name) > 0, name, getattr(self, name), "1 or more")
@@ -68,12 +68,12 @@ class IMPACTConfig(AdamConfig, AsynchronousConfig):
 
 
 class IMPACT(SegmentAlgorithm):
-    """The clipped objective around a target policy, which V-trace corrects for, from batches used several times.
+    """Clipped objective around a target policy, with V-trace's correction, from batches used several times.
 
     Attributes
     ----------
     target
-        The target network, in the learner alone.
+        Target network, in the learner alone.
     """
 
     Config: ClassVar[type[Config]] = IMPACTConfig
@@ -88,7 +88,7 @@ class IMPACT(SegmentAlgorithm):
         return build_adam(self.config, model.parameters())
 
     def begin(self, model: ActorCritic, learning: dict[str, Any] | None = None) -> None:
-        """Make the target network: the model, or the one of a run that goes on."""
+        """Make the target network: a copy of the model, or the one of `learning_state`."""
         self.target = self.make_model(next(model.parameters()).device).requires_grad_(False)
         self.target.load_state_dict(model.state_dict() if learning is None else learning["target"])
         self.target.input = model.input  # one normalisation of observations for both
@@ -98,12 +98,12 @@ class IMPACT(SegmentAlgorithm):
         return {"target": self.target.state_dict()}
 
     def updated(self, model: ActorCritic, updates: int) -> None:
-        """Copy the model to the target network now and then."""
+        """Copy the model to the target network every ``target_period`` updates."""
         if updates % self.config.target_period == 0:
             self.target.load_state_dict(model.state_dict())
 
     def targets(self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor) -> dict[str, Tensor]:
-        """V-trace's targets of the target policy, from the newest values; and what the target policy is."""
+        """Return V-trace's targets for the target policy, from the newest values; and the target policy's outputs."""
         c = self.config
         target_policy, _ = self.target.evaluate(batch.obs[:-1], batch.first[:-1], batch.memory)
         log_prob = target_policy.log_prob(batch.action)

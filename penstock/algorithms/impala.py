@@ -20,7 +20,7 @@ from penstock.nn import ActorCritic, Distribution
 
 @dataclass(frozen=True, kw_only=True)
 class IMPALAConfig(RMSPropConfig, MixtureConfig, SegmentRewardConfig):
-    """IMPALA: segments are learned from by whatever the policy has become. The paper's sizes are a preset."""
+    """IMPALA: learning from segments of earlier policies, corrected by V-trace. The paper's sizes are a preset."""
 
     segment_length: int = 20
     batch_size: int = 320
@@ -42,7 +42,7 @@ class IMPALAConfig(RMSPropConfig, MixtureConfig, SegmentRewardConfig):
     max_grad_norm: float = 40.0
 
     def validate(self) -> None:
-        """Raise `ConfigError` where a value is outside what is legal."""
+        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         require(0.0 <= self.vtrace_lambda <= 1.0, "vtrace_lambda", self.vtrace_lambda, "from 0 to 1")
         require(0 < self.c_bar <= self.rho_bar, "c_bar", self.c_bar, f"more than 0 and at most rho_bar={self.rho_bar}")
@@ -61,17 +61,17 @@ class IMPALA(SegmentAlgorithm):
         return build_rmsprop(self.config, model.parameters())
 
     def log_ratio(self, log_prob: Tensor, batch: Batch) -> Tensor:
-        """``log pi(a) - log mu(a)`` of each step, ``[T, B]``, of the policy learned over the one that acted."""
+        """Return ``log pi(a) - log mu(a)`` of each step, ``[T, B]``: learned policy over acting policy."""
         return log_importance_ratio(log_prob, batch.log_prob)
 
     def targets(self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor) -> dict[str, Tensor]:
-        """V-trace's ``v`` and ``pg``, and the ratios that they come of, in logarithms."""
+        """Return V-trace's ``v`` ("return") and ``pg`` ("advantage"), and the logarithms of the ratios."""
         return self.vtrace(model, batch, policy, values)
 
     def vtrace(
         self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor, relevant: Tensor | None = None
     ) -> dict[str, Tensor]:
-        """V-trace, where given from one relevant state (bool ``[T, B]``) to the next alone."""
+        """Return the `targets`; traces end before states that are not `relevant`, bool ``[T, B]``; None: all are."""
         c = self.config
         log_ratio = self.log_ratio(policy.log_prob(batch.action), batch)
         target, advantage = vtrace(

@@ -20,23 +20,23 @@ from penstock.nn import ActorCritic, Distribution
 
 @dataclass(frozen=True, kw_only=True)
 class LASERConfig(IMPALAConfig):
-    """LASER: most of each batch is replayed; states where the policy has become too different are left out."""
+    """LASER: most of each batch is replayed; states whose policy has changed too much are masked out."""
 
     replay: tuple[str, ...] = ("queue:1/4", "uniform:3/4,capacity=2000")
     trust_region: Tunable[float] = 0.3
     """States with a larger KL(pi || implied policy), in nats, are masked out of the loss, and traces end there."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` where a value is outside what is legal."""
+        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         require(self.trust_region > 0, "trust_region", self.trust_region, "more than 0")
 
 
 class LASER(IMPALA):
-    """IMPALA on replayed experience, as far as V-trace's own policy is near enough to the one that is learned.
+    """IMPALA on replayed experience, restricted to states where V-trace's implied policy is near the learned one.
 
-    V-trace with cut ratios learns the value of an implied policy between mu and pi. Where that is far from pi its
-    targets mislead. The test is of the state alone, never of the action taken, which would bias it (section 4).
+    V-trace with truncated ratios learns the value of an implied policy between mu and pi. Far from pi its targets
+    mislead. The test depends on the state alone: one of the action taken would be biased (section 4).
     """
 
     Config: ClassVar[type[Config]] = LASERConfig
@@ -51,17 +51,17 @@ class LASER(IMPALA):
             super()._require_fitting(action)
         except ConfigError as refusal:
             raise ConfigError(
-                f"{refusal}; LASER's implied policy is a sum over all actions, which can be told for one choice alone; "
-                "IMPALA with replay= and CLEAR replay without it"
+                f"{refusal}; LASER's implied policy is a sum over all actions, defined for one choice only; IMPALA "
+                "with replay= and CLEAR replay without it"
             ) from None
 
     def targets(self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor) -> dict[str, Tensor]:
-        """V-trace's targets between relevant states."""
+        """Return V-trace's targets between relevant states."""
         behaviour = torch.log_softmax(batch.records["logits"], -1)
         divergence = implied_divergence(torch.log_softmax(policy.flat, -1), behaviour, self.config.rho_bar)
         relevant = divergence < self.config.trust_region
         targets = self.vtrace(model, batch, policy, values, relevant)
-        nothing = {"advantage": 0.0 * values[:-1], "return": values[:-1]}  # what was computed of other states is none
+        nothing = {"advantage": 0.0 * values[:-1], "return": values[:-1]}  # of irrelevant states
         return targets | {n: torch.where(relevant, targets[n], x) for n, x in nothing.items()} | {"relevant": relevant}
 
     def loss(self, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, Metrics]:

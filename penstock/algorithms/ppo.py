@@ -1,22 +1,113 @@
-"""PPO: proximal policy optimisation, synchronous (Schulman et al. 2017, arXiv:1707.06347)."""
+"""PPO: proximal policy optimisation, synchronous (Schulman et al. 2017, arXiv:1707.06347); its loss, also of APPO."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
+import torch
 from torch import Tensor
 
-from penstock.algorithms.arithmetic.losses import value_error
-from penstock.algorithms.bases.proximal import ProximalAlgorithm, ProximalConfig
-from penstock.config import Config, Scheduled, SegmentRewardConfig, Tunable, require_whole_minibatches
+from penstock.algorithms.arithmetic.losses import (
+    approximate_kl,
+    clip_fraction,
+    clipped_surrogate,
+    log_importance_ratio,
+    masked_mean,
+    normalize_advantage,
+    value_error,
+)
+from penstock.algorithms.arithmetic.optimizers import AdamConfig, build_adam
+from penstock.algorithms.arithmetic.returns import explained_variance
+from penstock.algorithms.bases.algorithm import Metrics
+from penstock.algorithms.bases.segment import SegmentAlgorithm
+from penstock.config import Config, Scheduled, SegmentRewardConfig, Tunable, require, require_whole_minibatches
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic, Distribution
 
 
 @dataclass(frozen=True, kw_only=True)
+class ProximalConfig(AdamConfig):
+    """Settings of the clipped objective over several passes."""
+
+    num_epochs: int = 1
+    """Passes over each batch."""
+    gae_lambda: Tunable[float] = 0.95
+    """Lambda of generalised advantage estimation."""
+    normalize_advantages: bool = True
+    """Normalise advantages to mean 0 and standard deviation 1 in each update."""
+    clip_range: Tunable[float] = 0.2
+    """Distance that the probability ratio may move from 1."""
+    target_kl: Tunable[float | None] = None
+    """The remaining updates of a batch are skipped once approx_kl exceeds 1.5 times this value (nats); None: never."""
+
+    def validate(self) -> None:
+        """Raise `ConfigError` if a value is not legal."""
+        super().validate()
+        for name in ("num_epochs", "clip_range"):
+            require(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
+        require(0.0 <= self.gae_lambda <= 1.0, "gae_lambda", self.gae_lambda, "from 0 to 1")
+        is_distance = self.target_kl is None or self.target_kl > 0
+        require(is_distance, "target_kl", self.target_kl, "more than 0, or None")
+
+
+class ProximalAlgorithm(SegmentAlgorithm):
+    """Base of PPO and APPO: ``num_epochs`` passes over each batch in shuffled minibatches, with a clipped objective."""
+
+    Config: ClassVar[type[Config]] = ProximalConfig
+    config: Any  # a ProximalConfig with a batch_size
+
+    @property
+    def ratio_bounds(self) -> tuple[float, float]:
+        """Bounds to which probability ratios are clipped."""
+        return 1.0 - self.config.clip_range, 1.0 + self.config.clip_range
+
+    def loss(self, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, Metrics]:
+        """``L = -J_clip + c_v L_v - c_e H``, means over the steps learned from (arXiv:1707.06347, equation 9)."""
+        c, learn, advantage = self.config, batch.learn, batch.targets["advantage"]
+
+        log_ratio = log_importance_ratio(policy.log_prob(batch.action), batch.log_prob)
+        ratio, bounds = log_ratio.exp(), self.ratio_bounds
+        if c.normalize_advantages:
+            advantage = normalize_advantage(advantage, learn)
+        objective = clipped_surrogate(ratio, advantage, *bounds)
+
+        policy_loss = -masked_mean(objective, learn)
+        value_loss = masked_mean(self.value_error(batch, value), learn)
+        entropy = masked_mean(policy.entropy(), learn)
+        loss = policy_loss + c.value_coef * value_loss - self.entropy_coef(batch) * entropy
+        return loss, {
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
+            "entropy": entropy,
+            "approx_kl": masked_mean(approximate_kl(log_ratio), learn),
+            "clip_fraction": clip_fraction(ratio, learn, *bounds),
+            "explained_variance": explained_variance(value, batch.targets["return"], learn.bool()),
+        }
+
+    def value_error(self, batch: Batch, value: Tensor) -> Tensor:
+        """Return the error of each value, whose mean is the value loss."""
+        return value_error(value, batch.targets["return"])
+
+    def build_optimizer(self, model: Any) -> torch.optim.Optimizer:
+        """Adam."""
+        return build_adam(self.config, model.parameters())
+
+    def updates(self, batch: Batch, generator: torch.Generator) -> Iterator[Batch]:
+        """Minibatches of ``batch_size`` steps."""
+        for _ in range(self.config.num_epochs):
+            yield from self.shuffled(batch, self.config.batch_size, generator)
+
+    def is_enough(self, metrics: Metrics) -> bool:
+        """Return whether the policy has moved further than ``target_kl`` allows."""
+        target = self.config.target_kl
+        return target is not None and bool(metrics["approx_kl"] > 1.5 * target)
+
+
+@dataclass(frozen=True, kw_only=True)
 class PPOConfig(ProximalConfig, SegmentRewardConfig):
-    """PPO: every lane collects a segment, then all of them are learned from num_epochs times."""
+    """PPO: every lane collects a segment; then num_epochs passes over all of them."""
 
     num_envs_per_worker: int = 8
     segment_length: int = 128
@@ -32,7 +123,7 @@ class PPOConfig(ProximalConfig, SegmentRewardConfig):
     """Largest change of a value per batch; None: unlimited."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` where a value is outside what is legal."""
+        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         require_whole_minibatches(self, self.batch_size)
 
@@ -46,8 +137,6 @@ class PPO(ProximalAlgorithm):
         J_clip  =  mean min( r A, clip(r, 1 - clip_range, 1 + clip_range) A )
         L_v     =  mean 1/2 (V(o) - R)^2
         A, R    by GAE, from the values at collection time
-
-    The loss is `ProximalAlgorithm.loss`, which APPO shares.
     """
 
     Config: ClassVar[type[Config]] = PPOConfig
@@ -57,9 +146,9 @@ class PPO(ProximalAlgorithm):
     targets_for = ("batch",)
 
     def targets(self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor) -> dict[str, Tensor]:
-        """Advantages and value targets by GAE, from the values at collection time."""
+        """Return advantages and value targets by GAE, from the values at collection time."""
         return self.estimate_advantages(model, batch, values, self.config.gae_lambda)
 
     def value_error(self, batch: Batch, value: Tensor) -> Tensor:
-        """Error of each value, which moves by at most ``value_clip_range`` from that at collection time."""
+        """Return the error of each value, whose change since collection is clipped to ``value_clip_range``."""
         return value_error(value, batch.targets["return"], batch.targets["old_value"], self.config.value_clip_range)

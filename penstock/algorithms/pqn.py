@@ -31,7 +31,7 @@ from penstock.nn import QNetwork
 
 @dataclass(frozen=True, kw_only=True)
 class PQNConfig(SegmentRewardConfig):
-    """PQN: every lane collects a segment, then all of them are learned from num_epochs times.
+    """PQN: every lane collects a segment; then num_epochs passes over all of them.
 
     Sizes and rates are for classic control; those of the paper, for images, are presets.
     """
@@ -63,7 +63,7 @@ class PQNConfig(SegmentRewardConfig):
     total_steps: int = 500_000
 
     def validate(self) -> None:
-        """Raise `ConfigError` where a value is outside what is legal."""
+        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         self.require_changed_values("values are all that PQN learns")
         for name in ("num_epochs", "exploration_steps"):
@@ -74,10 +74,10 @@ class PQNConfig(SegmentRewardConfig):
 
 
 class PQN(SegmentAlgorithm):
-    """Q-learning from fresh segments: no replay, no target network; normalised layers keep it stable.
+    """Q-learning from fresh segments: no replay, no target network; stable by normalised layers.
 
-    Traces go on through random actions (Peng's Q(lambda)), which is right only for steps that the newest policy took.
-    Rollout workers therefore wait while the learner learns, as PPO's do.
+    Traces continue through random actions (Peng's Q(lambda)), which is correct only for steps of the newest policy.
+    Rollout workers therefore wait while the learner learns, as in PPO.
     """
 
     Config: ClassVar[type[Config]] = PQNConfig
@@ -99,7 +99,7 @@ class PQN(SegmentAlgorithm):
         return RAdam(model.parameters())
 
     def act(self, model: QNetwork, request: Request) -> tuple[dict[str, Tensor], Tensor]:
-        """Choose the best action, or with a probability that falls with the run's steps any."""
+        """Choose the best action, or a random one with a probability that falls with the run's steps."""
         c = self.config
         epsilon = linear_schedule(c.exploration, c.exploration_final, request.steps, c.exploration_steps)
         policy, memory = model.act(request.obs, request.first, request.memory, epsilon)
@@ -107,7 +107,7 @@ class PQN(SegmentAlgorithm):
 
     @torch.no_grad()
     def prepare(self, model: QNetwork, batch: Batch) -> None:
-        """Compute what a batch's values are drawn towards: once, by the weights that acted."""
+        """Compute the returns that values regress on: once per batch, by the weights that acted."""
         if model.memory is None:
             q = model.q(batch.obs.flatten(0, 1)).unflatten(0, batch.first.shape)
         else:

@@ -49,7 +49,7 @@ class R2D2Config(ApeXConfig):
     priority_beta_final: float = 0.6
 
     def validate(self) -> None:
-        """Raise `ConfigError` where a value is outside what is legal."""
+        """Raise `ConfigError` if a value is not legal."""
         require(self.memory != "none", "memory", self.memory, '"gru" or "lstm": R2D2 without memory is "apex"')
         super().validate()
 
@@ -72,8 +72,8 @@ class R2D2(ApeX):
     **Priorities** of sequences are ``eta max_t |delta_t| + (1 - eta) mean_t |delta_t|``. Rollout workers give the first
     ones, by the same formula, from the values that they acted by.
 
-    The update is that of `RecurrentQLearning`, which ``memory`` switches on; R2D2 itself is its settings. Two things
-    differ from the paper: the network does not receive the last action and reward, and the loss is Huber's, as that of
+    The loss is `SequenceLoss`, which ``memory`` switches on; R2D2 itself is its settings. Two things differ from the
+    paper: the network does not receive the last action and reward, and the loss is Huber's, as that of
     Ape-X is here.
     """
 

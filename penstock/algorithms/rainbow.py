@@ -31,8 +31,8 @@ class RainbowConfig(DQNConfig):
 class Rainbow(DQN):
     """DQN with double Q-learning, dueling streams, priorities, n-step returns, C51 and noisy layers.
 
-    **The network** has dueling streams of noisy layers behind the encoder. Of each action's return it gives
-    the probabilities of ``num_atoms`` fixed returns between ``v_min`` and ``v_max``:
+    **The network** has dueling streams of noisy layers after the encoder. For each action it predicts the
+    probabilities of ``num_atoms`` fixed returns between ``v_min`` and ``v_max``:
 
         p_i(o, a) = softmax_i( v_i(o) + adv_i(o, a) - mean_b adv_i(o, b) )
 
@@ -43,10 +43,9 @@ class Rainbow(DQN):
 
     and the divergence is the transition's priority.
 
-    **Acting** takes the action of the largest mean, with noise on the weights; every lane has its own in every step.
+    **Acting** takes the action of the largest mean, with noise on the weights, separate for every lane and step.
 
-    The parts are switches of `DQN`; Rainbow itself is its settings. So each part can be left out, as in the
-    paper's ablations.
+    The parts are settings of `DQN`, so that each can be left out, as in the paper's ablations.
     """
 
     Config: ClassVar[type[Config]] = RainbowConfig

@@ -15,7 +15,7 @@ from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.continuous import ControlAlgorithm, ControlConfig
 from penstock.config import Config, Scheduled, Tunable, require
 from penstock.experience.batch import TransitionBatch
-from penstock.nn import StochasticActorCritic, TanhGaussian, evaluating
+from penstock.nn import StochasticActorCritic, TanhGaussian
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class SACConfig(ControlConfig):
     """Target of a learned temperature: entropy of actions in [-1, 1]; None: minus their dimension (appendix D)."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` where a value is outside what is legal."""
+        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         require(self.alpha is None or self.alpha >= 0, "alpha", self.alpha, "0 or more, or None")
         require(0.0 < self.initial_alpha < math.inf, "initial_alpha", self.initial_alpha, "more than 0, and finite")
@@ -41,7 +41,7 @@ class SACConfig(ControlConfig):
 
 
 class SAC(ControlAlgorithm):
-    """A stochastic policy between two critics and its own entropy."""
+    """Stochastic policy that maximises the smaller value of two critics and its own entropy."""
 
     Config: ClassVar[type[Config]] = SACConfig
     config: SACConfig
@@ -51,13 +51,13 @@ class SAC(ControlAlgorithm):
         return self.build_network(StochasticActorCritic, num_critics=2, initial_alpha=self.config.initial_alpha)
 
     def trained_parameters(self, model: Any) -> dict[str, tuple[list[nn.Parameter], Scheduled]]:
-        """The critics by theirs, the policy by its own, the temperature by a third."""
+        """Parameters of the critics, of the policy, and the temperature."""
         return super().trained_parameters(model) | {"alpha": ([model.log_alpha], self.config.learning_rate)}
 
     def update(self, model: StochasticActorCritic, batch: TransitionBatch) -> tuple[Tensor, Metrics]:
         """Equations 5, 7 and 18: critics ``L_Q = sum_i mean w (Q_i(o, a) - y)^2``, then policy, then temperature."""
         target, alpha = self.target, self.alpha(model)
-        with torch.no_grad(), evaluating(model):
+        with torch.no_grad(), self.evaluating:
             next_action, next_log_prob = self.sample(model.policy(batch.next_obs))
             next_value = target.q(batch.next_obs, next_action).amin(0) - alpha * next_log_prob
             y = td_target(batch.reward, batch.discount, next_value)
@@ -73,7 +73,7 @@ class SAC(ControlAlgorithm):
     def improve_policy(
         self, model: StochasticActorCritic, policy: TanhGaussian, obs: Tensor, alpha: Tensor
     ) -> dict[str, Tensor]:
-        """Equations 7 and 18: one step of the policy, by its distributions over `obs`, and one of the temperature."""
+        """Take a step of the policy, with its distributions at `obs`, and one of the temperature (equations 7, 18)."""
         c = self.config
         action, log_prob = self.sample(policy)
         actor_loss = (alpha * log_prob - self.value(model, obs, action)).mean()
@@ -89,9 +89,9 @@ class SAC(ControlAlgorithm):
         return model.q(obs, action).amin(0)
 
     def alpha(self, model: StochasticActorCritic) -> Tensor:
-        """The temperature of now, 0-dimensional."""
+        """Return the present temperature, 0-dimensional."""
         return model.log_alpha.detach().exp() if self.config.alpha is None else torch.tensor(self.config.alpha)
 
     def sample(self, policy: TanhGaussian) -> tuple[Tensor, Tensor]:
-        """Actions drawn from a policy with the learner's own numbers, and their log-probabilities."""
+        """Draw actions from a policy with the learner's random numbers; return them and their log-probabilities."""
         return policy.sample_with_log_prob(self.normal(policy.shape))

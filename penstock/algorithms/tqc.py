@@ -15,14 +15,14 @@ from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.sac import SAC, SACConfig
 from penstock.config import NETWORK, Config, ConfigError, require
 from penstock.experience.batch import TransitionBatch
-from penstock.nn import StochasticActorCritic, evaluating
+from penstock.nn import StochasticActorCritic
 
 
 @dataclass(frozen=True, kw_only=True)
 class TQCConfig(SACConfig):
-    """TQC: critics give distributions of returns; targets are their mixture without its largest atoms.
+    """TQC: critics predict distributions of returns; targets are their mixture without its largest atoms.
 
-    The critics' widths are the policy's here, ``hidden_sizes``; the paper's critics have three layers of 512.
+    The critics have the policy's widths, ``hidden_sizes``; the paper's critics have three layers of 512.
     """
 
     fixed: ClassVar[Mapping[str, str]] = dict.fromkeys(("num_critics", "num_quantiles"), NETWORK)
@@ -36,7 +36,7 @@ class TQCConfig(SACConfig):
     0 for HalfCheetah, 5 for Hopper."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` where a value is outside what is legal."""
+        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         require(self.num_critics > 0, "num_critics", self.num_critics, "1 or more")
         require(self.num_quantiles > 1, "num_quantiles", self.num_quantiles, "2 or more")
@@ -49,7 +49,7 @@ class TQCConfig(SACConfig):
 
 
 class TQC(SAC):
-    """SAC whose critics are distributions, and whose caution is a number of atoms instead of a minimum."""
+    """SAC whose critics are distributions, with dropped atoms instead of a minimum against overestimation."""
 
     Config: ClassVar[type[Config]] = TQCConfig
     config: TQCConfig
@@ -63,15 +63,15 @@ class TQC(SAC):
         )  # fmt: skip
 
     def update(self, model: StochasticActorCritic, batch: TransitionBatch) -> tuple[Tensor, Metrics]:
-        """Critics as in section 3 of the paper, then policy and temperature as SAC's.
+        """Update the critics as in section 3 of the paper, then policy and temperature as in SAC.
 
             L_Z = sum_n mean w QuantileHuber(theta_n(o, a), y)
             y_i = r + disc (z_i - alpha log pi(a'|o')),    z the N M atoms of all target critics but the d N largest
 
-        A transition's error is the largest of any critic's mean from the mean of its targets.
+        A transition's error is the largest difference between a critic's mean and the mean of the targets.
         """
         c, alpha = self.config, self.alpha(model)
-        with torch.no_grad(), evaluating(model):
+        with torch.no_grad(), self.evaluating:
             next_action, next_log_prob = self.sample(model.policy(batch.next_obs))
             atoms = truncated_mixture(self.target.q(batch.next_obs, next_action), c.dropped_quantiles * c.num_critics)
             next_atoms = atoms - (alpha * next_log_prob).unsqueeze(1)

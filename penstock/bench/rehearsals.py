@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.algorithms.bases.replay import ReplayAlgorithm
 from penstock.algorithms.bases.segment import SegmentAlgorithm, SegmentUpdater
 from penstock.engine.paths.segment_learner import BatchReader
@@ -19,6 +20,8 @@ from penstock.experience.arena import ExperienceArena
 from penstock.experience.batch import SequenceBatch, TransitionBatch
 from penstock.experience.segment_store import segments_in
 from penstock.nn import flatten_
+
+A = TypeVar("A", bound=Algorithm)
 
 HALF_WAY = 0.5  # progress at which schedules are evaluated
 
@@ -33,9 +36,7 @@ class SegmentRehearsal:
         config = algorithm.config
         device = torch.device(config.device)
         model, _ = model_on(device, algorithm)
-        self._updater = SegmentUpdater(algorithm, model)
-        for group in self._updater.optimizer.param_groups:
-            group["lr"] = 0.0
+        self._updater = SegmentUpdater(at_rate_0(algorithm), model)
         num_fresh = min(num_segments, arena.shape.segments_per_batch)
         self._reader = BatchReader(
             arena, num_segments, device,
@@ -79,10 +80,7 @@ class ReplayRehearsal:
         self._algorithm, self._config = algorithm, algorithm.config
         device = torch.device(self._config.device)
         self._model, self._autocast = model_on(device, algorithm)
-        algorithm.begin(self._model)
-        for optimizer in algorithm.optimizers.values():
-            for group in optimizer.param_groups:
-                group["lr"] = 0.0
+        at_rate_0(algorithm).begin(self._model)
         self._batch = batch_in(arena, self._config, device)
 
     def do(self) -> float:
@@ -142,6 +140,12 @@ def model_on(device: torch.device, algorithm: Any) -> tuple[Any, AbstractContext
     model = algorithm.make_model(device)
     flatten_(model)
     return model, algorithm.autocast(device)
+
+
+def at_rate_0(algorithm: A) -> A:
+    """Set an algorithm's learning rates to 0 for good, so that updates can be repeated; return the algorithm."""
+    algorithm.learning_rate = lambda base, progress: 0.0  # type: ignore[method-assign]
+    return algorithm
 
 
 def first_rows(arena: ExperienceArena, name: str, count: int, device: torch.device) -> Tensor:

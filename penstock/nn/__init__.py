@@ -15,22 +15,16 @@ from penstock.nn.distributions import (
     recorded_distribution,
 )
 from penstock.nn.encoders import EncoderError, build_encoder
-from penstock.nn.exploration import Deterministic, EpsilonGreedy, NoisyGreedy, TanhGaussian, uniform_action
+from penstock.nn.exploration import Deterministic, TanhGaussian, uniform_action
 from penstock.nn.memory import MemoryCore
 from penstock.nn.model import ActorCritic, NetworkConfig
-from penstock.nn.modes import (
-    TrainingMode,
-    buffer_in,
-    evaluating,
-    foreign_buffers,
-    put_buffer,
-)
+from penstock.nn.modes import buffer_in, evaluating, foreign_buffers, put_buffer, training_mode
 from penstock.nn.noisy import NoisyLinear
-from penstock.nn.normalization import RunningMoments
+from penstock.nn.observations import RunningMoments
 from penstock.nn.policy_network import Choice, PolicyNetwork
-from penstock.nn.q_network import QNetwork
+from penstock.nn.q_network import EpsilonGreedy, NoisyGreedy, QNetwork
 from penstock.nn.return_distributions import CategoricalReturns, ImplicitQuantileReturns, QuantileReturns
-from penstock.nn.sharing import Group, GroupBroken, average_gradients_, leave_group, sharing
+from penstock.nn.sharing import Group, GroupBroken, average_gradients_, leave_group, share_rows_, sharing
 from penstock.nn.weights import WeightsLayout, flatten_, joined, place_, places_in, stretch_of
 
 __all__ = [
@@ -61,7 +55,6 @@ __all__ = [
     "RunningMoments",
     "StochasticActorCritic",
     "TanhGaussian",
-    "TrainingMode",
     "WeightsLayout",
     "average_gradients_",
     "buffer_in",
@@ -79,7 +72,9 @@ __all__ = [
     "places_in",
     "put_buffer",
     "recorded_distribution",
+    "share_rows_",
     "sharing",
     "stretch_of",
+    "training_mode",
     "uniform_action",
 ]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from penstock.nn.continuous import Critics, StackedLinear, StochasticActorCritic
-from penstock.nn.encoders import MLP, SideBySide
+from penstock.nn.mlp import MLP, SideBySide
 from penstock.nn.model import NetworkConfig
 from penstock.nn.observations import encoder_input_size
 from penstock.nn.sharing import in_shares, moments_of_rows

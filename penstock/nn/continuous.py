@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor, nn
 
-from penstock.nn import fused
-from penstock.nn.encoders import MLP, SideBySide, takes_bytes
+from penstock.nn.encoders import takes_bytes
 from penstock.nn.exploration import Deterministic, TanhGaussian
-from penstock.nn.layers import ACTIVATIONS, in_float32, require_memory_of_layers, without_autocast
+from penstock.nn.layers import ACTIVATIONS, require_memory_of_layers
+from penstock.nn.mlp import FUSED_ACTIVATIONS, MLP, SideBySide, fits, fused_layers, in_float32, without_autocast
 from penstock.nn.model import NetworkConfig
 from penstock.nn.observations import build_input, encoder_input_size
 from penstock.nn.policy_network import PolicyNetwork
@@ -251,7 +251,7 @@ class Critics(nn.Module):
         self.sizes = sizes = (input_size, *hidden_sizes)
         require_memory_of_layers(sizes, num_critics)
         self.activation_name = activation
-        self.can_be_fused = activation in fused.ACTIVATIONS and len(hidden_sizes) > 0
+        self.can_be_fused = activation in FUSED_ACTIVATIONS and len(hidden_sizes) > 0
         self.hidden = nn.ModuleList(StackedLinear(num_critics, *layer) for layer in pairwise(sizes))
         self.head = StackedLinear(num_critics, sizes[-1], num_quantiles)
         # In place if possible: a layer's output is not used elsewhere, and memory traffic costs time.
@@ -259,7 +259,7 @@ class Critics(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return values ``[C, N]`` of inputs ``[N, I]``; with several quantiles ``[C, N, M]``."""
-        if self.can_be_fused and fused.fits(x):
+        if self.can_be_fused and fits(x):
             return self._fused(x, self.num_critics)
         x = x.expand(self.num_critics, *x.shape)
         for layer in cast("Iterable[StackedLinear]", self.hidden):
@@ -276,7 +276,7 @@ class Critics(nn.Module):
 
     def first(self, x: Tensor) -> Tensor:
         """Return the first critic's values ``[N]`` of inputs ``[N, I]``."""
-        if self.can_be_fused and fused.fits(x):
+        if self.can_be_fused and fits(x):
             return self._fused(x, 1).view(-1)
         for layer in cast("Iterable[StackedLinear]", self.hidden):
             x = self.activation(torch.addmm(layer.bias[0], x, layer.weight[0]))
@@ -286,7 +286,7 @@ class Critics(nn.Module):
     def _fused(self, x: Tensor, count: int) -> Tensor:
         layers = cast("list[StackedLinear]", [*self.hidden, self.head])
         parameters = [each for layer in layers for each in (layer.weight, layer.bias)]
-        return fused.layers(
+        return fused_layers(
             x, parameters, self.sizes, num_networks=self.num_critics, count=count,
             num_outputs=self.head.weight.shape[-1], activation=self.activation_name,
         )  # fmt: skip

@@ -6,15 +6,14 @@ import inspect
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from penstock.nn import fused
-from penstock.nn.layers import ACTIVATIONS, HIDDEN_GAIN, in_float32, orthogonal, require_memory_of_layers
-from penstock.nn.observations import Seen, encoder_input_shape, encoder_input_size, unmasked
+from penstock.nn.layers import HIDDEN_GAIN, orthogonal
+from penstock.nn.mlp import MLP
+from penstock.nn.observations import Seen, encoder_input_shape, unmasked
 
 if TYPE_CHECKING:
     from penstock.envs.spaces import ObservationSpec
@@ -28,50 +27,6 @@ NATURE_CNN_MINIMUM = 36
 
 class EncoderError(ValueError):
     """Object that is not an encoder. Errors within a custom encoder are raised unchanged."""
-
-
-class SideBySide(nn.Module):
-    """Concatenates all numbers of an observation, plain or composite: float32 ``[N, encoder_input_size]``."""
-
-    def forward(self, x: Seen) -> Tensor:
-        if isinstance(x, Tensor):
-            return x.flatten(1)
-        return torch.cat([part.flatten(1) for part in x.values()], 1)
-
-
-class MLP(nn.Sequential):
-    """Fully connected layers, each followed by the activation, over all numbers of an observation."""
-
-    def __init__(self, observation: ObservationSpec, hidden_sizes: tuple[int, ...], activation: str) -> None:
-        is_vector = not observation.parts and len(encoder_input_shape(observation)) == 1
-        layers: list[nn.Module] = [] if is_vector else [SideBySide()]
-        sizes = (encoder_input_size(observation), *hidden_sizes)
-        require_memory_of_layers(sizes)
-        for input_size, output_size in pairwise(sizes):
-            layers += [orthogonal(nn.Linear(input_size, output_size)), ACTIVATIONS[activation]()]
-        super().__init__(*layers)
-        self.output_size: int = sizes[-1]
-        self.sizes = sizes
-        self.activation = activation
-
-    def forward(self, x: Seen, head: nn.Linear | None = None) -> Tensor:
-        """Convert the first stage's output into features ``[N, F]``, or with `head` into its float32 output."""
-        layers = list(self)
-        if layers and isinstance(layers[0], SideBySide):
-            x = layers.pop(0)(x)
-        features = cast("Tensor", x)
-        is_plain = len(layers) == 2 * len(self.sizes) - 2 > 0  # only layers and activations
-        if is_plain and self.activation in fused.ACTIVATIONS and fused.fits(features):
-            linear, num_outputs = (layers[::2], 0) if head is None else ([*layers[::2], head], head.out_features)
-            parameters = [each for layer in linear for each in (layer.weight, layer.bias)]
-            found = fused.layers(
-                features.reshape(-1, self.sizes[0]), cast("list[Tensor]", parameters), self.sizes,
-                num_outputs=num_outputs, is_turned=True, activation=self.activation,
-            )  # fmt: skip
-            return found.view(*features.shape[:-1], num_outputs or self.sizes[-1])
-        for layer in layers:
-            features = layer(features)
-        return features if head is None else in_float32(head, features)
 
 
 class NatureCNN(nn.Sequential):

@@ -1,4 +1,4 @@
-"""Policies of agents that learn from replay, with their exploration.
+"""Policies of agents for continuous actions that learn from replay, with their exploration.
 
 As for distributions, a sample is a function of (parameters, noise).
 """
@@ -7,114 +7,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import softplus
 
-from penstock.nn import squashed_normal
+from penstock._native import sample_squashed, squashed_gradient
 from penstock.nn.distributions import HALF_LOG_TWO_PI
-from penstock.nn.layers import is_native
+from penstock.nn.mlp import is_native
 
 LOG_STD_RANGE = (-5.0, 2.0)
-
-
-class EpsilonGreedy:
-    """Action of the highest value, or with probability ``epsilon`` any legal action.
-
-    Parameters
-    ----------
-    q : Tensor
-        Action values, float32 ``[..., A]``; :data:`ILLEGAL` for illegal actions.
-    epsilon : float or Tensor
-        Probability of an action drawn uniformly from all legal ones, in [0, 1]; a number, or float32 broadcast to
-        ``[...]``.
-    legal : Tensor, optional
-        Legal actions, bool ``[..., A]``, at least one; default: all.
-
-    Attributes
-    ----------
-    q, epsilon, legal
-        As given.
-    """
-
-    __slots__ = ("epsilon", "legal", "q")
-
-    def __init__(self, q: Tensor, epsilon: float | Tensor, legal: Tensor | None = None) -> None:
-        self.q = q
-        self.epsilon = epsilon
-        self.legal = legal
-
-    def sample(self, noise: Tensor) -> Tensor:
-        """Choose actions, with one random number each.
-
-        Noise below ``epsilon`` is uniform over [0, epsilon): its position in that interval selects the random action
-        among the legal ones.
-
-        Parameters
-        ----------
-        noise : Tensor
-            Uniform in [0, 1), float32 ``[..., 1]``.
-
-        Returns
-        -------
-        Tensor
-            Actions, int64 ``[...]``.
-        """
-        noise = noise.squeeze(-1)
-        explores = noise < self.epsilon
-        # With epsilon 0 the quotient is not a number, but then no lane explores.
-        fraction = torch.where(explores, noise / self.epsilon, 0.0)
-        # On CUDA, division by a number multiplies by its inverse, which can round to 1.
-        if self.legal is None:
-            num_actions = self.q.shape[-1]
-            action = (fraction * num_actions).long().clamp_(max=num_actions - 1)
-        else:
-            num_legal = self.legal.cumsum(-1)  # up to and including each action
-            number = (fraction * num_legal[..., -1]).long().clamp_(max=num_legal[..., -1] - 1)
-            action = (num_legal <= number.unsqueeze(-1)).sum(-1)
-        return torch.where(explores, action, self.mode())
-
-    def drawn(self, noise: Tensor) -> EpsilonGreedy:
-        """Return the values to choose by; the noise is ignored (see :class:`NoisyGreedy`)."""
-        return self
-
-    def mode(self) -> Tensor:
-        """Return the action of the highest value (the first of several), int64 ``[...]``."""
-        return self.q.argmax(-1)
-
-
-class NoisyGreedy:
-    """Like :class:`EpsilonGreedy`, with the values of a noisy network; a lane's random number selects its noise.
-
-    Parameters
-    ----------
-    values : callable
-        Function of random numbers, float32 ``[..., 1]``, or ``None`` for no noise, that returns values ``[..., A]``.
-    epsilon, legal
-        As for :class:`EpsilonGreedy`.
-    """
-
-    __slots__ = ("epsilon", "legal", "values")
-
-    def __init__(
-        self, values: Callable[[Tensor | None], Tensor], epsilon: float | Tensor, legal: Tensor | None = None
-    ) -> None:
-        self.values = values
-        self.epsilon = epsilon
-        self.legal = legal
-
-    def drawn(self, noise: Tensor) -> EpsilonGreedy:
-        """Return the values to choose by, given the noise: uniform in [0, 1), float32 ``[..., 1]``."""
-        return EpsilonGreedy(self.values(noise), self.epsilon, self.legal)
-
-    def sample(self, noise: Tensor) -> Tensor:
-        """Choose actions by noisy values, int64 ``[...]``; noise as for `drawn`."""
-        return self.drawn(noise).sample(noise)
-
-    def mode(self) -> Tensor:
-        """Return the action of the highest value without noise, int64 ``[...]``."""
-        return self.values(None).argmax(-1)
 
 
 class Deterministic:
@@ -232,7 +136,7 @@ class TanhGaussian:
             Log-densities as actions in [-1, 1], in nats, float32 ``[...]``, with gradient.
         """
         if is_native(self.outputs, noise):
-            return squashed_normal.sample(self.outputs, noise, LOG_STD_RANGE)
+            return _sample_natively(self.outputs, noise)
         log_std = self.log_std
         u = torch.addcmul(self.mean, log_std.exp(), noise)
         # The noise is u's deviation from its mean, in standard deviations.
@@ -261,3 +165,43 @@ def uniform_action(noise: Tensor) -> Tensor:
         Actions uniform in [-1, 1], float32 ``[..., d]``.
     """
     return torch.erf(noise * math.sqrt(0.5))
+
+
+def _sample_natively(outputs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Draw as `TanhGaussian.sample_with_log_prob` does, in one call of the native core: torch needs some twenty."""
+    low, high = LOG_STD_RANGE
+    shape = 0.5 * (low + high), 0.5 * (high - low)
+    outputs, noise = outputs.contiguous(), noise.contiguous()
+    if torch.is_grad_enabled() and outputs.requires_grad:
+        answer: tuple[Tensor, Tensor] = _NativeSample.apply(outputs, noise, *shape)
+        return answer
+    return _draw(outputs, noise, *shape)
+
+
+def _draw(outputs: Tensor, noise: Tensor, centre: float, reach: float) -> tuple[Tensor, Tensor]:
+    action, log_prob, d = torch.empty_like(noise), torch.empty(noise.shape[:-1]), noise.shape[-1]
+    sample_squashed(
+        outputs.data_ptr(), log_prob.numel(), d, centre, reach, noise.data_ptr(), action.data_ptr(), log_prob.data_ptr()
+    )
+    return action, log_prob
+
+
+class _NativeSample(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, outputs: Tensor, noise: Tensor, centre: float, reach: float) -> tuple[Tensor, Tensor]:
+        action, log_prob = _draw(outputs, noise, centre, reach)
+        ctx.save_for_backward(outputs, noise, action)
+        ctx.shape = centre, reach
+        return action, log_prob
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        outputs, noise, action = ctx.saved_tensors
+        d_action, d_log_prob = (gradient.contiguous() for gradient in gradients)
+        d_outputs, (centre, reach) = torch.empty_like(outputs), ctx.shape
+        squashed_gradient(
+            outputs.data_ptr(), d_log_prob.numel(), noise.shape[-1], centre, reach, noise.data_ptr(), action.data_ptr(),
+            d_action.data_ptr(), d_log_prob.data_ptr(), d_outputs.data_ptr(),
+        )  # fmt: skip
+        return d_outputs, None, None, None

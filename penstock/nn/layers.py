@@ -1,11 +1,10 @@
-"""Parts of networks: activations by name, initialisation, layer normalisation, precision, memory limits."""
+"""Parts of networks: activations by name, initialisation, layer normalisation, choice of precision, memory limits."""
 
 from __future__ import annotations
 
 import functools
 import math
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -119,23 +118,6 @@ def is_faster_in_bfloat16(kind: str) -> bool:
         return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
     words = _cpu_words()
     return kind == "cpu" and any(needed <= words for needed in _FAST_BFLOAT16)
-
-
-def without_autocast(device: torch.device) -> AbstractContextManager[object]:
-    """Return a context in which layers compute in the precision of their inputs."""
-    return torch.autocast(device.type, enabled=False) if torch.is_autocast_enabled(device.type) else nullcontext()
-
-
-def is_native(*tensors: Tensor) -> bool:
-    """Return whether the native core can compute with these tensors: float32, on the CPU."""
-    return all(tensor.device.type == "cpu" and tensor.dtype == torch.float32 for tensor in tensors)
-
-
-def in_float32(head: nn.Module, features: Tensor) -> Tensor:
-    """Return the output of a head, computed in float32 even within ``torch.autocast``."""
-    with without_autocast(features.device):
-        answer: Tensor = head(features.float())
-        return answer
 
 
 def _cpu_words(cpuinfo: Path = Path("/proc/cpuinfo")) -> set[str]:

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from penstock.nn.distributions import Distribution, distribution_of, legal_values
-from penstock.nn.encoders import ENCODER_NAMES, MLP, EncoderBuilder, build_encoder, takes_bytes
-from penstock.nn.layers import ACTIVATIONS, POLICY_GAIN, VALUE_GAIN, orthogonal, without_autocast
+from penstock.nn.encoders import ENCODER_NAMES, EncoderBuilder, build_encoder, takes_bytes
+from penstock.nn.layers import ACTIVATIONS, POLICY_GAIN, VALUE_GAIN, orthogonal
 from penstock.nn.memory import MemoryCore
-from penstock.nn.normalization import RunningMoments
-from penstock.nn.observations import build_input
+from penstock.nn.mlp import MLP, without_autocast
+from penstock.nn.observations import RunningMoments, build_input
 from penstock.nn.policy_network import PolicyNetwork
 from penstock.nn.sharing import in_shares
 
@@ -217,7 +217,6 @@ class ActorCritic(PolicyNetwork):
             Rows that begin an episode, bool ``[T, B]``; required with memory.
         state : Tensor, optional
             Memory before row 0, float32 ``[B, S]``; required with memory.
-            Memory before row 0, float32 ``[B, S]``; needed with memory.
 
         Returns
         -------

@@ -5,15 +5,17 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 
-class TrainingMode:
-    """Context of updates, in which a network is in training mode.
+def training_mode(
+    network: nn.Module, seed: int, *, freezes_statistics: bool = False
+) -> AbstractContextManager[None]:
+    """Return the context of updates, in which a network is in training mode; it may be entered any number of times.
 
     Random draws of its modules use a separate stream: equal in every run with one seed, and independent of the
     process's generators.
@@ -27,42 +29,47 @@ class TrainingMode:
     freezes_statistics
         Whether layers with running statistics keep them and normalise by them, as in evaluation mode.
     """
+    modules = [module for module in modules_with_modes(network) if not (freezes_statistics and has_statistics(module))]
+    return _TrainingMode(modules, seed) if modules else nullcontext()
 
-    def __init__(self, network: nn.Module, seed: int, *, freezes_statistics: bool = False) -> None:
-        self._modules = [
-            module for module in modules_with_modes(network) if not (freezes_statistics and has_statistics(module))
-        ]
+
+class _TrainingMode(AbstractContextManager[None]):
+    def __init__(self, modules: list[nn.Module], seed: int) -> None:
+        self._modules = modules
         self._stream = torch.Generator().manual_seed(seed).get_state()
         self._stream_around = self._stream
 
     def __enter__(self) -> None:
-        if self._modules:
-            _set(self._modules, True)
-            self._stream_around = torch.get_rng_state()
-            torch.set_rng_state(self._stream)
+        _set(self._modules, True)
+        self._stream_around = torch.get_rng_state()
+        torch.set_rng_state(self._stream)
 
     def __exit__(self, *_: object) -> None:
-        if self._modules:
-            self._stream = torch.get_rng_state()
-            torch.set_rng_state(self._stream_around)
-            _set(self._modules, False)
+        self._stream = torch.get_rng_state()
+        torch.set_rng_state(self._stream_around)
+        _set(self._modules, False)
 
 
-@contextmanager
-def evaluating(network: nn.Module) -> Iterator[bool]:
-    """Within an update, put a network into evaluation mode, for targets that it computes itself.
+def evaluating(network: nn.Module) -> AbstractContextManager[bool]:
+    """Return a context within updates in which a network is in evaluation mode, for targets that it computes itself.
 
-    Yields
-    ------
-    bool
-        Whether the mode makes a difference to the network.
+    The context yields whether the mode makes a difference to the network, and may be entered any number of times.
     """
-    training = [module for module in modules_with_modes(network) if module.training]
-    _set(training, False)
-    try:
-        yield bool(training)
-    finally:
-        _set(training, True)
+    return _Evaluating(network) if modules_with_modes(network) else nullcontext(False)
+
+
+class _Evaluating(AbstractContextManager[bool]):
+    def __init__(self, network: nn.Module) -> None:
+        self._network = network
+        self._training: list[nn.Module] = []
+
+    def __enter__(self) -> bool:
+        self._training = [module for module in modules_with_modes(self._network) if module.training]
+        _set(self._training, False)
+        return bool(self._training)
+
+    def __exit__(self, *_: object) -> None:
+        _set(self._training, True)
 
 
 @contextmanager

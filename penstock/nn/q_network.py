@@ -1,4 +1,4 @@
-"""Q-network: values of all discrete actions."""
+"""Q-network: values of all discrete actions, and the choices by them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from penstock.nn.distributions import ILLEGAL, legal_values
-from penstock.nn.encoders import MLP, build_encoder, takes_bytes
-from penstock.nn.exploration import EpsilonGreedy, NoisyGreedy
-from penstock.nn.layers import normalize_layers_, without_autocast
+from penstock.nn.encoders import build_encoder, takes_bytes
+from penstock.nn.layers import normalize_layers_
 from penstock.nn.memory import MemoryCore
+from penstock.nn.mlp import MLP, without_autocast
 from penstock.nn.model import NetworkConfig
 from penstock.nn.modes import evaluating
 from penstock.nn.noisy import NoisyLinear, noise_of_lanes
@@ -24,6 +24,104 @@ from penstock.nn.sharing import in_shares
 
 if TYPE_CHECKING:
     from penstock.envs.spaces import ActionSpec, ObservationSpec
+
+
+class EpsilonGreedy:
+    """Action of the highest value, or with probability ``epsilon`` any legal action.
+
+    Parameters
+    ----------
+    q : Tensor
+        Action values, float32 ``[..., A]``; :data:`ILLEGAL` for illegal actions.
+    epsilon : float or Tensor
+        Probability of an action drawn uniformly from all legal ones, in [0, 1]; a number, or float32 broadcast to
+        ``[...]``.
+    legal : Tensor, optional
+        Legal actions, bool ``[..., A]``, at least one; default: all.
+
+    Attributes
+    ----------
+    q, epsilon, legal
+        As given.
+    """
+
+    __slots__ = ("epsilon", "legal", "q")
+
+    def __init__(self, q: Tensor, epsilon: float | Tensor, legal: Tensor | None = None) -> None:
+        self.q = q
+        self.epsilon = epsilon
+        self.legal = legal
+
+    def sample(self, noise: Tensor) -> Tensor:
+        """Choose actions, with one random number each.
+
+        Noise below ``epsilon`` is uniform over [0, epsilon): its position in that interval selects the random action
+        among the legal ones.
+
+        Parameters
+        ----------
+        noise : Tensor
+            Uniform in [0, 1), float32 ``[..., 1]``.
+
+        Returns
+        -------
+        Tensor
+            Actions, int64 ``[...]``.
+        """
+        noise = noise.squeeze(-1)
+        explores = noise < self.epsilon
+        # With epsilon 0 the quotient is not a number, but then no lane explores.
+        fraction = torch.where(explores, noise / self.epsilon, 0.0)
+        # On CUDA, division by a number multiplies by its inverse, which can round to 1.
+        if self.legal is None:
+            num_actions = self.q.shape[-1]
+            action = (fraction * num_actions).long().clamp_(max=num_actions - 1)
+        else:
+            num_legal = self.legal.cumsum(-1)  # up to and including each action
+            number = (fraction * num_legal[..., -1]).long().clamp_(max=num_legal[..., -1] - 1)
+            action = (num_legal <= number.unsqueeze(-1)).sum(-1)
+        return torch.where(explores, action, self.mode())
+
+    def drawn(self, noise: Tensor) -> EpsilonGreedy:
+        """Return the values to choose by; the noise is ignored (see :class:`NoisyGreedy`)."""
+        return self
+
+    def mode(self) -> Tensor:
+        """Return the action of the highest value (the first of several), int64 ``[...]``."""
+        return self.q.argmax(-1)
+
+
+class NoisyGreedy:
+    """Like :class:`EpsilonGreedy`, with the values of a noisy network; a lane's random number selects its noise.
+
+    Parameters
+    ----------
+    values : callable
+        Function of random numbers, float32 ``[..., 1]``, or ``None`` for no noise, that returns values ``[..., A]``.
+    epsilon, legal
+        As for :class:`EpsilonGreedy`.
+    """
+
+    __slots__ = ("epsilon", "legal", "values")
+
+    def __init__(
+        self, values: Callable[[Tensor | None], Tensor], epsilon: float | Tensor, legal: Tensor | None = None
+    ) -> None:
+        self.values = values
+        self.epsilon = epsilon
+        self.legal = legal
+
+    def drawn(self, noise: Tensor) -> EpsilonGreedy:
+        """Return the values to choose by, given the noise: uniform in [0, 1), float32 ``[..., 1]``."""
+        return EpsilonGreedy(self.values(noise), self.epsilon, self.legal)
+
+    def sample(self, noise: Tensor) -> Tensor:
+        """Choose actions by noisy values, int64 ``[...]``; noise as for `drawn`."""
+        return self.drawn(noise).sample(noise)
+
+    def mode(self) -> Tensor:
+        """Return the action of the highest value without noise, int64 ``[...]``."""
+        return self.values(None).argmax(-1)
 
 
 class QNetwork(PolicyNetwork):

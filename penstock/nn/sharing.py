@@ -4,7 +4,7 @@ A network's outputs are gathered from all shares before the loss. Losses, target
 therefore those of the whole batch in every learner, up to rounding. In the backward pass each learner continues with
 the rows of its own share; then gradients are averaged, and all take the same step.
 
-Without a group, the default, all functions here have no effect.
+A run with one learner calls nothing of this module.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
+import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from penstock.nn.modes import has_statistics, modules_with_modes
 
 Method = TypeVar("Method", bound=Callable[..., Any])
+Network = TypeVar("Network", bound=nn.Module)
 
 
 class GroupBroken(RuntimeError):
@@ -115,10 +117,7 @@ def leave_group() -> None:
 
 
 def in_shares(out: int, **rows: int) -> Callable[[Method], Method]:
-    """Decorate a network's method: each learner of a group runs it on its share of the rows, and gets all results.
-
-    If the rows cannot be split evenly, or a layer of the network normalises by the batch, every learner runs it on all
-    rows.
+    """Mark a network's method as one that computes each row by itself; `share_rows_` splits its rows.
 
     Parameters
     ----------
@@ -128,33 +127,46 @@ def in_shares(out: int, **rows: int) -> Callable[[Method], Method]:
         Dimension of the rows in each argument that has rows; arguments that are None are skipped.
     """
 
-    def shared(method: Method) -> Method:
-        signature = inspect.signature(method)
+    def mark(method: Method) -> Method:
+        vars(method)["split_rows"] = out, rows
+        return method
 
-        @functools.wraps(method)
-        def run(*arguments: Any, **named: Any) -> Any:
-            group = _here.group
-            if group is None or _here.is_in_share:
-                return method(*arguments, **named)
-            bound = signature.bind(*arguments, **named).arguments
-            split = {name: dim for name, dim in rows.items() if bound.get(name) is not None}
-            if _mixes_rows(arguments[0]) or any(bound[name].shape[dim] % group.size for name, dim in split.items()):
-                return method(*arguments, **named)
-            shares = {name: _Share.apply(group, dim, bound[name]) for name, dim in split.items()}
-            _here.is_in_share = True
-            try:
-                return _together(group, method(**{**bound, **shares}), out)
-            finally:
-                _here.is_in_share = False
-
-        return run  # type: ignore[return-value]
-
-    return shared
+    return mark
 
 
-def _mixes_rows(network: Any) -> bool:
-    """Return whether a layer of a network computes a row differently depending on other rows."""
-    return any(module.training and has_statistics(module) for module in modules_with_modes(network))
+def share_rows_(network: Network) -> Network:
+    """Let each learner of a group run a network's marked methods on its share of the rows, and get all results.
+
+    If the rows cannot be split evenly, or a layer of the network normalises by the batch, every learner runs a method
+    on all rows, as it does outside of `sharing`. Return the network.
+    """
+    for name in dir(type(network)):
+        if hasattr(method := getattr(type(network), name), "split_rows"):
+            setattr(network, name, types.MethodType(_in_shares(method, *method.split_rows), network))
+    return network
+
+
+def _in_shares(method: Callable[..., Any], out: int, rows: dict[str, int]) -> Callable[..., Any]:
+    signature = inspect.signature(method)
+
+    @functools.wraps(method)
+    def run(network: nn.Module, *arguments: Any, **named: Any) -> Any:
+        group = _here.group
+        if group is None or _here.is_in_share:
+            return method(network, *arguments, **named)
+        bound = signature.bind(network, *arguments, **named).arguments
+        split = {name: dim for name, dim in rows.items() if bound.get(name) is not None}
+        mixes_rows = any(module.training and has_statistics(module) for module in modules_with_modes(network))
+        if mixes_rows or any(bound[name].shape[dim] % group.size for name, dim in split.items()):
+            return method(network, *arguments, **named)
+        shares = {name: _Share.apply(group, dim, bound[name]) for name, dim in split.items()}
+        _here.is_in_share = True
+        try:
+            return _together(group, method(**{**bound, **shares}), out)
+        finally:
+            _here.is_in_share = False
+
+    return run
 
 
 def moments_of_rows(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -28,8 +28,8 @@ class WeightsLayout:
     ----------
     offsets : tuple of int
         First byte of each tensor, a multiple of 64.
-    Total size, a multiple of 64.
-        Size of the whole, a multiple of 64.
+    nbytes : int
+        Total size, a multiple of 64.
     """
 
     def __init__(self, module: nn.Module) -> None:

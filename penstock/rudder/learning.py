@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from penstock.algorithms.arithmetic.optimizers import fused_adam, go_on
-from penstock.nn import TrainingMode
+from penstock.nn import training_mode
 from penstock.rudder.arithmetic import (
     completeness,
     gate,
@@ -67,7 +67,7 @@ class PredictorTraining:
     def __init__(self, config: RewardConfig, predictor: ReturnPredictor) -> None:
         self._config = config
         self.predictor = predictor
-        self._training = TrainingMode(predictor, config.seed)
+        self._training = training_mode(predictor, config.seed)
         self._optimizer = build_optimizer(predictor, config.redistributor_learning_rate)
         self._random = np.random.default_rng([config.seed, 21])
         self.lessons = Lessons(config.redistributor_lessons, LESSONS_NBYTES)

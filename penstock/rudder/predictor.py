@@ -13,11 +13,17 @@ from torch.nn.functional import one_hot
 
 from penstock._native import adding_cells, adding_cells_gradient
 from penstock.engine.acting.inference import weights_nbytes
-from penstock.nn.encoders import SideBySide, build_encoder, takes_bytes
-from penstock.nn.layers import is_native
+from penstock.nn.encoders import build_encoder, takes_bytes
+from penstock.nn.mlp import SideBySide, is_native
 from penstock.nn.model import NetworkConfig
-from penstock.nn.normalization import BoundedMoments, RunningMoments
-from penstock.nn.observations import Seen, build_input, encoder_input_size, unmasked
+from penstock.nn.observations import (
+    BoundedMoments,
+    RunningMoments,
+    Seen,
+    build_input,
+    encoder_input_size,
+    unmasked,
+)
 from penstock.rudder.arithmetic import differences, integrated_gradients
 from penstock.rudder.feed import PREDICTOR
 

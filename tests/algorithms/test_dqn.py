@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from penstock.algorithms.bases.algorithm import NonFiniteUpdate
+from penstock.algorithms.bases.replay import ReplayAlgorithm
 from penstock.algorithms.dqn import DQN
 from penstock.config import ConfigError
 from penstock.replay import Prioritized, Uniform
@@ -261,6 +262,31 @@ def test_continuous_actions_are_refused_with_the_algorithms_that_choose_them():
         make(DQN, VECTOR, TORQUE)
     assert "dqn chooses discrete actions" in str(refusal.value)
     assert "ddpg, td3, sac, tqc, crossq or apexdpg" in str(refusal.value)
+
+
+class Own(ReplayAlgorithm):
+    """Q-learning of a linear network, from nothing but what a subclass must have."""
+
+    build_model, trained_parameters = DQN.build_model, DQN.trained_parameters
+    final_epsilon = 0.0
+    Config = DQN.Config
+
+
+def test_an_algorithm_with_one_loss_needs_no_update_of_its_own():
+    class OneLoss(Own):
+        def evaluate(self, model, batch):
+            td_error = model.q(batch.obs).gather(1, batch.action.unsqueeze(1)).squeeze(1) - batch.reward
+            return td_error, td_error.square().mean(), {}
+
+    algorithm = make(OneLoss, STATE, CHOICE)
+    model = begin(algorithm)
+    descend_plainly(algorithm)
+    set_q(model, [[0.0] * 3] * 2)
+    td_error, metrics = algorithm.update(model, CHAIN)
+    assert td_error.tolist() == [0.0, -1.0, 0.0, -2.0] and not td_error.requires_grad
+    assert metrics.keys() == {"loss", "grad_norm"} and model.q(torch.tensor([1]))[0, 1].item() > 0.0
+    with pytest.raises(TypeError, match="Own defines no loss"):
+        make(Own, STATE, CHOICE).update(model, CHAIN)
 
 
 @pytest.mark.parametrize("reward", [math.nan, math.inf])

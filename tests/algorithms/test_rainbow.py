@@ -13,7 +13,7 @@ from torch.nn.functional import smooth_l1_loss
 
 from penstock.algorithms.apex import ApeX
 from penstock.algorithms.arithmetic.rescaling import rescale
-from penstock.algorithms.bases.support import SupportWatch
+from penstock.algorithms.bases.q_losses import SupportWatch
 from penstock.algorithms.dqn import DQN
 from penstock.algorithms.r2d2 import R2D2
 from penstock.algorithms.rainbow import Rainbow

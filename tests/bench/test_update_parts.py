@@ -5,7 +5,7 @@ import importlib
 import pytest
 import torch
 
-from penstock.nn import fused
+from penstock.nn import mlp
 from tests.places import BENCH
 
 
@@ -31,15 +31,15 @@ def test_operations_count_by_their_name_and_what_was_begun_around_them_counts_fi
 
 
 def test_layers_of_our_own_are_matrix_products_forward_and_back(parts):
-    if not fused.is_available():
+    if not mlp.is_available():
         pytest.skip("this processor computes layers by torch")
     x, weight, bias = torch.ones(4, 3), torch.ones(1, 3, 2, requires_grad=True), torch.ones(1, 2, requires_grad=True)
     with torch.no_grad():
-        shares = parts.shares_of(lambda: fused.layers(x, [weight, bias], (3, 2)), 3)
+        shares = parts.shares_of(lambda: mlp.fused_layers(x, [weight, bias], (3, 2)), 3)
     assert "matrix products" in shares
 
     def back():
-        fused.layers(x, [weight, bias], (3, 2)).sum().backward()
+        mlp.fused_layers(x, [weight, bias], (3, 2)).sum().backward()
 
     names = set(parts.shares_of(back, 3))
     assert names == {"Python", "matrix products", "other operations of torch"}

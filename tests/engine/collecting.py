@@ -13,8 +13,8 @@ from torch import Tensor
 
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.bases.algorithm import Algorithm
-from penstock.algorithms.bases.proximal import ProximalAlgorithm, ProximalConfig
 from penstock.algorithms.bases.segment import Metrics, SegmentAlgorithm
+from penstock.algorithms.ppo import ProximalAlgorithm, ProximalConfig
 from penstock.config import AsynchronousConfig, make_config
 from penstock.engine.acting.inference import Inference, SharedWeights
 from penstock.engine.contracts import LearnerState, Start

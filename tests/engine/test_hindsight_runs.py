@@ -162,8 +162,8 @@ NOT_HERE = "hindsight='future' is not possible here: "
         ),
         (
             ApeX, {},
-            "hindsight='future' is not possible with Ape-X and R2D2: first priorities are found from the values that "
-            "actions were chosen by, and for a goal that was not meant there are none; use dqn with prioritized=True",
+            "hindsight='future' is not possible with Ape-X and R2D2: first priorities are computed from the values of "
+            "the acting network, which do not exist for relabelled goals; use dqn with prioritized=True",
         ),
         (DQN, {"goals_per_step": 0}, "goals_per_step=0 is not legal: goals_per_step must be 1 or more"),
         (DQN, {"hindsight": "random"}, "hindsight='random' is not legal"),

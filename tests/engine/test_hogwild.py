@@ -35,7 +35,7 @@ from penstock.envs.making import lane_seed
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.ipc import taking_turns
-from penstock.nn import fused
+from penstock.nn import mlp
 from penstock.nn.layers import Tanh
 from penstock.nn.model import RETURN_PRIOR_ROWS
 from penstock.runs.checkpoint import load_checkpoint
@@ -165,7 +165,7 @@ class Textbook:
 
 @pytest.mark.parametrize("episode", [500, 13], ids=["terminated", "truncated"])
 def test_one_worker_is_the_plain_sequential_loop_bit_for_bit(episode, monkeypatch):
-    monkeypatch.setattr(fused, "is_available", lambda: False)  # the textbook's layers are torch's
+    monkeypatch.setattr(mlp, "is_available", lambda: False)  # the textbook's layers are torch's
     settings = {
         **ONE_LANE, "env_kwargs": {"max_episode_steps": episode}, "normalize_observations": False,
         "normalize_returns": False, "total_steps": 400, "max_grad_norm": 5.0, "learning_rate": 0.01,

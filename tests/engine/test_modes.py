@@ -150,7 +150,8 @@ def test_learners_of_a_group_normalise_by_the_whole_batch():
 
     kind = load_algorithm("dqn")
     algorithm = kind(
-        kind.Config(env="CartPole-v1", encoder=Normed), ObservationSpec((4,), "float32"), ActionSpec((), "int64", 2)
+        kind.Config(env="CartPole-v1", encoder=Normed, num_learners=2),
+        ObservationSpec((4,), "float32"), ActionSpec((), "int64", 2),
     )
     torch.manual_seed(0)
     models = [algorithm.make_model() for _ in range(3)]

@@ -27,7 +27,7 @@ from penstock.nn import sharing
 from tests.algorithms import batches, transitions
 from tests.nn.plain import CHOICE
 from tests.nn.plain import TORQUE as TWO_TORQUES
-from tests.nn.together import in_threads
+from tests.nn.together import in_threads, of_group
 
 PASSES = {"num_epochs": 2, "batch_size": 12}
 MEMORY = {"memory": "gru", "burn_in": 2}
@@ -83,20 +83,15 @@ def lessons_of(algorithm, action, settings):
     return made, [transitions.random_transitions(action, seed=n, number=n + 1) for n in range(3)]
 
 
-def fresh_learner(algorithm):
-    """Rank learner of a copy of an algorithm."""
-    return rank_learner(copy.deepcopy(algorithm))
-
-
 def beginning(algorithm):
     """What all learners go on with."""
     torch.manual_seed(5)
-    return {**fresh_learner(algorithm).whole_state(), "standing": {"steps": 0, "version": 0, "updates": 0}}
+    return {**rank_learner(of_group(algorithm)).whole_state(), "standing": {"steps": 0, "version": 0, "updates": 0}}
 
 
 def learned(algorithm, lessons, before, group=None):
     """Weights and targets after the lessons, updates, and how many rows the network has seen meanwhile."""
-    learner = fresh_learner(algorithm)
+    learner = rank_learner(of_group(algorithm))
     learner.take_state(copy.deepcopy(before))
     if isinstance(learner, ReplayRankLearner):  # Adam makes steps of what is no gradient, but the rounding of none
         transitions.descend_plainly(learner._algorithm)

@@ -16,19 +16,23 @@ class Minibatch:
         self.number, self.learn = number, torch.tensor([learn])
 
 
+class Minibatches(list):
+    progress = 0.5
+
+
 class Noting:
     """An algorithm and an optimiser that note their calls; minibatch 2 is not finite if requested."""
 
     def __init__(self, fails=False, enough=99):
-        self.noted, self._fails, self._enough = [], fails, enough
+        self.noted, self.rates, self._fails, self._enough = [], [], fails, enough
 
-    config = SimpleNamespace(seed=0, learning_rate=0.1)
+    config = SimpleNamespace(seed=0)
 
     def build_optimizer(self, model):
         return self
 
-    def set_learning_rate(self, optimizer, base, progress):
-        self.rate = base, progress
+    def set_learning_rate(self, optimizer, progress):
+        self.rates.append(progress)
 
     def autocast(self, device):
         return nullcontext()
@@ -72,7 +76,7 @@ def learn(noting, *batch):
     watch = {
         name: lambda *why, name=name: noting.noted.append((name, *why)) for name in ("begin", "updated", "skipped")
     }
-    metrics = updater_of(noting).learn(list(batch), **watch)
+    metrics = updater_of(noting).learn(Minibatches(batch), **watch)
     return {name: value.item() for name, value in metrics.items() if name != "grad_norm"}
 
 
@@ -106,13 +110,14 @@ def test_no_further_update_is_made_when_it_is_enough():
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_nobody_has_to_watch(fails):
-    assert updater_of(Noting(fails)).learn([Minibatch(2)]).keys() == (set() if fails else {"loss", "grad_norm"})
+    metrics = updater_of(Noting(fails)).learn(Minibatches([Minibatch(2)]))
+    assert metrics.keys() == (set() if fails else {"loss", "grad_norm"})
 
 
-def test_an_optimizer_has_the_first_learning_rate_before_any_update():
+def test_the_learning_rate_is_set_once_per_batch():
     noting = Noting()
-    updater_of(noting)
-    assert noting.rate == (0.1, 0.0)
+    learn(noting, Minibatch(1), Minibatch(3))
+    assert noting.rates == [0.5]
 
 
 @pytest.mark.parametrize("what", ["prepare", "gradient"])

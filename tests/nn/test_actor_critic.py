@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from penstock.envs.spaces import ObservationSpec
-from penstock.nn import ActorCritic, Categorical, DiagonalGaussian, NetworkConfig, fused
+from penstock.nn import ActorCritic, Categorical, DiagonalGaussian, NetworkConfig, mlp
 from tests.nn.composites import ARM, BITS, CAMERA, CHOICES, MIXED, ROOM, composite, random_rows
 from tests.nn.composites import CHOICE as MASKED_CHOICE
 from tests.nn.plain import CHOICE, DISCRETE, IMAGE, SCALAR, TORQUE, VECTOR, observations, runs
@@ -170,7 +170,7 @@ def test_under_autocast_encoders_are_bfloat16_and_results_float32(observation, m
     with torch.autocast("cpu", torch.bfloat16):
         distribution, value = network.evaluate(x, first, state)
         acting, new_state = network.act(x[0], first[0], state)
-    answer = torch.float32 if observation is VECTOR and fused.is_available() else torch.bfloat16
+    answer = torch.float32 if observation is VECTOR and mlp.is_available() else torch.bfloat16
     assert encoded == [torch.float32, answer, answer]
     assert not torch.equal(distribution.flat, exact.flat), "encoders multiply in bfloat16"
     assert {distribution.flat.dtype, value.dtype, acting.flat.dtype, new_state.dtype} == {torch.float32}

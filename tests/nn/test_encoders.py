@@ -9,7 +9,8 @@ from torch import nn
 
 from penstock.envs.spaces import ObservationSpec
 from penstock.nn import EncoderError, build_encoder
-from penstock.nn.encoders import MLP, ImageLayout, ImagesAndMore, ImpalaResNet, NatureCNN, takes_bytes
+from penstock.nn.encoders import ImageLayout, ImagesAndMore, ImpalaResNet, NatureCNN, takes_bytes
+from penstock.nn.mlp import MLP
 from penstock.nn.observations import ObservationInput, build_input, encoder_input_shape
 from tests.nn.composites import ARM, CAMERA, ROOM, composite, random_rows
 from tests.nn.composites import TINY as TINY_CAMERA

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from penstock.nn import NetworkConfig, QNetwork
-from penstock.nn.encoders import MLP
 from penstock.nn.layers import normalize_layers_
+from penstock.nn.mlp import MLP
 from tests.nn.composites import ARM, CAMERA, composite
 from tests.nn.plain import CHOICE, IMAGE, VECTOR, observations
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from penstock.nn import RunningMoments
-from penstock.nn.normalization import BoundedMoments
+from penstock.nn.observations import BoundedMoments
 
 
 def batches():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.nn import Group
 
 PATIENCE = 20.0  # seconds until a learner that never comes is given up
@@ -75,6 +77,13 @@ class Processes:
     def _exchanged(self, tensor: Tensor) -> list[Tensor]:
         self.num_exchanges += 1
         return self._hub.exchange(self._rank, self.num_exchanges - 1, tensor)
+
+
+def of_group(algorithm: Algorithm) -> Algorithm:
+    """Return a copy of an algorithm that learns in a group."""
+    made = copy.deepcopy(algorithm)
+    object.__setattr__(made.config, "num_learners", 2)  # unchecked: groups of any size may learn with it
+    return made
 
 
 def in_threads(size: int, work: Callable[[Group], Any], breaks_at: int | None = None) -> list[Any]:

@@ -8,12 +8,12 @@ from torch.nn.functional import cosine_similarity
 
 
 class Projection:
-    """Features as they are compared: through a fixed random projection, the same in every process, or as they are.
+    """Fixed random projection of features for comparisons, the same in every process; or the identity.
 
     Parameters
     ----------
     width
-        Numbers that remain of each state's features; 0: all of them, as they are.
+        Width of the projection; 0: features are not projected.
     seed
         Seed of the projection.
     """
@@ -24,7 +24,7 @@ class Projection:
         self._matrix = torch.empty(0)
 
     def __call__(self, features: Tensor) -> Tensor:
-        """Return features ``[..., F]`` as they are compared."""
+        """Project features ``[..., F]``."""
         if not self.width:
             return features
         num_features = features.shape[-1]
@@ -43,17 +43,17 @@ def change(now: Tensor, then: Tensor, valid: Tensor, distance: str, p: float = 2
     now, then
         Features of the states, float32 ``[T, M, F]``.
     valid
-        Which rows are real, bool ``[T, M]``; others count nowhere.
+        Real rows, bool ``[T, M]``; others do not count.
     distance
-        "ln_norm": the p-norm of all differences; "cosine": one less the cosine of all features as one vector; "kl": the
+        "ln_norm": the p-norm of all differences; "cosine": 1 minus the cosine of all features as one vector; "kl": the
         sum over rows of ``KL(softmax(now) || softmax(then))``.
     p
-        Of "ln_norm".
+        Order of "ln_norm".
 
     Returns
     -------
     Tensor
-        float32 ``[M]``: 0 for what has not changed; the larger, the less alike.
+        float32 ``[M]``: 0 without a change; larger is less alike.
     """
     mask = valid.unsqueeze(-1)
     if distance == "kl":
@@ -65,23 +65,23 @@ def change(now: Tensor, then: Tensor, valid: Tensor, distance: str, p: float = 2
 
 
 def remoteness(states: Tensor, valid: Tensor, here: Tensor, distance: str, p: float = 2.0) -> Tensor:
-    """Distance of segments from the lanes' present states, averaged over states and lanes.
+    """Distance between segments and the lanes' present states, averaged over states and lanes.
 
     Parameters
     ----------
     states
         Features, float32 ``[T, M, F]``.
     valid
-        Which rows are real, bool ``[T, M]``.
+        Real rows, bool ``[T, M]``.
     here
-        Features of the states that the lanes are in, float32 ``[K, F]``.
+        Features of the lanes' present states, float32 ``[K, F]``.
     distance, p
         As for `change`.
 
     Returns
     -------
     Tensor
-        float32 ``[M]``: the larger, the less alike.
+        float32 ``[M]``: larger is less alike.
     """
     pairs = states.unsqueeze(2)  # [T, M, 1, F]
     if distance == "kl":

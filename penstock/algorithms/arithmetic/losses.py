@@ -1,4 +1,4 @@
-"""Terms that the losses of policy-gradient algorithms are made of."""
+"""Terms of the losses of policy-gradient algorithms."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.algorithms.arithmetic.returns import LOG_RATIO_LIMIT
 
 
 def masked_mean(x: Tensor, mask: Tensor) -> Tensor:
-    """Mean of `x` where `mask` (float, 0 or 1) is 1; 0 where it is 1 nowhere."""
+    """Mean of `x` where `mask` (float, 0 or 1) is 1; 0 if there is none."""
     return (x * mask).sum() / mask.sum().clamp(min=1.0)
 
 
@@ -22,7 +22,7 @@ REDUCTIONS = {"sum": masked_sum, "mean": masked_mean}
 
 
 def normalize_advantage(advantage: Tensor, mask: Tensor) -> Tensor:
-    """Shift and scale `advantage` to mean 0 and standard deviation 1 over the steps that `mask` keeps."""
+    """Shift and scale `advantage` to mean 0 and standard deviation 1 over the steps of `mask`."""
     mean = masked_mean(advantage, mask)
     deviation = masked_mean((advantage - mean).square(), mask).sqrt()
     return (advantage - mean) / deviation.clamp(min=1e-7)
@@ -39,7 +39,7 @@ def clipped_surrogate(ratio: Tensor, advantage: Tensor, low: float, high: float)
 
 
 def clip_fraction(ratio: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
-    """Share of the steps that `mask` keeps whose ratio lies outside [low, high]."""
+    """Share of the steps of `mask` whose ratio lies outside [low, high]."""
     return masked_mean(((ratio < low) | (ratio > high)).float(), mask)
 
 

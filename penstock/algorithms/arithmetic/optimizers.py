@@ -1,4 +1,4 @@
-"""Torch's optimisers as they are needed here: eager, and ready at once."""
+"""Torch's optimisers without the wrappers for ``torch.compile``, which delay the first update."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from penstock.config import SegmentConfig, Tunable, require
 
 
 def plain(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method of an optimiser without what torch has wrapped around it, or would yet, and without gradients."""
+    """Return a method of an optimiser without torch's wrappers, and without gradients."""
     made = torch.no_grad()(inspect.unwrap(method))
-    made.hooked = True  # else torch wraps a step once more when the first optimiser is made, for profilers and hooks
+    made.hooked = True  # else torch wraps `step` again when the first optimiser is made, for profilers and hooks
     return made
 
 
 class Eager(torch.optim.Optimizer):
-    """An optimiser without what torch wraps around its methods for ``torch.compile``.
+    """Optimiser without torch's wrappers for ``torch.compile``.
 
     The wrappers import ``torch._dynamo`` at their first call: one or two seconds before the first update of every run.
-    Updates here are never compiled, and the methods are the same. One of torch's own becomes such a one so::
+    Penstock's updates are never compiled, and the methods are the same. For one of torch's optimisers::
 
         class SGD(Eager, torch.optim.SGD):
             step = plain(torch.optim.SGD.step)
@@ -37,14 +37,14 @@ class Eager(torch.optim.Optimizer):
 
 
 def go_on(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
-    """Load what an optimiser has gathered. Its settings stay those that it was made with: they may be new ones.
+    """Load the moments of an optimiser; its settings, which may be new ones, are kept.
 
     Parameters
     ----------
     optimizer
-        Of the same kind, for the same parameters.
+        Optimiser of the same kind, for the same parameters.
     saved
-        What its ``state_dict`` returned.
+        Its ``state_dict``.
     """
     settings = [{name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
     optimizer.load_state_dict(dict(saved))
@@ -53,28 +53,28 @@ def go_on(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
 
 
 def as_if_made(optimizer: torch.optim.Optimizer, made: torch.optim.Optimizer) -> None:
-    """Give all groups of an optimiser the settings of another's first one; what it has gathered stays.
+    """Give all groups of an optimiser the settings of another's first one; learning rate and moments are kept.
 
     Parameters
     ----------
     optimizer
-        Of the same kind.
+        Optimiser in use.
     made
-        Made with the settings that it is to have.
+        Optimiser of the same kind, made with the new settings.
     """
-    settings = {name: value for name, value in made.param_groups[0].items() if name != "params"}
+    settings = {name: value for name, value in made.param_groups[0].items() if name not in ("params", "lr")}
     for group in optimizer.param_groups:
         group.update(settings)
 
 
 class Adam(Eager, torch.optim.Adam):
-    """Kingma and Ba 2014 (arXiv:1412.6980)."""
+    """Adam (Kingma and Ba 2014, arXiv:1412.6980)."""
 
     _step_of_any = plain(torch.optim.Adam.step)
 
     @plain
     def step(self, closure: Any = None) -> None:
-        """Make one step. All parameters in one stretch go straight to the kernel, which costs torch as long again."""
+        """Make one step. For a single parameter the kernel is called directly, in half of torch's time."""
         (group, *more), state = self.param_groups, self.state
         whole, *others = group["params"]
         if more or others or not state or not group["fused"] or group["weight_decay"] or whole.grad is None:
@@ -90,13 +90,13 @@ class Adam(Eager, torch.optim.Adam):
 
 
 class TorchRMSProp(Eager, torch.optim.RMSprop):
-    """Tieleman and Hinton 2012, as torch has it; `penstock.algorithms.arithmetic.rmsprop` has that of the papers."""
+    """RMSProp (Tieleman and Hinton 2012) as in torch; `penstock.algorithms.arithmetic.rmsprop` has the papers'."""
 
     step = plain(torch.optim.RMSprop.step)
 
 
 class RAdam(Eager, torch.optim.RAdam):
-    """Liu et al. 2020 (arXiv:1908.03265)."""
+    """Rectified Adam (Liu et al. 2020, arXiv:1908.03265)."""
 
     step = plain(torch.optim.RAdam.step)
 
@@ -108,7 +108,7 @@ def fused_adam(
     beta1: float = 0.9,
     beta2: float = 0.999,
 ) -> Adam:
-    """Adam as one kernel per update; a learning rate that is not given is set before every update."""
+    """Make an Adam of one kernel per update; `Algorithm.set_learning_rate` sets its learning rate for each batch."""
     return Adam(parameters, lr=learning_rate, betas=(beta1, beta2), eps=eps, fused=True)
 
 
@@ -124,7 +124,7 @@ class AdamConfig(SegmentConfig):
     """Constant added to the root of the mean square."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` where a value is outside what is legal."""
+        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         for name in ("adam_beta1", "adam_beta2"):
             require(0.0 <= getattr(self, name) < 1.0, name, getattr(self, name), "0 or more, and less than 1")
@@ -132,5 +132,5 @@ class AdamConfig(SegmentConfig):
 
 
 def build_adam(config: AdamConfig, parameters: Iterable[torch.nn.Parameter]) -> Adam:
-    """Make the optimiser that a config describes; its learning rate is set before every update."""
+    """Make the optimiser that a config describes; `Algorithm.set_learning_rate` sets its learning rate."""
     return fused_adam(list(parameters), eps=config.adam_eps, beta1=config.adam_beta1, beta2=config.adam_beta2)

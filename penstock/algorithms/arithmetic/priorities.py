@@ -1,4 +1,4 @@
-"""First priorities: what rollout workers give new rows. Without torch, which not every rollout worker has."""
+"""First priorities of new rows, computed by rollout workers: this module imports no torch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.algorithms.arithmetic.rescaling import inverse_rescale, rescale
 def absolute_td_error(
     reward: np.ndarray, discount: np.ndarray, value: np.ndarray, next_value: np.ndarray, *, rescaled: bool = False
 ) -> np.ndarray:
-    """Absolute temporal difference under the values of who acted, ``|R + discount * max_a q(o', a) - q(o, a)|``.
+    """Absolute temporal difference by the acting network's values, ``|R + discount * max_a q(o', a) - q(o, a)|``.
 
     Ape-X (Horgan et al. 2018, arXiv:1803.00933, section 3).
 
@@ -19,16 +19,16 @@ def absolute_td_error(
     reward
         Sum of n discounted rewards, float32 ``[N]``.
     discount
-        Of the value after them; 0 where the episode terminated, float32 ``[N]``.
+        Discount of the value after them; 0 after a termination, float32 ``[N]``.
     value, next_value
-        Of the action taken, and of the best one n steps later, float32 ``[N]``. NaN where the latter is not known.
+        Values of the action taken, and of the best one n steps later, float32 ``[N]``; NaN if unknown.
     rescaled
         Whether values are rescaled returns.
 
     Returns
     -------
     ndarray
-        float32 ``[N]``; not finite where it is not known.
+        float32 ``[N]``; not finite where a value is unknown.
     """
     if rescaled:
         return np.abs(rescale(reward + discount * inverse_rescale(next_value)) - value)
@@ -39,26 +39,26 @@ def sequence_td_priority(
     reward: np.ndarray, discount: np.ndarray, value: np.ndarray, max_value: np.ndarray, valid: np.ndarray,
     *, n_step: int, burn_in: int, eta: float, rescaled: bool,
 ) -> np.ndarray:  # fmt: skip
-    """Priority of sequences under the values of who acted, as the learner computes it under its own.
+    """Priority of sequences by the acting network's values; the learner computes it by its own.
 
     R2D2 (OpenReview r1lyTjAqYX, section 2.3): see `td.n_step_targets` and `td.sequence_priority`.
 
     Parameters
     ----------
     reward, discount, value, max_value
-        Of each row: reward, discount of what follows, value of the action taken and of the best one, float32
-        ``[N, T + 1]``. A maximum that is not known is NaN; errors that need it count nowhere.
+        Reward, discount, value of the action taken and of the best one, of each row, float32 ``[N, T + 1]``. An unknown
+        maximum is NaN; errors that need it do not count.
     valid
-        Which rows are steps, bool ``[N, T + 1]``.
+        Rows that are steps, bool ``[N, T + 1]``.
     n_step, burn_in, eta
-        Steps of a target; rows before those that count; share of the maximum.
+        Steps of a target; first rows that do not count; share of the maximum.
     rescaled
         Whether values are rescaled returns.
 
     Returns
     -------
     ndarray
-        float32 ``[N]``; NaN where no error is known.
+        float32 ``[N]``; NaN for sequences without a known error.
     """
     bootstrap = inverse_rescale(max_value) if rescaled else max_value
     y = bootstrap.copy()

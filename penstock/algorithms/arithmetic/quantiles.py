@@ -1,4 +1,4 @@
-"""Distributions of returns as quantiles: how they are learned, and how several of them are mixed and cut."""
+"""Distributions of returns as quantiles: losses, and truncated mixtures of several distributions."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from torch.nn.functional import huber_loss
 
 
 def truncated_mixture(atoms: Tensor, num_dropped: int) -> Tensor:
-    """All atoms of several distributions but the largest ones, in rising order (TQC, arXiv:2005.04269, section 3).
+    """Atoms of several distributions without the largest, in rising order (TQC, arXiv:2005.04269, section 3).
 
     Parameters
     ----------
     atoms : Tensor
         ``M`` atoms of each of ``C`` distributions, float32 ``[C, N, M]``.
     num_dropped : int
-        How many of the ``C M`` atoms of each row are left out, less than ``C M``.
+        Number of atoms dropped from the ``C M`` of each row, less than ``C M``.
 
     Returns
     -------
@@ -34,9 +34,9 @@ def quantile_huber(quantile: Tensor, fraction: Tensor, target: Tensor) -> Tensor
     Parameters
     ----------
     quantile : Tensor
-        What learns, ``theta``, float32 ``[B, N]``.
+        Quantiles ``theta`` of the model, float32 ``[B, N]``.
     fraction : Tensor
-        The fractions ``tau`` that these are the quantiles of, float32 ``[N]`` or ``[B, N]``.
+        Fractions ``tau`` of the quantiles, float32 ``[N]`` or ``[B, N]``.
     target : Tensor
         Samples ``y`` of the target's distribution, float32 ``[B, N']``.
 
@@ -51,11 +51,11 @@ def quantile_huber(quantile: Tensor, fraction: Tensor, target: Tensor) -> Tensor
 
 
 def quantile_huber_of_sorted(quantiles: Tensor, samples: Tensor) -> Tensor:
-    """`quantile_huber` of quantiles at ``tau_m = (2 m - 1) / (2 M)`` from sorted samples, faster where both are many.
+    """`quantile_huber` of quantiles at ``tau_m = (2 m - 1) / (2 M)`` from sorted samples, faster if there are many.
 
-    No pair of a quantile and a sample is looked at. The samples at most 1 below a quantile, those at most 1 above, and
-    those farther away are four stretches of the sorted samples, and the loss needs no more of a stretch than its number
-    of samples, their sum and that of their squares. These are differences of running sums, in float64.
+    Pairs of quantiles and samples are not enumerated. The samples at most 1 below a quantile, at most 1 above, and
+    farther away are four stretches of the sorted samples. Of a stretch the loss needs the number of samples, their sum
+    and the sum of their squares. These are differences of running sums, in float64.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def quantile_huber_of_sorted(quantiles: Tensor, samples: Tensor) -> Tensor:
     num_networks, _, count = quantiles.shape
     y = samples.detach().double()
     center = y.mean(1, keepdim=True)
-    y = y - center  # squares are then of differences
+    y = y - center  # against cancellation in the squares
     theta = quantiles.double().transpose(0, 1).flatten(1) - center
     tau = ((torch.arange(count, device=y.device) + 0.5) / count).repeat(num_networks)
     sums = torch.nn.functional.pad(torch.stack((torch.ones_like(y), y, y.square())).cumsum(-1), (1, 0))

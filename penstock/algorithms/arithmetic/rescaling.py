@@ -1,4 +1,4 @@
-"""The rescaling of values ``h`` and its inverse, for NumPy arrays and tensors alike: this module imports no torch."""
+"""Rescaling of values ``h`` and its inverse, for NumPy arrays and tensors: this module imports no torch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def rescale(x: Array) -> Array:
 
         h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x
 
-    It is computed as ``x / (sqrt(|x| + 1) + 1) + epsilon x``, where nothing cancels near 0.
+    It is computed as ``x / (sqrt(|x| + 1) + 1) + epsilon x``, without cancellation near 0.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def inverse_rescale(x: Array) -> Array:
         h^-1(x) = sign(x) (z^2 - 1)    with    z = (sqrt(1 + 4 epsilon (|x| + 1 + epsilon)) - 1) / (2 epsilon)
 
     ``z`` solves ``epsilon (z^2 - 1) + (z - 1) = |x|``, so ``z^2 - 1`` is ``|x| (z + 1) / (1 + epsilon (z + 1))``. Both
-    are computed in forms where nothing cancels.
+    are computed in forms without cancellation.
 
     Parameters
     ----------

@@ -1,15 +1,14 @@
-"""Return estimators: what a segment says its values and its actions were worth.
+"""Return estimators: targets of values and advantages of actions along segments.
 
-Pure functions of time-major tensors. Row ``t`` of ``reward``, ``terminated`` and ``truncated`` belongs to
-the transition that leaves observation ``t``; ``value`` has one row more, so ``value[t + 1]`` is the value
-of the true successor of observation ``t`` (after a truncation that is the final row). Two switches, not one:
+Pure functions of time-major tensors. Row ``t`` of ``reward``, ``terminated`` and ``truncated`` belongs to the
+transition that leaves observation ``t``; ``value`` has one row more, so ``value[t + 1]`` is the value of the true
+successor of observation ``t`` (after a truncation the final row). There are two switches:
 
     d_t = gamma * (1 - terminated_t)        bootstrap: zero only where no future exists
     k_t = (1 - boundary_t) * valid_t+1      trace: zero at every boundary and before an invalid row
 
-An invalid row is a final row or padding: its observation is still the right bootstrap for the row before
-it, but it is no step. Invalid rows themselves come back with advantage 0 and their own value as target.
-No result carries a gradient.
+An invalid row is a final row or padding: its observation is the bootstrap of the row before it, but it is not a step.
+Invalid rows have advantage 0 and their own value as target. No result has a gradient.
 """
 
 import torch
@@ -39,25 +38,25 @@ def gae(
     reward : Tensor
         Rewards, floating ``[T, B]``.
     value : Tensor
-        Values of all observations, the one after the last step included, floating ``[T + 1, B]``.
+        Values of all observations, including the one after the last step, floating ``[T + 1, B]``.
     terminated, truncated : Tensor
         Boundary flags of each step, bool ``[T, B]``.
     gamma, lambda_ : float
         Discount, and the weight of longer returns (0: one-step errors, 1: Monte-Carlo advantages).
     valid : Tensor, optional
-        Which rows are steps, bool ``[T, B]``; all of them when left out.
+        Rows that are steps, bool ``[T, B]``; default: all.
 
     Returns
     -------
     advantage : Tensor
         ``A_t``, ``[T, B]``.
     target : Tensor
-        ``A_t + V_t``, what the value of row ``t`` should become, ``[T, B]``.
+        Target of the value, ``A_t + V_t``, ``[T, B]``.
 
     Raises
     ------
     ValueError
-        When the shapes do not belong together.
+        The shapes do not match.
     """
     _check_shapes(reward, value, terminated=terminated, truncated=truncated, valid=valid)
     error, decay = _errors_and_decay(reward, value, terminated, truncated, valid, gamma, lambda_)
@@ -78,26 +77,11 @@ def lambda_return(
 ) -> Tensor:
     """Lambda-returns, arXiv:2407.04811 equation 6, with truncation kept apart.
 
-        G_t = r_t + d_t (lambda G_t+1 + (1 - lambda) V_t+1)    where the trace goes on (k_t)
+        G_t = r_t + d_t (lambda G_t+1 + (1 - lambda) V_t+1)    where the trace continues (k_t)
         G_t = r_t + d_t V_t+1                                  elsewhere
 
-    With ``V = max_a Q`` they are those of Peng's Q(lambda): traces are not cut at actions that are not the best. They
-    are `gae`'s second result.
-
-    Parameters
-    ----------
-    reward, value, terminated, truncated, gamma, lambda_, valid
-        As for :func:`gae`.
-
-    Returns
-    -------
-    Tensor
-        ``G_t``, ``[T, B]``.
-
-    Raises
-    ------
-    ValueError
-        When the shapes do not belong together.
+    With ``V = max_a Q`` these are the returns of Peng's Q(lambda): traces are not cut at actions that are not the best.
+    Parameters and errors are those of `gae`, and the result, ``[T, B]``, is its second one.
     """
     return gae(reward, value, terminated, truncated, gamma=gamma, lambda_=lambda_, valid=valid)[1]
 
@@ -123,10 +107,10 @@ def vtrace(
         e_t    = rho_t (r_t + d_t V_t+1 - V_t) + gamma lambda c_t k_t e_t+1
         v_t    = V_t + e_t
         pg_t   = rho_pg_t (r_t + d_t next_t - V_t)
-        next_t = lambda v_t+1 + (1 - lambda) V_t+1  where the trace goes on (k_t), else V_t+1
+        next_t = lambda v_t+1 + (1 - lambda) V_t+1  where the trace continues (k_t), else V_t+1
 
-    with ``rho``, ``c`` and ``rho_pg`` the ratio pi/mu cut from above at ``rho_bar``, ``c_bar`` and
-    ``rho_pg_bar``. On-policy ``pg`` is ``gae`` with the same lambda, and with lambda 1 ``v`` is the n-step return.
+    with ``rho``, ``c`` and ``rho_pg`` the ratio pi/mu, truncated at ``rho_bar``, ``c_bar`` and ``rho_pg_bar``.
+    On-policy ``pg`` is ``gae`` with the same lambda, and with lambda 1 ``v`` is the n-step return.
 
     Parameters
     ----------
@@ -137,15 +121,15 @@ def vtrace(
     gamma, lambda_ : float
         Discount, and the weight of longer returns in both results.
     rho_bar : float
-        Cut of the ratio in the temporal difference: decides *which* policy's value is learned
-        (1: between mu and pi, infinity: pi's). Convergence is proven for ``rho_bar >= c_bar``.
+        Bound on the ratio in the temporal difference. It determines *which* policy's value is learned (1: between mu
+        and pi, infinity: pi's). Convergence is proven for ``rho_bar >= c_bar``.
     c_bar : float
-        Cut of the ratio in the trace: decides only the speed of convergence.
+        Bound on the ratio in the trace. It affects only the speed of convergence.
     rho_pg_bar : float
-        Cut of the ratio in the advantage.
+        Bound on the ratio in the advantage.
     relevant : Tensor, optional
-        bool ``[T, B]``: traces and advantages go no further than to the value of a state that is not (LASER,
-        arXiv:1909.11583, section 4); all are when left out. What is computed of such a state itself means nothing.
+        Relevant states, bool ``[T, B]``; default: all. Traces and advantages end at the value of a state that is not
+        relevant (LASER, arXiv:1909.11583, section 4). Results at such a state itself are meaningless.
 
     Returns
     -------
@@ -157,7 +141,7 @@ def vtrace(
     Raises
     ------
     ValueError
-        When the shapes do not belong together.
+        The shapes do not match.
     """
     _check_shapes(
         reward, value, terminated=terminated, truncated=truncated, log_ratio=log_ratio, valid=valid, relevant=relevant
@@ -169,7 +153,7 @@ def vtrace(
     if valid is not None:
         ratio.masked_fill_(~valid, 1.0)
     correction = _accumulate(ratio.clamp(max=rho_bar) * error, ratio.clamp(max=c_bar) * decay)
-    # next_t differs from V_t+1 by lambda e_t+1 where the trace goes on, and gamma lambda k_t is `decay`.
+    # next_t differs from V_t+1 by lambda e_t+1 where the trace continues, and gamma lambda k_t is `decay`.
     advantage = error
     advantage[:-1].addcmul_(decay[:-1], correction[1:])
     return correction + value[:-1], advantage.mul_(ratio.clamp_(max=rho_pg_bar))
@@ -177,20 +161,19 @@ def vtrace(
 
 @torch.no_grad()
 def explained_variance(value: Tensor, target: Tensor, valid: Tensor | None = None) -> Tensor:
-    """Share of the targets' variance that the values foretell: ``1 - Var(target - value) / Var(target)``.
+    """Share of the targets' variance that the values predict: ``1 - Var(target - value) / Var(target)``.
 
     Parameters
     ----------
     value, target : Tensor
         Floating, of one shape.
     valid : Tensor, optional
-        Which entries count, bool of the same shape.
+        Entries that count, bool of the same shape; default: all.
 
     Returns
     -------
     Tensor
-        0-dimensional. 1 is perfect, 0 no better than a constant; NaN where the targets do not vary (or
-        nothing counts), because there is nothing to explain.
+        0-dimensional: 1 is perfect, 0 no better than a constant; NaN if the targets do not vary or no entry counts.
     """
     valid = torch.ones_like(target, dtype=torch.bool) if valid is None else valid
     variance = _variance(target, valid)
@@ -199,7 +182,7 @@ def explained_variance(value: Tensor, target: Tensor, valid: Tensor | None = Non
 
 
 def _variance(x: Tensor, valid: Tensor) -> Tensor:
-    """Population variance of what is valid; unlike ``Tensor.var`` it is NaN without a warning where nothing is."""
+    """Return the population variance of valid entries; NaN without any, and without the warning of ``Tensor.var``."""
     count = valid.sum()
     mean = torch.where(valid, x, 0.0).sum() / count
     return torch.where(valid, x - mean, 0.0).square().sum() / count
@@ -218,8 +201,8 @@ def _errors_and_decay(
     error = torch.addcmul(reward, value[1:], (~terminated).to(value.dtype), value=gamma).sub_(value[:-1])
     decay = (~(terminated | truncated)).to(value.dtype).mul_(gamma * lambda_)
     if valid is not None:
-        # The sum over the trace is then zero in an invalid row, so it passes nothing on to the row before it.
-        # Filled, not multiplied by zero: whatever lies in a padding row, NaN included, stays there.
+        # The trace of an invalid row is then zero and adds nothing to the row before it.
+        # Filled, not multiplied by zero: NaN in a padding row stays there.
         error.masked_fill_(~valid, 0.0)
         decay.masked_fill_(~valid, 0.0)
     return error, decay

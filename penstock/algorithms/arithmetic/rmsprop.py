@@ -1,4 +1,4 @@
-"""RMSProp as A3C's time had it (Tieleman and Hinton 2012), with epsilon inside the root or outside."""
+"""RMSProp as in TensorFlow 1 (Tieleman and Hinton 2012), with epsilon inside the root or outside."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.config import SegmentConfig, Tunable, require
 
 @dataclass(frozen=True, kw_only=True)
 class RMSPropConfig(SegmentConfig):
-    """Settings of the optimiser of A3C's time."""
+    """Settings of RMSProp."""
 
     rmsprop_decay: Tunable[float] = 0.99
     """Decay rate of the running mean of squared gradients."""
@@ -25,7 +25,7 @@ class RMSPropConfig(SegmentConfig):
     """True: g / sqrt(s + eps), as in TensorFlow 1 and the papers' code; False: g / (sqrt(s) + eps)."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` where a value is outside what is legal."""
+        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         require(0.0 <= self.rmsprop_decay < 1.0, "rmsprop_decay", self.rmsprop_decay, "from 0 to less than 1")
         is_number = 0.0 < self.rmsprop_eps < math.inf
@@ -33,25 +33,25 @@ class RMSPropConfig(SegmentConfig):
 
 
 class RMSProp(Eager):
-    """Steps in units of the root of a running mean of squared gradients.
+    """RMSProp: steps in units of the root of a running mean of squared gradients.
 
         s     <- decay * s + (1 - decay) * g^2
         theta <- theta - lr * g / sqrt(s + eps)          inside, as in TensorFlow
         theta <- theta - lr * g / (sqrt(s) + eps)        outside, as in PyTorch
 
-    Only parameters that have a gradient are touched, and everything it keeps is there from the beginning: both are
-    needed where several processes share it (arXiv:1602.01783, section 4).
+    Only parameters with a gradient change, and the state exists from the beginning: both are needed if several
+    processes share the optimiser (arXiv:1602.01783, section 4).
 
     Parameters
     ----------
     parameters
-        What is trained.
+        Trained parameters.
     lr
-        Step size.
+        Learning rate.
     decay
         Decay of the running mean.
     eps, eps_inside
-        Epsilon, and whether it stands inside the root.
+        Epsilon, and whether it is inside the root.
     """
 
     def __init__(
@@ -83,6 +83,6 @@ class RMSProp(Eager):
 
 
 def build_rmsprop(config: RMSPropConfig, parameters: Iterable[nn.Parameter]) -> RMSProp:
-    """Make the optimiser that a config describes; its learning rate is set before every update."""
+    """Make the optimiser that a config describes; `Algorithm.set_learning_rate` sets its learning rate."""
     inside = config.rmsprop_eps_inside
     return RMSProp(parameters, 0.0, decay=config.rmsprop_decay, eps=config.rmsprop_eps, eps_inside=inside)

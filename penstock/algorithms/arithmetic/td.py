@@ -1,8 +1,8 @@
 """Temporal-difference learning from replay: targets, errors, schedules and target networks.
 
-Pure functions of a batch of transitions ``(o, a, reward, discount, o')`` as the replay buffer gives them: ``reward`` is
-the n-step return, ``discount`` what its bootstrap is multiplied by, ``gamma^m`` or 0 after a termination. Those of
-sequences take single steps: ``discount`` is ``gamma``, or 0 after a termination.
+Pure functions of a batch of transitions ``(o, a, reward, discount, o')`` from the replay buffer: ``reward`` is the
+n-step return, ``discount`` the factor of the bootstrap, ``gamma^m``, or 0 after a termination. Functions of sequences
+take single steps: ``discount`` is ``gamma``, or 0 after a termination.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from penstock.algorithms.arithmetic.rescaling import inverse_rescale, rescale
 
-def td_target(reward: Tensor, discount: Tensor, next_value: Tensor) -> Tensor:
-    """One-step target, ``y = r + discount * next_value``.
+
+def td_target(reward: Tensor, discount: Tensor, next_value: Tensor, *, rescaled: bool = False) -> Tensor:
+    """One-step target, ``y = r + discount * next_value``; of rescaled values ``h(r + discount * h^-1(next_value))``.
 
     Parameters
     ----------
@@ -26,12 +28,16 @@ def td_target(reward: Tensor, discount: Tensor, next_value: Tensor) -> Tensor:
         ``gamma^m``, or 0 where the last step terminated the episode, float32 ``[N]``.
     next_value : Tensor
         Value of the observation ``m`` steps on, float32 ``[N]``, or ``[..., N]`` for several at once.
+    rescaled : bool
+        Whether values and targets are rescaled returns (see `rescale`).
 
     Returns
     -------
     Tensor
         Targets, float32, the shape of ``next_value``.
     """
+    if rescaled:
+        return rescale(torch.addcmul(reward, discount, inverse_rescale(next_value)))
     return torch.addcmul(reward, discount, next_value)
 
 
@@ -52,16 +58,16 @@ def max_q_value(q_next_target: Tensor) -> Tensor:
 
 
 def double_q_value(q_next_online: Tensor, q_next_target: Tensor) -> Tensor:
-    """Value by the target network of the action that the online network prefers (arXiv:1509.06461, equation 4).
+    """Value, by the target network, of the online network's best action (arXiv:1509.06461, equation 4).
 
         Q(o', argmax_a Q(o', a; theta); theta^-)
 
     Parameters
     ----------
     q_next_online : Tensor
-        Action values of the online network, which choose, float32 ``[N, A]``.
+        Action values of the online network, float32 ``[N, A]``.
     q_next_target : Tensor
-        Action values of the target network, which value the choice, float32 ``[N, A]``.
+        Action values of the target network, float32 ``[N, A]``.
 
     Returns
     -------
@@ -71,35 +77,38 @@ def double_q_value(q_next_online: Tensor, q_next_target: Tensor) -> Tensor:
     return q_next_target.gather(-1, q_next_online.argmax(-1, keepdim=True)).squeeze(-1)
 
 
-def n_step_targets(reward: Tensor, discount: Tensor, value: Tensor, valid: Tensor, n_step: int) -> Tensor:
-    """n-step targets along sequences (R2D2, OpenReview r1lyTjAqYX, section 2.3, before rescaling).
+def n_step_targets(
+    reward: Tensor, discount: Tensor, value: Tensor, valid: Tensor, n_step: int, *, rescaled: bool = False
+) -> Tensor:
+    """n-step targets along sequences (R2D2, OpenReview r1lyTjAqYX, section 2.3).
 
         y_t = sum_{k<m} d_t ... d_{t+k-1} r_{t+k} + d_t ... d_{t+m-1} v_{t+m}
 
-    with ``m = min(n, steps from t to the end of the sequence or its episode)``: targets near the end are of fewer
-    steps.
+    with ``m = min(n, steps from t to the end of the sequence or its episode)``: targets near the end have fewer steps.
 
     Parameters
     ----------
     reward, discount : Tensor
-        Of each step; the discount is ``gamma``, or 0 where the step terminated the episode. float32 ``[T, B]``.
+        Reward and discount of each step, float32 ``[T, B]``; the discount is ``gamma``, or 0 after a termination.
     value : Tensor
-        Values of all observations, that after the last step too, float32 ``[T + 1, B]``.
+        Values of all observations, including the one after the last step, float32 ``[T + 1, B]``.
     valid : Tensor
-        Which rows are steps, bool ``[T, B]``. The row after an episode's last step is none: it holds the observation
-        that the step led to.
+        Rows that are steps, bool ``[T, B]``. The row after an episode's last step is not: it holds the final
+        observation.
     n_step : int
         ``n``, 1 or more.
+    rescaled : bool
+        Whether values and targets are rescaled returns: ``h(y_t)`` of ``h^-1(v)`` (see `rescale`).
 
     Returns
     -------
     Tensor
-        Targets, float32 ``[T, B]``; of no meaning where a row is no step.
+        Targets, float32 ``[T, B]``; meaningless in rows that are not steps.
     """
-    y = value
+    y = value = inverse_rescale(value) if rescaled else value
     for _ in range(n_step):
         y = torch.cat((torch.where(valid, torch.addcmul(reward, discount, y[1:]), value[:-1]), value[-1:]))
-    return y[:-1]
+    return rescale(y[:-1]) if rescaled else y[:-1]
 
 
 def sequence_priority(td_error: Tensor, mask: Tensor, eta: float) -> Tensor:
@@ -110,14 +119,14 @@ def sequence_priority(td_error: Tensor, mask: Tensor, eta: float) -> Tensor:
     td_error : Tensor
         Temporal differences ``delta``, float32 ``[T, B]``.
     mask : Tensor
-        Which steps count, bool ``[T, B]``.
+        Steps that count, bool ``[T, B]``.
     eta : float
         Share of the maximum, in [0, 1].
 
     Returns
     -------
     Tensor
-        Priorities, float32 ``[B]``; 0 where no step counts.
+        Priorities, float32 ``[B]``; 0 for sequences without a step that counts.
     """
     error = td_error.abs().masked_fill(~mask, 0.0)
     return eta * error.amax(0) + (1.0 - eta) * error.sum(0) / mask.sum(0).clamp(min=1)
@@ -141,9 +150,9 @@ def squared_td_error(q: Tensor, y: Tensor, weights: Tensor) -> tuple[Tensor, Ten
     q : Tensor
         Values of one critic or of several, float32 ``[N]`` or ``[C, N]``.
     y : Tensor
-        What they should become, float32 ``[N]``; no gradient flows through it.
+        Targets, float32 ``[N]``, without gradient.
     weights : Tensor
-        Of the transitions, float32 ``[N]``.
+        Weights of the transitions, float32 ``[N]``.
 
     Returns
     -------
@@ -157,7 +166,7 @@ def squared_td_error(q: Tensor, y: Tensor, weights: Tensor) -> tuple[Tensor, Ten
 
 
 class _SquaredError(torch.autograd.Function):
-    """Autograd keeps and goes back through each of five small steps, which cost more than their numbers."""
+    """One backward step instead of five, whose overhead exceeds their arithmetic."""
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, y: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
@@ -175,7 +184,7 @@ class _SquaredError(torch.autograd.Function):
 
 
 def largest_error(td_error: Tensor) -> Tensor:
-    """The largest magnitude of any critic's error, float32 ``[N]`` of ``[C, N]``; of one critic's ``[N]``, those."""
+    """Largest magnitude of the critics' errors, float32 ``[N]`` of ``[C, N]``; of one critic's, ``[N]``."""
     size = td_error.detach().abs()
     return size.amax(0) if size.ndim > 1 else size
 
@@ -186,14 +195,14 @@ def target_policy_noise(noise: Tensor, std: float, clip: float) -> Tensor:
     Parameters
     ----------
     noise : Tensor
-        Standard normal, float32 ``[N, d]``; drawn anew for every update.
+        Standard normal, float32 ``[N, d]``; new for every update.
     std, clip : float
         Standard deviation and bound, in units of actions in [-1, 1].
 
     Returns
     -------
     Tensor
-        What to add to the target action, before the sum is clipped to [-1, 1]; float32 ``[N, d]``.
+        Noise of the target action, float32 ``[N, d]``; their sum is then clipped to [-1, 1].
     """
     return (noise * std).clamp_(-clip, clip)
 
@@ -227,13 +236,13 @@ def linear_schedule(start: float, end: float, step: float, duration: float) -> f
 
 @torch.no_grad()
 def polyak_(targets: Sequence[Tensor], parameters: Sequence[Tensor], tau: float) -> None:
-    """Let target parameters follow the online ones in place: ``theta^- <- tau theta + (1 - tau) theta^-``.
+    """Move target parameters towards the online ones, in place: ``theta^- <- tau theta + (1 - tau) theta^-``.
 
     Parameters
     ----------
     targets, parameters : sequence of Tensor
-        Of equal number and shapes, in the same order (arXiv:1509.02971, algorithm 1).
+        Parameters of equal shapes in the same order (arXiv:1509.02971, algorithm 1).
     tau : float
-        How far to go, in [0, 1].
+        Fraction of the distance, in [0, 1].
     """
     torch._foreach_lerp_(list(targets), list(parameters), tau)

@@ -1,4 +1,4 @@
-"""Base class of every algorithm: its network, and how it acts."""
+"""Base class of every algorithm: its network, its choice of actions, its learning rate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.config import Config as AnyConfig
 from penstock.config import ConfigError, Scheduled, find_object, value_at
 from penstock.envs.spaces import ActionKind, ActionSpec, ObservationSpec
 from penstock.experience.layout import Column
-from penstock.nn import NetworkConfig, PolicyNetwork, TrainingMode
+from penstock.nn import NetworkConfig, PolicyNetwork, share_rows_, training_mode
 from penstock.nn.layers import is_bfloat16
 
 N = TypeVar("N")
@@ -30,14 +30,14 @@ class Request:
     Attributes
     ----------
     obs
-        Observations as they lie in their column, ``[N, ...]``.
+        Observations in their column's layout, ``[N, ...]``.
     first
         bool ``[N]``: the observation begins an episode.
     memory
         float32 ``[N, S]``: memory state before the observation.
     noise
-        float32 ``[N, K]``: the lanes' own random numbers; uniform in [0, 1) or standard normal, as the actions' spec
-        says.
+        float32 ``[N, K]``: the lanes' own random numbers; uniform in [0, 1) or standard normal, depending on the
+        actions' spec.
     lane
         int64 ``[N]``: numbers of the lanes among all lanes of the run.
     steps
@@ -53,23 +53,23 @@ class Request:
 
 
 class NonFiniteUpdate(ArithmeticError):
-    """A loss or gradient was not finite; the step was not taken, those of losses before it in the update were."""
+    """Non-finite loss or gradient. Its step was not taken; steps of earlier losses of the update were."""
 
 
 class Algorithm:
-    """A config, a network, and how it acts. What it learns from, and how, its two subclasses say.
+    """A config, a network, and the choice of actions. Its two subclasses learn, from fresh segments or from replay.
 
     Parameters
     ----------
     config
         An instance of `Config`.
     observation, action
-        What the environment shows and takes.
+        Specs of the environment's observations and actions.
 
     Raises
     ------
     ConfigError
-        The algorithm cannot choose such actions; the message names those that can.
+        The algorithm cannot choose such actions; the message names algorithms that can.
     """
 
     Config: ClassVar[type[AnyConfig]]
@@ -77,12 +77,12 @@ class Algorithm:
     """Data path: "segments", "mixture", "circular", "replay", "sequences", "gradients", or a custom class. An
     instance's data path may depend on its settings."""
     synchronous: ClassVar[bool] = False
-    """True: rollout workers wait while the learner learns, so that all experience is of zero policy lag."""
+    """True: rollout workers wait while the learner learns, so that experience has no policy lag."""
     actions: ClassVar[tuple[ActionKind, ...]] = get_args(ActionKind)
-    """The kinds of actions that it can choose."""
+    """Kinds of actions that the algorithm can choose."""
 
     freezes_statistics: ClassVar[bool] = False
-    """True: in updates, layers with running statistics such as BatchNorm normalise by these, as in acting."""
+    """True: in updates, layers such as BatchNorm normalise by their running statistics, as in acting."""
 
     config: Any
 
@@ -103,7 +103,7 @@ class Algorithm:
 
     @classmethod
     def name(cls) -> str:
-        """The algorithm's name in run directories, checkpoints and on the command line."""
+        """Return the algorithm's name in run directories, checkpoints and on the command line."""
         return cls.__name__.lower()
 
     def build_model(self) -> PolicyNetwork:
@@ -112,24 +112,26 @@ class Algorithm:
         Raises
         ------
         ConfigError
-            A setting of the network is not legal, or the encoder is none.
+            A setting of the network is not legal, or the custom encoder is not an encoder.
         """
         raise NotImplementedError
 
     def make_model(self, device: torch.device | str = "cpu") -> Any:
         """Make the network on a device, in evaluation mode: only updates put it into training mode.
 
-        Its weights are drawn from torch's random numbers, which go on from where they were.
+        Its weights are drawn from torch's random numbers, whose state is restored afterwards. With several learners,
+        each runs the network on its share of the rows (see `penstock.nn.share_rows_`).
         """
         with torch.random.fork_rng(devices=[]):
-            return self.build_model().to(device).eval()
+            model = self.build_model().to(device).eval()
+        return share_rows_(model) if self.config.num_learners > 1 else model
 
-    def training_mode(self, model: torch.nn.Module) -> TrainingMode:
+    def training_mode(self, model: torch.nn.Module) -> AbstractContextManager[None]:
         """Make the context of a network's updates."""
-        return TrainingMode(model, self.config.seed, freezes_statistics=self.freezes_statistics)
+        return training_mode(model, self.config.seed, freezes_statistics=self.freezes_statistics)
 
     def record_columns(self) -> tuple[Column, ...]:
-        """Columns for what is recorded while acting, beside action, log_prob and version."""
+        """Return further columns that are recorded while acting, beside action, log_prob and version."""
         return ()
 
     def act(self, model: Any, request: Request) -> tuple[dict[str, Tensor], Tensor]:
@@ -138,14 +140,14 @@ class Algorithm:
         Returns
         -------
         columns : dict of str to Tensor
-            What is written into each lane's row: action and what is recorded beside it.
+            Values of each lane's row: the action and all further columns.
         memory : Tensor
             Memory state after the observation, ``[N, S]``.
         """
         raise NotImplementedError
 
     def build_network(self, network: Callable[..., N], settings: Mapping[str, Any] | None = None, **fields: Any) -> N:
-        """Make a network for what the environment shows and takes.
+        """Make a network for the environment's observations and actions.
 
         Parameters
         ----------
@@ -157,52 +159,63 @@ class Algorithm:
         Raises
         ------
         ConfigError
-            A setting of the network is not legal, or the encoder is none.
+            A setting of the network is not legal, or the custom encoder is not an encoder.
         """
+        c = self.config
         try:
-            return network(self.observation, self.action, self._network_config(**(settings or {})), **fields)
+            network_config = NetworkConfig(
+                encoder=self._encoder,
+                hidden_sizes=c.hidden_sizes,
+                activation=c.activation,
+                normalize_observations=c.normalize_observations,
+                **(settings or {}),
+            )
+            return network(self.observation, self.action, network_config, **fields)
         except ValueError as error:
             raise ConfigError(str(error)) from error
 
-    def _network_config(self, **fields: Any) -> NetworkConfig:
-        c = self.config
-        return NetworkConfig(
-            encoder=self._encoder,
-            hidden_sizes=c.hidden_sizes,
-            activation=c.activation,
-            normalize_observations=c.normalize_observations,
-            **fields,
-        )
-
     def autocast(self, device: torch.device, *, cache: bool = True) -> AbstractContextManager[object]:
-        """The arithmetic in which the network runs on a device, by the config's precision.
+        """Return the context in which the network runs on a device: autocast, if the config's precision needs it.
 
         Parameters
         ----------
         device
-            Where it runs.
+            Device of the network.
         cache
-            Whether weights that were converted are kept for the next operation that takes them.
+            Whether converted weights are kept for the next operation that uses them.
         """
         if not is_bfloat16(self.config.precision, device):
             return nullcontext()
         return torch.autocast(device.type, torch.bfloat16, cache_enabled=cache)
 
     def take_settings(self, config: AnyConfig) -> None:
-        """Go on with other values of tunable settings, in whatever uses this algorithm."""
+        """Use other values of tunable settings."""
         self.config = config
 
+    def set_learning_rate(
+        self, optimizer: torch.optim.Optimizer, progress: float, base: Scheduled | None = None
+    ) -> None:
+        """Set an optimiser's learning rate: once per batch, before the batch's first update, and nowhere else.
+
+        Parameters
+        ----------
+        optimizer
+            Optimiser; the learning rate that it was made with has no effect.
+        progress
+            Share of the run that is over, in [0, 1].
+        base
+            Learning rate at the start, which the config's ``learning_rate_schedule`` applies to, or a function of
+            progress; None: the config's ``learning_rate``.
+        """
+        rate = self.learning_rate(self.config.learning_rate if base is None else base, progress)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+
     def learning_rate(self, base: Scheduled, progress: float) -> float:
-        """A step size at this point of the run: by the function that it is, or by the config's schedule."""
+        """Return the learning rate at a point of the run; parameters as for `set_learning_rate`."""
         if not isinstance(base, int | float):
             return value_at("learning_rate", base, progress)
         return base * max(0.0, 1.0 - progress) if self.config.learning_rate_schedule == "linear" else base
-
-    def set_learning_rate(self, optimizer: torch.optim.Optimizer, base: Scheduled, progress: float) -> None:
-        """Give all groups of an optimiser the step size at this point of the run."""
-        rate = self.learning_rate(base, progress)
-        for group in optimizer.param_groups:
-            group["lr"] = rate
 
     def _require_fitting(self, action: ActionSpec) -> None:
         if action.kind in self.actions:

@@ -1,4 +1,4 @@
-"""Base of algorithms for continuous control: actions in [-1, 1], an actor, critics, moving targets."""
+"""Base of algorithms for continuous control: an actor with actions in [-1, 1], critics, moving targets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ControlConfig(ReplayConfig):
     """Fraction by which target networks move towards the online networks per update."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` where a value is outside what is legal."""
+        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         rate = self.actor_learning_rate
         require(not isinstance(rate, float) or rate > 0, "actor_learning_rate", rate, "more than 0, or None")
@@ -34,11 +34,10 @@ class ControlConfig(ReplayConfig):
 
 
 class ControlAlgorithm(ReplayAlgorithm):
-    """An actor and its critics. All see actions in [-1, 1]; the lanes scale them to the environment's bounds.
+    """Base of algorithms with an actor and critics. Actions are in [-1, 1]; lanes scale them to the bounds.
 
-    Prioritized replay draws some transitions more often than others. Importance weights correct the critics' loss for
-    that. The policy's loss stays unweighted, as in most code: it is no expectation of what followed an action, and the
-    policy may well learn most where the critics err most.
+    Importance weights correct the critics' loss for prioritized replay. The policy's loss stays unweighted, as in most
+    code: it is no expectation over outcomes of an action, and the policy may learn most where the critics err most.
     """
 
     Config: ClassVar[type[Config]] = ControlConfig
@@ -46,14 +45,14 @@ class ControlAlgorithm(ReplayAlgorithm):
     actions: ClassVar[tuple[ActionKind, ...]] = ("continuous",)
 
     def act(self, model: Any, request: Request) -> tuple[dict[str, Tensor], Tensor]:
-        """Choose at random until learning starts, then as the policy explores."""
+        """Choose random actions until learning starts, then those of the policy with exploration."""
         if request.steps < self.config.learning_starts:
             return {"action": uniform_action(request.noise)}, request.memory
         choice, memory = model.act(request.obs, request.first, request.memory)
         return {"action": choice.sample(request.noise)}, memory
 
     def trained_parameters(self, model: Any) -> dict[str, tuple[list[nn.Parameter], Scheduled]]:
-        """The critics by theirs, the policy by its own."""
+        """Parameters of the critics, and of the policy."""
         rate = self.config.learning_rate
         return {
             "critic": (model.critic_parameters(), rate),
@@ -61,7 +60,7 @@ class ControlAlgorithm(ReplayAlgorithm):
         }
 
     def normal(self, shape: tuple[int, ...]) -> Tensor:
-        """Standard normal numbers of the learner's own."""
+        """Draw standard normal numbers from the learner's generator."""
         return torch.randn(shape, device=self.generator.device, generator=self.generator)
 
     def _require_fitting(self, action: ActionSpec) -> None:

@@ -1,10 +1,10 @@
-"""Base of deep Q-learning: a Q-network, and an update towards a target network."""
+"""Base of deep Q-learning: a Q-network, its settings, and the loss of DQN."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -12,15 +12,16 @@ import torch
 from torch import Tensor, nn
 
 from penstock.algorithms.arithmetic.optimizers import TorchRMSProp, fused_adam
-from penstock.algorithms.arithmetic.rescaling import inverse_rescale, rescale
 from penstock.algorithms.arithmetic.td import double_q_value, huber, max_q_value, td_target
 from penstock.algorithms.bases.algorithm import Metrics, Request
+from penstock.algorithms.bases.q_losses import DistributionalLoss, QLoss, SequenceLoss, distribution_of
 from penstock.algorithms.bases.replay import ReplayAlgorithm
 from penstock.config import NETWORK, STATE, STORED, Config, ConfigError, ReplayConfig, Scheduled, Tunable, require
-from penstock.envs.spaces import ActionKind
-from penstock.nn import PolicyNetwork, QNetwork, evaluating
+from penstock.envs.spaces import ActionKind, ActionSpec, ObservationSpec
+from penstock.experience.layout import Column
+from penstock.nn import PolicyNetwork, QNetwork
+from penstock.nn.memory import state_size_of
 from penstock.nn.noisy import draw_noise
-from penstock.nn.return_distributions import ReturnDistribution
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +101,7 @@ class QLearningConfig(ReplayConfig):
     """Initial scale of this noise, sigma_0 (arXiv:1706.10295, section 3.2)."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` where a value is outside what is legal."""
+        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         length, span = self.sequence_length, self.memory_span
         require(span is None or span > 1, "memory_span", span, "2 or more, or None")
@@ -165,11 +166,30 @@ class QLearningConfig(ReplayConfig):
 
 
 class QLearning(ReplayAlgorithm):
-    """Q-learning with a deep network, from replay, towards a target network; a subclass says how it explores."""
+    """Q-learning with a deep network, from replay, towards a target network; a subclass defines the exploration.
+
+    The loss is DQN's from transitions, `SequenceLoss` with ``memory``, or `DistributionalLoss` with ``distributional``.
+
+    Attributes
+    ----------
+    state_size
+        Width ``S`` of a lane's memory state; 0 without memory.
+    """
 
     Config: ClassVar[type[Config]] = QLearningConfig
     config: Any  # a QLearningConfig
     actions: ClassVar[tuple[ActionKind, ...]] = ("discrete",)
+    _other_loss: QLoss | None = None
+
+    def __init__(self, config: Any, observation: ObservationSpec, action: ActionSpec) -> None:
+        super().__init__(config, observation, action)
+        self.state_size = state_size_of(config.memory, config.memory_size)
+
+    @classmethod
+    def data_path_of(cls, config: Any) -> str | type:
+        """Return "sequences" with memory, else as `ReplayAlgorithm`."""
+        is_recurrent = config.memory != "none" and cls.data_path == "replay"
+        return "sequences" if is_recurrent else super().data_path_of(config)
 
     def build_model(self) -> QNetwork:
         """Make the Q-network."""
@@ -177,15 +197,11 @@ class QLearning(ReplayAlgorithm):
         memory = {"memory": c.memory, "memory_size": c.memory_size, "memory_span": c.memory_span}
         return self.build_network(
             QNetwork, memory, dueling=c.dueling, epsilon=0.0 if c.noisy else self.final_epsilon,
-            distribution=self.distribution(), noisy_sigma=c.noisy_sigma if c.noisy else None,
+            distribution=distribution_of(c), noisy_sigma=c.noisy_sigma if c.noisy else None,
         )  # fmt: skip
 
-    def distribution(self) -> Callable[[int], ReturnDistribution] | None:
-        """Constructor of the head for the distribution of returns, called with the width of the features."""
-        return None
-
     def trained_parameters(self, model: Any) -> dict[str, tuple[list[nn.Parameter], Scheduled]]:
-        """All of the network."""
+        """All parameters of the network."""
         return {"q": (list(model.parameters()), self.config.learning_rate)}
 
     def build_optimizer(self, parameter: nn.Parameter, learning_rate: float) -> torch.optim.Optimizer:
@@ -203,14 +219,22 @@ class QLearning(ReplayAlgorithm):
         """Probability of a random action where the trained policy is played with exploration."""
         raise NotImplementedError
 
+    def record_columns(self) -> tuple[Column, ...]:
+        """With memory, a column for the state before each step, from which sequences are unrolled."""
+        return (Column("memory", (self.state_size,), "float32"),) if self.state_size else ()
+
     def act(self, model: QNetwork, request: Request) -> tuple[dict[str, Tensor], Tensor]:
         """Choose the best action, or any with probability epsilon; a noisy network chooses its best with noise."""
         epsilon = 0.0 if self.config.noisy else self.epsilon(request)
         policy, memory = model.act(request.obs, request.first, request.memory, epsilon)
-        return {"action": policy.sample(request.noise)}, memory
+        return {"action": policy.sample(request.noise)} | self.memory_before(request), memory
+
+    def memory_before(self, request: Request) -> dict[str, Tensor]:
+        """Memory state recorded before a step: zeros where an episode begins."""
+        return {"memory": request.memory.masked_fill(request.first.unsqueeze(1), 0.0)} if self.state_size else {}
 
     def begin(self, model: PolicyNetwork, learning: dict[str, Any] | None = None) -> None:
-        """Make what only the learner has. See `ReplayAlgorithm.begin`."""
+        """Make the learner's own state. See `ReplayAlgorithm.begin`."""
         super().begin(model, learning)
         c = self.config
         given = [
@@ -219,38 +243,41 @@ class QLearning(ReplayAlgorithm):
         ]  # fmt: skip
         if c.noisy and given:
             self.remarks.append(f"noisy=True: no action is drawn at random, and {', '.join(given)} has no effect")
+        if c.memory != "none":
+            self._other_loss = SequenceLoss(c, self.target, self.draw_noise)
+        elif c.distributional != "none":
+            remark = self.remarks.append
+            self._other_loss = DistributionalLoss(c, self.target, self.draw_noise, self.generator, remark)
 
-    def update(self, model: QNetwork, batch: Any) -> tuple[Tensor, Metrics]:
-        """Take one step down the loss of `evaluate`; every ``target_period`` updates, copy the target network."""
-        c = self.config
-        priority, loss, metrics = self.evaluate(model, batch)
-        grad_norm = self.minimize("q", loss, max_grad_norm=c.max_grad_norm or torch.inf)
-        if batch.number % c.target_period == 0:
+    @property
+    def max_grad_norm(self) -> float:
+        """Norm to which a larger gradient is scaled down."""
+        norm: float | None = self.config.max_grad_norm
+        return norm or math.inf
+
+    def follow(self, number: int) -> None:
+        """Copy the network to the target network every ``target_period`` updates."""
+        if number % self.config.target_period == 0:
             self.move_target(1.0)
-        return priority.detach(), {"loss": loss, **metrics, "grad_norm": grad_norm}
 
     def evaluate(self, model: QNetwork, batch: Any) -> tuple[Tensor, Tensor, Metrics]:
-        """Return TD errors ``[B]``, loss and metrics of a `TransitionBatch`, among these its values "q".
+        """Return TD errors or priorities ``[B]``, loss and metrics of a batch, among these its values "q".
 
             L = mean w Huber(Q(o, a; theta) - y)    with y = r + discount * max_a Q(o', a; theta^-)
         """
-        with torch.no_grad(), evaluating(model):
+        if self._other_loss is not None:
+            return self._other_loss(model, batch)
+        with torch.no_grad(), self.evaluating:
             next_q = self.target.q(batch.next_obs, self.draw_noise())
             if self.config.double:
                 next_value = double_q_value(model.q(batch.next_obs, self.draw_noise()), next_q)
             else:
                 next_value = max_q_value(next_q)
-            y = self.td_target(batch.reward, batch.discount, next_value)
+            y = td_target(batch.reward, batch.discount, next_value, rescaled=self.config.rescale_values)
 
         q = model.q(batch.obs, self.draw_noise()).gather(1, batch.action.unsqueeze(1)).squeeze(1)
         td_error = q - y
         return td_error, (batch.weights * huber(td_error)).mean(), {"q": q}
-
-    def td_target(self, reward: Tensor, discount: Tensor, next_value: Tensor) -> Tensor:
-        """``y = r + discount * next_value``, rescaled if values are."""
-        if not self.config.rescale_values:
-            return td_target(reward, discount, next_value)
-        return rescale(td_target(reward, discount, inverse_rescale(next_value)))
 
     def draw_noise(self) -> Tensor | None:
         """Noise of one pass of a network over a batch, the same for all of its rows; None where none is noisy.

@@ -1,8 +1,9 @@
-"""Base of algorithms that learn from replay: a target network, optimisers, and one update after another."""
+"""Base of algorithms that learn from replay: target network, optimisers, updates."""
 
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 import torch
@@ -13,25 +14,36 @@ from penstock.algorithms.arithmetic.td import linear_schedule, polyak_
 from penstock.algorithms.bases.algorithm import Algorithm, Metrics, NonFiniteUpdate
 from penstock.config import Config, ReplayConfig, Scheduled
 from penstock.experience.run_replay import FirstPriorities
-from penstock.nn import PolicyNetwork, average_gradients_, buffer_in, flatten_, foreign_buffers, joined, stretch_of
+from penstock.nn import (
+    PolicyNetwork,
+    average_gradients_,
+    buffer_in,
+    evaluating,
+    flatten_,
+    foreign_buffers,
+    joined,
+    stretch_of,
+)
 from penstock.replay import Prioritized, Uniform
 from penstock.replay.settings import Sampler
 
 
 class ReplayAlgorithm(Algorithm):
-    """An algorithm over replayed transitions: subclass it, give a `Config`, a network and an `update`.
+    """Base of algorithms over replayed transitions: a subclass has a `Config`, a network, and `evaluate` or `update`.
 
     Attributes
     ----------
     target
-        The target network, in the learner alone: a copy of the model that `update` moves after it. Where the algorithm
-        has none, the model.
+        Target network, in the learner alone: a copy of the model that updates move. Without a target network, the
+        model.
+    evaluating
+        Context in which the model computes targets, in the learner alone: evaluation mode.
     optimizers
-        By name, in the learner alone.
+        Optimisers by name, in the learner alone.
     generator
-        Of the learner's own random numbers.
+        Random numbers of the learner.
     remarks
-        What an update found that the user is to know; the learner shows and empties it.
+        Notes of updates for the user; the learner reports and removes them.
     """
 
     Config: ClassVar[type[Config]] = ReplayConfig
@@ -41,6 +53,7 @@ class ReplayAlgorithm(Algorithm):
     """Whether there is a target network. Without, `target` is the model itself."""
 
     target: Any
+    evaluating: AbstractContextManager[bool]
     optimizers: dict[str, torch.optim.Optimizer]
     _whole_target: Tensor
     _whole_model: Tensor
@@ -59,61 +72,81 @@ class ReplayAlgorithm(Algorithm):
         return Uniform()
 
     def first_priorities(self) -> FirstPriorities | None:
-        """Function that computes the priorities of new rows without torch; None: the largest priority so far.
+        """Return the function by which rollout workers compute priorities of new rows, without torch; None: none.
 
-        Rollout workers call it. `act` then records value (of the action taken) and max_value.
+        Without it new rows have the largest priority so far. With it `act` records value (of the action taken) and
+        max_value.
         """
         return None
 
     def beta(self, progress: float) -> float | None:
-        """Exponent of the importance weights at this point of the run; None without priorities."""
+        """Return the exponent of the importance weights at this point of the run; None without priorities."""
         c = self.config
         if c.prioritized:
             return linear_schedule(c.priority_beta, c.priority_beta_final, progress, 1.0)
         return None
 
     def trained_parameters(self, model: Any) -> dict[str, tuple[list[nn.Parameter], Scheduled]]:
-        """Parameters that each loss trains, by the loss's name, with the initial learning rate."""
+        """Return the parameters that each loss trains, by the loss's name, with the initial learning rate."""
         raise NotImplementedError
 
     def build_optimizer(self, parameter: nn.Parameter, learning_rate: float) -> torch.optim.Optimizer:
-        """Make the optimiser of all that one loss trains, seen as one parameter."""
+        """Make the optimiser of a loss, whose parameters are joined in one; its learning rate is set for each batch."""
         return fused_adam([parameter], learning_rate)
 
     def update(self, model: Any, batch: Any) -> tuple[Tensor, Metrics]:
-        """Learn from one batch.
+        """Learn from one batch: take one step down the loss of `evaluate`. Override it for several losses.
 
         Parameters
         ----------
         model
-            What learns.
+            Network that learns.
         batch
-            A `TransitionBatch`, or what the algorithm's data path draws instead.
+            A `TransitionBatch`, or the kind of batch that the algorithm's data path draws instead.
 
         Returns
         -------
         td_error : Tensor
-            float32 ``[B]``, or of several critics ``[C, B]``: of each transition, whose largest magnitude is its new
-            priority. Of a sequence, its priority.
+            TD error of each transition, float32 ``[B]``, or of several critics ``[C, B]``; its largest magnitude is the
+            transition's new priority. For sequences the priorities.
         metrics : dict of str to Tensor
-            What is to be reported: the means of these, which are computed when they are asked for.
+            Metrics, whose means are reported.
         """
-        raise NotImplementedError
+        td_error, loss, metrics = self.evaluate(model, batch)
+        grad_norm = self.minimize(next(iter(self.optimizers)), loss, max_grad_norm=self.max_grad_norm)
+        self.follow(batch.number)
+        return td_error.detach(), {"loss": loss, **metrics, "grad_norm": grad_norm}
+
+    def evaluate(self, model: Any, batch: Any) -> tuple[Tensor, Tensor, Metrics]:
+        """Return the TD errors, the loss and the metrics of a batch; parameters and errors as for `update`."""
+        raise TypeError(
+            f"{type(self).__name__} defines no loss: an algorithm is a Config and an evaluate(model, batch), or an "
+            "update(model, batch)"
+        )
+
+    @property
+    def max_grad_norm(self) -> float:
+        """Norm to which `update` scales a larger gradient down."""
+        return math.inf
+
+    def follow(self, number: int) -> None:
+        """Let the target network follow the model after the update of this number. Without effect here."""
 
     def begin(self, model: PolicyNetwork, learning: dict[str, Any] | None = None) -> None:
-        """Make what only the learner has, or take it from what `learning_state` returned.
+        """Make the learner's own state, or restore it from that of `learning_state`.
 
         Parameters
         ----------
         model
-            What learns, its parameters in one row (see `penstock.nn.flatten_`).
+            Network that learns, its parameters in one row (see `penstock.nn.flatten_`).
         learning
-            What to go on from.
+            State to continue from; None: the beginning.
         """
         device = next(model.parameters()).device
         self.remarks = []
         self._model = model
         self._kept = foreign_buffers(model)
+        self.evaluating = evaluating(model)
         self.target = model
         if self.has_target:
             self.target = self.make_model(device).requires_grad_(False)
@@ -131,30 +164,27 @@ class ReplayAlgorithm(Algorithm):
         if learning is None:
             self.restart_target(model)
             return
-        if self.has_target:
-            self.target.load_state_dict(learning["target"])
-        for name, optimizer in self.optimizers.items():
-            go_on(optimizer, learning["optimizers"][name])
+        self.inherit(learning)
         generator = learning["generator"].cpu()
         if len(generator) == len(self.generator.get_state()):  # else it is of another kind of device
             self.generator.set_state(generator)
 
     def restart_target(self, model: PolicyNetwork) -> None:
-        """Let the target network be the model."""
+        """Copy the model to the target network, if there is one."""
         if self.has_target:
             self.target.load_state_dict(model.state_dict())
 
     def move_target(self, tau: float) -> None:
-        """Let the target network follow the model, ``theta^- <- tau theta + (1 - tau) theta^-``; by 1 it is copied.
+        """Move the target network towards the model, ``theta^- <- tau theta + (1 - tau) theta^-``; 1 copies it.
 
-        Parameters move. Buffers of an encoder of one's own, such as BatchNorm's running statistics, are copied.
+        Parameters move. Buffers of custom encoders, such as BatchNorm's running statistics, are copied.
         """
         polyak_([self._whole_target], [self._whole_model], tau)
         for place, own in zip(self._kept_by_target, self._kept, strict=True):
             buffer_in(place).copy_(buffer_in(own))
 
     def learning_state(self) -> dict[str, Any]:
-        """State that only the learner has, as tensors and plain values."""
+        """Return the learner's own state, as tensors and plain values."""
         return {
             **({"target": self.target.state_dict()} if self.has_target else {}),
             "optimizers": {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},
@@ -162,7 +192,7 @@ class ReplayAlgorithm(Algorithm):
         }
 
     def take_settings(self, config: Any) -> None:
-        """Go on with other values of tunable settings: every optimiser has those that it would be made with."""
+        """Use other values of tunable settings, also in the optimisers."""
         super().take_settings(config)
         for name, (_, rate) in self.trained_parameters(self._model).items():
             self._rates[name] = rate
@@ -170,16 +200,16 @@ class ReplayAlgorithm(Algorithm):
             as_if_made(self.optimizers[name], as_made)
 
     def inherit(self, learning: dict[str, Any]) -> None:
-        """Go on with another's target network and optimisers, as its `learning_state` says; random numbers stay."""
+        """Continue with target network and optimisers from another's `learning_state`, but with own random numbers."""
         if self.has_target:
             self.target.load_state_dict(learning["target"])
         for name, optimizer in self.optimizers.items():
             go_on(optimizer, learning["optimizers"][name])
 
     def schedule_learning_rates(self, progress: float) -> None:
-        """Set the optimisers' step sizes for this point of the run."""
+        """Set the learning rates of all optimisers. See `set_learning_rate`."""
         for name, optimizer in self.optimizers.items():
-            self.set_learning_rate(optimizer, self._rates[name], progress)
+            self.set_learning_rate(optimizer, progress, self._rates[name])
 
     def minimize(
         self, name: str, loss: Tensor, max_grad_norm: float = math.inf, max_grad: float = math.inf
@@ -189,16 +219,16 @@ class ReplayAlgorithm(Algorithm):
         Parameters
         ----------
         name, loss
-            The optimiser's name among `optimizers`, and what it minimises.
+            Name of the optimiser among `optimizers`, and its loss, 0-dimensional.
         max_grad_norm
-            The gradient is scaled down to this norm.
+            Norm to which a larger gradient is scaled down.
         max_grad
-            Each of its elements is clipped to ``[-max_grad, max_grad]``.
+            Bound to which each element is clipped, ``[-max_grad, max_grad]``.
 
         Returns
         -------
         Tensor
-            The gradient's norm, before it was scaled down or clipped.
+            Norm of the gradient before scaling and clipping, 0-dimensional.
 
         Raises
         ------
@@ -209,7 +239,8 @@ class ReplayAlgorithm(Algorithm):
         (whole,) = optimizer.param_groups[0]["params"]
         whole.grad.zero_()
         loss.backward(inputs=self._trained[name])
-        average_gradients_([whole], loss, *map(buffer_in, self._kept))
+        if self.config.num_learners > 1:
+            average_gradients_([whole], loss, *map(buffer_in, self._kept))
         norm = torch.linalg.vector_norm(whole.grad)
         if not math.isfinite((loss.detach() + norm).item()):
             raise NonFiniteUpdate(f"{name} loss {loss.item()}, gradient norm {norm.item()}")
@@ -219,5 +250,5 @@ class ReplayAlgorithm(Algorithm):
             whole.grad.clamp_(-max_grad, max_grad)
         optimizer.step()
         if torch.is_autocast_enabled(norm.device.type):
-            torch.clear_autocast_cache()  # it holds copies of the parameters that have just moved
+            torch.clear_autocast_cache()  # copies of the parameters from before the step
         return norm

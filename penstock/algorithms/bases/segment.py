@@ -31,20 +31,20 @@ from penstock.nn import (
 
 
 class SegmentAlgorithm(Algorithm):
-    """An algorithm over fresh segments: subclass it, give a `Config` and a `loss`, and the engine runs it."""
+    """Base of algorithms over fresh segments: a subclass has a `Config` and a `loss`."""
 
     Config: ClassVar[type[Config]] = SegmentConfig
     config: Any  # a SegmentConfig, or of a network without a policy of its own a FreshConfig
     data_path: str | type = "segments"
     records: tuple[str, ...] = ()
-    """Extra columns written while acting: "logits", the parameters of the distribution that was sampled; "value", what
-    the network expected, as a return; "features", how it saw the observation."""
+    """Extra columns recorded while acting: "logits", the parameters of the sampled distribution; "value", the predicted
+    return; "features", the inputs of the policy's head."""
     needs_segments: bool = False
-    """True: the loss wants whole segments ``[T, B]``, not transitions in random order."""
+    """True: the loss needs whole segments ``[T, B]``, not transitions in random order."""
     freezes_statistics: ClassVar[bool] = True
     updates_alike: ClassVar[bool] = False
-    """True: loss and targets are the same computation in every update, of the batch and of networks that stay where
-    they are, so that a GPU may replay it. Not inherited: a subclass says it for itself."""
+    """True: loss and targets are the same computation in every update, of the batch and of networks whose memory does
+    not move, so that a GPU may replay it. Not inherited: each subclass sets it."""
     targets_for: tuple[Literal["batch", "update"], ...] = ("update",)
     """When `targets` are computed: "batch": once for all updates of a batch; "update": anew in each, from segments."""
 
@@ -60,16 +60,16 @@ class SegmentAlgorithm(Algorithm):
         self.needs_segments = self.needs_segments or has_targets_of_updates or config.memory != "none"
 
     def build_model(self) -> Any:
-        """Make the actor-critic. Another network needs methods of its own to act, and to be evaluated."""
+        """Make the actor-critic. For another network, override `act` and `evaluate`, too."""
         names = ("memory", "memory_size", "memory_span", "burn_in", "shared_encoder", "normalize_returns")
         return self.build_network(ActorCritic, {name: getattr(self.config, name) for name in names})
 
     def build_optimizer(self, model: Any) -> torch.optim.Optimizer:
-        """Make the optimiser; the engine sets its learning rate before every update."""
+        """Make the optimiser. `set_learning_rate` sets its learning rate once per batch, before the first update."""
         return fused_adam(list(model.parameters()), eps=1e-5)
 
     def record_columns(self) -> tuple[Column, ...]:
-        """Columns for what is recorded while acting."""
+        """Return the columns of `records`."""
         shapes: dict[str, tuple[int, ...]] = {"logits": (num_parameters(self.action),), "value": ()}
         if "features" in self.records:
             with torch.random.fork_rng(devices=[]):
@@ -77,7 +77,7 @@ class SegmentAlgorithm(Algorithm):
         return tuple(Column(name, shapes[name], "float32") for name in self.records)
 
     def act(self, model: Any, request: Request) -> tuple[dict[str, Tensor], Tensor]:
-        """Sample an action in each lane; recorded are its log-probability and `records`."""
+        """Sample an action in each lane, and record its log-probability and `records`."""
         more: dict[str, Tensor] = {}
         if "value" in self.records or "features" in self.records:
             distribution, value, features, memory = model.observe(request.obs, request.first, request.memory)
@@ -91,14 +91,14 @@ class SegmentAlgorithm(Algorithm):
         return columns | {name: more[name] for name in self.records}, memory
 
     def begin(self, model: Any, learning: dict[str, Any] | None = None) -> None:
-        """Make what only the learner has, or take it from what `learning_state` returned. Nothing, here."""
+        """Make the learner's own state, or restore it from that of `learning_state`. Without effect here."""
 
     def learning_state(self) -> dict[str, Any]:
-        """State that only the learner has, as tensors and plain values."""
+        """Return the learner's own state, as tensors and plain values."""
         return {}
 
     def updated(self, model: Any, updates: int) -> None:
-        """The model has made so many updates: the learner calls it after each. Nothing follows, here."""
+        """Follow the model's update of this number; called after each. Without effect here."""
 
     def targets(self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor) -> dict[str, Tensor]:
         """Compute the targets of the loss, without gradient, by name; they become ``batch.targets``.
@@ -108,15 +108,15 @@ class SegmentAlgorithm(Algorithm):
         batch
             Segments ``[T, B]``.
         policy
-            The model's, at every step ``[T, B]``.
+            Distributions of the model at every step, ``[T, B]``.
         values
-            The model's, of all observations and in units of the value head: float32 ``[T + 1, B]``.
+            Values of the model for all observations, in units of the value head: float32 ``[T + 1, B]``.
         """
         return {}
 
     @torch.no_grad()
     def prepare(self, model: Any, batch: Batch) -> None:
-        """Compute the targets of a whole batch, before its updates, where they hold for all of them."""
+        """Compute targets that hold for all updates of a batch, before the first update."""
         if "batch" in self.targets_for:
             policy, values = model.evaluate(batch.obs, batch.first, batch.memory)
             batch.targets = self._changed(self.targets(model, batch, policy[:-1], values), batch)
@@ -128,14 +128,14 @@ class SegmentAlgorithm(Algorithm):
         return targets
 
     def update_statistics(self, model: Any, batch: Batch, into: Any = None) -> None:
-        """Take a batch into the running normalisations, after its last update: they are frozen while it is learned.
+        """Update the running normalisations with a batch, after its last update; within its updates they are fixed.
 
         Parameters
         ----------
         model
-            The model that learned from it.
+            Model that learned from the batch.
         into
-            The model whose normalisations they are; None: the same.
+            Model that holds the normalisations; None: the same.
         """
         into = into or model
         into.update_observation_statistics(batch.obs[:-1], batch.valid & ~batch.replayed)  # each counts once
@@ -144,28 +144,30 @@ class SegmentAlgorithm(Algorithm):
 
     @torch.no_grad()
     def follow_statistics(self, model: Any, batch: Batch) -> None:
-        """Let layers with running statistics take a batch into them, after its last update."""
+        """Update the running statistics of layers with a batch, after its last update."""
         model.update_layer_statistics(batch.obs[:-1], batch.valid & ~batch.replayed)
 
     def updates(self, batch: Batch, generator: torch.Generator) -> Iterator[Batch]:
-        """Yield the minibatch of each update from a batch; here one update learns from all of it.
+        """Yield the minibatch of each update: here the whole batch, once.
 
         Parameters
         ----------
+        batch
+            Segments ``[T, B]``.
         generator
-            Of the learner's own random numbers.
+            Random numbers of the learner.
         """
         yield batch if self.needs_segments else batch.flatten()
 
     def is_enough(self, metrics: Metrics) -> bool:
-        """Whether a batch's remaining updates are left out, after one whose loss reported this."""
+        """Return whether the batch's remaining updates are skipped, given the metrics of the last one."""
         return False
 
     def shuffled(self, batch: Batch, size: int, generator: torch.Generator) -> Iterator[Batch]:
         """Split a batch at random into minibatches of `size` steps: one pass over it."""
         if self.needs_segments:
             num_segments = size // self.config.segment_length
-            if num_segments >= batch.num_segments:  # all of it: nothing is gained by another order
+            if num_segments >= batch.num_segments:
                 yield batch
                 return
             order = torch.randperm(batch.num_segments, generator=generator, device="cpu")
@@ -181,14 +183,14 @@ class SegmentAlgorithm(Algorithm):
                 yield flat.transitions(index.to(batch.obs.device))
 
     def estimate_advantages(self, model: ActorCritic, batch: Batch, value: Tensor, lambda_: float) -> dict[str, Tensor]:
-        """Targets by GAE: "advantage", "return" and "old_value", in units of the value head.
+        """Return targets by GAE: "advantage", "return" and "old_value", in units of the value head.
 
         Parameters
         ----------
         batch
-            Segments.
+            Segments ``[T, B]``.
         value
-            The model's values of all their observations, float32 ``[T + 1, B]``.
+            Values of the model for all observations, float32 ``[T + 1, B]``.
         lambda_
             Weight of longer returns.
         """
@@ -205,18 +207,19 @@ class SegmentAlgorithm(Algorithm):
     def gradient(
         self, model: Any, batch: Batch, autocast: AbstractContextManager[object]
     ) -> tuple[Tensor, Metrics]:
-        """Leave the loss's gradient, clipped to ``max_grad_norm``, with the parameters; return loss and metrics."""
+        """Compute the loss's gradient, clipped to ``max_grad_norm``, into the parameters; return loss and metrics."""
         model.zero_grad(set_to_none=False)
         with autocast:
             loss, metrics = self.evaluate(model, batch)
         loss.backward()
         found = {name: value.detach() for name, value in metrics.items()}
-        average_gradients_(model.parameters(), loss, *found.values())
+        if self.config.num_learners > 1:
+            average_gradients_(model.parameters(), loss, *found.values())
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), self.config.max_grad_norm)
         return loss.detach(), found | {"grad_norm": norm.detach()}
 
     def evaluate(self, model: Any, batch: Batch) -> tuple[Tensor, Metrics]:
-        """Evaluate the model on one minibatch, once; set its targets if they are an update's; return what `loss` does.
+        """Evaluate the model on a minibatch, compute targets of the update if there are any, and return the `loss`.
 
         Parameters
         ----------
@@ -230,30 +233,30 @@ class SegmentAlgorithm(Algorithm):
         if "update" in self.targets_for:
             with torch.no_grad(), evaluating(model) as differs:
                 aim, seen = policy, values.detach()
-                if differs:  # what is drawn at random in training mode is no part of targets
+                if differs:  # targets are without the random draws of training mode
                     whole, seen = model.evaluate(batch.obs, batch.first, batch.memory)
                     aim = whole[:-1]
                 batch.targets = self._changed(self.targets(model, batch, aim, seen), batch)
         return self.loss(batch, policy, value)
 
     def loss(self, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, Metrics]:
-        """Return the loss of one minibatch and what is to be reported of it (0-dimensional tensors by name).
+        """Return the loss of a minibatch and its metrics (0-dimensional tensors by name).
 
         Parameters
         ----------
         batch
             Transitions ``[M]``, or segments ``[T, B]`` if `needs_segments`, with their targets.
         policy
-            The model's, at each of these steps.
+            Distributions of the model at each step.
         value
-            The model's, in units of the value head, of each of these steps: float32 ``[M]`` or ``[T, B]``.
+            Values of the model at each step, in units of the value head: float32 ``[M]`` or ``[T, B]``.
         """
         raise TypeError(
             f"{type(self).__name__} defines no loss: an algorithm is a Config and a loss(batch, policy, value)"
         )
 
     def entropy_coef(self, batch: Batch) -> float:
-        """Weight of the entropy bonus at this point of the run."""
+        """Return the weight of the entropy bonus at this point of the run."""
         start, end = self.config.entropy_coef, self.config.entropy_coef_final
         if isinstance(start, float) and end is None:
             return start
@@ -267,7 +270,7 @@ class SegmentUpdater:
     Parameters
     ----------
     algorithm, model
-        The algorithm, and the model that learns.
+        Algorithm, and the model that learns.
     learning
         State of another `SegmentUpdater` to continue from (`state`); None: a new optimiser.
 
@@ -278,13 +281,12 @@ class SegmentUpdater:
     autocast
         Arithmetic of the networks.
     gradient
-        Computes the gradient of a minibatch, as `SegmentAlgorithm.gradient` with the model given does.
+        Computes the gradient of a minibatch, as `SegmentAlgorithm.gradient` does.
     """
 
     def __init__(self, algorithm: SegmentAlgorithm, model: Any, learning: dict[str, Any] | None = None) -> None:
         self._algorithm, self._model = algorithm, model
         self.optimizer = algorithm.build_optimizer(model)
-        self.schedule_learning_rate(0.0)
         self.generator = torch.Generator().manual_seed(algorithm.config.seed)
         self.autocast = algorithm.autocast(next(model.parameters()).device)
         self._training = algorithm.training_mode(model)
@@ -311,6 +313,7 @@ class SegmentUpdater:
             Called instead of `updated`, with the reason, after an update that was not finite.
         """
         algorithm, model = self._algorithm, self._model
+        algorithm.set_learning_rate(self.optimizer, batch.progress)
         sums, count, is_finite = Metrics(), 0, True
         with torch.no_grad(), self.autocast:
             try:
@@ -345,18 +348,14 @@ class SegmentUpdater:
                 algorithm.update_statistics(model, batch)
         return {name: value / count for name, value in sums.items()}
 
-    def schedule_learning_rate(self, progress: float) -> None:
-        """Set the optimiser's step size for this point of the run."""
-        self._algorithm.set_learning_rate(self.optimizer, self._algorithm.config.learning_rate, progress)
-
     @property
     def step_size(self) -> float:
-        """The optimiser's present step size."""
+        """Learning rate of the last batch."""
         rate: float = self.optimizer.param_groups[0]["lr"]
         return rate
 
     def state(self) -> dict[str, Any]:
-        """State of the optimiser and of the algorithm's learner, as tensors and plain values."""
+        """Return the state of the optimiser and the algorithm's learning state, as tensors and plain values."""
         return {"optimizer": self.optimizer.state_dict(), **self._algorithm.learning_state()}
 
     def go_on(self, learning: dict[str, Any] | None) -> None:
@@ -369,15 +368,14 @@ class SegmentUpdater:
         """Use other values of tunable settings."""
         self._algorithm.take_settings(config)
         as_if_made(self.optimizer, self._algorithm.build_optimizer(self._model))
-        self.schedule_learning_rate(0.0)
 
 
 Gradient = Callable[[Batch], tuple[Tensor, Metrics]]
-"""Leaves the gradient of a minibatch with the parameters; returns loss and metrics."""
+"""Computes the gradient of a minibatch into the parameters; returns loss and metrics."""
 
 
 def not_finite(loss: Tensor, grad_norm: Tensor) -> str | None:
-    """Both numbers in words if one of them is not finite, else None; the device is asked once."""
+    """Return both numbers as text if one of them is not finite, else None; one transfer from the device."""
     if math.isfinite((loss + grad_norm).item()):
         return None
     return f"loss {loss.item()}, gradient norm {grad_norm.item()}"

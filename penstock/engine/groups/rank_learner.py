@@ -108,7 +108,6 @@ class SegmentRankLearner(RankLearner):
 
     def _learn(self, batch: Batch, about: dict[str, Any]) -> None:
         self._updater.generator.set_state(about["generator"])
-        self._updater.schedule_learning_rate(batch.progress)
         self._updater.learn(batch, updated=self._updated)
 
     def _updated(self) -> None:

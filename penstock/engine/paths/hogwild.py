@@ -76,7 +76,6 @@ class SharedParameters:
                 f"must return a penstock.algorithms.arithmetic.rmsprop.RMSProp, found a {type(optimizer).__name__}"
             )
         self.optimizer = optimizer
-        algorithm.set_learning_rate(optimizer, algorithm.config.learning_rate, 0.0)
         squares = places_in(self.model, torch.from_numpy(arena.square_averages))
         for parameter, square in zip(self.model.parameters(), squares, strict=False):  # those of the buffers follow
             self.optimizer.state[parameter] = {"square_average": square}
@@ -260,7 +259,7 @@ class ActorLearner(Inference):
         lag = int(arena.contributions[:, Contribution.UPDATES].sum()) - copy.updates
         optimizer = self._shared.optimizer
         self._set_gradients(of_value_head=False)
-        algorithm.set_learning_rate(optimizer, self._config.learning_rate, batch.progress)
+        algorithm.set_learning_rate(optimizer, batch.progress)
         optimizer.step()
         self._contribution[Contribution.UPDATES] += 1
         algorithm.follow_statistics(self._model, batch)

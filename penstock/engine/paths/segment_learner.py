@@ -368,7 +368,6 @@ class SegmentLearner(Learner):
 
     def learn(self, batch: Batch) -> dict[str, Tensor]:
         """Run all updates of a batch; return the means of the loss's metrics."""
-        self._updater.schedule_learning_rate(batch.progress)
         with self.together(batch):
             return self._updater.learn(batch, begin=self._begin_update, updated=self._updated, skipped=self._skip)
 

@@ -14,7 +14,7 @@ from penstock.experience.sequences import SequenceWriter, sequence_fields
 from penstock.replay import ReplayBuffer, Sequences
 
 if TYPE_CHECKING:
-    from penstock.algorithms.bases.recurrent_q import RecurrentQLearning
+    from penstock.algorithms.bases.q_learning import QLearning
     from penstock.engine.contracts import Start
     from penstock.engine.roles.learner import Learner
     from penstock.engine.watching.clock import Clock
@@ -50,7 +50,7 @@ class SequencePath(ReplayPath):
         return partial(ReplayLearner, replay=self.replay, make_reader=SequenceReader)
 
 
-def sequence_buffer(algorithm: RecurrentQLearning) -> ReplayBuffer:
+def sequence_buffer(algorithm: QLearning) -> ReplayBuffer:
     """Make the replay buffer of an algorithm over sequences.
 
     A sequence holds one row more than it has steps: the last step's successor. Successive ones of an episode begin

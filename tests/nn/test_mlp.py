@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.envs.spaces import ObservationSpec
-from penstock.nn import fused
+from penstock.nn import mlp
 from penstock.nn.continuous import Critics
-from penstock.nn.encoders import MLP
+from penstock.nn.mlp import MLP
 
-pytestmark = pytest.mark.skipif(not fused.is_available(), reason="torch's library of products is another one")
+pytestmark = pytest.mark.skipif(not mlp.is_available(), reason="torch's library of products is another one")
 
 
 def parameters_of(num_networks, sizes, num_outputs, is_turned):
@@ -67,7 +67,7 @@ NETWORKS = {
 
 @settings(max_examples=100)
 @given(
-    **NETWORKS, runs_all=st.booleans(), activation=st.sampled_from(fused.ACTIVATIONS), in_bf16=st.booleans(),
+    **NETWORKS, runs_all=st.booleans(), activation=st.sampled_from(mlp.FUSED_ACTIVATIONS), in_bf16=st.booleans(),
     seed=st.integers(0, 99),
 )  # fmt: skip
 def test_values_and_gradients_are_those_of_torch(
@@ -78,7 +78,7 @@ def test_values_and_gradients_are_those_of_torch(
     count = num_networks if runs_all else 1
     (x, *mine), (y, *theirs) = leaves(given), leaves(given)
     with torch.autocast("cpu", torch.bfloat16, enabled=in_bf16):
-        found = fused.layers(
+        found = mlp.fused_layers(
             x, mine, tuple(sizes), num_networks=num_networks, count=count, num_outputs=num_outputs,
             is_turned=is_turned, activation=activation,
         )  # fmt: skip
@@ -102,7 +102,7 @@ def test_in_bfloat16_only_factors_are_rounded():
     torch.manual_seed(1)
     x, parameters = torch.randn(4, 64), [torch.randn(1, 64, 8), torch.randn(1, 1, 8)]
     with torch.autocast("cpu", torch.bfloat16):
-        found = fused.layers(x, parameters, (64, 8))
+        found = mlp.fused_layers(x, parameters, (64, 8))
     weight, bias = parameters
     assert torch.allclose(found, (x.bfloat16().double() @ weight.bfloat16().double() + bias).relu().float(), atol=1e-5)
     assert not torch.allclose(found, (x @ weight + bias).relu(), atol=1e-3)
@@ -113,13 +113,13 @@ def critics_and_input(num_critics=2, activation="relu"):
     return Critics(5, (16, 16), activation, num_critics), torch.randn(9, 5, requires_grad=True)
 
 
-@pytest.mark.parametrize("activation", fused.ACTIVATIONS)
+@pytest.mark.parametrize("activation", mlp.FUSED_ACTIVATIONS)
 def test_critics_and_layers_of_an_mlp_give_what_they_give_without(activation, monkeypatch):
     critics, x = critics_and_input(activation=activation)
-    mlp = MLP(ObservationSpec((5,), "float32"), (16, 8), activation)
-    found = critics(x), critics.first(x), mlp(x), mlp(x.unsqueeze(1).expand(9, 3, 5))
-    monkeypatch.setattr(fused, "is_available", lambda: False)
-    expected = critics(x), critics.first(x), mlp(x), mlp(x.unsqueeze(1).expand(9, 3, 5))
+    network = MLP(ObservationSpec((5,), "float32"), (16, 8), activation)
+    found = critics(x), critics.first(x), network(x), network(x.unsqueeze(1).expand(9, 3, 5))
+    monkeypatch.setattr(mlp, "is_available", lambda: False)
+    expected = critics(x), critics.first(x), network(x), network(x.unsqueeze(1).expand(9, 3, 5))
     for one, other in zip(found, expected, strict=True):
         assert one.shape == other.shape and torch.allclose(one, other, atol=1e-6)
         assert "_Pass" in str(one.grad_fn.next_functions) + str(one.grad_fn) and "_Pass" not in str(other.grad_fn)
@@ -128,7 +128,7 @@ def test_critics_and_layers_of_an_mlp_give_what_they_give_without(activation, mo
 def test_only_what_is_asked_for_is_computed(monkeypatch):
     critics, x = critics_and_input()
     asked = []
-    monkeypatch.setattr(fused, "_is_needed", lambda node, ask=fused._is_needed: (asked.append(ask(node)), asked[-1])[1])
+    monkeypatch.setattr(mlp, "_is_needed", lambda node, ask=mlp._is_needed: (asked.append(ask(node)), asked[-1])[1])
     critics(x).sum().backward(inputs=[x])
     assert [is_needed for is_needed, _ in asked] == [True] + [False] * 6
     assert all(each.grad is None for each in critics.parameters())
@@ -168,16 +168,17 @@ def test_nan_goes_through_rectifiers_and_bfloat16():
 
 def test_tangents_are_true_to_2e_7():
     x = torch.cat([torch.linspace(-12.0, 12.0, 100_001), torch.tensor([0.0, -0.0, 1e-8, 3e38, torch.inf, -torch.inf])])
-    found = fused.layers(x.unsqueeze(1), [torch.ones(1, 1, 1), torch.zeros(1, 1)], (1, 1), activation="tanh").flatten()
+    parameters = [torch.ones(1, 1, 1), torch.zeros(1, 1)]
+    found = mlp.fused_layers(x.unsqueeze(1), parameters, (1, 1), activation="tanh").flatten()
     assert (found - x.double().tanh()).abs().max() < 2e-7
     assert found.abs().max() == 1.0
 
 
 def test_inputs_of_other_kinds_are_left_to_torch():
     x = torch.zeros(4, 5)
-    assert fused.fits(x) and fused.fits(x.mT)
+    assert mlp.fits(x) and mlp.fits(x.mT)
     for other in (x.double(), x.bfloat16(), x.to("meta")):
-        assert not fused.fits(other)
+        assert not mlp.fits(other)
 
 
 def test_a_gradient_of_a_gradient_is_refused():
@@ -189,9 +190,9 @@ def test_a_gradient_of_a_gradient_is_refused():
 
 ON_THREADS = """
 import torch
-from penstock.nn import fused
+from penstock.nn import mlp
 
-assert fused.is_available()
+assert mlp.is_available()
 
 def passed(rows, num_networks, count, in_bf16, num_threads):
     torch.manual_seed(0)
@@ -200,7 +201,7 @@ def passed(rows, num_networks, count, in_bf16, num_threads):
     given = [torch.randn(num_networks, *shape) for pair in shapes for shape in (pair, (1, pair[1]))]
     x, parameters = torch.randn(rows, 7, requires_grad=True), [each.requires_grad_() for each in given]
     with torch.autocast("cpu", torch.bfloat16, enabled=in_bf16):
-        out = fused.layers(x, parameters, (7, 33, 16), num_networks=num_networks, count=count, num_outputs=1)
+        out = mlp.fused_layers(x, parameters, (7, 33, 16), num_networks=num_networks, count=count, num_outputs=1)
     out.backward(torch.randn_like(out))
     return [out.detach(), x.grad, *(each.grad for each in parameters)]
 

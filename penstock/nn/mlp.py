@@ -1,4 +1,4 @@
-"""Fully connected layers on a CPU, all in one call of the native core, forward and backward.
+"""Fully connected networks, whose layers on a CPU are one call of the native core, forward and backward.
 
 Torch makes some ten calls for each layer, and reads and writes the results in between. Matrix products use the library
 that torch brings along, also in bfloat16, with float32 sums.
@@ -9,18 +9,85 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from penstock._native import Layers, use_products
-from penstock.nn.layers import is_native
+from penstock.nn.layers import ACTIVATIONS, orthogonal, require_memory_of_layers
+from penstock.nn.observations import Seen, encoder_input_shape, encoder_input_size
 
-ACTIVATIONS = ("relu", "tanh")
-"""Activations supported here."""
+if TYPE_CHECKING:
+    from penstock.envs.spaces import ObservationSpec
+
+FUSED_ACTIVATIONS = ("relu", "tanh")
+"""Activations of the native core."""
+
+
+class SideBySide(nn.Module):
+    """Concatenates all numbers of an observation, plain or composite: float32 ``[N, encoder_input_size]``."""
+
+    def forward(self, x: Seen) -> Tensor:
+        if isinstance(x, Tensor):
+            return x.flatten(1)
+        return torch.cat([part.flatten(1) for part in x.values()], 1)
+
+
+class MLP(nn.Sequential):
+    """Fully connected layers, each followed by the activation, over all numbers of an observation."""
+
+    def __init__(self, observation: ObservationSpec, hidden_sizes: tuple[int, ...], activation: str) -> None:
+        is_vector = not observation.parts and len(encoder_input_shape(observation)) == 1
+        layers: list[nn.Module] = [] if is_vector else [SideBySide()]
+        sizes = (encoder_input_size(observation), *hidden_sizes)
+        require_memory_of_layers(sizes)
+        for input_size, output_size in pairwise(sizes):
+            layers += [orthogonal(nn.Linear(input_size, output_size)), ACTIVATIONS[activation]()]
+        super().__init__(*layers)
+        self.output_size: int = sizes[-1]
+        self.sizes = sizes
+        self.activation = activation
+
+    def forward(self, x: Seen, head: nn.Linear | None = None) -> Tensor:
+        """Convert the first stage's output into features ``[N, F]``, or with `head` into its float32 output."""
+        layers = list(self)
+        if layers and isinstance(layers[0], SideBySide):
+            x = layers.pop(0)(x)
+        features = cast("Tensor", x)
+        is_plain = len(layers) == 2 * len(self.sizes) - 2 > 0  # only layers and activations
+        if is_plain and self.activation in FUSED_ACTIVATIONS and fits(features):
+            linear, num_outputs = (layers[::2], 0) if head is None else ([*layers[::2], head], head.out_features)
+            parameters = [each for layer in linear for each in (layer.weight, layer.bias)]
+            found = fused_layers(
+                features.reshape(-1, self.sizes[0]), cast("list[Tensor]", parameters), self.sizes,
+                num_outputs=num_outputs, is_turned=True, activation=self.activation,
+            )  # fmt: skip
+            return found.view(*features.shape[:-1], num_outputs or self.sizes[-1])
+        for layer in layers:
+            features = layer(features)
+        return features if head is None else in_float32(head, features)
+
+
+def without_autocast(device: torch.device) -> AbstractContextManager[object]:
+    """Return a context in which layers compute in the precision of their inputs."""
+    return torch.autocast(device.type, enabled=False) if torch.is_autocast_enabled(device.type) else nullcontext()
+
+
+def is_native(*tensors: Tensor) -> bool:
+    """Return whether the native core can compute with these tensors: float32, on the CPU."""
+    return all(tensor.device.type == "cpu" and tensor.dtype == torch.float32 for tensor in tensors)
+
+
+def in_float32(head: nn.Module, features: Tensor) -> Tensor:
+    """Return the output of a head, computed in float32 even within ``torch.autocast``."""
+    with without_autocast(features.device):
+        answer: Tensor = head(features.float())
+        return answer
 
 
 @functools.cache
@@ -45,7 +112,7 @@ def fits(x: Tensor) -> bool:
     return is_native(x) and is_available()
 
 
-def layers(
+def fused_layers(
     x: Tensor,
     parameters: Sequence[Tensor],
     sizes: tuple[int, ...],
@@ -76,7 +143,7 @@ def layers(
     is_turned : bool
         Whether weights are stored as ``[C, outputs, inputs]``.
     activation : str
-        One of `ACTIVATIONS`.
+        One of `FUSED_ACTIVATIONS`.
 
     Returns
     -------

@@ -1,0 +1,245 @@
+"""Losses of Q-learning beside DQN's own: from sequences (R2D2), and of return distributions (C51, QR-DQN, IQN)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from penstock.algorithms.arithmetic.distributional import categorical_kl, categorical_projection
+from penstock.algorithms.arithmetic.quantiles import quantile_huber
+from penstock.algorithms.arithmetic.rescaling import rescale
+from penstock.algorithms.arithmetic.td import (
+    double_q_value,
+    huber,
+    max_q_value,
+    n_step_targets,
+    sequence_priority,
+    td_target,
+)
+from penstock.algorithms.bases.algorithm import Metrics
+from penstock.experience.batch import SequenceBatch, TransitionBatch
+from penstock.nn import CategoricalReturns, ImplicitQuantileReturns, QNetwork, QuantileReturns, evaluating
+from penstock.nn.return_distributions import ReturnDistribution, midpoints
+
+UPDATES_BETWEEN_LOOKS = 100
+WORTH_A_REMARK = 0.01  # share of the targets
+
+
+class QLoss:
+    """Loss of Q-learning from batches of one kind.
+
+    Parameters
+    ----------
+    config
+        A `QLearningConfig`.
+    target
+        Target network.
+    draw_noise
+        Draws the noise of one pass of a network; None without noisy layers.
+    """
+
+    def __init__(self, config: Any, target: QNetwork, draw_noise: Callable[[], Tensor | None]) -> None:
+        self._config, self._target, self._draw_noise = config, target, draw_noise
+
+    def __call__(self, model: QNetwork, batch: Any) -> tuple[Tensor, Tensor, Metrics]:
+        """Return TD errors or priorities ``[B]``, loss and metrics of a batch, among these its values "q"."""
+        raise NotImplementedError
+
+
+class SequenceLoss(QLoss):
+    """Loss of sequences, for networks with memory (R2D2, OpenReview r1lyTjAqYX, section 2.3).
+
+        L   = mean_b w_b sum_t Huber(Q(o_t, a_t; theta) - y_t)
+        y_t = sum_{k<m} gamma^k r_{t+k} + gamma^m max_a Q(o_{t+m}, a; theta^-)    with m = min(n, steps that follow)
+
+    Both networks are unrolled from the stored state, through the burn-in without gradient.
+    """
+
+    def __call__(self, model: QNetwork, batch: SequenceBatch) -> tuple[Tensor, Tensor, Metrics]:
+        """Return priorities ``[B]``, loss and mean value "q"."""
+        c = self._config
+        sequence = batch.obs, batch.first, batch.memory, c.burn_in
+        all_q = model.unroll(*sequence, noise=self._draw_noise())
+        action, reward, discount, valid = (
+            rows[c.burn_in :] for rows in (batch.action, batch.reward, batch.discount, batch.valid)
+        )
+        with torch.no_grad():
+            target_q = self._target.unroll(*sequence, noise=self._draw_noise())
+            value = double_q_value(all_q, target_q) if c.double else max_q_value(target_q)
+            y = n_step_targets(reward, discount, value, valid, c.n_step, rescaled=c.rescale_values)
+
+        q = all_q[:-1].gather(2, action.unsqueeze(2)).squeeze(2)
+        td_error = torch.where(valid, q - y, 0.0)
+        loss = (batch.weights * huber(td_error).sum(0)).mean()
+        priority = sequence_priority(td_error.detach(), valid, c.priority_eta)
+        return priority, loss, {"q": torch.where(valid, q, 0.0).sum() / valid.sum()}
+
+
+def distribution_of(config: Any) -> Callable[[int], ReturnDistribution] | None:
+    """Return the constructor of the return distribution of a `QLearningConfig`, called with the features' width."""
+    match config.distributional:
+        case "c51":
+            return lambda num_features: CategoricalReturns(config.num_atoms, config.v_min, config.v_max)
+        case "quantile":
+            return lambda num_features: QuantileReturns(config.num_quantiles)
+        case "iqn":
+            return ImplicitQuantileReturns
+    return None
+
+
+class DistributionalLoss(QLoss):
+    """Distance of the distribution of ``Z(o, a; theta)`` from that of ``r + discount * Z(o', a*; theta^-)``.
+
+    ``a*`` has the largest mean by the target network, or by the online network with ``double``.
+
+        "c51"               L = mean w D_KL( Phi(target) || Z(o, a; theta) )         (arXiv:1710.02298)
+        "quantile", "iqn"   L = mean w sum_i mean_j rho_i( y_j - Z_i(o, a; theta) )  (arXiv:1710.10044, eq. 10)
+
+    Priorities are these distances, of "quantile" and "iqn" the mean over i.
+
+    Parameters
+    ----------
+    config, target, draw_noise
+        As for `QLoss`.
+    generator
+        Random numbers for the fractions of "iqn".
+    remark
+        Called with a note for the user if the support of "c51" is too narrow.
+    """
+
+    def __init__(
+        self,
+        config: Any,
+        target: QNetwork,
+        draw_noise: Callable[[], Tensor | None],
+        generator: torch.Generator,
+        remark: Callable[[str], object],
+    ) -> None:
+        super().__init__(config, target, draw_noise)
+        self._generator = generator
+        self._support = SupportWatch(config.v_min, config.v_max, remark, rescaled=config.rescale_values)
+
+    def __call__(self, model: QNetwork, batch: TransitionBatch) -> tuple[Tensor, Tensor, Metrics]:
+        """Return priorities ``[B]``, loss and metrics, among these the means "q"."""
+        c, distribution = self._config, model.distribution
+        with torch.no_grad(), evaluating(model):
+            noise, fractions = self._draw_noise(), self._fractions(batch)
+            next_outputs, next_q = self._target.distributions(batch.next_obs, noise, fractions)
+            chooser_q = model.q(batch.next_obs, self._draw_noise()) if c.double else next_q
+            of_next = _of_actions(next_outputs, chooser_q.argmax(1))
+
+        fractions = self._fractions(batch)
+        outputs, q = model.distributions(batch.obs, self._draw_noise(), fractions)
+        of_taken = _of_actions(outputs, batch.action)
+        reward, discount = batch.reward.unsqueeze(1), batch.discount.unsqueeze(1)
+        metrics = {"q": q.gather(1, batch.action.unsqueeze(1))}
+        if isinstance(distribution, CategoricalReturns):
+            with torch.no_grad():
+                returns = td_target(reward, discount, distribution.atoms, rescaled=c.rescale_values)
+                probability = of_next.softmax(1)
+                self._support.see((returns * probability).sum(1), batch.reward, batch.discount, batch.number)
+                target = categorical_projection(returns, probability, distribution.atoms)
+            priority = distance = categorical_kl(target, of_taken.log_softmax(1))
+            metrics["outside_support"] = self._support.last
+        else:
+            if fractions is None:
+                fractions = midpoints(c.num_quantiles, outputs.device)
+            y = td_target(reward, discount, of_next, rescaled=c.rescale_values)
+            distance = quantile_huber(of_taken, fractions, y)
+            priority = distance / c.num_quantiles
+        return priority, (batch.weights * distance).mean(), metrics
+
+    def _fractions(self, batch: TransitionBatch) -> Tensor | None:
+        """Fractions at which a pass of "iqn" takes quantiles, uniform in [0, 1), float32 ``[B, N]``; else None."""
+        if self._config.distributional != "iqn":
+            return None
+        size = len(batch.reward), self._config.num_quantiles
+        return torch.rand(size, generator=self._generator, device=self._generator.device)
+
+
+def _of_actions(outputs: Tensor, action: Tensor) -> Tensor:
+    """Select one action per row, ``[B, M]`` of ``[B, A, M]``."""
+    return outputs[torch.arange(len(action), device=action.device), action]
+
+
+class SupportWatch:
+    """Share of C51's targets outside [v_min, v_max]; one remark if it is 1 % or more over 100 updates.
+
+    Targets outside are clipped to the support, and values beyond the bounds are never learned. Targets computed from
+    clipped values lie at most one step outside. The remark therefore names a support that is wide enough, too: from the
+    smallest to the largest ``R / (1 - disc)`` of all transitions, the return if one transition repeated forever. No
+    return of these transitions, in any order, lies outside.
+
+    Parameters
+    ----------
+    v_min, v_max
+        Bounds of the support.
+    remark
+        Called with the remark.
+    rescaled
+        Whether targets and support are rescaled returns.
+
+    Attributes
+    ----------
+    last
+        Share of the last batch's targets that lie outside, 0-dimensional.
+    """
+
+    last: Tensor
+
+    def __init__(self, v_min: float, v_max: float, remark: Callable[[str], object], *, rescaled: bool = False) -> None:
+        self._bounds = v_min, v_max
+        self._remark = remark
+        self._rescaled = rescaled
+        self._shares: list[Tensor] = []
+        self._least = torch.full((3,), math.inf)
+        self._largest = -self._least
+        self._has_remarked = False
+
+    def see(self, target: Tensor, reward: Tensor, discount: Tensor, number: int) -> None:
+        """Add a batch, before its targets are projected.
+
+        Parameters
+        ----------
+        target
+            Means of the targets, float32 ``[B]``.
+        reward, discount
+            ``R`` and ``disc`` of the transitions, float32 ``[B]``.
+        number
+            Number of the update.
+        """
+        low, high = self._bounds
+        rounding = 1e-5 * (high - low)
+        outside = (target < low - rounding) | (target > high + rounding)
+        self.last = outside.float().mean()
+        if self._has_remarked:
+            return
+        forever = torch.where(reward == 0.0, 0.0, reward / (1.0 - discount))
+        of_batch = torch.stack((target, reward, rescale(forever) if self._rescaled else forever))
+        self._least = torch.minimum(self._least.to(of_batch.device), of_batch.amin(1))
+        self._largest = torch.maximum(self._largest.to(of_batch.device), of_batch.amax(1))
+        self._shares.append(self.last)
+        if number % UPDATES_BETWEEN_LOOKS == 0:
+            self._look()
+
+    def _look(self) -> None:
+        share = torch.stack(self._shares).mean().item()
+        self._shares.clear()
+        if share < WORTH_A_REMARK:
+            return
+        self._has_remarked = True
+        (low, high), least, largest = self._bounds, self._least.tolist(), self._largest.tolist()
+        targets, rewards, returns = (f"{a:.4g} to {b:.4g}" for a, b in zip(least, largest, strict=True))
+        if math.isfinite(largest[2] - least[2]):
+            advice = f"no return of such rewards lies outside {returns}; give that"
+        else:
+            advice = "undiscounted, such rewards bound no return; widen the support"
+        self._remark(
+            f"{share:.0%} of the targets lie outside the support, v_min={low:g} to v_max={high:g}, and are cut off: "
+            f"they go from {targets}, and rewards, summed over n_step, from {rewards}; {advice}, or lower "
+            "reward_scale or gamma"
+        )
