@@ -26,11 +26,11 @@ class Learned:
     steps, version, updates, skipped_updates
         Steps learned from, version of the weights, updates made and left out.
     losses
-        What the algorithm reports of its last update.
+        Numbers that the algorithm reports of the last update.
     experience
-        What is shown and logged of the data path, by the name of the metric.
+        Shown and logged numbers of the data path, by the name of the metric.
     learning_rate
-        Of the last update; None where rollout workers tell it.
+        Learning rate of the last update; None where rollout workers report it.
     """
 
     steps: int
@@ -44,20 +44,20 @@ class Learned:
 
 @dataclass(frozen=True)
 class LearnedInWorker:
-    """Last updates of a rollout worker that learns.
+    """Latest updates of a rollout worker that learns.
 
     Attributes
     ----------
     worker
-        Its number.
+        Number of the worker.
     losses
-        Of the last one.
+        Losses of the last update.
     lag
-        Smallest, mean and largest policy lag of the gradients since its last report.
+        Smallest, mean and largest policy lag of the gradients since the worker's last report.
     learning_rate
-        Of the last one.
+        Learning rate of the last update.
     policy
-        Number of the policy that it learns.
+        Number of the policy.
     """
 
     worker: int
@@ -69,10 +69,18 @@ class LearnedInWorker:
 
 @dataclass(frozen=True)
 class Episodes:
-    """Training episodes of one policy that have ended, (return, length) each.
+    """Finished training episodes of one policy.
 
-    Of each its success is told; None where none is. Of each it is told whether it began after the policy's last fence,
-    where weights or settings were replaced; nothing means all did.
+    Attributes
+    ----------
+    finished
+        Return and length of each episode.
+    successes
+        Success of each episode; None where the environment reports none.
+    policy
+        Number of the policy.
+    is_new
+        Whether each episode began after the policy's last fence, where weights or settings were replaced; empty: all.
     """
 
     finished: list[tuple[float, int]]
@@ -83,7 +91,7 @@ class Episodes:
 
 @dataclass(frozen=True)
 class EnvironmentMetrics:
-    """Numbers that environments of a policy have reported, by name; whether since the policy's last fence."""
+    """Numbers by name that environments of a policy have reported, and whether since the policy's last fence."""
 
     values: Mapping[str, float]
     policy: int = 0
@@ -97,13 +105,13 @@ class Scored:
     Attributes
     ----------
     evaluation
-        What came of it.
+        Result of the evaluation.
     is_best
         Whether the weights are the best so far. They lie in the arena's block of the best weights then.
     error
-        What went wrong in saving the best weights, if anything.
+        Error of saving the best weights; None: none.
     others
-        What the same weights had played, of which this one is the confirmation.
+        Earlier evaluations of the same weights, which this one confirms.
     """
 
     evaluation: Evaluation
@@ -126,13 +134,13 @@ class Evaluated:
     Attributes
     ----------
     number
-        Of the command.
+        Number of the command.
     policies
-        What came of it for each policy.
+        Result for each policy.
     seconds
-        How long it took.
+        Duration in seconds.
     has_reached_target
-        Whether all policies that have a target have reached theirs, twice.
+        Whether all policies with a target have reached it twice.
     """
 
     number: int
@@ -143,7 +151,7 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class Saved:
-    """A checkpoint was written, or could not be; `number` is that of the command."""
+    """A checkpoint was written, or failed with an error; `number` is that of the command."""
 
     number: int
     error: Exception | None
@@ -160,7 +168,7 @@ class ContentsSaved:
 
 @dataclass(frozen=True)
 class WeightsSet:
-    """The learner goes on with weights that it was given; `version` is theirs."""
+    """The learner has adopted weights; `version` is theirs."""
 
     version: int
 
@@ -172,9 +180,9 @@ class Copied:
     Attributes
     ----------
     learned
-        All of it, as bytes that share no memory with the learner's own.
+        The state, as bytes that share no memory with the learner's own.
     version, steps
-        Of the weights, and what they have been learned from in the steps of their policy.
+        Version of the weights, and their policy's steps.
     """
 
     learned: bytes
@@ -184,7 +192,7 @@ class Copied:
 
 @dataclass(frozen=True)
 class Diverged:
-    """The updates of a population's policy are not finite any more; it waits to be replaced."""
+    """Updates of a population's policy are not finite any more; the policy waits to be replaced."""
 
     policy: int
     problem: str
@@ -192,14 +200,14 @@ class Diverged:
 
 @dataclass(frozen=True)
 class Note:
-    """Something that the user is to be told."""
+    """Text for the user."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class NodeSeen:
-    """State of a node of the run; the first is 0."""
+    """Status of a node of the run; the first is 0."""
 
     number: int
     status: NodeStatus
@@ -207,19 +215,19 @@ class NodeSeen:
 
 @dataclass(frozen=True)
 class Ready:
-    """A role is made, environments and all."""
+    """A role and its environments are made."""
 
 
 @dataclass(frozen=True)
 class Failed:
-    """A role raised: its last report.
+    """Last report of a role that raised.
 
     Attributes
     ----------
     error
         The exception, if it can be pickled.
     text
-        Its traceback.
+        Traceback of the exception.
     """
 
     error: BaseException | None
@@ -228,35 +236,27 @@ class Failed:
 
 @dataclass(frozen=True)
 class Died:
-    """A role ended and is replaced; the backend says so."""
+    """A role ended and is replaced; the backend reports it."""
 
     story: str
 
 
 @dataclass(frozen=True)
-class Of:
-    """Report of one of several roles of a process.
-
-    Attributes
-    ----------
-    role
-        Its name.
-    said
-        What it reports.
-    """
+class FromRole:
+    """Report of one of several roles of a process."""
 
     role: str
-    said: Report
+    report: Report
 
 
 Report = (
-    Of | Learned | LearnedInWorker | Episodes | EnvironmentMetrics | EnvironmentSteps | Evaluated | Saved
+    FromRole | Learned | LearnedInWorker | Episodes | EnvironmentMetrics | EnvironmentSteps | Evaluated | Saved
     | ContentsSaved | WeightsSet | Copied | Diverged | Note | NodeSeen | Ready | Failed | Died
 )  # fmt: skip
 Tell = Callable[[Report], None]
-"""Function by which a role reports."""
+"""Function that takes the reports of a role."""
 Handler = Callable[[str, Report], None]
-"""Called with the name of a role and what it reports."""
+"""Function that takes the name of a role and its report."""
 
 
 # -- commands --------------------------------------------------------------------------------------------------------
@@ -269,13 +269,13 @@ class Save:
     Attributes
     ----------
     number
-        By which the answer is known.
+        Number of the command, which the answer repeats.
     destination
-        The run's checkpoints, or a path.
+        Checkpoint store of the run, or a path.
     meta
-        What it says of the run, beside what the learner knows.
+        Metadata of the checkpoint, which the learner completes.
     steps
-        Steps of the run, by which it is found among the run's; None: those that the learner knows.
+        Steps of the run, which name the checkpoint in the store; None: the learner's steps.
     """
 
     number: int
@@ -286,7 +286,7 @@ class Save:
 
 @dataclass(frozen=True)
 class SetWeights:
-    """Go on with these weights, which have learned from so many steps; None: from as many as the run."""
+    """Adopt weights that were learned from a number of steps; None: the policy's own."""
 
     weights: dict[str, np.ndarray]
     steps: int | None
@@ -294,28 +294,28 @@ class SetWeights:
 
 @dataclass(frozen=True)
 class Copy:
-    """Hand over what is learned so far."""
+    """Report the learned state as `Copied`."""
 
 
 @dataclass(frozen=True)
 class Inherit:
-    """Go on with what another learner has handed over; steps, seed and random numbers stay."""
+    """Adopt the state of another learner; steps, seed and random numbers stay."""
 
     learned: bytes
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One policy that is to be evaluated.
+    """One policy to evaluate.
 
     Attributes
     ----------
     store
-        Where its best weights are saved; None: nowhere.
+        Checkpoint store for the best weights; None: they are not saved.
     best_return
-        Mean return that they have to reach; None: any.
+        Mean return of the best weights so far; None: none yet.
     meta
-        What the best weights' checkpoint says of the run.
+        Metadata of the best weights' checkpoint.
     """
 
     store: CheckpointStore | None
@@ -325,16 +325,16 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Play the newest weights.
+    """Evaluate the newest weights.
 
     Attributes
     ----------
     number
-        By which the answer is known.
+        Number of the command, which the answer repeats.
     deadline
-        When playing ends, in monotonic seconds.
+        End of playing, in monotonic seconds.
     policies
-        Whose weights, one for each policy.
+        The policies, which play together.
     """
 
     number: int
@@ -344,36 +344,28 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class GoOnWithout:
-    """Wait for a node no more: it is lost, and may never have been there."""
+    """Stop waiting for a node that is lost, or was never there."""
 
     node: int
 
 
 @dataclass(frozen=True)
 class Stop:
-    """End by yourself."""
+    """End the role."""
 
 
 @dataclass(frozen=True)
-class To:
-    """A command to one of several roles of a process.
-
-    Attributes
-    ----------
-    role
-        Its name.
-    command
-        What it is told.
-    """
+class ToRole:
+    """Command to one of several roles of a process."""
 
     role: str
     command: Command
 
 
-Command = Save | SetWeights | Copy | Inherit | Evaluate | GoOnWithout | Stop | To
+Command = Save | SetWeights | Copy | Inherit | Evaluate | GoOnWithout | Stop | ToRole
 
 
 def unknown(role: str, command: object, *known: type) -> ValueError:
-    """The error of a role that is told what it does not know."""
+    """Error for a command that a role does not take; `known` are the legal commands."""
     legal = " or ".join(each.__name__ for each in known) or "none"
-    return ValueError(f"the {role} knows no command {type(command).__name__} (legal: {legal})")
+    return ValueError(f"the {role} takes no command {type(command).__name__} (legal: {legal})")

@@ -184,19 +184,14 @@ def test_a_killed_rollout_worker_is_replaced_once_the_policy_worker_has_passed_i
 
 
 def test_slots_of_the_dead_wait_for_the_policy_worker_wherever_it_lives(one_process):
-    from penstock.engine.backends.local import LocalBackend, Process, Replacement
-    from penstock.engine.backends.restarts import Restarts
+    from penstock.engine.backends.restarts import Replacement
 
     run = Collecting(APPO, inference="central")
     specs = role_specs([Learns(run.algorithm)], run.env, run.arena.shape)
-    backend = LocalBackend(run.arena, specs, lambda *_: None, Restarts(False))
-    backend._processes = {spec.name: Process(spec, 0, None) for spec in specs[1:]}
-    dead = Replacement(specs[0], 0.0, deaths=[run.arena.requests.withdraw(0)])
-    assert not backend._has_passed(dead)
+    dead = Replacement(specs[0], run.arena, pause=0.0)
+    assert not dead.is_due(alive=specs[1:])
     run.policy_worker.poll()
-    assert backend._has_passed(dead)
-    backend._processes.clear()
-    backend.close(0.0)
+    assert dead.is_due(alive=specs[1:])
     run.close()
 
 

@@ -328,7 +328,7 @@ def test_the_time_of_an_evaluation_is_booked_while_it_goes_on(monkeypatch):
 
 def test_an_unknown_command_is_named():
     evaluator = an_evaluator(a_policy())
-    with pytest.raises(ValueError, match="the evaluator knows no command Stop"):
+    with pytest.raises(ValueError, match="the evaluator takes no command Stop"):
         evaluator.handle(Stop())
     evaluator.close()
 

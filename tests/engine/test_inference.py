@@ -158,7 +158,7 @@ def test_a_policy_worker_says_which_deaths_it_has_seen_between_two_batches():
 @pytest.mark.parametrize("role", ["rollout", "policy"])
 def test_roles_that_know_no_commands_say_so(role):
     run = Collecting(APPO, inference="central")
-    with pytest.raises(ValueError, match=r"worker knows no command Stop \(legal: none\)"):
+    with pytest.raises(ValueError, match=r"worker takes no command Stop \(legal: none\)"):
         (run.workers[0] if role == "rollout" else run.policy_worker).handle(Stop())
     run.close()
 

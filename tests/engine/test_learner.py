@@ -214,6 +214,6 @@ def test_a_learner_goes_on_with_the_state_it_is_given():
 
 def test_an_unknown_command_is_named():
     run, learner = a_run()
-    with pytest.raises(ValueError, match=r"the learner knows no command Stop \(legal: Save or SetWeights or Copy"):
+    with pytest.raises(ValueError, match=r"the learner takes no command Stop \(legal: Save or SetWeights or Copy"):
         learner.handle(Stop())
     run.close()

@@ -235,10 +235,10 @@ def test_a_first_learner_that_is_new_does_not_wait_for_ever_for_one_that_could_t
 
 def test_learners_that_are_killed_again_and_again_end_the_run():
     restarts = Restarts(forgive_environments=False)
-    pauses = [restarts.after_learner_killed("rank-1 was killed") for _ in range(20)]
+    pauses = [restarts.after_kill("rank-1 was killed", is_learner=True) for _ in range(20)]
     assert max(pauses) <= 1.0
     with pytest.raises(RoleDied, match=r"rank-1 was killed, the 21th learner within 10 minutes, and 20 are replaced"):
-        restarts.after_learner_killed("rank-1 was killed")
+        restarts.after_kill("rank-1 was killed", is_learner=True)
 
 
 CENTRAL = {"inference": "central", "num_learners": 2, "run_dir": None, "total_steps": FOR_EVER}

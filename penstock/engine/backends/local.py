@@ -7,27 +7,20 @@ import os
 import select
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from penstock.engine.backends import launcher
 from penstock.engine.backends.channel import Channel
 from penstock.engine.backends.process import RoleSetup, describe_status, send_setup
-from penstock.engine.backends.restarts import Restarts, RoleDied
+from penstock.engine.backends.restarts import Replacement, Restarts
 from penstock.engine.contracts import RoleSpec
-from penstock.engine.groups.following import RankRole
-from penstock.engine.messages import Command, Died, Failed, Handler, Of, Ready, Report, Stop, To
-from penstock.engine.roles.specs import LearnerRole, PolicyRole, RolloutRole
-from penstock.engine.roles.together import LearnersRole, parts_of
+from penstock.engine.messages import Command, Died, Failed, FromRole, Handler, Ready, Report, Stop, ToRole
+from penstock.engine.roles.together import LearnersRole
 from penstock.engine.watching.hangs import watched
 from penstock.experience.arena import ExperienceArena
 from penstock.ipc.ownership import Owned, owner_only
 
 STOP_SECONDS = 2.0  # limit for roles to end by themselves
-
-_ENDED_BY_ENVIRONMENT = (
-    ", in its environment, which must not end the process: mend that, or go on in spite of it with "
-    "on_env_error='restart'"
-)
 
 
 @dataclass
@@ -37,20 +30,8 @@ class Process:
     spec: RoleSpec
     pid: int
     control: Channel
-    failure: Of | None = None
+    failure: FromRole | None = None
     """First `Failed` of its roles."""
-
-
-@dataclass
-class Replacement:
-    """Pending replacement of a dead role."""
-
-    spec: RoleSpec
-    not_before: float
-    deaths: list[int]
-    """Numbers of a rollout worker's death, which each policy's policy worker must pass before slots are reclaimed."""
-    commands: list[Command] = field(default_factory=list)
-    """Commands to send after a restart."""
 
 
 class LocalBackend(Owned):
@@ -114,7 +95,7 @@ class LocalBackend(Owned):
             return False
         is_there = True
         try:
-            process.control.post(To(role, command) if role in self._processes_of else command)
+            process.control.post(ToRole(role, command) if role in self._processes_of else command)
         except OSError:  # the launcher reports the death
             is_there = False
         self._arena.ring_all()
@@ -191,70 +172,45 @@ class LocalBackend(Owned):
     def _deliver_reports(self, process: Process) -> None:
         name = process.spec.name
         while (message := _receive(process.control)) is not None:
-            report = message if isinstance(message, Of) else Of(name, message)
-            if isinstance(report.said, Ready):
+            message = message if isinstance(message, FromRole) else FromRole(name, message)
+            if isinstance(message.report, Ready):
                 self._restarts.begun(name)
-            elif isinstance(report.said, Failed):
-                process.failure = process.failure or report
+            elif isinstance(message.report, Failed):
+                process.failure = process.failure or message
             else:
-                self._handle(report.role, report.said)
+                self._handle(message.role, message.report)
 
     def _bury(self, pid: int, status: int) -> None:
+        """Replace the role of a process that ended, or deliver its failure: see `penstock.engine.backends.restarts`."""
         process = next((p for p in self._processes.values() if p.pid == pid), None)
         if process is None:
             return
         self._deliver_reports(process)
         process.control.close()
-        name = process.spec.name
+        spec, name = process.spec, process.spec.name
         del self._processes[name]
         if process.failure is not None:
-            failed, failure = process.failure.role, process.failure.said
+            failed, failure = process.failure.role, process.failure.report
             assert isinstance(failure, Failed)
-            if not self._restarts.forgives(name, failure):
+            story, pause = f"{name}: {failure.error}", self._restarts.after_failure(name, failure)
+            if pause is None:
                 self._handle(failed, failure)
                 return
-            story, back_off = f"{name}: {failure.error}", self._restarts.after_failure(name)
         else:
             story = f"{name} (process {pid}) {describe_status(status)}"
-            role = watched(process.spec, self._arena)
+            role, is_killed = watched(spec, self._arena), os.WIFSIGNALED(status)
             is_in_env = role is not None and role.is_in_env
-            if is_in_env and self._restarts.forgives(name, None):
-                back_off = self._restarts.after_failure(name)
-            elif process.spec.is_vital or not os.WIFSIGNALED(status):
-                raise RoleDied(story + (_ENDED_BY_ENVIRONMENT if is_in_env else ""))
-            else:
-                is_learner = any(isinstance(part, LearnerRole | RankRole) for part in parts_of([process.spec]))
-                count = self._restarts.after_learner_killed if is_learner else self._restarts.after_kill
-                back_off = count(story)
-        spec = process.spec
-        deaths = (
-            [arena.requests.withdraw(spec.rollout.worker) for arena in self._arena.policies]
-            if isinstance(spec, RolloutRole)
-            else []
-        )
-        self._replacements[name] = Replacement(spec, time.monotonic() + back_off, deaths)
+            pause = self._restarts.after_end(spec, story, is_killed=is_killed, is_in_env=is_in_env)
+        self._replacements[name] = Replacement(spec, self._arena, pause)
         self._handle(name, Died(story))
 
     def _replace_dead_roles(self) -> None:
         for name, replacement in list(self._replacements.items()):
-            if time.monotonic() >= replacement.not_before and self._has_passed(replacement):
+            if replacement.is_due([process.spec for process in self._processes.values()]):
                 del self._replacements[name]
-                self._fork(replacement.spec.successor(self._arena))
+                self._fork(replacement.successor())
                 for command in replacement.commands:
                     self.send(name, command)
-
-    def _has_passed(self, replacement: Replacement) -> bool:
-        """Return whether no policy worker can still be answering a request from before the death."""
-        if not isinstance(replacement.spec, RolloutRole):
-            return True
-        worker = replacement.spec.rollout.worker
-        alive = parts_of([process.spec for process in self._processes.values()])
-        acting = {(spec.policy, spec.number) for spec in alive if isinstance(spec, PolicyRole)}
-        return all(
-            (arena.policy, arena.requests.policy_worker_of(worker)) not in acting
-            or arena.requests.has_passed(death, worker)
-            for arena, death in zip(self._arena.policies, replacement.deaths, strict=True)
-        )
 
 
 def _receive(control: Channel) -> Report | None:

@@ -106,16 +106,16 @@ class SerialBackend:
         return has_worked
 
     def _bury(self, name: str, error: Exception) -> None:
-        """Report the failure of a role, and replace the role if that is allowed."""
+        """Replace a role that raised, or deliver its failure: see `penstock.engine.backends.restarts`."""
         role = self._roles.pop(name, None)
         if role is not None:
             _close(role)
         failure = failure_of(error)
-        if not self._restarts.forgives(name, failure):
+        if (pause := self._restarts.after_failure(name, failure)) is None:
             self._handle(name, failure)
             return
         self._handle(name, Died(f"{name}: {error}"))
-        time.sleep(self._restarts.after_failure(name))
+        time.sleep(pause)
         self._specs[name] = self._specs[name].successor(self._arena)
         self._build(name)
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from penstock.engine.backends.process import failure_of
 from penstock.engine.contracts import LeavesNothing, OfPolicy, Role, RoleSpec
-from penstock.engine.messages import Command, Of, Report, Tell, To
+from penstock.engine.messages import Command, FromRole, Report, Tell, ToRole
 from penstock.engine.roles.device import DeviceRole
 from penstock.engine.roles.specs import LearnerRole
 from penstock.experience.arena import ExperienceArena
@@ -37,7 +37,7 @@ class LearnersRole(LeavesNothing):
         """Make the learners."""
 
         def report_of(name: str, said: Report) -> None:
-            report(Of(name, said))
+            report(FromRole(name, said))
 
         return InTurn({spec.name: spec.build(arena, partial(report_of, spec.name)) for spec in self.learners}, report)
 
@@ -50,7 +50,7 @@ class InTurn:
     roles
         Roles by name.
     report
-        Function for reports: `Of` with the failure of a role, before it is raised.
+        Function for reports: `FromRole` with the failure of a role, before it is raised.
     """
 
     def __init__(self, roles: dict[str, Role], report: Tell) -> None:
@@ -65,13 +65,13 @@ class InTurn:
             try:
                 has_worked |= role.poll()
             except Exception as error:
-                self._report(Of(name, failure_of(error)))
+                self._report(FromRole(name, failure_of(error)))
                 raise
         return has_worked
 
     def handle(self, command: Command) -> None:
         """Pass a command to the role that it is addressed to."""
-        assert isinstance(command, To)
+        assert isinstance(command, ToRole)
         self._roles[command.role].handle(command.command)
 
     def close(self) -> None:
