@@ -47,7 +47,7 @@ def toy(seed: int, *, pbt: bool) -> float:
         for number, member in enumerate(population.members):
             h = np.array([member.settings[name] for name in H])
             theta[number] = theta[number] - TOY_RATE * 2.0 * h * theta[number]
-            population.hear(number, [toy_score(theta[number])])
+            population.add_scores(number, [toy_score(theta[number])])
         for decision in population.decide([step, step]) if pbt else []:
             if decision.parent is not None:
                 theta[decision.member] = theta[decision.parent].copy()

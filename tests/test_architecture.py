@@ -71,9 +71,9 @@ FEATURES = {
 # The engine's rooms, from the ground up. Each may use those before it.
 ENGINE = (
     "messages", "contracts", "watching", "acting", "self_play.inference", "paths", "self_play.path", "groups", "roles",
-    "backends", "roster", "preparation", "policies", "nodes", "evaluations", "saves", "transfers", "exploits",
-    "following", "self_play.versions", "turns", "reports", "endings", "supervisor", "opening", "steering", "trainer",
-    "inspection", "slices", "faces", "__init__",
+    "backends", "roster", "preparation", "policies", "nodes", "polling", "evaluations", "saves", "transfers",
+    "exploits", "scheduling", "self_play.versions", "reports", "endings", "supervisor", "opening", "steering",
+    "trainer", "inspection", "slices", "faces", "__init__",
 )  # fmt: skip
 
 # Uses against that order, imports for type checkers and in functions counted: they may become fewer, never more.

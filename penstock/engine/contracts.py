@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Role(Protocol):
-    """A part of the engine: a backend polls it, and lets it sleep on its bell when there is nothing to do."""
+    """Part of the engine that a backend polls, and that sleeps on its bell when there is nothing to do."""
 
     bell: Doorbell
 
@@ -27,16 +27,16 @@ class Role(Protocol):
         ...
 
     def handle(self, command: Command) -> None:
-        """Take a command of the supervisor."""
+        """Carry out a command of the supervisor."""
         ...
 
     def close(self) -> None:
-        """Let go of what is held open."""
+        """Release files, connections and environments."""
         ...
 
 
 class RoleSpec(Protocol):
-    """Makes a role; picklable."""
+    """Description of a role, which makes it; picklable."""
 
     @property
     def name(self) -> str:
@@ -50,7 +50,7 @@ class RoleSpec(Protocol):
 
     @property
     def is_vital(self) -> bool:
-        """Whether the run ends with the role; others are replaced."""
+        """Whether the run ends when the role dies; other roles are replaced."""
         ...
 
     def build(self, arena: ExperienceArena, report: Tell) -> Role:
@@ -58,13 +58,13 @@ class RoleSpec(Protocol):
         ...
 
     def successor(self, arena: ExperienceArena) -> RoleSpec:
-        """Take back what the role held, which is dead; return who comes in its place."""
+        """Free what the dead role held in the arena; return the spec of its replacement."""
         ...
 
 
 @runtime_checkable
 class OfPolicy(Protocol):
-    """Spec of a role that works for one of a run's policies."""
+    """Spec of a role of one policy."""
 
     @property
     def policy(self) -> int:
@@ -73,22 +73,16 @@ class OfPolicy(Protocol):
 
 
 class LeavesNothing:
-    """A role that holds nothing when it dies: its successor is told the same."""
+    """Base of specs whose role holds nothing in the arena when it dies: the replacement has the same spec."""
 
     def successor(self, arena: ExperienceArena) -> Self:
-        """Return the same."""
+        """Return the same spec."""
         return self
 
 
 @dataclass(frozen=True)
 class LearnerState:
-    """Progress of learning, without weights and the learner's own state.
-
-    Attributes
-    ----------
-    steps, version, updates
-        Steps learned from, version of the weights, updates made.
-    """
+    """Progress of learning: steps learned from, version of the weights, updates made."""
 
     steps: int = 0
     version: int = 0
@@ -97,31 +91,25 @@ class LearnerState:
 
 @dataclass(frozen=True)
 class Start:
-    """Start of a run: from nothing, or from a checkpoint.
+    """Start of a policy's learning: from nothing, or from a checkpoint.
 
     Attributes
     ----------
     state
-        Where learning stands.
+        Progress of learning.
     learning
-        What the learner alone has, as it was saved.
-    seconds
-        Wall-clock time spent.
-    matches
-        What was known of the pool of opponents, as it was saved.
-    tuned
-        Values of tunable settings that had been set.
+        Saved state of the learner alone.
+    meta
+        Metadata of the checkpoint; empty: from nothing.
     """
 
     state: LearnerState = field(default_factory=LearnerState)
     learning: dict[str, Any] | None = None
-    seconds: float = 0.0
-    matches: dict[str, Any] | None = None
-    tuned: dict[str, float] = field(default_factory=dict)
+    meta: dict[str, Any] = field(default_factory=dict)
 
 
 class ExperienceWriter(Protocol):
-    """Keeps the rows in which a group's lanes stand, and writes what their steps bring."""
+    """Writer of a group's experience, which holds the row of each lane."""
 
     waits_for: str
     """Activity of the rollout worker while `open` returns False."""
@@ -129,58 +117,58 @@ class ExperienceWriter(Protocol):
 
     @property
     def rows(self) -> np.ndarray:
-        """Global row at which each lane stands, int64 ``[N]``."""
+        """Global row of each lane, int64 ``[N]``."""
         ...
 
     def open(self) -> bool:
-        """Make room for a step of every lane; False while there is none."""
+        """Make room for a step of every lane; return False while there is none."""
         ...
 
     def restart_if_fenced(self) -> None:
-        """Begin anew what a new run epoch has made worthless."""
+        """Begin segments anew that a new run epoch has fenced off."""
         ...
 
     def record(self) -> None:
-        """Write what the lanes' last step brought."""
+        """Write the experience of the lanes' last step."""
         ...
 
     def flush(self) -> None:
-        """Hand over what others' experience waits for; called while the group's lanes of another policy cannot step."""
+        """Release experience that others wait for; called while the group's lanes of another policy cannot step."""
         ...
 
 
 class Actor(Protocol):
-    """Role part that answers requests at once."""
+    """Part of a role that answers requests at once."""
 
     def answer(self, pending: Pending) -> None: ...
 
 
 class Backend(Protocol):
-    """Runs the roles of a run; made with the run's arena, the roles' specs, a `Handler`, and `Restarts`."""
+    """Runner of roles; made with the run's arena, the roles' specs, a `Handler`, and `Restarts`."""
 
     def start(self) -> None:
         """Make the roles."""
         ...
 
     def pump(self, timeout: float) -> None:
-        """Give the roles their turn, and deliver what they report, for up to `timeout` seconds.
+        """Poll the roles and deliver their reports, for up to `timeout` seconds.
 
         Raises
         ------
         RoleDied, LauncherDied
-            Something is gone that cannot be replaced.
+            A process ended that cannot be replaced.
         """
         ...
 
     def send(self, role: str, command: Command) -> bool:
-        """Give a role a command, at once or when its replacement is there; False if it is gone for good."""
+        """Send a role a command, at once or when its replacement starts; False if it is gone for good."""
         ...
 
     @property
     def pids(self) -> dict[str, int]:
-        """Process ids of the roles alive, by name, as far as they have processes of their own."""
+        """Process ids by name of the roles that have a process of their own."""
         ...
 
     def close(self, patience: float) -> None:
-        """Stop all roles: at first by asking them, after `patience` seconds for certain. A second call does nothing."""
+        """Stop all roles: on request at first, by force after `patience` seconds. A second call does nothing."""
         ...

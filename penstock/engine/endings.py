@@ -1,8 +1,32 @@
-"""Endings of a training: with a result, interrupted, or failed."""
+"""Endings of a training: with a spent budget and a result, interrupted, or failed."""
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Limits of one call of `train`.
+
+    Attributes
+    ----------
+    steps
+        Steps of the run at which training ends.
+    deadline
+        Moment at which training ends, in monotonic seconds; None: only steps count.
+    """
+
+    steps: int
+    deadline: float | None
+
+    def spent(self, steps: int) -> Literal["", "steps", "seconds"]:
+        """Return the limit that a run at these steps has reached; "" before any."""
+        if steps >= self.steps:
+            return "steps"
+        return "seconds" if self.deadline is not None and time.monotonic() >= self.deadline else ""
 
 
 @dataclass(frozen=True)
@@ -14,7 +38,7 @@ class TrainResult:
     steps
         Steps learned from so far, over all calls.
     seconds
-        Wall-clock seconds spent so far on making this trainer and in `train`, over all calls.
+        Wall-clock seconds spent on making the trainer and in `train` so far, over all calls.
     reached_target
         Whether the evaluator's mean return reached the target.
     target_return
@@ -22,13 +46,14 @@ class TrainResult:
     eval_return
         Mean return of the last evaluation; None if there was none.
     eval_unfinished
-        How many of its episodes were given up before they ended (see ``eval_max_steps``): then it is a part of one.
+        Episodes of that evaluation that were given up before they ended (see ``eval_max_steps``); `eval_return` counts
+        their returns up to then.
     mean_return
         Mean return of the last 100 training episodes; None if none has ended.
     stopped
         "target", "steps", "seconds", "callback" (`on_update` returned False) or "interrupted".
     run_dir
-        Where the run was written; None: nowhere.
+        Directory of the run; None: nothing is written.
     """
 
     steps: int
@@ -43,7 +68,7 @@ class TrainResult:
 
 
 class TrainingInterrupted(KeyboardInterrupt):
-    """A signal, such as that of Ctrl-C, ended a training in good order; `result` says where it stands."""
+    """A signal, such as that of Ctrl-C, ended a training in good order; `result` is its result so far."""
 
     def __init__(self, result: TrainResult) -> None:
         super().__init__("training was interrupted")
@@ -51,4 +76,4 @@ class TrainingInterrupted(KeyboardInterrupt):
 
 
 class TrainingFailed(RuntimeError):
-    """The run ended because something in it failed; the message is the whole story and how to go on."""
+    """A role of the run failed; the message explains it, with the command that resumes the run."""

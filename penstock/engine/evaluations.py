@@ -1,4 +1,4 @@
-"""The evaluations of a run, as the supervisor sees them: when one is due, what was asked for, what came of it."""
+"""Evaluations of a run: when one is due, requests to the evaluator, and their results."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.config import Config
-from penstock.engine.backends.interruption import Interrupted
 from penstock.engine.messages import Candidate, Evaluate, Evaluated
+from penstock.engine.polling import Roles
 from penstock.engine.watching.chronicle import Chronicle
 from penstock.engine.watching.progress import Progress
+from penstock.experience.layout import RoleKind
 from penstock.ipc import available_cores
 from penstock.play.evaluation import Evaluation
 from penstock.runs.formatting import number
@@ -28,20 +29,18 @@ def rest(cores: float) -> float:
 
 
 class Evaluations:
-    """Asks the evaluator for evaluations, and remembers what they say.
+    """Requests evaluations, and records their results.
 
     Parameters
     ----------
     config
-        The run's settings.
+        Settings of the run.
     progress
-        Where the run stands; it is told of every evaluation.
+        Progress of the run, which results are added to.
     chronicle
-        Writes them down.
-    ask
-        Called with what the evaluator is commanded.
-    stores
-        Returns where each policy's best weights are saved; None: nowhere.
+        Checkpoint stores of the run, and its log.
+    roles
+        Roles of the run.
 
     Attributes
     ----------
@@ -49,19 +48,8 @@ class Evaluations:
         Whether weights have reached the target since the last `begin`.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        progress: Progress,
-        chronicle: Chronicle,
-        ask: Callable[[Evaluate], object],
-        stores: Callable[[], Sequence[CheckpointStore | None]],
-    ) -> None:
-        self._config = config
-        self._progress = progress
-        self._chronicle = chronicle
-        self._ask = ask
-        self._stores = stores
+    def __init__(self, config: Config, progress: Progress, chronicle: Chronicle, roles: Roles) -> None:
+        self._config, self._progress, self._chronicle, self._roles = config, progress, chronicle, roles
         self._interval = _interval(config)
         self._next = progress.steps + self._interval
         self._rests_until = 0.0  # monotonic seconds
@@ -69,13 +57,13 @@ class Evaluations:
         has_share = config.backend != "serial" and config.evaluator == "home"
         self._rests = config.eval_interval is None and config.target_return is not None and has_share
         # Requests are numbered: an answer to an earlier one is not taken for that to a later one.
-        self.asked = self.heard = 0
+        self.requested = self.answered = 0
         self.has_reached_target = False
         self.deadline = math.inf
-        self._has_told_of_unfinished = False
+        self._has_shown_unfinished = False
 
     def begin(self, deadline: float | None) -> None:
-        """Note that training begins, or goes on, until a deadline (monotonic seconds)."""
+        """Prepare for training until a deadline, in monotonic seconds."""
         self.has_reached_target = False
         self.deadline = math.inf
         if deadline is not None and self._config.max_seconds is not None:
@@ -88,16 +76,16 @@ class Evaluations:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether an answer is still to come."""
-        return self.heard < self.asked
+        """Whether a request is not answered yet."""
+        return self.answered < self.requested
 
     @property
     def is_overdue(self) -> bool:
-        """Whether the evaluator should have ended by now: it looks at the deadline between any two steps."""
+        """Whether the deadline has passed, which the evaluator checks between steps, without an answer."""
         return self.is_under_way and time.monotonic() >= self.deadline + LEAST_GRACE
 
     def schedule(self, meta: Callable[[], Sequence[dict[str, Any]]]) -> None:
-        """Ask for an evaluation if one is due; `meta` describes each policy in its best weights' checkpoint."""
+        """Request an evaluation if one is due; `meta` returns the metadata of each policy's best checkpoint."""
         steps = self._progress.steps
         is_due = self._interval and steps >= self._next and time.monotonic() >= self._rests_until
         if is_due and not self.is_under_way and not self.has_reached_target:
@@ -105,31 +93,29 @@ class Evaluations:
             self.request(meta())
 
     def request(self, meta: Sequence[dict[str, Any]]) -> None:
-        """Ask for an evaluation of the newest weights."""
-        self.asked += 1
+        """Request an evaluation of the newest weights."""
+        self.requested += 1
+        policies = self._progress.policies
+        stores: Sequence[CheckpointStore | None] = self._chronicle.stores or [None] * len(policies)
         candidates = (
             Candidate(store, policy.best_return, of_policy)
-            for store, policy, of_policy in zip(self._stores(), self._progress.policies, meta, strict=True)
+            for store, policy, of_policy in zip(stores, policies, meta, strict=True)
         )
-        self._ask(Evaluate(self.asked, self.deadline, tuple(candidates)))
+        self._roles.send(RoleKind.EVALUATOR, Evaluate(self.requested, self.deadline, tuple(candidates)))
 
-    def score_final(
-        self, turn: Callable[[], object], meta: Callable[[], Sequence[dict[str, Any]]], interrupted: Interrupted
-    ) -> None:
-        """Score the final weights, unless the last evaluation already did.
+    def score_final(self, turn: Callable[[], object], meta: Callable[[], Sequence[dict[str, Any]]]) -> None:
+        """Score the final weights unless the last evaluation was of them; stop waiting when a signal ends the run.
 
         Parameters
         ----------
         turn
-            Hears the roles meanwhile.
+            Polls the roles and shows the status.
         meta
             As for `schedule`.
-        interrupted
-            Whether a signal wants the end: then no evaluation is waited for.
         """
 
         def is_over() -> bool:
-            return interrupted.has_come or self.has_reached_target or self.is_overdue
+            return self._roles.interrupted.has_come or self.has_reached_target or self.is_overdue
 
         while self.is_under_way and not is_over():
             turn()
@@ -147,10 +133,10 @@ class Evaluations:
             )
 
     def take(self, evaluated: Evaluated) -> None:
-        """Note what came of an evaluation."""
-        if evaluated.number <= self.heard:  # of weights that were replaced meanwhile
+        """Record the result of an evaluation."""
+        if evaluated.number <= self.answered:  # of weights that were replaced meanwhile
             return
-        self.heard = evaluated.number
+        self.answered = evaluated.number
         if self._rests:
             self._rests_until = time.monotonic() + rest(available_cores()) * evaluated.seconds
         self.has_reached_target |= evaluated.has_reached_target
@@ -158,8 +144,8 @@ class Evaluations:
             policy.take_evaluation(scored.evaluation, is_best=scored.is_best)
         self._chronicle.evaluated(evaluated.policies)
         for policy, scored in zip(self._progress.policies, evaluated.policies, strict=True):
-            if scored.evaluation.unfinished and not self._has_told_of_unfinished:
-                self._has_told_of_unfinished = True
+            if scored.evaluation.unfinished and not self._has_shown_unfinished:
+                self._has_shown_unfinished = True
                 self._chronicle.event(self._about_unfinished(scored.evaluation))
             if scored.error is not None:
                 whose = f" of policy {policy.name!r}" if policy.name else ""
@@ -167,11 +153,11 @@ class Evaluations:
                 self._chronicle.event(f"warning: {problem}")
 
     def forget(self) -> None:
-        """Forget what was asked for, and is not heard yet: the weights are others now, or the evaluator died."""
-        self.heard = self.asked
+        """Drop an open request: the weights were replaced, or the evaluator died."""
+        self.answered = self.requested
 
     def forget_all(self) -> None:
-        """Forget the last evaluation too: it says nothing of the weights that are learned from now on."""
+        """Drop the last evaluation too: it is of weights that were replaced."""
         self.forget()
         for policy in self._progress.policies:
             policy.evaluation = None
@@ -190,7 +176,7 @@ class Evaluations:
 
 
 def _interval(config: Config) -> int:
-    """Steps between two evaluations; 0: there are none."""
+    """Steps between two evaluations; 0: no evaluations."""
     interval = config.eval_interval
     if interval == "continuous":
         return 1

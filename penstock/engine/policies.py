@@ -1,4 +1,4 @@
-"""The policies of a run: what each is learned by, from what, and where its weights lie."""
+"""Policies of a run, each with algorithm, data path, arena and weights; and the training that consists of them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,15 @@ from penstock.engine.contracts import LearnerState, Start
 from penstock.engine.paths import DataPath, data_path
 from penstock.engine.preparation import run_shape
 from penstock.engine.roles.learner import Tunables
+from penstock.envs.spec import EnvSpec
 from penstock.envs.statistics import Moments
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
+from penstock.experience.statistics import RunStatistics
 from penstock.nn import PolicyNetwork
 from penstock.play.policy import specs_to_json
+from penstock.population.decisions import Population
+from penstock.population.schedule import Schedule
 from penstock.runs.checkpoint import (
     Checkpoint,
     DamagedCheckpointError,
@@ -42,26 +46,28 @@ class Policy:
 
     Attributes
     ----------
-    number, name
-        Its place among the run's policies; its name, which is empty where there is one.
+    number
+        Place among the run's policies.
+    name
+        Name of the policy; empty in a run of one policy.
     algorithm
-        What learns it, with its settings.
+        Algorithm that learns the policy, with its settings.
     model
-        A network that holds whatever weights were asked for last.
+        Network that holds the weights requested last.
     start
-        Where its learning starts.
+        Start of the learning.
     path
-        The way of its experience.
+        Data path of the policy.
     arena
-        What the roles share of it.
-    untuned
-        Its settings as the run was told them.
+        Shared memory of the policy's roles.
     weights, best_weights
-        The newest, and the best that any evaluation has seen.
+        Newest weights, and the best that any evaluation has scored.
+    untuned
+        Settings of the policy as the run was given them.
     tuned
-        Tunable settings that have been set, which hold instead of the config's.
-    heard
-        The moment of the run's schedule whose values it was given last, in steps; None: of none yet.
+        Values of tunable settings that replace those of `untuned`.
+    scheduled
+        Moment of the run's schedule, in steps, whose values were set last; None: none yet.
     """
 
     number: int
@@ -75,7 +81,7 @@ class Policy:
     best_weights: BestWeights
     untuned: Config
     tuned: dict[str, float] = field(default_factory=dict)
-    heard: int | None = None
+    scheduled: int | None = None
 
     @property
     def id(self) -> int | str:
@@ -84,11 +90,11 @@ class Policy:
 
     @property
     def config(self) -> Config:
-        """Its settings as they are now."""
+        """Settings of the policy, with tuned values."""
         return tuned(self.untuned, self.tuned)
 
     def meta(self, of_run: Mapping[str, Any]) -> dict[str, Any]:
-        """Metadata of its checkpoints, besides those of the weights' owner."""
+        """Metadata of the policy's checkpoints, but for steps and versions; `of_run` is what all policies share."""
         algorithm = self.algorithm
         meta = {
             "algorithm": algorithm_id(type(algorithm)),
@@ -98,11 +104,11 @@ class Policy:
         }
         meta |= {SEALS: seals} if (seals := seals_of(meta["algorithm"], meta["config"])) else {}
         meta |= {"tuned": self.tuned} if self.tuned else {}
-        meta |= {} if self.heard is None else {"heard": self.heard}
+        meta |= {} if self.scheduled is None else {"heard": self.scheduled}
         return meta | ({"policy": self.name} if self.name else {})
 
     def tune(self, values: Mapping[str, Any]) -> None:
-        """Let other values of tunable settings hold from its next batch on.
+        """Set tunable settings, from the policy's next batch on.
 
         Raises
         ------
@@ -115,11 +121,11 @@ class Policy:
         Tunables(self.arena.tunables, tunable_settings(type(config))).write(self.tuned)
 
     def best(self) -> Best | None:
-        """The best weights that any evaluation has seen; None before there are any."""
+        """Best weights that any evaluation has scored; None before there are any."""
         return self.best_weights.load(lambda: new_model(self.algorithm), self.id)
 
     def best_model(self) -> PolicyNetwork | None:
-        """A network of the best weights; None before there are any."""
+        """Network of the best weights; None before there are any."""
         if (best := self.best()) is None:
             return None
         model = new_model(self.algorithm)
@@ -127,17 +133,17 @@ class Policy:
         return model
 
     def parameters(self) -> dict[str, Tensor]:
-        """The newest weights, copied."""
+        """Copy of the newest weights."""
         self.weights.refresh()
         return {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
 
     def go_on_from_best(self, store: CheckpointStore) -> str:
-        """Keep the best weights of a run that goes on; return why it has none any more, "" where it has or had none.
+        """Restore the best weights of a run that goes on; return a warning if they are damaged, else "".
 
         Raises
         ------
         NewerCheckpointError, UnreadableCheckpointError
-            They cannot be used now: worse ones would take their place.
+            The best weights cannot be used now: worse ones would replace them.
         """
         try:
             checkpoint = store.best()
@@ -150,6 +156,43 @@ class Policy:
         meta = checkpoint.meta
         self.best_weights.put(model, meta.get("version", 0), meta["steps"], meta["mean_return"])
         return ""
+
+
+@dataclass(eq=False)
+class Training:
+    """A training before it has roles, made by `penstock.engine.opening.open_training`.
+
+    Attributes
+    ----------
+    config
+        Settings of the run.
+    env
+        The environment.
+    frame_skip
+        Simulator frames per step.
+    policies
+        Policies of the run, whose arenas hold the weights to start from. Empty once the run is closed.
+    run_directory
+        Directory of the run; None: nothing is written.
+    statistics
+        Running statistics of the environment's wrappers.
+    population
+        Population whose decisions are carried out; None without ``pbt``.
+    schedule
+        Values of tunable settings by steps, which replace those of `config`; empty: none.
+    notes
+        Notes that the user is shown before the roles start.
+    """
+
+    config: Config
+    env: EnvSpec
+    frame_skip: int
+    policies: list[Policy]
+    run_directory: RunDirectory | None
+    statistics: RunStatistics
+    population: Population | None
+    schedule: Schedule
+    notes: Sequence[str]
 
 
 def open_policies(
@@ -167,13 +210,13 @@ def open_policies(
     config
         Settings of the run.
     algorithms
-        What learns each, by its name.
+        Algorithm of each policy, by the policy's name.
     checkpoints
-        From which they go on, one for each; empty: from nothing.
+        Checkpoint that each policy starts from; empty: from nothing.
     run
-        The run that goes on; None: a new one.
+        Directory of a run that goes on; None: a new one.
     changed
-        Settings that are given now: what they were tuned to before is forgotten.
+        Names of settings that a resume changes: their tuned values are dropped.
     statistics
         Running statistics of the environment's wrappers, which the first arena has room for.
 
@@ -181,7 +224,7 @@ def open_policies(
     -------
     policies : list of Policy
     notes : list of str
-        What the user is to be told.
+        Notes for the user.
 
     Raises
     ------
@@ -197,7 +240,8 @@ def open_policies(
     starts = starts or [Start() for _ in models]
     alone = [run_shape(algorithm, model) for algorithm, model in zip(algorithms.values(), models, strict=True)]
     shapes = arena_shapes(config, [*algorithms], alone)
-    first = ExperienceArena.create(_side_by_side(shapes, statistics))
+    sizes = tuple(each.mean.size for each in statistics)
+    first = ExperienceArena.create(replace(shapes[0], others=tuple(shapes[1:]), statistics=sizes))
     policies, notes, of_paths = [], [], []
     for number, (name, algorithm) in enumerate(algorithms.items()):
         model, start, arena = models[number], starts[number], first.policies[number]
@@ -211,8 +255,9 @@ def open_policies(
         policy = Policy(
             number, name, algorithm, model, start, path, arena, weights, best_weights, untuned=algorithm.config
         )
-        if given := {setting: value for setting, value in start.tuned.items() if setting not in changed}:
-            policy.tune(given)
+        tuned_before = start.meta.get("tuned", {})
+        if kept := {setting: value for setting, value in tuned_before.items() if setting not in changed}:
+            policy.tune(kept)
         if run is not None and (warning := policy.go_on_from_best(run.of_policy(name).checkpoints)):
             notes.append(warning)
         policies.append(policy)
@@ -220,21 +265,28 @@ def open_policies(
 
 
 def new_model(algorithm: Algorithm) -> PolicyNetwork:
-    """Make an algorithm's network with the weights that its seed gives it."""
+    """Make an algorithm's network, initialised from the algorithm's seed."""
     with plain_torch(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(algorithm.config.seed)
         return algorithm.make_model()
 
 
 def checkpoints_to_go_on_from(run: RunDirectory, report: Callable[[str], None] | None = None) -> list[Checkpoint]:
-    """Load the newest checkpoints of a run that are intact, of all its policies and of the same moment.
+    """Load the newest intact checkpoints of a run, of all its policies and of the same steps.
+
+    Parameters
+    ----------
+    run
+        Directory of the run.
+    report
+        Called with a line for each damaged checkpoint that is passed over.
 
     Raises
     ------
     MissingCheckpointError, DamagedCheckpointError
-        There are none, or none that is intact of all policies.
+        There are none, or none that are intact for all policies.
     NewerCheckpointError, UnreadableCheckpointError
-        The newest ones cannot be used now.
+        The newest checkpoints cannot be used now.
     """
     if not run.policies:
         return [run.checkpoints.latest(report)]
@@ -255,13 +307,10 @@ def _start_from(checkpoint: Checkpoint, model: PolicyNetwork) -> Start:
     require_matching(checkpoint.weights, model.state_dict(), str(checkpoint.path))
     model.load_state_dict(checkpoint.weights)
     state, meta = checkpoint.state or {}, checkpoint.meta
-    tuned = meta.get("tuned", {})
-    learned = LearnerState(state.get("steps", meta["steps"]), meta["version"], meta["updates"])
-    return Start(learned, state, seconds=meta.get("seconds", 0.0), matches=meta.get("matches"), tuned=tuned)
+    return Start(LearnerState(state.get("steps", meta["steps"]), meta["version"], meta["updates"]), state, meta)
 
 
 def _note_of_memory(names: Sequence[str], shapes: Sequence[RunShape]) -> list[str]:
-    """Memory taken by all arenas of a run, in words."""
     count = len(names)
     if count == 1:
         return []
@@ -269,8 +318,3 @@ def _note_of_memory(names: Sequence[str], shapes: Sequence[RunShape]) -> list[st
     unlearned = [s.split.label(names[s.plays]) for s in shapes if s.split is not None and s.plays is not None]
     each = ", ".join(f"{name} {size:,.1f} MiB" for name, size in zip([*names, *unlearned], sizes, strict=True))
     return [f"{count} policies: {len(sizes)} arenas, {sum(sizes):,.1f} MiB of shared memory ({each})"]
-
-
-def _side_by_side(shapes: Sequence[RunShape], statistics: Sequence[Moments]) -> RunShape:
-    """The shape of the first policy's arena, behind which those of the others lie."""
-    return replace(shapes[0], others=tuple(shapes[1:]), statistics=tuple(each.mean.size for each in statistics))

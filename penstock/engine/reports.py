@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import assert_never
 
 from penstock.engine.evaluations import Evaluations
@@ -17,21 +16,19 @@ from penstock.engine.messages import (
     Episodes,
     Evaluated,
     Failed,
+    FromRole,
     Learned,
     LearnedInWorker,
     NodeSeen,
     Note,
-    Of,
     Ready,
     Report,
     Saved,
     WeightsSet,
 )
+from penstock.engine.polling import Roles
 from penstock.engine.roles.specs import policy_of
-from penstock.engine.roles.together import with_policy_names
 from penstock.engine.saves import Saves
-from penstock.engine.transfers import Transfers
-from penstock.engine.turns import Turns
 from penstock.engine.watching.chronicle import Chronicle
 from penstock.engine.watching.progress import Progress
 from penstock.experience.layout import RoleKind
@@ -40,32 +37,25 @@ WARNING = "warning: "
 
 
 class Reports:
-    """Hands each report to the parts of the run that it concerns, which are the parameters.
-
-    `of_processes` and `of_roles` say whose processes are, and the roles within them, see `policies_by_role`.
-    """
+    """Dispatch of each report to the parts of the run that it concerns, which are the parameters."""
 
     def __init__(
         self,
         progress: Progress,
         chronicle: Chronicle,
-        turns: Turns,
+        roles: Roles,
         evaluations: Evaluations,
         saves: Saves,
-        transfers: Transfers,
         exploits: Exploits,
-        of_processes: Mapping[str, str],
-        of_roles: Mapping[str, str],
     ) -> None:
-        self._of_processes, self._of_roles = of_processes, of_roles
-        self._progress, self._chronicle, self._turns = progress, chronicle, turns
-        self._evaluations, self._saves, self._transfers, self._exploits = evaluations, saves, transfers, exploits
+        self._progress, self._chronicle, self._roles = progress, chronicle, roles
+        self._evaluations, self._saves, self._exploits = evaluations, saves, exploits
 
     def take(self, role: str, report: Report) -> None:
-        """Hear what a role reports."""
+        """Dispatch the report of a role."""
         match report:
-            case Of(name, said):
-                self.take(name, said)
+            case FromRole(name, of_role):
+                self.take(name, of_role)
             case Learned():
                 self._progress.take_learned(report, policy_of(role))
                 self._exploits.learned()
@@ -74,9 +64,9 @@ class Reports:
             case Episodes(finished, successes, policy, is_new):
                 self._progress.policies[policy].take_episodes(finished, successes)
                 self._exploits.take_episodes(policy, finished, is_new)
-            case EnvironmentMetrics(values, policy, is_of_now):
+            case EnvironmentMetrics(values, policy, is_new):
                 self._progress.take_metrics(values)
-                self._exploits.take_metrics(policy, values, is_of_now)
+                self._exploits.take_metrics(policy, values, is_new)
             case EnvironmentSteps(count):
                 self._progress.take_env_steps(count)
             case Evaluated():
@@ -85,10 +75,8 @@ class Reports:
                 self._saves.take(number, error, policy_of(role))
             case ContentsSaved(number, error, what):
                 self._saves.take_contents(number, error, what, policy_of(role))
-            case WeightsSet():
-                self._transfers.taken()
-            case Copied():
-                self._transfers.take(report)
+            case WeightsSet() | Copied():
+                self._roles.take_answer(report)
             case Diverged(policy, problem):
                 self._exploits.diverged(policy, problem)
             case Note(text):
@@ -96,23 +84,27 @@ class Reports:
             case NodeSeen(number, status):
                 self._progress.nodes[number] = status
             case Died(story):
-                self._progress.restarts += 1
-                if role == RoleKind.EVALUATOR:
-                    self._evaluations.forget()
-                elif role == RoleKind.LEARNER:
-                    self._saves.ask_again()
-                self._chronicle.event(f"{with_policy_names(story, self._of_processes)}\n{role} is replaced")
+                self._take_death(role, story)
             case Failed():
-                self._turns.take(role, report)
+                self._roles.take_failure(role, report)
             case Ready():
                 pass
             case _:
                 assert_never(report)
 
+    def _take_death(self, role: str, story: str) -> None:
+        """Show that a role died and is replaced, and repeat requests that it leaves unanswered."""
+        self._progress.restarts += 1
+        if role == RoleKind.EVALUATOR:
+            self._evaluations.forget()
+        elif role == RoleKind.LEARNER:
+            self._saves.repeat_request()
+        self._chronicle.event(f"{self._roles.with_policies(story)}\n{role} is replaced")
+
     def _with_role(self, role: str, text: str) -> str:
         """Note of a role, prefixed with the role's policy unless it serves all."""
-        whose = self._of_roles.get(role) or self._of_processes.get(role)
-        if whose is None:
+        policies = self._roles.policies_of(role)
+        if policies is None:
             return text
         warning = WARNING if text.startswith(WARNING) else ""
-        return f"{warning}{role} {whose}: {text.removeprefix(warning)}"
+        return f"{warning}{role} {policies}: {text.removeprefix(warning)}"

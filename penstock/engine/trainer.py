@@ -19,10 +19,11 @@ from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import Config, ConfigError, checked, make_config, method_hint
 from penstock.engine.acting.inference import Best
 from penstock.engine.backends.interruption import interruption
-from penstock.engine.endings import TrainingFailed, TrainingInterrupted, TrainResult
-from penstock.engine.opening import Training, open_training, reopen_training
+from penstock.engine.endings import Budget, TrainingFailed, TrainingInterrupted, TrainResult
+from penstock.engine.opening import open_training, reopen_training
 from penstock.engine.policies import Policy
 from penstock.engine.steering import Steering
+from penstock.engine.supervisor import Supervisor
 from penstock.engine.watching.chronicle import OnUpdate
 from penstock.play.evaluation import Evaluation
 from penstock.play.scoring import evaluate_models
@@ -34,7 +35,7 @@ from penstock.runs.view import open_view
 __all__ = ["TrainResult", "Trainer", "TrainingFailed", "TrainingInterrupted"]
 
 Weights = Mapping[str, Tensor] | str | os.PathLike[str]
-"""A state dict, or where a checkpoint lies."""
+"""A state dict, or the path of a checkpoint."""
 
 
 class _Hinted(type):
@@ -43,19 +44,19 @@ class _Hinted(type):
 
 
 class Trainer(Steering, metaclass=_Hinted):
-    """An algorithm with its settings, ready to train.
+    """Trainer of an algorithm with its settings; a context manager that closes itself.
 
     ``penstock.APPO("CartPole-v1")`` is ``Trainer(APPO, "CartPole-v1")`` for Penstock's own algorithm; your own is
-    trained by ``penstock.Trainer(MyAlgorithm, "CartPole-v1")``. Also a context manager that closes itself.
+    trained by ``penstock.Trainer(MyAlgorithm, "CartPole-v1")``.
 
     Parameters
     ----------
     algorithm
         A subclass of `SegmentAlgorithm` or `ReplayAlgorithm`.
     env
-        The environment, needed unless the preset names one; or all settings at once, a config made beforehand.
+        The environment, required unless the preset names one; or a config with all settings.
     preset
-        Name of a preset, or path of one's own .toml file, for other defaults.
+        Name of a preset, or path of a .toml file, with other defaults.
     **settings
         Other fields of the algorithm's config.
 
@@ -69,7 +70,7 @@ class Trainer(Steering, metaclass=_Hinted):
         The arena does not fit in memory; the message shows the arithmetic.
     """
 
-    _trains_in: int | None = None  # the thread in which train() is under way
+    _trains_in: int | None = None  # identifier of the thread that runs train()
 
     def __init__(
         self,
@@ -106,41 +107,42 @@ class Trainer(Steering, metaclass=_Hinted):
         trust_code: bool = False,
         **changes: Any,
     ) -> Trainer:
-        """Go on with a run from its last intact checkpoint, in the same directory.
+        """Resume a run from its last intact checkpoint, in the same directory.
 
         Parameters
         ----------
         run_dir
             The run directory.
         report
-            Is told of damaged checkpoints that were passed over.
+            Called with a line for each damaged checkpoint that is passed over.
         trust_code
-            Whether code is run that came with a run from elsewhere: that of files and modules that this user has not
-            trained with.
+            Whether to run code of a run from elsewhere: of files and modules that this user has not trained with.
         **changes
-            Settings that are others from now on, such as ``total_steps`` or ``learning_rate``; they are written to the
-            run's ``config.json`` and log. ``max_seconds`` are so many more. ``env`` is needed where it was a callable
-            or class that cannot be found again by its name.
+            Settings to change, such as ``total_steps`` or ``learning_rate``; they are written to the run's
+            ``config.json`` and log. ``max_seconds`` is added to the seconds spent. ``env`` is required where it was a
+            callable or class that cannot be found again by its name.
 
         Raises
         ------
         ConfigError
-            A setting is not legal, or cannot change within a run; the message says why not.
+            A setting is not legal, or cannot change within a run.
         RunDirectoryError, CheckpointError
             There is no such run, or it has no intact checkpoint.
         UntrustedCodeError
-            It names code that this user has not trained with; nothing was imported.
+            The run names code that this user has not trained with; nothing was imported.
         """
         trainer = cls.__new__(cls)
         trainer._hold(reopen_training(run_dir, changes, report, trust_code=trust_code))
         return trainer
 
-    def _hold(self, training: Training) -> None:
-        self.config, self._env, self._policies, self._run_directory, self._supervisor = training
+    def _hold(self, supervisor: Supervisor) -> None:
+        self._supervisor, training = supervisor, supervisor.training
+        self.config, self._env = training.config, training.env
+        self._policies, self._run_directory = training.policies, training.run_directory
 
     @property
     def run_dir(self) -> str | None:
-        """The run directory, an absolute path; None if nothing is written."""
+        """Absolute path of the run directory; None: nothing is written."""
         return None if self._run_directory is None else str(self._run_directory.path)
 
     @property
@@ -155,28 +157,27 @@ class Trainer(Steering, metaclass=_Hinted):
         on_update: OnUpdate | None = None,
         quiet: bool = False,
     ) -> TrainResult:
-        """Train, and return when the steps are learned from. May be called again: processes stay warm.
+        """Train until a number of steps are learned from. May be called again: processes stay warm.
 
         Parameters
         ----------
         steps
-            At least so many more; None: up to ``total_steps``.
+            Least number of further steps; None: up to ``total_steps``.
         on_update
-            Called a few times per second with a `Status`; numbers that it returns by name are logged and shown, and
-            False stops the training as a spent budget does. It may use the trainer, but not train or close it.
+            Called a few times per second with a `Status`. Numbers that it returns by name are logged and shown; False
+            stops the training as a spent budget does. It may use the trainer, but not train or close it.
         quiet
             Show nothing.
 
         Raises
         ------
         TrainingFailed
-            Something in the run failed. A checkpoint was written first, where there is a run directory, and the
-            trainer is closed.
+            A role failed. A checkpoint was written first, where there is a run directory, and the trainer is closed.
         TrainingInterrupted
-            Ctrl-C, SIGTERM, SIGHUP or SIGUSR1 came: the update was finished and a checkpoint written. At a second one
-            nothing is waited for: it is a plain KeyboardInterrupt, and the trainer is closed.
+            Ctrl-C, SIGTERM, SIGHUP or SIGUSR1 came: the update was finished and a checkpoint written. A second signal
+            raises a plain KeyboardInterrupt at once, and closes the trainer.
         Exception
-            Whatever `on_update` raised. A checkpoint was written first, and the trainer may go on.
+            Exception of `on_update`. A checkpoint was written first, and the trainer may go on.
         ConfigError
             `steps` is not a whole number of more than 0, or `on_update` cannot be called.
         TypeError
@@ -196,7 +197,7 @@ class Trainer(Steering, metaclass=_Hinted):
         if config.max_seconds is not None:
             deadline = time.monotonic() + config.max_seconds - progress.seconds
         with self._training(), open_view(quiet=quiet) as view, interruption() as interrupted:
-            stopped = self._supervisor.run(goal, deadline, interrupted, view, on_update)
+            stopped = self._supervisor.run(Budget(goal, deadline), interrupted, view, on_update)
             view.close(progress.status())
         status = progress.status()
         result = TrainResult(
@@ -216,24 +217,24 @@ class Trainer(Steering, metaclass=_Hinted):
 
     def evaluate(
         self, episodes: int | None = None, *, deterministic: bool = True, seed: int | None = None
-    ) -> Evaluation | Any:  # `Any` stands for the dict of several policies: who has one need not ask which it is
+    ) -> Evaluation | Any:  # `Any` stands for the dict of several policies, so that one policy needs no cast
         """Play episodes with the current weights, in this process; None: ``eval_episodes``.
 
-        With ``eval_against`` so many games are played against each opponent, from each seat, or by each policy with its
-        own agents: `Evaluation.matches`. Several policies without it play each other. An episode that lasts longer than
-        ``eval_max_steps`` is given up and counted in `Evaluation.unfinished`.
+        With ``eval_against`` that number of games is played against each opponent, from each seat, or by each policy
+        with its own agents: `Evaluation.matches`. Several policies without it play each other. An episode that lasts
+        longer than ``eval_max_steps`` is given up and counted in `Evaluation.unfinished`.
 
         Returns
         -------
         Evaluation
-            What came of it; of several policies, which play together, ``{policy_id: Evaluation}``.
+            Result of the episodes; of several policies, which play together, ``{policy_id: Evaluation}``.
         """
         self._require_open()
         for policy in self._policies:
             policy.weights.refresh()
         evaluations = evaluate_models(
             [policy.model for policy in self._policies],
-            replace(self._env, statistics=self._supervisor.statistics.now()),
+            replace(self._env, statistics=self._supervisor.training.statistics.now()),
             episodes=checked("episodes", self.config.eval_episodes if episodes is None else episodes, int),
             deterministic=deterministic, seed=self.config.seed if seed is None else seed,
             max_steps=self.config.eval_max_steps, opponents=self.config.eval_against,
@@ -254,17 +255,16 @@ class Trainer(Steering, metaclass=_Hinted):
         return {policy.id: policy.parameters() for policy in self._policies}
 
     def set_parameters(self, parameters: Mapping[int | str, Weights] | str | os.PathLike[str]) -> None:
-        """Go on with other weights; the optimiser keeps its state.
+        """Replace weights; the optimisers keep their state.
 
-        Segments collected before are fenced off, of these policies alone; a replay buffer, which holds what any policy
-        did, stays as it is.
+        Segments that these policies have collected before are fenced off; replay buffers stay as they are.
 
         Parameters
         ----------
         parameters
-            ``{policy_id: state dict}`` or ``{policy_id: path}`` of any policies; of the only one also a path alone: of
-            a checkpoint, or of a run (its best; of a run of several policies that of the same name, or of the one whose
-            directory within the run is given).
+            ``{policy_id: state dict}`` or ``{policy_id: path}`` of any policies; for a single policy also a path alone.
+            A path is that of a checkpoint, or of a run, whose best weights are taken: of a run of several policies
+            those of the policy of the same name, or of the policy whose directory within the run is given.
 
         Raises
         ------
@@ -278,7 +278,7 @@ class Trainer(Steering, metaclass=_Hinted):
         by_id = {policy.id: policy for policy in self._policies}
         if not isinstance(parameters, Mapping):
             if len(by_id) > 1:
-                raise ConfigError(f"parameters are given for no policy: say whose they are, of {list(by_id)}")
+                raise ConfigError(f"parameters are given without a policy: give {{id: parameters}}, of {list(by_id)}")
             parameters = {0: parameters}
         if not parameters or not parameters.keys() <= by_id.keys():
             raise ConfigError(f"parameters are given for the policies {list(parameters)}; there are {list(by_id)}")
@@ -287,10 +287,10 @@ class Trainer(Steering, metaclass=_Hinted):
             self._supervisor.set_weights(policy.number, weights)
 
     def best(self) -> Best:
-        """Return the best weights that any evaluation of this run has seen, with their mean return and their steps.
+        """Return the best weights that any evaluation of this run has scored, with their mean return and steps.
 
-        After ``reached_target`` these are the weights that reached it, and those that the trainer holds. Of several
-        policies they are the best of each, and the mean of their returns.
+        After ``reached_target`` these are the weights that reached it, which the trainer holds. Of several policies
+        they are the best of each, with the mean of their returns.
 
         Raises
         ------
@@ -315,18 +315,18 @@ class Trainer(Steering, metaclass=_Hinted):
         Parameters
         ----------
         path
-            Where.
+            Directory of the checkpoint.
         best
-            Write the weights of `best` instead of those that are held now.
+            Write the weights of `best` instead of the current ones.
 
         Raises
         ------
         CheckpointError
             `path` is something else; nothing is touched.
         OSError
-            It could not be written.
+            The checkpoint could not be written.
         RuntimeError
-            `best` is asked for, and there was no evaluation yet.
+            `best` is requested before any evaluation.
         """
         paths = [os.path.join(path, policy.name) if policy.name else os.fspath(path) for policy in self._policies]
         if not best:
@@ -341,7 +341,7 @@ class Trainer(Steering, metaclass=_Hinted):
             save_checkpoint(place, meta={**about, **meta}, weights=found.parameters[policy.id])
 
     def close(self) -> None:
-        """Stop all processes and give the memory back; a second call does nothing. Not within `on_update`."""
+        """Stop all processes and free the memory; a second call does nothing. Not legal within `on_update`."""
         if self._trains_in == threading.get_ident():
             self._require_idle("close")
         self._supervisor.close()
@@ -377,7 +377,7 @@ class Trainer(Steering, metaclass=_Hinted):
 
 
 def _weights_in(chosen: Weights, policy: Policy) -> dict[str, np.ndarray]:
-    """Weights as the learner of a policy takes them."""
+    """Weights as arrays that fit a policy's network."""
     if isinstance(chosen, Mapping):
         weights, what = dict(chosen), "the parameters given"
     else:

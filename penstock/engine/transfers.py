@@ -1,18 +1,18 @@
-"""Weights from elsewhere: a learner goes on with those of another, of a checkpoint, or of the user."""
+"""Weights from elsewhere: a learner continues with those of another, of a checkpoint, or of the user."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from penstock.config import ConfigError
 from penstock.engine.backends.restarts import RoleDied
-from penstock.engine.messages import Command, Copied, Copy, Inherit, SetWeights
+from penstock.engine.messages import Copied, Copy, Inherit, SetWeights
 from penstock.engine.policies import Policy
+from penstock.engine.polling import Roles
 from penstock.engine.roles.specs import name_of
-from penstock.engine.saves import TurnUntil
 from penstock.experience.arena import Control
 from penstock.experience.layout import RoleKind
 from penstock.runs.checkpoint import CheckpointError, load_checkpoint, require_matching
@@ -20,94 +20,65 @@ from penstock.runs.lookup import resolve_checkpoint
 from penstock.runs.tensors import as_bytes
 
 TRANSFER_SECONDS = 60.0
-"""Seconds for a learner to finish a batch and hand over or adopt a state."""
+"""Seconds for a learner to finish a batch and return or adopt a state."""
 
 
 class Transfers:
-    """Gives learners other weights, between two batches; what was collected with the old ones is fenced off.
+    """Replaces the weights of learners, between two batches; experience of the old weights is fenced off.
 
     Parameters
     ----------
     policies
-        The run's.
-    send
-        Commands a role; False: it is gone.
-    turn_until
-        Hears the roles until something is so, or until so many seconds are over.
-    ring
-        Wakes all roles.
+        Policies of the run.
+    roles
+        Roles of the run.
     """
 
-    def __init__(
-        self,
-        policies: Sequence[Policy],
-        send: Callable[[str, Command], bool],
-        turn_until: TurnUntil,
-        ring: Callable[[], None],
-    ) -> None:
-        self._policies, self._send, self._turn_until, self._ring = policies, send, turn_until, ring
-        self._copied: Copied | None = None
-        self._is_taken = False
-
-    def take(self, report: Copied) -> None:
-        """Hear what a learner has learned."""
-        self._copied = report
-
-    def taken(self) -> None:
-        """Hear that a learner has other weights."""
-        self._is_taken = True
+    def __init__(self, policies: Sequence[Policy], roles: Roles) -> None:
+        self._policies, self._roles = policies, roles
 
     def set_weights(self, policy: int, weights: dict[str, np.ndarray], steps: int | None = None) -> None:
-        """Give a policy weights, which have learned from so many steps; None: those of the policy.
+        """Give a policy weights that were learned from a number of steps; None: the policy's own.
 
         Raises
         ------
         RoleDied
             The learner is gone, or does not answer; the same below.
         """
-        if not self._gives(policy, SetWeights(weights, steps)):
-            raise RoleDied(f"{self._learner_of(policy)} took no weights within {TRANSFER_SECONDS:.0f} s")
-        self._settle(policy, None)
+        self._replace(policy, SetWeights(weights, steps), None)
 
     def copy(self, parent: int, child: int, settings: Mapping[str, float] | None = None) -> Copied:
-        """Let a child go on as its parent is now, between two batches of each; return what it copies.
+        """Continue a child as a copy of its parent, between two batches of each; return the copied state.
 
         The child rests meanwhile. It learns again when the supervisor sets its goal: nothing that was collected before
-        is learned from, and no batch sees the new weights with the old settings.
+        is learned from, and no batch has the new weights with the old settings.
         """
-        self._copied = None
-        is_there = self._send(name_of(RoleKind.LEARNER, parent), Copy())
-        self._turn_until(lambda: self._copied is not None or not is_there, TRANSFER_SECONDS)
-        copied = self._copied
-        if copied is None:
+        copied = self._roles.request(name_of(RoleKind.LEARNER, parent), Copy(), TRANSFER_SECONDS)
+        if not isinstance(copied, Copied):
             raise RoleDied(f"{self._learner_of(parent)} handed over no weights within {TRANSFER_SECONDS:.0f} s")
         self.hand_over(copied.learned, child, settings)
         return copied
 
     def hand_over(self, learned: bytes, child: int, settings: Mapping[str, float] | None = None) -> None:
-        """Let a child go on with what was learned elsewhere: see `Copied.learned`, and `copy`."""
+        """Continue a child with a state learned elsewhere: see `Copied.learned`, and `copy`."""
         self._policies[child].arena.control[Control.GOAL] = 0
-        if not self._gives(child, Inherit(learned)):
-            raise RoleDied(f"{self._learner_of(child)} took no weights within {TRANSFER_SECONDS:.0f} s")
-        self._settle(child, settings)
+        self._replace(child, Inherit(learned), settings)
 
     def _learner_of(self, policy: int) -> str:
         name = self._policies[policy].name
         return f"the learner of policy {name!r}" if name else "the learner"
 
-    def _gives(self, policy: int, command: Command) -> bool:
-        """Command a policy's learner to take weights; return whether it does."""
-        self._is_taken = False
-        is_there = self._send(name_of(RoleKind.LEARNER, policy), command)
-        self._turn_until(lambda: self._is_taken or not is_there, TRANSFER_SECONDS)
-        return self._is_taken
+    def _replace(self, policy: int, command: SetWeights | Inherit, settings: Mapping[str, float] | None) -> None:
+        if self._roles.request(name_of(RoleKind.LEARNER, policy), command, TRANSFER_SECONDS) is None:
+            raise RoleDied(f"{self._learner_of(policy)} took no weights within {TRANSFER_SECONDS:.0f} s")
+        self._settle(policy, settings)
 
     def _settle(self, policy: int, settings: Mapping[str, float] | None) -> None:
-        """Let a policy that has other weights have its settings, and forget what it had collected."""
+        """Set the settings of a policy whose weights were replaced, and fence off its older experience."""
         if settings is not None:
             self._policies[policy].tune(settings)
         self._policies[policy].arena.control[Control.RUN_EPOCH] += 1
-        self._ring()
+        self._policies[0].arena.ring_all()
 
 
 def require_alike(policies: Sequence[Policy], what: str) -> None:
@@ -123,7 +94,7 @@ def require_alike(policies: Sequence[Policy], what: str) -> None:
 
 
 def learned_at(place: str | os.PathLike[str], policy: Policy) -> bytes:
-    """State that a checkpoint, or a run's latest, hands over to a policy; raises `CheckpointError`."""
+    """State of a checkpoint, or of a run's latest, for a policy to inherit; raises `CheckpointError`."""
     checkpoint = load_checkpoint(resolve_checkpoint(place, "latest", policy=policy.name or None))
     require_matching(checkpoint.weights, policy.model.state_dict(), str(checkpoint.path))
     if checkpoint.state is None:

@@ -22,11 +22,11 @@ Rule = Literal["truncation", "tournament", "sample-factory"]
 RETURN = "return"
 """Members are ranked by returns; any other ``pbt_metric`` is a name in ``info["metrics"]``."""
 DECISIONS = 20
-"""About each member in its budget, unless ``pbt_interval`` says otherwise."""
+"""Decisions about each member in its budget, unless ``pbt_interval`` is given."""
 FRACTIONS: dict[Rule, float] = {"truncation": 0.2, "tournament": 0.2, "sample-factory": 0.3}
 """Shares of the worst and the best: arXiv:1711.09846, appendix A, and Sample Factory's ``pbt_replace_fraction``."""
 WINDOW = 100
-"""Episodes that a score is the mean of, at most."""
+"""Most episodes in the mean of a score."""
 MUTATION_RATE = 0.15
 """Sample Factory: probability that a setting is mutated (``pbt_mutation_rate``)."""
 MOST_RESCUES = 3
@@ -65,16 +65,16 @@ class Decision:
     Attributes
     ----------
     event
-        "exploit": it goes on as a copy of its parent; "diverged": so, because it could not go on; "explore": it keeps
-        its weights.
+        "exploit": the member continues as a copy of its parent; "diverged": the same, because it could not continue;
+        "explore": it keeps its weights.
     member, parent
         Numbers of the members; None: no copy.
     before, after
-        Its settings.
+        Settings of the member.
     operations
-        What was done to each of the parent's settings: "x0.8", "drawn" or "kept".
+        Change of each of the parent's settings: "x0.8", "drawn" or "kept".
     scores
-        Of all members when it was decided; None where one is not known.
+        Scores of all members at the decision; None where a score is unknown.
     """
 
     event: Literal["exploit", "diverged", "explore"]
@@ -93,17 +93,17 @@ class Member:
     Attributes
     ----------
     settings
-        Its settings of the space.
+        Settings of the member that the space varies.
     since
-        Its steps at the last decision about it.
+        Steps of the member at the last decision about it.
     decisions
-        How many there were: each has random numbers of its own, so that no state of a generator has to be kept.
+        Number of decisions: each has random numbers of its own, so that no state of a generator has to be kept.
     exploits
-        How often it was replaced.
+        Number of replacements.
     scores
-        Of the episodes since then.
+        Scores of the latest episodes since the last replacement.
     episodes
-        How many there were.
+        Number of episodes since the last replacement.
     """
 
     settings: dict[str, float]
@@ -123,16 +123,16 @@ def rules_of(config: Config, steps: int) -> Rules:
 
 
 class Population:
-    """Members, what they have scored, and what becomes of them.
+    """Members of a population, their scores, and decisions about them.
 
     Parameters
     ----------
     rules, space
-        How it is trained, and what may change.
+        Rules of the decisions, and settings that vary.
     given
         Settings that each member starts from, instead of drawn ones.
     seed
-        Seeds all that is drawn.
+        Seed of all draws.
 
     Attributes
     ----------
@@ -147,14 +147,14 @@ class Population:
         self._rescues = 0  # in a row
         self.members = [Member(settings) for settings in space.starts(given, self.random(0, 0))]
 
-    def hear(self, member: int, scores: Iterable[float], episodes: int | None = None) -> None:
-        """Take scores of a member's episodes; `episodes`: how many these are of, where it is another number."""
+    def add_scores(self, member: int, scores: Iterable[float], episodes: int | None = None) -> None:
+        """Add scores of a member's episodes; `episodes`: their number, where it differs from that of the scores."""
         values = list(scores)
         self.members[member].scores.extend(values)
         self.members[member].episodes += len(values) if episodes is None else episodes
 
     def forget(self, member: int) -> None:
-        """Forget a member's scores, where new ones take their place."""
+        """Drop a member's scores."""
         self.members[member].scores.clear()
         self.members[member].episodes = 0
 
@@ -166,14 +166,14 @@ class Population:
         return float(np.mean(found.scores))
 
     def decide(self, steps: Sequence[int]) -> list[Decision]:
-        """Decide about every member that is ready, in the order in which it is to be carried out.
+        """Decide about every member that is ready, in the order in which decisions are carried out.
 
-        All are decided by the same scores. Who is replaced is replaced before its parent is: it gets what was ranked.
+        All decisions use the same scores. A member is replaced before its parent is, so that it copies ranked weights.
 
         Parameters
         ----------
         steps
-            Of each member, so far.
+            Steps of each member so far.
         """
         ready = [number for number, count in enumerate(steps) if self._is_ready(number, count)]
         scores = tuple(self.score(number) for number in range(len(self.members)))
@@ -204,7 +204,7 @@ class Population:
         return self._decision("diverged", member, int(random.choice(best)), scores, random)
 
     def carried_out(self, decision: Decision) -> None:
-        """Note that a decision has been carried out: the member has other settings, and if it was replaced no score."""
+        """Record a decision that was carried out: settings of the member, and no scores if it was replaced."""
         member = self.members[decision.member]
         member.settings = dict(decision.after)
         if decision.event != "diverged":
@@ -214,11 +214,11 @@ class Population:
             self.forget(decision.member)
 
     def state(self) -> dict[str, Any]:
-        """Everything that a population goes on from, as JSON values."""
+        """State of the population, as JSON values."""
         return {"members": [{**vars(member), "scores": list(member.scores)} for member in self.members]}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` returned."""
+        """Restore a state returned by `state`."""
         self.members = [
             Member(**{**found, "scores": deque(found["scores"], maxlen=WINDOW)}) for found in state["members"]
         ]
@@ -229,10 +229,10 @@ class Population:
         return steps >= self.rules.start and steps - self.members[member].since >= self.rules.interval
 
     def _extreme(self, count: int) -> int:
-        """Numbers of members that count as the worst and as the best; the two sets never overlap."""
+        """Number of members that count as the worst, and as the best; the two sets never overlap."""
         return min(math.ceil(round(self.rules.fraction * count, 9)), count // 2)
 
-    def _rank(self, member: int, scores: Sequence[float | None]) -> list[int]:
+    def _rank(self, scores: Sequence[float | None]) -> list[int]:
         """Members by score, best first; of equals the first."""
         return sorted(range(len(scores)), key=lambda number: (-(scores[number] or 0.0), number))
 
@@ -244,7 +244,7 @@ class Population:
             other = int(random.choice([number for number in range(len(scores)) if number != member]))
             theirs = scores[other]
             return other if theirs is not None and theirs > own else None
-        order, extreme = self._rank(member, scores), self._extreme(len(scores))
+        order, extreme = self._rank(scores), self._extreme(len(scores))
         if member not in order[len(order) - extreme :]:
             return None
         parent = int(random.choice(order[:extreme]))
@@ -255,10 +255,10 @@ class Population:
         return parent if gap > 0.0 else None
 
     def _mutates_in_place(self, member: int, scores: Sequence[float | None]) -> bool:
-        """Sample Factory: all but the best change their settings, and the first member never does."""
+        """Whether the settings of a member change without a copy: Sample Factory, all but the best and the first."""
         if self.rules.rule != "sample-factory" or member == 0:
             return False
-        return member not in self._rank(member, scores)[: self._extreme(len(scores))]
+        return member not in self._rank(scores)[: self._extreme(len(scores))]
 
     # -- settings --------------------------------------------------------------------------------------------------
 
@@ -282,7 +282,7 @@ class Population:
         return Decision(event, member, parent, dict(self.members[member].settings), after, operations, scores)
 
     def _explored(self, dimension: Dimension, value: float, random: np.random.Generator) -> tuple[float, str]:
-        """Another value of a setting, and what was done to it."""
+        """Return another value of a setting, and the change in words."""
         if self.rules.rule == "sample-factory":
             if random.random() >= MUTATION_RATE:
                 return value, "kept"
@@ -295,12 +295,12 @@ class Population:
         return dimension.multiplied(value, factor), f"x{factor:.4g}"
 
     def _begin(self, member: int, steps: int) -> np.random.Generator:
-        """Begin a decision: the next one is due an interval later."""
+        """Count a decision, and return its random numbers; the next decision is due an interval later."""
         found = self.members[member]
         found.since = steps
         found.decisions += 1
         return self.random(member, found.decisions)
 
     def random(self, member: int, decision: int) -> np.random.Generator:
-        """The random numbers of one decision about a member; of decision 0 about the first, where all start."""
+        """Random numbers of one decision about a member; those of decision 0 about member 0 draw initial settings."""
         return np.random.default_rng([self._seed, member, decision])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -52,16 +53,16 @@ class Lineage:
         """Record the initial settings of a member."""
         self._append("start", member, 0, after=dict(settings))
 
-    def set(self, member: int, steps: int, settings: Mapping[str, float], time: float) -> None:
+    def set(self, member: int, steps: int, settings: Mapping[str, float]) -> None:
         """Record settings that the user has set."""
-        self._append("set", member, steps, time=time, after=dict(settings))
+        self._append("set", member, steps, time=_now(), after=dict(settings))
 
     def copied(
-        self, member: int, steps: int, settings: Mapping[str, float], parent: int, copied: WeightsOrigin, time: float
+        self, member: int, steps: int, settings: Mapping[str, float], parent: int, copied: WeightsOrigin
     ) -> None:
         """Record a policy copy that the user requested; the member's settings stay."""
         origin = {"parent": self._names[parent], "version": copied.version, "parent_steps": copied.steps}
-        self._append("copy", member, steps, time=time, **origin, after=dict(settings))
+        self._append("copy", member, steps, time=_now(), **origin, after=dict(settings))
 
     def go_on(self, count: int) -> dict[str, dict[str, float]]:
         """Keep the first `count` lines: later events are undone by the resume.
@@ -80,10 +81,10 @@ class Lineage:
         events = [event_in(line) for line in lines]
         if None in events:
             number = events.index(None) + 1
-            raise ConfigError(f"{self._path} is no lineage: line {number} does not say what became of a policy")
+            raise ConfigError(f"{self._path} is no lineage: line {number} is no event of a policy")
         return {event["policy"]: event["after"] for event in events if event is not None}
 
-    def write(self, decision: Decision, steps: int, copied: WeightsOrigin | None, time: float) -> None:
+    def write(self, decision: Decision, steps: int, copied: WeightsOrigin | None) -> None:
         """Record a decision that was carried out.
 
         Parameters
@@ -94,14 +95,12 @@ class Lineage:
             Steps of the member.
         copied
             Weights that the member copied; None: it kept its own.
-        time
-            Seconds since 1970.
         """
         self._append(
             decision.event,
             decision.member,
             steps,
-            time=time,
+            time=_now(),
             parent=None if decision.parent is None else self._names[decision.parent],
             version=None if copied is None else copied.version,
             parent_steps=None if copied is None else copied.steps,
@@ -125,6 +124,11 @@ class Lineage:
                 self._warn(f"warning: {self._path} cannot be written ({error.strerror}); training goes on without it")
                 return
         self.count += 1
+
+
+def _now() -> float:
+    """Time of an event, in seconds since 1970."""
+    return round(time.time(), 3)
 
 
 def event_in(line: bytes) -> dict[str, Any] | None:

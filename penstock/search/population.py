@@ -287,7 +287,7 @@ class PopulationRuns:
         for number in range(len(self._names)):
             score, episodes = self._score(number)
             self.population.forget(number)
-            self.population.hear(number, [] if score is None else [score], episodes=episodes)
+            self.population.add_scores(number, [] if score is None else [score], episodes=episodes)
         shown = ", ".join("none" if score is None else f"{score:.4g}" for score in self.scores())
         self._report(f"slice {self.slice}: {until:,} steps each; scores {shown}")
         self._plans = [Plan(begin=self._steps(number)) for number in range(len(self._names))]
@@ -303,7 +303,7 @@ class PopulationRuns:
             if decision.parent is not None:
                 self._plans[child].parent, handed = self._hand_over(decision.parent)
             self.population.carried_out(decision)
-            self._lineage.write(decision, self._plans[child].begin, handed, round(time.time(), 3))
+            self._lineage.write(decision, self._plans[child].begin, handed)
             what = "goes on" if decision.parent is None else f"copies member {decision.parent}"
             settings = ", ".join(f"{name}={value:.4g}" for name, value in decision.after.items())
             self._report(f"member {child} {what} with {settings}")

@@ -149,7 +149,7 @@ class Versions:
         """Enter the versions of the checkpoint that the run resumes from, as many as there are places."""
         start = self.policy.start
         versions = (start.learning or {}).get("opponents", {})
-        for saved in (start.matches or {}).get("entries", ()):
+        for saved in start.meta.get("matches", {}).get("entries", ()):
             payload, place = versions.get(str(saved["number"])), self.free_place()
             if payload is None or len(payload) != self.pool.places[0].size or place is None:
                 continue
@@ -185,7 +185,7 @@ class Opponents:
     def __init__(self, config: Config, policies: Sequence[Policy], log: LinesLog) -> None:
         self._log = log
         self._interval = entry_interval(config)
-        self._games = np.array([(policy.start.matches or {}).get("games", 0) for policy in policies])
+        self._games = np.array([policy.start.meta.get("matches", {}).get("games", 0) for policy in policies])
         self._steps = sum(policy.start.state.steps for policy in policies)
         self.pools = [
             Versions(policy, pool, _learners(config, guests.shape), config, len(policies))

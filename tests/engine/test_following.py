@@ -100,7 +100,7 @@ def test_a_replay_that_goes_on_needs_the_lineage_no_more(tmp_path):
     with penstock.PPO(**{**SMALL, "run_dir": str(run)}, schedule=lineage, schedule_policy="0") as trainer:
         trainer.train(300, quiet=True)
     lineage.unlink()
-    with pytest.raises(ConfigError, match=r"learning_rate is what the schedule of this run says: .*schedule=None"):
+    with pytest.raises(ConfigError, match=r"learning_rate is set by the schedule of this run: .*schedule=None"):
         penstock.PPO.resume(run, learning_rate=1e-3)
     with penstock.PPO.resume(run) as trainer:
         assert trainer.get_hyperparameters()["learning_rate"] == trainer.status.tuned["learning_rate"] == 2e-3
@@ -116,7 +116,7 @@ def test_a_replay_that_goes_on_needs_the_lineage_no_more(tmp_path):
 def test_a_resume_has_the_values_of_its_steps_even_where_the_checkpoint_is_of_just_before_the_change(tmp_path):
     run = tmp_path / "run"
     with penstock.PPO(**{**SMALL, "run_dir": str(run)}, schedule=BY_HAND) as trainer:
-        supervisor_of(trainer)._following.schedule = lambda: None  # the supervisor has not heard of the last batch yet
+        supervisor_of(trainer)._schedule_runner.schedule = lambda: None  # the last batch is not reported yet
         trainer.train(256, quiet=True)
         assert trainer.get_hyperparameters()["learning_rate"] == 1e-3
     with penstock.PPO.resume(run) as trainer:

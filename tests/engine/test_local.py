@@ -156,19 +156,19 @@ def test_who_waits_for_a_target_leaves_the_cores_to_training_between_evaluations
     settings = {**TINY, "target_return": 501.0, "eval_interval": None, "total_steps": FOR_EVER}
     with Trainer(APPO, **settings, run_dir=None) as trainer:
         evaluations = supervisor_of(trainer).evaluations
-        train_until(trainer, lambda: evaluations.heard == 1)
+        train_until(trainer, lambda: evaluations.answered == 1)
         for _ in range(50):
             trainer.train(100, quiet=True)
-        assert evaluations.asked == 1
+        assert evaluations.requested == 1
         trainer.set_parameters(trainer.get_parameters())
-        train_until(trainer, lambda: evaluations.asked > 1)  # weights that were set are looked at anew
+        train_until(trainer, lambda: evaluations.requested > 1)  # weights that were set are looked at anew
 
 
 def test_an_interval_that_is_given_is_kept_whatever_evaluations_take(monkeypatch):
     monkeypatch.setattr("penstock.engine.evaluations.rest", lambda cores: 1e6)
     settings = {**TINY, "target_return": 501.0, "eval_interval": 1, "total_steps": FOR_EVER}
     with Trainer(APPO, **settings, run_dir=None) as trainer:
-        train_until(trainer, lambda: supervisor_of(trainer).evaluations.asked > 2)
+        train_until(trainer, lambda: supervisor_of(trainer).evaluations.requested > 2)
         assert supervisor_of(trainer).evaluations._rests_until == 0.0
 
 

@@ -127,7 +127,7 @@ def test_an_evaluator_on_a_node_takes_no_core_and_no_rest_at_home(monkeypatch):
     home, node = (APPO.Config(**settings, evaluator=where) for where in ("home", "node"))
     assert [share_threads(config, 4, False) for config in (home, node)] == [(1, 7), (1, 8)]
     progress = type("Progress", (), {"steps": 0})()
-    assert [Evaluations(config, progress, None, None, [])._rests for config in (home, node)] == [True, False]
+    assert [Evaluations(config, progress, None, None)._rests for config in (home, node)] == [True, False]
 
 
 @pytest.mark.parametrize("backend", ["serial", "local"])

@@ -316,7 +316,7 @@ def test_in_processes_a_population_copies_too(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"num_policies": 1}, "pbt='truncation' needs a population, and one policy has nobody to copy"),
+        ({"num_policies": 1}, "pbt='truncation' needs a population, and there is one policy"),
         ({"pbt_space": None}, "pbt='truncation' needs a pbt_space"),
         ({"pbt": None}, "pbt_space is given, and pbt is None"),
         ({"pbt": "truncate"}, "did you mean 'truncation'?"),

@@ -181,7 +181,7 @@ def test_what_a_learner_notes_says_whose_it_is_where_there_are_several(tmp_path,
         learner = learner_of(trainer, policy)
         learner._report(Note("updates run without CUDA graphs"))
         learner._report(Note("warning: steps are lost"))
-        supervisor_of(trainer).saves.take(supervisor_of(trainer).saves._asked, OSError("no space left"), policy)
+        supervisor_of(trainer).saves.take(supervisor_of(trainer).saves._number, OSError("no space left"), policy)
         trainer.train(100, quiet=True)
     log = (run / "log.txt").read_text()
     assert f" {whose}updates run without CUDA graphs\n" in log and f" warning: {whose}steps are lost\n" in log

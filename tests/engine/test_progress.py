@@ -37,7 +37,7 @@ def own_cpu(monkeypatch):
 def a_progress(rows=ROWS, **settings):
     config = SegmentConfig(env="CartPole-v1", **settings)
     gauges = np.zeros((5, 32))
-    progress = Progress(config, "ppo", "CartPole-v1", 4, gauges, rows)
+    progress = Progress(config, {"algorithm": "ppo", "env": "CartPole-v1", "frame_skip": 4}, gauges, rows)
     progress.gauges = gauges  # for the test to book in
     return progress
 

@@ -240,7 +240,7 @@ def test_a_resumed_run_goes_on_with_its_predictor_its_lessons_and_its_buffer(tmp
 def test_a_checkpoint_is_written_when_all_that_save_beside_it_have_answered():
     asked: list[Any] = []
 
-    def turn_until(is_done, seconds):
+    def until(is_done, seconds):
         (save,) = asked
         saves.take(save.number, None)
         for answers in range(3):
@@ -250,14 +250,13 @@ def test_a_checkpoint_is_written_when_all_that_save_beside_it_have_answered():
         answered.append(saves._contents_saved)
 
     answered: list[int] = []
-    run: Any = SimpleNamespace(of_policy=lambda name: SimpleNamespace(checkpoints="checkpoints"))
-    config: Any = SimpleNamespace(checkpoint_interval=0, total_steps=100)
-    chronicle: Any = SimpleNamespace(restore=lambda: True)
-    saves = Saves(
-        config, 0, run, saving_apart=2, ask=lambda save, policy: asked.append(save) is None, turn_until=turn_until,
-        chronicle=chronicle,
-    )  # fmt: skip
-    saves.save_run([{}], 0)
+    config = SimpleNamespace(checkpoint_interval=0, total_steps=100)
+    training: Any = SimpleNamespace(config=config, policies=[SimpleNamespace(path=SimpleNamespace(saving_apart=2))])
+    progress: Any = SimpleNamespace(steps=0, policies=[SimpleNamespace(name="")])
+    chronicle: Any = SimpleNamespace(restore=lambda: True, stores=["checkpoints"])
+    roles: Any = SimpleNamespace(send=lambda role, save: role != "learner" or asked.append(save) is None, until=until)
+    saves = Saves(training, progress, chronicle, roles)
+    saves.save_run([{}])
     assert answered == [0, 2]
 
 

@@ -427,15 +427,15 @@ def test_an_environment_that_the_signal_has_ended_too_does_not_hinder_the_end_in
             sign.touch()
 
     with Trainer(PPO, **{**TINY, "env": EndsAtASign, "env_kwargs": {"sign": str(sign)}}, run_dir=str(run)) as trainer:
-        save, turns = supervisor_of(trainer).saves.save_run, supervisor_of(trainer)._turns
+        save, roles = supervisor_of(trainer).saves.save_run, supervisor_of(trainer)._roles
         # The failure is there before the checkpoint is asked for.
         supervisor_of(trainer).saves.save_run = lambda *meta: (
-            turns.until(lambda: turns.failure is not None, PATIENCE),
+            roles.until(lambda: roles.failure is not None, PATIENCE),
             save(*meta),
         )
         with pytest.raises(TrainingInterrupted):
             trainer.train(FOR_EVER, quiet=True, on_update=press)
-        assert turns.failure is not None
+        assert roles.failure is not None
     assert RunDirectory.open(run).checkpoints.latest().meta["updates"] > 0
 
 

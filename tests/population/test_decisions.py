@@ -26,7 +26,7 @@ def scored(rule, scores, fraction=0.2, seed=0, space=SPACE):
     """A population of which each member has one episode of this return; None: it has none."""
     population = Population(Rules(rule, 10, 10, fraction, 1), space, [START] * len(scores), seed)
     for member, score in enumerate(scores):
-        population.hear(member, [] if score is None else [score])
+        population.add_scores(member, [] if score is None else [score])
     return population
 
 
@@ -96,13 +96,13 @@ def test_no_setting_ever_leaves_its_bounds(seed, rule):
             population.carried_out(decision)
             assert 9e-4 <= decision.after["learning_rate"] <= 1.1e-3 and 0.98 <= decision.after["gamma"] <= 0.995
         for member in range(3):
-            population.hear(member, [float(member)])
+            population.add_scores(member, [float(member)])
 
 
 def test_a_member_is_ready_after_the_start_and_an_interval_since_its_last_decision():
     population = Population(Rules("truncation", 10, 25, 0.5, 1), SPACE, [START] * 2, 0)
-    population.hear(0, [1.0])
-    population.hear(1, [2.0])
+    population.add_scores(0, [1.0])
+    population.add_scores(1, [2.0])
     assert population.decide([24, 24]) == [] and len(population.decide([25, 24])) == 1
     assert population.decide([34, 24]) == [] and len(population.decide([35, 24])) == 1
 
@@ -113,12 +113,12 @@ def test_scores_are_of_episodes_since_the_last_exploit_and_too_few_are_none():
     assert population.score(0) == 1.0
     population.carried_out(decision)
     assert population.score(0) is None and population.members[0].settings == decision.after
-    population.hear(0, [5.0])
+    population.add_scores(0, [5.0])
     assert population.score(0) == 5.0
     needy = Population(Rules("truncation", 10, 10, 0.5, 3), SPACE, [START] * 2, 0)
-    needy.hear(0, [1.0, 2.0])
+    needy.add_scores(0, [1.0, 2.0])
     assert needy.score(0) is None
-    needy.hear(0, [6.0])
+    needy.add_scores(0, [6.0])
     assert needy.score(0) == 3.0 and needy.decide([10, 10]) == []  # the other has none
 
 
@@ -133,7 +133,7 @@ def test_whoever_diverges_copies_one_of_the_best_and_not_for_ever():
 
 def test_a_population_goes_on_from_its_state_as_if_nothing_had_been():
     def later(population):
-        population.hear(0, [0.0])
+        population.add_scores(0, [0.0])
         return [vars(decision) for decision in population.decide([20, 20, 20])]
 
     population = scored("truncation", [1.0, 2.0, 3.0])

@@ -153,7 +153,7 @@ def test_what_does_not_fit_is_refused(more, message):
 def test_weights_of_a_guest_are_those_of_its_policy_and_lie_nowhere_else():
     with penstock.PPO(**SERIAL) as trainer:
         _, own, guests = arena_of(trainer).policies
-        (note,) = supervisor_of(trainer)._notes
+        (note,) = supervisor_of(trainer).training.notes
         assert note.startswith("2 policies: 3 arenas, ") and ", guests of one 0." in note
         assert guests.weights is own.weights and guests.pool is None and opponents_of(trainer) is None
         zeros = {name: torch.zeros_like(tensor) for name, tensor in trainer.get_parameters()["one"].items()}

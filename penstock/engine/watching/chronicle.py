@@ -1,4 +1,4 @@
-"""The chronicle of a run: shows what happens, and writes it down."""
+"""The chronicle of a run: shows events and status, and writes them to the run directory."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from penstock.runs.metrics import MetricsLog
 from penstock.runs.run_directory import HARDWARE, RunDirectory
 from penstock.runs.state import StateFile, Written
 from penstock.runs.status import PolicyStatus, Status
+from penstock.runs.store import CheckpointStore
 from penstock.runs.vacancy import RunDirectoryError
 
 REFRESH_INTERVAL = 0.25  # seconds between two looks at the gauges
@@ -52,42 +53,34 @@ class Chronicle(Owned):
     Parameters
     ----------
     progress
-        Where the run stands.
+        Progress of the run; of a run that goes on, that of its checkpoint.
     hangs
-        Tells of environments that hang.
+        Watch for environments that hang.
     hardware
-        Tells of cores, memory and GPUs.
+        Load of cores, memory and GPUs.
     run_directory
-        Where it is written; None: nowhere.
-    has_begun
-        Whether the run goes on from a checkpoint, where `progress` stands.
+        Directory of the run; None: nothing is written.
 
     Attributes
     ----------
     stop_is_asked
-        Whether the user's callback has asked for an end; it is not called again then.
+        Whether the user's callback has returned False; it is not called again then.
     """
 
     def __init__(
-        self,
-        progress: Progress,
-        hangs: HangWatch,
-        hardware: Hardware,
-        run_directory: RunDirectory | None,
-        *,
-        has_begun: bool = False,
+        self, progress: Progress, hangs: HangWatch, hardware: Hardware, run_directory: RunDirectory | None
     ) -> None:
         self._progress = progress
         self._hangs = hangs
         self._hardware = hardware
         self._run_directory = run_directory
         path = None if run_directory is None else run_directory.path
-        start = (progress.steps, progress.seconds) if has_begun else None
+        start = (progress.steps, progress.seconds) if progress.steps else None
         self._metrics, self._episodes = MetricsLog(path, self.event, start), EpisodesLog(path, self.event)
         self._logs: list[LinesLog] = []
         self._hardware_lines = self.lines_log(HARDWARE)
         self._state = StateFile(path)
-        self._is_lost = False  # as was told of the run directory
+        self._is_lost = False  # whether the loss of the run directory was shown
         self._view: View | None = None
         self._on_update: OnUpdate | None = None
         self.stop_is_asked = False
@@ -95,7 +88,7 @@ class Chronicle(Owned):
 
     @contextmanager
     def shown_to(self, view: View, on_update: OnUpdate | None) -> Iterator[None]:
-        """Show everything to these while the block runs."""
+        """Show status and events to a view and a callback while the block runs."""
         self._view, self._on_update, self.stop_is_asked = view, on_update, False
         try:
             yield
@@ -103,13 +96,13 @@ class Chronicle(Owned):
             self._view = self._on_update = None
 
     def event(self, text: str) -> None:
-        """Tell something that happened."""
+        """Show and log an event."""
         self.log(text)
         if self._view is not None:
             self._view.event(text)
 
     def log(self, text: str) -> None:
-        """Write something down that the user is told otherwise."""
+        """Log text without showing it."""
         if self._run_directory is not None and self._run_directory.is_whole:
             self._run_directory.log(text)
 
@@ -121,7 +114,7 @@ class Chronicle(Owned):
 
     @property
     def is_written(self) -> bool:
-        """Whether the run directory is there; one that was removed, or replaced, is told of once."""
+        """Whether the run directory is there; its loss is shown once."""
         if self._run_directory is None:
             return False
         is_whole = self._run_directory.is_whole
@@ -134,9 +127,9 @@ class Chronicle(Owned):
         return is_whole
 
     def restore(self) -> bool:
-        """Write the run anew where its directory is gone; return whether it is there, which is told where it is not."""
+        """Write the run directory anew if it is gone; return whether there is one, with a warning where that failed."""
         if self._run_directory is None or self.is_written:
-            return True
+            return self._run_directory is not None
         try:
             self._run_directory.restore()
         except (OSError, RunDirectoryError) as error:
@@ -147,8 +140,15 @@ class Chronicle(Owned):
         self.event(f"the run directory {self._run_directory.path} is written anew from step {steps:,} on")
         return is_there
 
+    @property
+    def stores(self) -> list[CheckpointStore]:
+        """Checkpoint store of each policy, made anew because keep_checkpoints may change; empty: nothing is written."""
+        if self._run_directory is None:
+            return []
+        return [self._run_directory.of_policy(policy.name).checkpoints for policy in self._progress.policies]
+
     def evaluated(self, policies: Sequence[Scored]) -> None:
-        """Write down an evaluation, and the episodes of others that led to it."""
+        """Write an evaluation, and the episodes of the evaluations that it confirms."""
         seconds, names = self._progress.seconds, [policy.name for policy in self._progress.policies]
         values: dict[str, float] = {}
         for name, scored in zip(names, policies, strict=True):
@@ -166,7 +166,7 @@ class Chronicle(Owned):
                 self._write_episodes(each, steps if name else each.steps, name)
 
     def refresh(self, final: bool = False) -> None:
-        """Show where the run stands, if it is time to; the final state in any case."""
+        """Show the status if REFRESH_INTERVAL is over, and write it where that is due; always if it is final."""
         now = time.monotonic()
         if now < self._next_refresh and not final:
             return
@@ -195,7 +195,7 @@ class Chronicle(Owned):
             self._metrics.write(status.steps, status.seconds, metrics_of(status))
 
     def ended(self, state: Written, reason: str) -> None:
-        """Write down that the run does not train any more, and why."""
+        """Write the state of a run that has stopped training, and the reason."""
         if self.is_written:
             self._state.write(self._progress.status(), state, reason)
 
@@ -208,7 +208,7 @@ class Chronicle(Owned):
             log.close()
 
     def _write_episodes(self, evaluation: Evaluation, steps: int, policy: str) -> None:
-        """Write an evaluation's episodes; of games against opponents say which opponent and seat."""
+        """Write an evaluation's episodes, those of games with opponent and seat."""
         for part in evaluation.matches or (evaluation,):
             about = {"opponent": part.opponent, "seat": part.seat} if isinstance(part, Match) else None
             self._episodes.write(
@@ -219,16 +219,12 @@ class Chronicle(Owned):
     def _write_hardware(self, status: Status) -> None:
         if sample := self._hardware.sample():
             when = {"steps": status.steps, "seconds": round(status.seconds, 3), "time": round(time.time(), 3)}
-            self._hardware_lines.write([when | rounded(sample)])
-
-
-def rounded(sample: Mapping[str, float | None]) -> dict[str, float | None]:
-    """Shares and cores to a thousandth: more would only fill the disk."""
-    return {name: round(value, 3) if isinstance(value, float) else value for name, value in sample.items()}
+            rounded = {name: round(value, 3) if isinstance(value, float) else value for name, value in sample.items()}
+            self._hardware_lines.write([when | rounded])
 
 
 def _numbers_in(answer: object) -> dict[str, float]:
-    """The numbers that a callback returned; raises `TypeError` where it returned something else."""
+    """Numbers that a callback returned; raises `TypeError` for anything else."""
     if answer is None or isinstance(answer, bool | np.bool_):
         return {}
     if not isinstance(answer, Mapping):
@@ -273,7 +269,7 @@ def _values_of(evaluation: Evaluation) -> dict[str, float]:
 
 
 def _metrics_of_policy(policy: PolicyStatus) -> dict[str, float]:
-    """Metrics of each policy, by name."""
+    """Metrics of one policy, by name."""
     values: dict[str, float] = {"updates": policy.updates, "skipped_updates": policy.skipped_updates}
     if policy.learning_rate is not None:
         values["learning_rate"] = policy.learning_rate
@@ -303,7 +299,7 @@ def _metrics_of_opponents(policy: PolicyStatus) -> dict[str, float]:
 
 
 def metrics_of(status: Status) -> dict[str, float]:
-    """Everything of a status that is logged, by name."""
+    """Logged numbers of a status, by name."""
     values: dict[str, float] = {"steps_per_second": status.steps_per_second, "restarts": status.restarts}
     if not status.policies:
         values |= _metrics_of_policy(status)

@@ -36,7 +36,7 @@ from penstock.runs.status import (
 
 RECENT_EPISODES = 100
 RECENT_SECONDS = 5.0  # rates and shares are of the last seconds
-SHORTEST_WINDOW = 0.1  # seconds; shares of less would be chance
+SHORTEST_WINDOW = 0.1  # seconds; shares of shorter times are noise
 
 
 class PolicyProgress:
@@ -45,23 +45,23 @@ class PolicyProgress:
     Attributes
     ----------
     name
-        Its name; nothing where a run has one policy.
+        Name of the policy; empty in a run of one policy.
     learned
-        The learner's last report.
+        Last report of the learner.
     steps
         Steps learned from.
     episodes
-        Training episodes that have ended.
+        Finished training episodes.
     evaluation
-        The last one; None before the first.
+        Last evaluation; None before the first.
     best_return
         Mean return of the best weights so far; None before there are any.
     tuned
         Values of tunable settings that have been set.
     exploits
-        How often its population has replaced it; None without one.
+        Replacements of the policy by its population; None without one.
     of_opponents
-        Says what is shown of past versions that it plays.
+        Function that returns status fields of the past versions that the policy plays.
     """
 
     def __init__(self, name: str = "") -> None:
@@ -79,25 +79,25 @@ class PolicyProgress:
         self._successes: deque[float | None] = deque(maxlen=RECENT_EPISODES)
 
     def take_learned(self, report: Learned) -> None:
-        """Note where the learner stands."""
+        """Take the report of the learner."""
         if self._by_worker:
             report = self._with_workers(report)
         self.learned = report
         self.steps = report.steps
 
     def take_learned_in_worker(self, report: LearnedInWorker) -> None:
-        """Note what a worker that learns itself says of it."""
+        """Take the report of a rollout worker that learns."""
         self._by_worker.pop(report.worker, None)
         self._by_worker[report.worker] = report  # at the end: the last one to report
 
     def take_episodes(self, episodes: list[tuple[float, int]], successes: Sequence[float | None]) -> None:
-        """Note finished training episodes, (return, length) each, and their successes where some are told."""
+        """Add finished training episodes, (return, length) each, and their successes where environments report them."""
         self.episodes += len(episodes)
         self._recent.extend(episodes)
         self._successes.extend(successes)
 
     def take_evaluation(self, evaluation: Evaluation, *, is_best: bool) -> None:
-        """Note an evaluation, and whether it is of the best weights so far."""
+        """Take an evaluation, and whether it is of the best weights so far."""
         self.evaluation = evaluation
         if is_best:
             self.best_return = evaluation.mean_return
@@ -114,11 +114,11 @@ class PolicyProgress:
 
     @property
     def success_rate(self) -> float | None:
-        """Share of recent training episodes that were successes; None where no environment says."""
+        """Share of recent training episodes that were successes; None where no environment reports them."""
         return success_rate(self._successes)
 
     def status(self) -> PolicyStatus:
-        """Everything shown of it, as plain numbers."""
+        """Status of the policy, in plain numbers."""
         learned, evaluation = self.learned, self.evaluation
         return PolicyStatus(
             name=self.name,
@@ -147,7 +147,7 @@ class PolicyProgress:
         )
 
     def _with_workers(self, learned: Learned) -> Learned:
-        """Put what workers that learn themselves say in: losses are the last one's, policy lag is all workers'."""
+        """Add the reports of rollout workers: losses of the last one, policy lag of all."""
         *_, last = self._by_worker.values()
         lowest, means, highest = zip(*(report.lag for report in self._by_worker.values()), strict=True)
         lag = {"min": min(lowest), "mean": float(np.mean(means)), "max": max(highest)}
@@ -156,18 +156,16 @@ class PolicyProgress:
 
 
 class Progress:
-    """Numbers of a run, gathered from reports and gauges.
+    """Numbers of a run, from reports and gauges.
 
     Parameters
     ----------
     config
-        The run's settings.
-    algorithm, env
-        Names shown.
-    frame_skip
-        Simulator frames per step.
+        Settings of the run.
+    about
+        Fields of the status that stay the same: algorithm, env, frame_skip and run_dir.
     gauges
-        float64 ``[roles, 32]``: the arena's gauges.
+        float64 ``[roles, 32]``: gauges of the arena.
     rows
         Rows of the gauges by kind of role.
     policies
@@ -175,31 +173,28 @@ class Progress:
 
     Attributes
     ----------
-    policies
-        What is reported of each policy.
-    last_report
-        The moment of a learner's last report; None before the first.
-    nodes
-        Where the nodes of the run stand, by their numbers.
+    policies : list of PolicyProgress
+        Progress of each policy.
+    seconds : float
+        Wall-clock seconds of the run.
+    restarts : int
+        Roles that were replaced.
+    last_report : Moment or None
+        Moment of a learner's last report; None before the first.
+    nodes : dict
+        Status of each node of the run, by its number.
     """
 
     def __init__(
         self,
         config: Config,
-        algorithm: str,
-        env: str,
-        frame_skip: int,
+        about: Mapping[str, Any],
         gauges: np.ndarray,
         rows: Mapping[str, list[int]],
         policies: Sequence[str] = ("",),
     ) -> None:
         self.policies = [PolicyProgress(name) for name in policies]
-        self._config = config
-        self._names: dict[str, Any] = {"algorithm": algorithm, "env": env}
-        self._frame_skip = frame_skip
-        self._gauges = gauges
-        self._rows = rows
-        self.run_dir: str | None = None
+        self._config, self._about, self._gauges, self._rows = config, about, gauges, rows
         self.seconds = 0.0
         self.restarts = 0
         self.nodes: dict[int, NodeStatus] = {}
@@ -224,30 +219,30 @@ class Progress:
         return mean_of(policy.mean_return for policy in self.policies)
 
     def take_learned(self, report: Learned, policy: int = 0) -> None:
-        """Note where a policy's learner stands."""
+        """Take the report of a policy's learner."""
         self.policies[policy].take_learned(report)
         self.last_report = self._moment()
         self._rate.append((self.last_report.time, self.steps))
 
     def take_env_steps(self, count: int) -> None:
-        """Note steps that environments of several agents have made."""
+        """Add steps of environments with several agents."""
         self._env_steps = (self._env_steps or 0) + count
 
     def take_metrics(self, metrics: Mapping[str, float]) -> None:
-        """Note numbers of environments or of the user; reports of one name between two statuses are averaged."""
+        """Add numbers of environments or of the user; those of one name between two statuses are averaged."""
         for name, value in metrics.items():
             self._metric_reports.setdefault(name, []).append(value)
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The last known mean of every number reported."""
+        """Last known mean of every reported number."""
         for name, values in self._metric_reports.items():
             self._metrics[name] = float(np.mean(values))
         self._metric_reports.clear()
         return dict(self._metrics)
 
     def restart_rate(self) -> None:
-        """Forget the recent rate, and where the time went: the run has rested."""
+        """Restart the recent rate and the shares of time, after a rest of the run."""
         self._rate.clear()
         self._looks = deque([self._moment(busy_seconds())])
 
@@ -263,7 +258,7 @@ class Progress:
         return (after - before) / (now - began)
 
     def refresh_shares(self) -> None:
-        """Work out how every role spent the last seconds, and what the cores did."""
+        """Compute how the roles and the cores spent the last seconds."""
         now = self._moment(busy_seconds())
         self._looks.append(now)
         while len(self._looks) > 2 and now.time - self._looks[1].time >= RECENT_SECONDS:
@@ -288,7 +283,7 @@ class Progress:
         return role_times(self._rows, before, after)
 
     def limiting(self, times: Mapping[str, RoleTime]) -> tuple[str, str]:
-        """Name the role that holds the run back, and why, from how the roles spent their time."""
+        """Return the role that limits the run, and why."""
         return busiest_role(times) if self._config.backend == "serial" else limiting_role(times)
 
     def _moment(self, busy: float = 0.0) -> Moment:
@@ -297,17 +292,15 @@ class Progress:
         return Moment(time.monotonic(), self.steps, self._gauges.copy(), own_cpu, busy)
 
     def status(self) -> Status:
-        """Everything shown, as plain numbers."""
+        """Status of the run, in plain numbers."""
         role, reason = self.limiting(self._times)
         policies = [policy.status() for policy in self.policies]
         return Status(
-            **self._names,
+            **self._about,
             **summed_up(policies),
-            run_dir=self.run_dir,
             total_steps=self._config.total_steps,
             seconds=self.seconds,
             steps_per_second=self.steps_per_second,
-            frame_skip=self._frame_skip,
             env_steps=self._env_steps,
             target_return=self._config.target_return,
             restarts=self.restarts,
