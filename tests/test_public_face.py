@@ -106,7 +106,7 @@ def test_the_environment_is_the_first_argument_and_the_only_one_without_a_name()
     with penstock.PPO("CartPole-v1", **settings) as made, penstock.Trainer(PPO, "CartPole-v1", **settings) as other:
         assert made.config.env == other.config.env == "CartPole-v1"
         assert made.config == other.config == PPO.Config(**SETTINGS)
-    with pytest.raises(ConfigError, match=r"PPO\('MlpPolicy', 'CartPole-v1'\): only env is given by place"):
+    with pytest.raises(ConfigError, match=r"PPO\('MlpPolicy', 'CartPole-v1'\): only env is positional"):
         penstock.PPO("MlpPolicy", "CartPole-v1")
     with pytest.raises(ConfigError, match=r'already made.*env=lambda: gym.make\("CartPole-v1"\)'):
         penstock.PPO(gymnasium.make("CartPole-v1"))

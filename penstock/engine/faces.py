@@ -1,6 +1,6 @@
-"""The algorithms as users make them: ``penstock.APPO("CartPole-v1")`` is a trainer of that algorithm.
+"""Trainer classes of the algorithms, such as ``penstock.APPO``.
 
-What their settings are is written to ``faces.pyi`` for editors and type checkers: ``python tools/signatures.py``.
+``python tools/signatures.py`` writes their settings to ``faces.pyi`` for editors and type checkers.
 """
 
 from __future__ import annotations
@@ -69,121 +69,34 @@ class Face(Trainer):
         if others:
             given = ", ".join(map(repr, (env, *others)))
             raise ConfigError(
-                f"{type(self).__name__}({given}): only env is given by place, all else by name; the network is said by "
+                f"{type(self).__name__}({given}): only env is positional, all else is given by name; the network by "
                 'encoder, hidden_sizes and memory, e.g. encoder="mlp"'
             )
         super().__init__(self.algorithm, env, preset=preset, **settings)
 
 
-class APPO(Face):
-    """Trains with APPO, asynchronous PPO; settings are the fields of `penstock.algorithms.appo.APPOConfig`."""
-
-    algorithm = appo.APPO
-
-
-class PPO(Face):
-    """Trains with PPO, synchronous; settings are the fields of `penstock.algorithms.ppo.PPOConfig`."""
-
-    algorithm = ppo.PPO
+def _face(algorithm: type[Algorithm], about: str) -> type[Face]:
+    config = algorithm.Config
+    doc = f"Trains with {about}; settings are fields of `{config.__module__}.{config.__qualname__}`."
+    return type(algorithm.__name__, (Face,), {"__doc__": doc, "__module__": __name__, "algorithm": algorithm})
 
 
-class A2C(Face):
-    """Trains with A2C, synchronous; settings are the fields of `penstock.algorithms.a2c.A2CConfig`."""
-
-    algorithm = a2c.A2C
-
-
-class A3C(Face):
-    """Trains with A3C, workers that learn; settings are the fields of `penstock.algorithms.a3c.A3CConfig`."""
-
-    algorithm = a3c.A3C
-
-
-class IMPALA(Face):
-    """Trains with IMPALA, V-trace; settings are the fields of `penstock.algorithms.impala.IMPALAConfig`."""
-
-    algorithm = impala.IMPALA
-
-
-class IMPACT(Face):
-    """Trains with IMPACT, batches used again; settings are the fields of `penstock.algorithms.impact.IMPACTConfig`."""
-
-    algorithm = impact.IMPACT
-
-
-class CLEAR(Face):
-    """Trains with CLEAR, against forgetting; settings are the fields of `penstock.algorithms.clear.CLEARConfig`."""
-
-    algorithm = clear.CLEAR
-
-
-class LASER(Face):
-    """Trains with LASER, mostly from replay; settings are the fields of `penstock.algorithms.laser.LASERConfig`."""
-
-    algorithm = laser.LASER
-
-
-class PQN(Face):
-    """Trains with PQN, Q-learning without replay; settings are the fields of `penstock.algorithms.pqn.PQNConfig`."""
-
-    algorithm = pqn.PQN
-
-
-class DQN(Face):
-    """Trains with DQN and its extensions; settings are the fields of `penstock.algorithms.dqn.DQNConfig`."""
-
-    algorithm = dqn.DQN
-
-
-class Rainbow(Face):
-    """Trains with Rainbow, six extensions of DQN; settings are those of `penstock.algorithms.rainbow.RainbowConfig`."""
-
-    algorithm = rainbow.Rainbow
-
-
-class ApeX(Face):
-    """Trains with Ape-X DQN; settings are the fields of `penstock.algorithms.apex.ApeXConfig`."""
-
-    algorithm = apex.ApeX
-
-
-class R2D2(Face):
-    """Trains with R2D2, recurrent Ape-X; settings are the fields of `penstock.algorithms.r2d2.R2D2Config`."""
-
-    algorithm = r2d2.R2D2
-
-
-class DDPG(Face):
-    """Trains with DDPG, for continuous actions; settings are the fields of `penstock.algorithms.ddpg.DDPGConfig`."""
-
-    algorithm = ddpg.DDPG
-
-
-class TD3(Face):
-    """Trains with TD3, for continuous actions; settings are the fields of `penstock.algorithms.td3.TD3Config`."""
-
-    algorithm = td3.TD3
-
-
-class SAC(Face):
-    """Trains with SAC, for continuous actions; settings are the fields of `penstock.algorithms.sac.SACConfig`."""
-
-    algorithm = sac.SAC
-
-
-class TQC(Face):
-    """Trains with TQC, SAC with quantile critics; settings are the fields of `penstock.algorithms.tqc.TQCConfig`."""
-
-    algorithm = tqc.TQC
-
-
-class CrossQ(Face):
-    """Trains with CrossQ, SAC without targets; settings are the fields of `penstock.algorithms.crossq.CrossQConfig`."""
-
-    algorithm = crossq.CrossQ
-
-
-class ApeXDPG(Face):
-    """Trains with Ape-X DPG; settings are the fields of `penstock.algorithms.apex_dpg.ApeXDPGConfig`."""
-
-    algorithm = apex_dpg.ApeXDPG
+APPO = _face(appo.APPO, "APPO, asynchronous PPO")
+PPO = _face(ppo.PPO, "PPO, synchronous")
+A2C = _face(a2c.A2C, "A2C, synchronous")
+A3C = _face(a3c.A3C, "A3C, workers that learn")
+IMPALA = _face(impala.IMPALA, "IMPALA, V-trace")
+IMPACT = _face(impact.IMPACT, "IMPACT, batches used again")
+CLEAR = _face(clear.CLEAR, "CLEAR, against forgetting")
+LASER = _face(laser.LASER, "LASER, mostly from replay")
+PQN = _face(pqn.PQN, "PQN, Q-learning without replay")
+DQN = _face(dqn.DQN, "DQN and its extensions")
+Rainbow = _face(rainbow.Rainbow, "Rainbow, six extensions of DQN")
+ApeX = _face(apex.ApeX, "Ape-X DQN")
+R2D2 = _face(r2d2.R2D2, "R2D2, recurrent Ape-X")
+DDPG = _face(ddpg.DDPG, "DDPG, for continuous actions")
+TD3 = _face(td3.TD3, "TD3, for continuous actions")
+SAC = _face(sac.SAC, "SAC, for continuous actions")
+TQC = _face(tqc.TQC, "TQC, SAC with quantile critics")
+CrossQ = _face(crossq.CrossQ, "CrossQ, SAC without targets")
+ApeXDPG = _face(apex_dpg.ApeXDPG, "Ape-X DPG")

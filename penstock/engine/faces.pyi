@@ -430,7 +430,7 @@ class APPOSettings(
     """V-trace: bound on the probability ratio in the trace. Default: 1.0."""
 
 class APPO(Face):
-    """Trains with APPO, asynchronous PPO; settings are the fields of `penstock.algorithms.appo.APPOConfig`.
+    """Trains with APPO, asynchronous PPO; settings are fields of `penstock.algorithms.appo.APPOConfig`.
 
     Other defaults: learning_rate=0.002, learning_rate_schedule="linear", entropy_coef=0.003, batch_size=256,
     num_epochs=2.
@@ -445,7 +445,7 @@ class PPOSettings(_Shared, _SharedExceptA3C, _Fresh, _Reward, _SegmentReward, _S
     """Largest change of a value per batch; None: unlimited. Default: None."""
 
 class PPO(Face):
-    """Trains with PPO, synchronous; settings are the fields of `penstock.algorithms.ppo.PPOConfig`.
+    """Trains with PPO, synchronous; settings are fields of `penstock.algorithms.ppo.PPOConfig`.
 
     Other defaults: num_envs_per_worker=8, learning_rate=0.0005, learning_rate_schedule="linear", total_steps=500000,
     segment_length=128, num_epochs=10.
@@ -458,7 +458,7 @@ class A2CSettings(_Shared, _SharedExceptA3C, _Fresh, _Reward, _SegmentReward, _S
     """Lambda of generalised advantage estimation; 1: n-step returns, as published. Default: 1.0."""
 
 class A2C(Face):
-    """Trains with A2C, synchronous; settings are the fields of `penstock.algorithms.a2c.A2CConfig`.
+    """Trains with A2C, synchronous; settings are fields of `penstock.algorithms.a2c.A2CConfig`.
 
     Other defaults: learning_rate=0.004, learning_rate_schedule="linear", total_steps=500000, segment_length=5,
     rmsprop_eps=0.0001.
@@ -483,7 +483,7 @@ class A3CSettings(_Shared, _Fresh, _Segment, _RMSProp, total=False):
     clipping must match. Default: "sum"."""
 
 class A3C(Face):
-    """Trains with A3C, workers that learn; settings are the fields of `penstock.algorithms.a3c.A3CConfig`.
+    """Trains with A3C, workers that learn; settings are fields of `penstock.algorithms.a3c.A3CConfig`.
 
     Other defaults: num_envs_per_worker=8, learning_rate=0.003, learning_rate_schedule="linear", total_steps=500000,
     max_grad_norm=40.0, segment_length=20.
@@ -497,7 +497,7 @@ class IMPALASettings(
 ): ...
 
 class IMPALA(Face):
-    """Trains with IMPALA, V-trace; settings are the fields of `penstock.algorithms.impala.IMPALAConfig`.
+    """Trains with IMPALA, V-trace; settings are fields of `penstock.algorithms.impala.IMPALAConfig`.
 
     Other defaults: learning_rate=0.002, learning_rate_schedule="linear", max_grad_norm=40.0, segment_length=20,
     batch_size=320.
@@ -528,7 +528,7 @@ class IMPACTSettings(_Shared, _SharedExceptA3C, _Fresh, _Segment, _Asynchronous,
     """Normalise advantages to mean 0 and standard deviation 1 in each update. Default: True."""
 
 class IMPACT(Face):
-    """Trains with IMPACT, batches used again; settings are the fields of `penstock.algorithms.impact.IMPACTConfig`.
+    """Trains with IMPACT, batches used again; settings are fields of `penstock.algorithms.impact.IMPACTConfig`.
 
     Other defaults: learning_rate=0.002, learning_rate_schedule="linear", entropy_coef=0.003, batch_size=256.
     """
@@ -545,7 +545,7 @@ class CLEARSettings(
     """Weight of the squared difference to the value recorded while acting, on replayed steps. Default: 0.005."""
 
 class CLEAR(Face):
-    """Trains with CLEAR, against forgetting; settings are the fields of `penstock.algorithms.clear.CLEARConfig`.
+    """Trains with CLEAR, against forgetting; settings are fields of `penstock.algorithms.clear.CLEARConfig`.
 
     Other defaults: learning_rate=0.002, learning_rate_schedule="linear", max_grad_norm=40.0, segment_length=20,
     batch_size=320, replay=('queue:1/2', 'reservoir:1/2,capacity=2000').
@@ -562,7 +562,7 @@ class LASERSettings(
     Default: 0.3."""
 
 class LASER(Face):
-    """Trains with LASER, mostly from replay; settings are the fields of `penstock.algorithms.laser.LASERConfig`.
+    """Trains with LASER, mostly from replay; settings are fields of `penstock.algorithms.laser.LASERConfig`.
 
     Other defaults: learning_rate=0.002, learning_rate_schedule="linear", max_grad_norm=40.0, segment_length=20,
     batch_size=320, replay=('queue:1/4', 'uniform:3/4,capacity=2000').
@@ -588,7 +588,7 @@ class PQNSettings(_Shared, _SharedExceptA3C, _Fresh, _Reward, _SegmentReward, to
     """Steps over which this probability decays linearly. Default: 50000."""
 
 class PQN(Face):
-    """Trains with PQN, Q-learning without replay; settings are the fields of `penstock.algorithms.pqn.PQNConfig`.
+    """Trains with PQN, Q-learning without replay; settings are fields of `penstock.algorithms.pqn.PQNConfig`.
 
     Other defaults: hidden_sizes=(128, 128), activation="relu", learning_rate=0.001, learning_rate_schedule="linear",
     total_steps=500000, max_grad_norm=10.0, segment_length=64.
@@ -599,7 +599,7 @@ class PQN(Face):
 class DQNSettings(_Shared, _SharedExceptA3C, _Reward, _Replay, _QLearning, _DQN, total=False): ...
 
 class DQN(Face):
-    """Trains with DQN and its extensions; settings are the fields of `penstock.algorithms.dqn.DQNConfig`.
+    """Trains with DQN and its extensions; settings are fields of `penstock.algorithms.dqn.DQNConfig`.
 
     Other defaults: num_envs_per_worker=1, hidden_sizes=(128, 128), activation="relu", normalize_observations=False,
     learning_rate=0.002, batch_size=64, buffer_size=100000, updates_per_step=0.5.
@@ -610,7 +610,7 @@ class DQN(Face):
 class RainbowSettings(_Shared, _SharedExceptA3C, _Reward, _Replay, _QLearning, _DQN, total=False): ...
 
 class Rainbow(Face):
-    """Trains with Rainbow, six extensions of DQN; settings are those of `penstock.algorithms.rainbow.RainbowConfig`.
+    """Trains with Rainbow, six extensions of DQN; settings are fields of `penstock.algorithms.rainbow.RainbowConfig`.
 
     Other defaults: num_envs_per_worker=1, hidden_sizes=(128, 128), activation="relu", normalize_observations=False,
     learning_rate=0.001, batch_size=64, buffer_size=100000, updates_per_step=0.5, n_step=3, prioritized=True,
@@ -622,7 +622,7 @@ class Rainbow(Face):
 class ApeXSettings(_Shared, _SharedExceptA3C, _Reward, _Replay, _QLearning, _ApeX, total=False): ...
 
 class ApeX(Face):
-    """Trains with Ape-X DQN; settings are the fields of `penstock.algorithms.apex.ApeXConfig`.
+    """Trains with Ape-X DQN; settings are fields of `penstock.algorithms.apex.ApeXConfig`.
 
     Other defaults: num_envs_per_worker=4, hidden_sizes=(128, 128), activation="relu", normalize_observations=False,
     learning_rate=0.002, batch_size=64, buffer_size=100000, updates_per_step=0.5, n_step=3, prioritized=True,
@@ -634,7 +634,7 @@ class ApeX(Face):
 class R2D2Settings(_Shared, _SharedExceptA3C, _Reward, _Replay, _QLearning, _ApeX, total=False): ...
 
 class R2D2(Face):
-    """Trains with R2D2, recurrent Ape-X; settings are the fields of `penstock.algorithms.r2d2.R2D2Config`.
+    """Trains with R2D2, recurrent Ape-X; settings are fields of `penstock.algorithms.r2d2.R2D2Config`.
 
     Other defaults: num_envs_per_worker=4, hidden_sizes=(64,), activation="relu", normalize_observations=False,
     learning_rate=0.001, learning_rate_schedule="linear", batch_size=32, buffer_size=100000, updates_per_step=0.1,
@@ -647,7 +647,7 @@ class R2D2(Face):
 class DDPGSettings(_Shared, _SharedExceptA3C, _Reward, _Replay, _Control, _DDPG, total=False): ...
 
 class DDPG(Face):
-    """Trains with DDPG, for continuous actions; settings are the fields of `penstock.algorithms.ddpg.DDPGConfig`.
+    """Trains with DDPG, for continuous actions; settings are fields of `penstock.algorithms.ddpg.DDPGConfig`.
 
     Other defaults: num_envs_per_worker=1, hidden_sizes=(256, 256), activation="relu", normalize_observations=False.
     """
@@ -665,7 +665,7 @@ class TD3Settings(_Shared, _SharedExceptA3C, _Reward, _Replay, _Control, total=F
     """Critic updates per update of policy and targets (section 6.1). Default: 2."""
 
 class TD3(Face):
-    """Trains with TD3, for continuous actions; settings are the fields of `penstock.algorithms.td3.TD3Config`.
+    """Trains with TD3, for continuous actions; settings are fields of `penstock.algorithms.td3.TD3Config`.
 
     Other defaults: num_envs_per_worker=1, hidden_sizes=(256, 256), activation="relu", normalize_observations=False.
     """
@@ -675,7 +675,7 @@ class TD3(Face):
 class SACSettings(_Shared, _SharedExceptA3C, _Reward, _Replay, _Control, _SAC, total=False): ...
 
 class SAC(Face):
-    """Trains with SAC, for continuous actions; settings are the fields of `penstock.algorithms.sac.SACConfig`.
+    """Trains with SAC, for continuous actions; settings are fields of `penstock.algorithms.sac.SACConfig`.
 
     Other defaults: num_envs_per_worker=1, hidden_sizes=(256, 256), activation="relu", normalize_observations=False.
     """
@@ -692,7 +692,7 @@ class TQCSettings(_Shared, _SharedExceptA3C, _Reward, _Replay, _Control, _SAC, t
     0 for HalfCheetah, 5 for Hopper. Default: 2."""
 
 class TQC(Face):
-    """Trains with TQC, SAC with quantile critics; settings are the fields of `penstock.algorithms.tqc.TQCConfig`.
+    """Trains with TQC, SAC with quantile critics; settings are fields of `penstock.algorithms.tqc.TQCConfig`.
 
     Other defaults: num_envs_per_worker=1, hidden_sizes=(256, 256), activation="relu", normalize_observations=False.
     """
@@ -708,7 +708,7 @@ class CrossQSettings(_Shared, _SharedExceptA3C, _Reward, _Replay, _Control, _SAC
     """Critic updates per update of policy and temperature. Default: 3."""
 
 class CrossQ(Face):
-    """Trains with CrossQ, SAC without targets; settings are the fields of `penstock.algorithms.crossq.CrossQConfig`.
+    """Trains with CrossQ, SAC without targets; settings are fields of `penstock.algorithms.crossq.CrossQConfig`.
 
     Other defaults: num_envs_per_worker=1, hidden_sizes=(256, 256), activation="relu", normalize_observations=False,
     learning_rate=0.001, tau=1.0.
@@ -726,7 +726,7 @@ class ApeXDPGSettings(_Shared, _SharedExceptA3C, _Reward, _Replay, _Control, _DD
     (appendix D): small errors go first. None: the oldest is replaced. Default: -0.4."""
 
 class ApeXDPG(Face):
-    """Trains with Ape-X DPG; settings are the fields of `penstock.algorithms.apex_dpg.ApeXDPGConfig`.
+    """Trains with Ape-X DPG; settings are fields of `penstock.algorithms.apex_dpg.ApeXDPGConfig`.
 
     Other defaults: num_envs_per_worker=4, hidden_sizes=(256, 256), activation="relu", normalize_observations=False,
     learning_rate=0.0001, updates_per_step=0.25, n_step=5, prioritized=True, priority_beta_final=0.4, tau=1.0,

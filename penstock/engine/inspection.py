@@ -1,4 +1,4 @@
-"""A look inside a running trainer: its processes, and the slots, queues and versions of each policy."""
+"""Inspection of a running trainer: its processes, and the slots, queues and versions of each policy."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ class Inspection:
 def inspect(trainer: Trainer) -> Inspection:
     """Return the processes, slots, queues and versions of a trainer at this moment.
 
-    It may be called at any time, from a callback or from another thread too: everything is read from shared memory,
-    and nothing waits. Numbers of a run in progress are of slightly different moments.
+    May be called at any time, from a callback or another thread too: shared memory is read without waiting. Numbers of
+    a run in progress are of slightly different moments.
 
     Raises
     ------

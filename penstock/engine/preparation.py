@@ -1,4 +1,4 @@
-"""Preparation of a run: its environment, device, best checkpoint and arena."""
+"""Preparation of a run: its environment, device and arena, and notes for the user."""
 
 from __future__ import annotations
 
@@ -8,12 +8,7 @@ from typing import Any
 import torch
 
 from penstock.algorithms.bases.algorithm import Algorithm
-from penstock.config import (
-    Config,
-    ConfigError,
-    PolicyConfig,
-    policy_configs,
-)
+from penstock.config import Config, ConfigError, PolicyConfig, policy_configs
 from penstock.engine.acting.inference import weights_nbytes
 from penstock.engine.backends.apart import apart
 from penstock.engine.paths import data_path
@@ -32,7 +27,7 @@ _CROWD = 4  # rollout workers per core beyond which they are warned of
 
 
 def run_shape(algorithm: Algorithm, model: PolicyNetwork) -> RunShape:
-    """The numbers of a policy's arena, from its algorithm, its config and its network, with all seats its own.
+    """Return the shape of a policy's arena, from its algorithm, config and network, with all seats its own.
 
     Raises
     ------
@@ -41,6 +36,7 @@ def run_shape(algorithm: Algorithm, model: PolicyNetwork) -> RunShape:
     """
     config = algorithm.config
     is_central = infers_centrally(config.inference, algorithm)
+    is_apart = is_central and config.backend == "local"
     num_groups = config.num_groups or (2 if is_central and config.num_envs_per_worker % 2 == 0 else 1)
     numbers: dict[str, Any] = data_path(algorithm).numbers(algorithm, model)
     return RunShape(
@@ -49,7 +45,7 @@ def run_shape(algorithm: Algorithm, model: PolicyNetwork) -> RunShape:
         num_groups=num_groups,
         num_agents=config.num_agents,
         num_learners=config.num_learners,
-        num_policy_workers=policy_workers(config) if is_central else 1,
+        num_policy_workers=min(config.num_learners, config.workers) if is_apart else 1,  # one for each learner
         **numbers,
         observation=algorithm.observation,
         action=algorithm.action,
@@ -59,13 +55,8 @@ def run_shape(algorithm: Algorithm, model: PolicyNetwork) -> RunShape:
     )
 
 
-def policy_workers(config: Config) -> int:
-    """Policy workers of a policy where inference is central: one for each learner, and none without rollout workers."""
-    return min(config.num_learners, config.workers) if config.backend == "local" else 1
-
-
 def resolve_env(config: Config) -> EnvSpec:
-    """Find the environment of a config; what is wrong with it is a `ConfigError`, if nothing more exact."""
+    """Return the environment of a config; raises `ConfigError` where it is not legal, or a subclass."""
     try:
         return environment_named_by(config)
     except UnknownEnvironmentError:
@@ -75,14 +66,14 @@ def resolve_env(config: Config) -> EnvSpec:
 
 
 def require_goal_rules_of(config: Config) -> None:
-    """Raise ValueError if a config's environment cannot say what it would have rewarded; it is made `apart`."""
+    """Raise ValueError if a config's environment cannot compute rewards of other goals; it is made `apart`."""
     env = resolve_env(config)
     apart(env.name, require_goal_rules, env)
 
 
 @dataclass(frozen=True)
 class ResolvedEnvironment:
-    """A config's environment, and who acts in it.
+    """Environment of a config, and the policies that act in it.
 
     Attributes
     ----------
@@ -91,9 +82,9 @@ class ResolvedEnvironment:
     env
         The environment, with its teams.
     policies
-        Who acts.
+        Config of each policy.
     seen
-        What each policy sees and does.
+        Spaces of each policy.
     """
 
     config: Config
@@ -103,7 +94,7 @@ class ResolvedEnvironment:
 
 
 def look_at(config: Config) -> ResolvedEnvironment:
-    """Find a config's environment, and who acts in it; the environment is made `apart`.
+    """Find a config's environment and its policies; the environment is made `apart`.
 
     Raises
     ------
@@ -152,15 +143,7 @@ def note_of_precision(algorithm: Algorithm) -> str | None:
 
 
 def note_of_budget(config: Config, shape: RunShape, steps: int) -> str | None:
-    """Return the note that whole batches pass ``total_steps``; None where they end there.
-
-    Parameters
-    ----------
-    config, shape
-        Settings of the run, and the numbers of its policy's arena.
-    steps
-        Steps that the run has learned from already.
-    """
+    """Return the note that whole batches pass ``total_steps`` from a number of steps on; None where they end there."""
     batch, total = shape.segment_length * shape.segments_per_batch, config.total_steps
     end = steps + -(-(total - steps) // batch) * batch
     if steps >= total or end == total:
@@ -169,7 +152,7 @@ def note_of_budget(config: Config, shape: RunShape, steps: int) -> str | None:
 
 
 def note_of_workers(config: Config) -> str | None:
-    """Return the warning that there are many more rollout workers than cores; None where there are not."""
+    """Return the note that there are many more rollout workers than cores; None where there are not."""
     cores, each = whole_cores(), config.workers_per_node
     if config.backend != "local" or each <= _CROWD * cores:
         return None
@@ -186,7 +169,7 @@ def _devices(algorithm: Algorithm) -> tuple[torch.device, torch.device]:
 
 
 def require_device(device: str) -> None:
-    """Raise `ConfigError` if torch cannot use `device`."""
+    """Raise `ConfigError` if torch cannot use a device."""
     kind, _, index = device.partition(":")
     if kind == "cuda":
         count = _num_gpus()
@@ -196,7 +179,7 @@ def require_device(device: str) -> None:
 
 
 def require_learners(algorithm: type[Algorithm], config: Config) -> None:
-    """Raise `ConfigError` if the algorithm cannot have so many learners, or there is no GPU for each."""
+    """Raise `ConfigError` if the algorithm cannot have `num_learners`, or there is no GPU for each."""
     size, device = config.num_learners, torch.device(config.device)
     if size == 1:
         return

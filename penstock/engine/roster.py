@@ -1,4 +1,4 @@
-"""The roster: which roles a run has, and how many threads each may use."""
+"""Roles of a run, and the number of threads of each."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ACTIVITIES: dict[str, tuple[str, ...]] = {
 
 
 class LearnedPolicy(Protocol):
-    """A policy of a run, as far as the roster asks."""
+    """Attributes of a policy that its roles are made from."""
 
     @property
     def algorithm(self) -> Algorithm: ...
@@ -57,20 +57,20 @@ def role_specs(
     group: GroupSpec | None = None,
     cores_of_nodes: int = 0,
 ) -> list[RoleSpec]:
-    """Decide which roles a run has, in the order in which the serial backend polls them.
+    """Return the roles of a run, in the order in which the serial backend polls them.
 
     Parameters
     ----------
     policies
-        What learns each policy, where it starts, and the way of its experience.
+        Policies of the run.
     env
         The environment.
     shape
-        The run's numbers.
+        Shape of the first policy's arena.
     group
-        The learners of a run whose one policy has several.
+        Learner group of a policy with several learners.
     cores_of_nodes
-        Cores of this machine that nodes of the run have.
+        Cores of this machine that belong to nodes of the run.
     """
     algorithms = tuple(policy.algorithm for policy in policies)
     config = algorithms[0].config
@@ -123,7 +123,7 @@ def role_specs(
 
 
 def on_device_of(algorithm: Algorithm, rank: int) -> Algorithm:
-    """An algorithm for another process, which computes on the GPU of its rank if the first learner has one."""
+    """Return an algorithm for another learner, on the GPU of its rank if the first learner is on one."""
     there = copy.copy(algorithm)
     device = torch.device(algorithm.config.device)
     if device.type == "cuda":
@@ -132,14 +132,14 @@ def on_device_of(algorithm: Algorithm, rank: int) -> Algorithm:
 
 
 def learners_share_a_process(policies: Sequence[LearnedPolicy], num_workers: int) -> bool:
-    """Whether all learners of a run live in one process: where cores are too few for one each."""
+    """Whether all learners of a run share one process, because there are too few cores for one each."""
     config = policies[0].algorithm.config
     is_possible = config.backend == "local" and torch.device(config.device).type == "cpu"
     return is_possible and len(policies) > 1 and whole_cores() < num_workers + len(policies)
 
 
 def infers_centrally(inference: str, algorithm: Algorithm) -> bool:
-    """Whether a policy worker infers; "auto": on a GPU, and on a CPU whoever steps the lanes does."""
+    """Whether policy workers infer, rather than rollout workers; "auto": on a GPU only."""
     if data_path(algorithm).workers_learn:
         return False
     if inference == "auto" and algorithm.config.backend == "ray":
@@ -150,7 +150,7 @@ def infers_centrally(inference: str, algorithm: Algorithm) -> bool:
 
 
 def shares_device(config: Config) -> bool:
-    """Whether policy worker and learner live in one process: on a GPU, whose memory one process has for itself."""
+    """Whether policy worker and learner share one process, as on a GPU, whose memory one process owns."""
     return config.backend == "local" and torch.device(config.device).type != "cpu"
 
 
@@ -162,7 +162,7 @@ def share_threads(
     num_policy_workers: int = 1,
     cores_of_nodes: int = 0,
 ) -> tuple[int, int]:
-    """Threads of each policy worker and learner; on a machine with fewer cores than roles every role has one."""
+    """Return the threads of each policy worker and each learner; one each where there are fewer cores than roles."""
     if config.backend == "serial":
         return 1, 1
     if config.backend == "ray":  # rollout workers are those of nodes

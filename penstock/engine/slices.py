@@ -1,8 +1,7 @@
 """One slice of a member's training, where each member of a population is a run of its own.
 
-``python -m penstock.engine.slices FILE`` trains the run that a JSON file tells of, up to a number of its steps.
-Whatever kills it, the run's newest checkpoint is of before the slice's copy, or of after it: the first is of no more
-steps than the slice began with.
+``python -m penstock.engine.slices FILE`` trains the run that a JSON file describes, up to a number of its steps. A
+killed slice leaves a checkpoint from before its copy, of no more steps than it began with, or one from after it.
 """
 
 from __future__ import annotations
@@ -21,35 +20,35 @@ from penstock.runs.lookup import checkpoint_to_go_on_from
 DONE, FAILED, DIVERGED, INTERRUPTED = 0, 1, 4, 130
 
 
-def train_slice(told: dict[str, Any]) -> int:
+def train_slice(task: dict[str, Any]) -> int:
     """Train a slice; return the exit code.
 
     Parameters
     ----------
-    told
-        ``algorithm``, ``config`` (settings as JSON values, with ``run_dir``), ``settings`` (tunable ones, that hold in
-        the slice), ``parent`` (a checkpoint that is copied first, or None), ``begin`` (steps that the run had when the
-        slice was decided), ``until`` (steps).
+    task
+        ``algorithm``, ``config`` (settings as JSON values, with ``run_dir``), ``settings`` (tunable settings of the
+        slice), ``parent`` (a checkpoint that is copied first, or None), ``begin`` (steps of the run when the slice was
+        decided), ``until`` (steps at the end).
     """
-    run = Path(told["config"]["run_dir"])
-    algorithm = load_algorithm(told["algorithm"])
+    run = Path(task["config"]["run_dir"])
+    algorithm = load_algorithm(task["algorithm"])
     if checkpoint_to_go_on_from(run) is None:
-        trainer = Trainer(algorithm, make_config(algorithm.Config, told["config"]))
+        trainer = Trainer(algorithm, make_config(algorithm.Config, task["config"]))
     else:
         trainer = Trainer.resume(run)
     with trainer:
         steps = trainer.status.steps
-        if told["parent"] is not None and steps <= told["begin"]:
-            trainer.copy_policy(Path(told["parent"]))
-        trainer.set_hyperparameters(told["settings"])
+        if task["parent"] is not None and steps <= task["begin"]:
+            trainer.copy_policy(Path(task["parent"]))
+        trainer.set_hyperparameters(task["settings"])
         try:
-            if steps < told["until"]:
-                trainer.train(told["until"] - steps, quiet=True)
+            if steps < task["until"]:
+                trainer.train(task["until"] - steps, quiet=True)
         except TrainingInterrupted:
             return INTERRUPTED
         except TrainingFailed as failure:
             print(f"error: {failure}", flush=True)
-            # Of an exception in another process nothing more is known than its story.
+            # An exception of another process is known by its text alone.
             return DIVERGED if "updates in a row were not finite" in str(failure) else FAILED
     return DONE
 

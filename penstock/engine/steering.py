@@ -1,4 +1,4 @@
-"""Settings that change, and policies that are copied, while a run goes on: how code outside of it steers a trainer."""
+"""Changes of settings and copies of policies in a running training, on request of the user."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.engine.transfers import learned_at, require_alike
 
 
 class Steering:
-    """The part of `penstock.engine.trainer.Trainer` that steers its policies from outside."""
+    """Part of `penstock.engine.trainer.Trainer`: settings and copies of its policies."""
 
     _policies: list[Policy]
     _supervisor: Supervisor
@@ -22,29 +22,29 @@ class Steering:
         raise NotImplementedError
 
     def get_hyperparameters(self) -> dict[Any, Any]:
-        """Return the tunable settings as they are now, by name: of several policies, ``{policy_id: settings}``.
+        """Return the current tunable settings by name; of several policies, ``{policy_id: settings}``.
 
-        Settings that are None or functions of progress in this run are left out.
+        Settings that are None or functions of progress are left out.
         """
         self._require_open()
         found = {policy.id: tunable_values(policy.config) for policy in self._policies}
         return found if len(found) > 1 else found[self._policies[0].id]
 
     def set_hyperparameters(self, settings: Mapping[Any, Any]) -> None:
-        """Go on with other values of tunable settings, from the next batch on; also within `on_update`.
+        """Set tunable settings, from the next batch on; also within `on_update`.
 
         A learning rate is the base that ``learning_rate_schedule`` multiplies. The values are saved with checkpoints
-        and hold when the run is resumed, unless the resume gives the setting itself.
+        and hold when the run is resumed, unless the resume sets them.
 
         Parameters
         ----------
         settings
-            Values by name; of several policies ``{policy_id: values}``, of any of them.
+            Values by name; of several policies ``{policy_id: values}``, for any of them.
 
         Raises
         ------
         ConfigError
-            There is no such policy; a setting is not tunable, or its value not legal. Nothing is changed then.
+            There is no such policy, a setting is not tunable, or a value is not legal. Nothing is changed then.
         """
         self._require_open()
         by_id: dict[Any, Policy] = {policy.id: policy for policy in self._policies}
@@ -53,28 +53,28 @@ class Steering:
         if not settings or not settings.keys() <= by_id.keys():
             raise ConfigError(f"settings are given for the policies {list(settings)}; there are {list(by_id)}")
         for policy, values in settings.items():
-            tuned(by_id[policy].untuned, {**by_id[policy].tuned, **values})  # all are legal, or none is set
+            tuned(by_id[policy].untuned, {**by_id[policy].tuned, **values})  # raises before any is set
         for policy, values in settings.items():
             self._supervisor.tune(by_id[policy].number, values)
 
     def copy_policy(self, parent: int | str | os.PathLike[str], child: int | str = 0) -> None:
-        """Let a policy go on as another is now: weights, normalisations, target networks and optimisers.
+        """Continue a policy as a copy of another: weights, normalisations, target networks and optimisers.
 
-        Its settings, steps and random numbers stay its own. What it had collected before is not learned from.
+        The child keeps its settings, steps and random numbers. Its earlier experience is not learned from.
 
         Parameters
         ----------
         parent
-            The policy; or where another run's checkpoint lies, or the run, whose latest is meant.
+            The policy to copy; or the path of a checkpoint, or of a run, whose latest checkpoint is taken.
         child
-            Goes on as a copy.
+            The policy that is replaced.
 
         Raises
         ------
         ConfigError
             There is no such policy, or their networks differ.
         CheckpointError
-            The checkpoint cannot be read, holds weights alone, or is of another architecture.
+            The checkpoint cannot be read, holds weights alone, or has another architecture.
         """
         self._require_open()
         by_id: dict[Any, Policy] = {policy.id: policy for policy in self._policies}

@@ -1,7 +1,7 @@
 """Schedules of settings: values of tunable settings, by the steps that weights have learned from.
 
-A lineage holds one for each of its policies. The weights of a copy have learned from the parent's steps up to the copy,
-and from the policy's own steps since.
+A lineage holds a schedule for each of its policies. The weights of a copy have learned from the parent's steps up to
+the copy, and from the policy's own steps since.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ def load_schedule(path: str | os.PathLike[str], policy: str | None = None) -> Sc
     if policy not in names:
         near = closest(policy, names)
         raise ConfigError(f"{place} has no policy {policy!r}{near}; its policies are {', '.join(names)}")
-    lived, holder = [], policy  # events of these weights and their holder, the last first
+    lived, holder = [], policy  # events of these weights, the last first, and the policy that held them
     for event in reversed(events):
         if event["policy"] == holder:
             lived.append(event)
             holder = event["parent"] if _is_copy(event) else holder
     schedule: Schedule = {}
-    learned = since = 0  # steps of the weights, and of their holder, at the last copy
+    learned = since = 0  # steps of the weights, and of the policy that held them, at the last copy
     for event in reversed(lived):
         if _is_copy(event):
             if "parent_steps" not in event:
                 raise ConfigError(
-                    f"{place} was written by an older version: it does not say how many steps the parents of copies "
-                    "had, so that no schedule can be made of it"
+                    f"{place} was written by an older version, without the steps of copied parents: no schedule can be "
+                    "made of it"
                 )
             learned, since = learned + event["parent_steps"] - since, event["steps"]
         steps = learned + event["steps"] - since
@@ -88,7 +88,7 @@ def schedule_of(given: str | os.PathLike[str] | Mapping[Any, Any], policy: str |
             given = _read_json(str(given))
         if not isinstance(given, Mapping):
             return load_schedule(given, policy)
-        # The keys of JSON, as config.json has them, are words.
+        # Keys of JSON are strings.
         read = {int(key) if isinstance(key, str) and key.isdigit() else key: each for key, each in given.items()}
         if not read:
             raise ConfigError("it is empty: give {steps: {setting: value}}, or schedule=None for none")
@@ -125,7 +125,7 @@ def _events(place: Path) -> list[dict[str, Any]]:
     events = []
     for number, line in enumerate(lines, start=1):
         if (event := event_in(line)) is None:
-            raise ConfigError(f"{place} is no lineage: line {number} does not say what became of a policy; {_LEGAL}")
+            raise ConfigError(f"{place} is no lineage: line {number} is no event of a policy; {_LEGAL}")
         events.append(event)
     if not events:
         raise ConfigError(f"{place} is no lineage: it is empty; {_LEGAL}")
@@ -138,14 +138,14 @@ def _is_copy(event: Mapping[str, Any]) -> bool:
 
 
 def _best(place: Path, events: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
-    """Policy with the best of the latest scores; of equals the first."""
+    """Return the policy with the best of the latest scores; of equals the first."""
     for event in reversed(events):
-        replaced = event["policy"] if _is_copy(event) else None  # its score is that of weights which are no more
+        replaced = event["policy"] if _is_copy(event) else None  # its score is of the weights before the copy
         scores = {
             name: score for name, score in event.get("scores", {}).items() if score is not None and name != replaced
         }
         if scores:
             return max(scores, key=lambda name: scores[name])
     raise ConfigError(
-        f"{place} has no scores yet, so no policy is the best: say whose schedule is meant, of {', '.join(names)}"
+        f"{place} has no scores yet, so no policy is the best: name one of {', '.join(names)}"
     )

@@ -149,10 +149,9 @@ def population_space(tables: Mapping[str, Any], config: Config) -> PopulationSpa
     if not tables:
         raise ConfigError("pbt_space is empty: write a table for each setting that may change")
     try:
-        space = PopulationSpace(tuple(_dimension(name, table, config) for name, table in tables.items()))
+        return PopulationSpace(tuple(_dimension(name, table, config) for name, table in tables.items()))
     except ConfigError as error:
         raise ConfigError(f"pbt_space: {error}") from None
-    return space
 
 
 def _dimension(name: str, table: Any, config: Config) -> Dimension:

@@ -85,10 +85,10 @@ def test_a_schedule_that_is_given_may_have_the_keys_of_json_and_is_put_in_order(
     ("content", "policy", "message"),
     [
         ("", None, r"lineage.jsonl is no lineage: it is empty; give lineage.jsonl of a population, or the directory"),
-        ('{"steps": 0}\n', None, "is no lineage: line 1 does not say what became of a policy; give lineage.jsonl"),
+        ('{"steps": 0}\n', None, "is no lineage: line 1 is no event of a policy; give lineage.jsonl"),
         (json.dumps(event("prey", 0, 1.0, "start")) + "\nsteps\n", None, "is no lineage: line 2"),
         (json.dumps(event("prey", 0, 1.0, "start")) + "\n", "pray", "no policy 'pray'; did you mean 'prey'.*are prey"),
-        (json.dumps(event("prey", 0, 1.0, "start")) + "\n", None, "no scores yet.*whose schedule is meant, of prey"),
+        (json.dumps(event("prey", 0, 1.0, "start")) + "\n", None, "no scores yet.*name one of prey"),
         (json.dumps(event("b", 9, 1.0, "exploit", parent="a", version=1)) + "\n", "b", "written by an older version"),
     ],
 )  # fmt: skip

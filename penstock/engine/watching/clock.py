@@ -1,4 +1,4 @@
-"""Wall and CPU seconds of a role per activity, in the arena, where the supervisor reads them."""
+"""Wall and CPU seconds of a role per activity, written to the arena for the supervisor."""
 
 from __future__ import annotations
 
@@ -9,25 +9,23 @@ from collections.abc import Callable
 
 import numpy as np
 
-WALL, CPU = slice(0, 14), slice(14, 28)  # places in a gauge row: seconds per activity, of wall and of CPU time
-ACTIVITY, SINCE = 28, 29  # and behind them: the activity going on, and since when
-# Asking the kernel for CPU time takes microseconds: activities that are over sooner than this are asked for together.
+WALL, CPU = slice(0, 14), slice(14, 28)  # columns of a gauge row: wall and CPU seconds per activity
+ACTIVITY, SINCE = 28, 29  # columns behind them: the current activity, and when it began
+# A look at the kernel's CPU time takes microseconds: activities that are shorter than this share one.
 CPU_INTERVAL = 1e-3  # seconds
 
 
 class _Thread(threading.local):
-    """Clocks of a thread."""
-
     running: Callable[[], Clock | None] = staticmethod(lambda: None)
     is_companion = False
 
 
 _thread = _Thread()
-_companion_cpu = 0.0  # CPU seconds that clocks of this process's companion have booked; its thread alone writes it
+_companion_cpu = 0.0  # CPU seconds booked by clocks of this process's companion thread, which alone writes it
 
 
 def count_as_companion() -> None:
-    """From now on clocks of this thread count its own CPU time, and those of the process's other thread the rest."""
+    """Make clocks of this thread count its own CPU time, and those of the process's other thread the rest."""
     _thread.is_companion = True
 
 
@@ -36,15 +34,15 @@ def _cpu_time() -> float:
 
 
 class Clock:
-    """Counts wall time per activity, and the CPU time of the whole process; the role says when it switches.
+    """Counter of wall time per activity, and of the CPU time of the whole process, which the role switches.
 
-    Where a companion lives in the same process, in a thread of its own, its CPU time is counted by its clock alone.
-    Roles that share a thread, as in the serial backend, take turns: one clock stands still while another runs.
+    The CPU time of a companion, a second thread of the process, is counted by the companion's clock alone. Roles that
+    share a thread, as in the serial backend, take turns: one clock stands still while another runs.
 
     Parameters
     ----------
     gauges
-        float64 ``[32]``, a row of the arena's gauges; this role alone writes it.
+        float64 ``[32]``, a row of the arena's gauges, which this role alone writes.
     activities
         Names, at most 14. Those that begin with "wait" are no work.
     """
@@ -57,12 +55,12 @@ class Clock:
         self._is_wait = [name.startswith("wait") for name in activities]
         self._myself = weakref.ref(self)
         self._current = len(activities) - 1
-        self._since = self._asked = self._cpu_then = 0.0
-        self._unasked = [0.0] * len(activities)
+        self._since = self._looked = self._cpu_then = 0.0
+        self._unbooked = [0.0] * len(activities)
         self._run()
 
     def switch(self, activity: str) -> None:
-        """Book the time since the last switch, and go on with another activity."""
+        """Book the time since the last switch, and begin another activity."""
         current = self._index[activity]
         self._run()
         self._current = current
@@ -70,31 +68,31 @@ class Clock:
         self._gauges[SINCE] = self._since
 
     def _run(self) -> None:
-        """Have the clock that runs in this thread book its time, and run on from now."""
+        """Book the time of the clock that runs in this thread, and run this one."""
         now = time.monotonic()
         running = _thread.running()
         if running is not None:
             running._book(now)
         if running is self:
-            if now - self._asked >= CPU_INTERVAL:
+            if now - self._looked >= CPU_INTERVAL:
                 self._book_cpu(now)
         else:
             if running is not None:
                 running._book_cpu(now)
-            self._since = self._asked = now
+            self._since = self._looked = now
             self._cpu_then = _cpu_time()
         _thread.running = self._myself
 
     def _book(self, now: float) -> None:
         spent = now - self._since
         self._wall[self._current] += spent
-        self._unasked[self._current] += spent
+        self._unbooked[self._current] += spent
         self._since = now
 
     def _book_cpu(self, now: float) -> None:
-        """Book the CPU time since it was last asked for: to work, and to waiting only what work had no time for."""
+        """Book the CPU time since the last look: to work first, and to waiting only what exceeds the time of work."""
         global _companion_cpu
-        cpu, walls = _cpu_time(), self._unasked
+        cpu, walls = _cpu_time(), self._unbooked
         waits = sum(wall for wall, is_wait in zip(walls, self._is_wait, strict=True) if is_wait)
         work = sum(walls) - waits
         spent = cpu - self._cpu_then
@@ -104,4 +102,4 @@ class Clock:
                 self._cpu[i] += spent_waiting * wall / waits if is_wait else (spent - spent_waiting) * wall / work
         if _thread.is_companion:
             _companion_cpu += spent
-        self._asked, self._cpu_then, self._unasked = now, cpu, [0.0] * len(walls)
+        self._looked, self._cpu_then, self._unbooked = now, cpu, [0.0] * len(walls)

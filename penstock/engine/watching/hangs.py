@@ -1,4 +1,4 @@
-"""Environments that hang: a rollout worker, or the evaluator, that does nothing else for long is named."""
+"""Warnings of environments that hang: a rollout worker or the evaluator has been in them for HANG_SECONDS."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class Watched:
     Attributes
     ----------
     name
-        The role's.
+        Name of the role.
     gauges
-        The role's, float64 ``[32]``.
+        Gauges of the role, float64 ``[32]``.
     env
         Name of the environment.
     activities, in_env
-        The role's activities, and which of them means that it is in its environments.
+        Activities of the role, and the one within its environments.
     lanes
-        Which lanes it steps, in words.
+        Lanes of the role, in words.
     """
 
     name: str
@@ -45,19 +45,19 @@ class Watched:
 
     @property
     def is_in_env(self) -> bool:
-        """Whether the role is, or was when it died, in its environments."""
+        """Whether the role is in its environments, or was when it died."""
         return self.activities[int(self.gauges[ACTIVITY])] == self.in_env
 
 
 class HangWatch:
-    """Looks at how long each rollout worker and the evaluator have been in their environments without a break.
+    """Watch for rollout workers and evaluators that stay in their environments without a break.
 
     Parameters
     ----------
     specs
-        The roles of the run.
+        Roles of the run.
     arena
-        The run's arena.
+        Arena of the run.
     """
 
     def __init__(self, specs: Sequence[RoleSpec], arena: ExperienceArena) -> None:
@@ -65,7 +65,7 @@ class HangWatch:
         self._named: dict[str, float] = {}
 
     def look(self, now: float) -> list[str]:
-        """Return a warning for each role that hangs at this moment (monotonic seconds), once for each hang."""
+        """Return a warning for each role that hangs at a moment (monotonic seconds), once for each hang."""
         warnings = []
         for role in self._watched:
             since = float(role.gauges[SINCE])

@@ -14,14 +14,14 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Hardware:
-    """Looks at /proc, the cgroups, and NVML.
+    """Load of the machine and of the run's processes, from /proc, cgroups and NVML.
 
     Parameters
     ----------
     pids
-        Tells the process ids of the roles by their names ("rollout-0"), as far as they have processes of their own.
+        Function that returns process ids by name of the role ("rollout-0"), for roles with a process of their own.
     has_gpu
-        Whether the run computes on a GPU: then GPUs are looked at.
+        Whether the run computes on a GPU, so that GPUs are sampled.
     """
 
     def __init__(self, pids: Callable[[], Mapping[str, int]], *, has_gpu: bool) -> None:
@@ -32,16 +32,15 @@ class Hardware:
         self._spent: dict[int, float] = {}
 
     def sample(self) -> dict[str, float | None]:
-        """Load since the last call, by name; empty at the first call, which starts the clock.
+        """Return the load since the last call, by name; empty at the first call, which starts the clock.
 
         Returns
         -------
         dict
-            ``cpu/0`` and so on: share of each core's time that was busy, with whatever program. ``cpu/run``: cores'
-            worth of time of this run. ``memory/used``, ``memory/limit``: bytes, of the machine or of the container
-            that leaves less. ``role/KIND/cpu`` and ``role/KIND/memory``: cores' worth of time, and bytes that are not
-            shared, over all processes of a kind; the supervisor's are those of this process. ``gpu/...``: as
-            `Gpus.sample` says.
+            ``cpu/0`` and so on: busy share of each core's time, for all programs. ``cpu/run``: CPU seconds of this run
+            per second. ``memory/used``, ``memory/limit``: bytes, of the machine or of the container that leaves less.
+            ``role/KIND/cpu`` and ``role/KIND/memory``: CPU seconds per second, and unshared bytes, over all processes
+            of a kind; the supervisor is this process. ``gpu/...``: see `Gpus.sample`.
         """
         now, busy = time.monotonic(), busy_by_core()
         processes = [("supervisor", os.getpid())]
@@ -66,7 +65,7 @@ class Hardware:
 
 
 def _own_memory(pid: int) -> int:
-    """Bytes of a process that are no file's and in no shared memory, such as the arena; 0 if it is gone."""
+    """Bytes of a process that belong to no file and no shared memory, such as the arena; 0 if it is gone."""
     try:
         with open(f"/proc/{pid}/statm") as file:
             _, resident, shared, *_ = map(int, file.read().split())

@@ -33,7 +33,7 @@ class Moment:
     own_cpu
         CPU seconds that the supervisor's process has spent beside the roles.
     busy
-        What `busy_seconds` says; 0 if it was not asked.
+        Result of `busy_seconds`, or 0.
     """
 
     time: float
@@ -50,9 +50,9 @@ class RoleTime:
     Attributes
     ----------
     name
-        As it is shown: "rollout x2", "policy", "learner".
+        Shown name: "rollout x2", "policy", "learner".
     processes
-        How many there are.
+        Number of processes.
     wall, cpu
         Seconds per activity, of wall time and of CPU time, summed over the processes.
     """
@@ -68,17 +68,17 @@ class RoleTime:
         return sum(seconds for name, seconds in self.wall.items() if is_work(name))
 
     def share(self, *activities: str) -> float:
-        """Share of its own wall time that it spent on these."""
+        """Share of the role's wall time spent on these activities."""
         return sum(self.wall[name] for name in activities) / sum(self.wall.values())
 
 
 def busy_seconds() -> float:
-    """Seconds that the cores of this run have been busy so far, with whatever program."""
+    """Busy seconds of the cores of this run so far, for all programs."""
     return sum(busy_by_core().values())
 
 
 def is_work(activity: str) -> bool:
-    """Whether an activity is work, and no wait."""
+    """Whether an activity is work rather than waiting."""
     return not activity.startswith("wait")
 
 
@@ -91,8 +91,8 @@ def rows_by_kind(specs: Sequence[RoleSpec], shape: RunShape) -> dict[str, list[i
 
 
 def role_times(rows: Mapping[str, list[int]], before: Moment, after: Moment) -> dict[str, RoleTime]:
-    """Work out how every role spent the time between two moments, by its kind: as far as its clock has booked it."""
-    spent = np.maximum(after.gauges - before.gauges, 0.0)  # a role made anew began at zero
+    """Return the booked time of every role between two moments, by kind."""
+    spent = np.maximum(after.gauges - before.gauges, 0.0)  # the clock of a replaced role began at zero
     times = {}
     for kind, of_kind in rows.items():
         seconds = spent[of_kind].sum(0)
@@ -106,12 +106,12 @@ def role_times(rows: Mapping[str, list[int]], before: Moment, after: Moment) -> 
 
 
 def cpu_by_purpose(times: Mapping[str, RoleTime], own_cpu: float) -> dict[str, float]:
-    """CPU seconds by what they were spent on: real work, evaluating, copying, and other: waiting, and the supervisor.
+    """Return CPU seconds by purpose: real work, evaluating, copying, and other, which is waiting and the supervisor.
 
     Parameters
     ----------
     times
-        Of the roles.
+        Time of the roles.
     own_cpu
         CPU seconds of the supervisor's process.
     """
@@ -124,13 +124,13 @@ def cpu_by_purpose(times: Mapping[str, RoleTime], own_cpu: float) -> dict[str, f
 
 
 def limiting_role(times: Mapping[str, RoleTime]) -> tuple[str, str]:
-    """Name the role that holds a run of several processes back, and why; nothing where the two that matter are idle."""
+    """Return the role that limits a run of several processes, and why; empty without times of rollout and learner."""
     rollout, learner, policy = map(times.get, (RoleKind.ROLLOUT, RoleKind.LEARNER, RoleKind.POLICY))
     if rollout is None or learner is None or not sum(rollout.wall.values()):
         return "", ""
     evaluator, seconds = times.get(RoleKind.EVALUATOR), sum(learner.wall.values())
     if evaluator is not None and learner.wall["wait for goal"] > 0.5 * seconds:
-        # While an environment hangs its evaluator books nothing: what counts is that it does not wait.
+        # An evaluator whose environment hangs books nothing: it plays as long as it does not wait.
         is_playing = evaluator.wall["wait for a request"] < 0.5 * seconds
         if is_playing:
             return evaluator.name, "training has ended, its last evaluation goes on"
@@ -144,7 +144,7 @@ def limiting_role(times: Mapping[str, RoleTime]) -> tuple[str, str]:
 
 
 def busiest_role(times: Mapping[str, RoleTime]) -> tuple[str, str]:
-    """Name the role that most of the time went to where all of them take turns in one thread, and how much."""
+    """Return the role that most of the time went to, and its share, where roles take turns in one thread."""
     total = sum(sum(times[kind].wall.values()) for kind in times)
     busiest = max(times.values(), key=lambda role: role.busy, default=None)
     return ("", "") if busiest is None or not total else (busiest.name, _how_busy(busiest, total))
