@@ -62,8 +62,7 @@ FEATURES = {
         "path": "engine", "inference": "engine", "versions": "engine",
     },
     "rudder": {"__init__": "config", "settings": "config"} | dict.fromkeys(
-        ("arithmetic", "predictor", "learning", "feed", "redistributor", "segments", "replay",
-         "redistribution", "explanation"),
+        ("arithmetic", "predictor", "learning", "feed", "redistributor", "paths", "redistribution", "explanation"),
         "rudder",
     ),
 }  # fmt: skip

@@ -163,12 +163,12 @@ class Rudder:
         name for config in (RewardConfig, SegmentRewardConfig) for name in config.__annotations__ if name != "fixed"
     )
     data_paths: Mapping[str, str] = {
-        "redistributed": "penstock.rudder.segments:RedistributedPath",
-        "redistributed_replay": "penstock.rudder.replay:RedistributedReplayPath",
+        "redistributed": "penstock.rudder.paths:RedistributedSegmentPath",
+        "redistributed_replay": "penstock.rudder.paths:RedistributedReplayPath",
     }
     transports: Mapping[str, str] = {
-        "penstock.rudder.segments:RedistributedPath": "penstock.rudder.segments:RedistributedSegmentTransport",
-        "penstock.rudder.replay:RedistributedReplayPath": "penstock.rudder.replay:RedistributedStepTransport",
+        "penstock.rudder.paths:RedistributedSegmentPath": "penstock.rudder.paths:RedistributedSegmentTransport",
+        "penstock.rudder.paths:RedistributedReplayPath": "penstock.rudder.paths:RedistributedStepTransport",
     }
     modules: tuple[str, ...] = ("penstock.rudder.redistribution", "penstock.rudder.redistributor")
     roles: Mapping[str, tuple[str, ...]] = {ROLE: ("learn", "gather", "wait for data")}

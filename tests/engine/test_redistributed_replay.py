@@ -19,8 +19,8 @@ from penstock.engine.saves import Saves
 from penstock.engine.trainer import Trainer
 from penstock.rudder.explanation import explain_run
 from penstock.rudder.feed import OWN, REDISTRIBUTED, UNTRUSTED
+from penstock.rudder.paths import PIECE
 from penstock.rudder.redistribution import EpisodeRedistribution, RedistributedReader
-from penstock.rudder.replay import PIECE
 from tests.comparing import identical
 from tests.engine.delayed import Delayed
 from tests.engine.inside import learner_of, policy_of, role_of, supervisor_of

@@ -14,10 +14,10 @@ from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
 from penstock.config import ConfigError
 from penstock.engine.trainer import Trainer
+from penstock.rudder.paths import FeedingSegmentWriter
 from penstock.rudder.predictor import TOLD, build_predictor
 from penstock.rudder.redistribution import SegmentRedistribution
 from penstock.rudder.redistributor import Redistributor
-from penstock.rudder.segments import FeedingSegmentWriter
 from tests.comparing import identical
 from tests.engine.delayed import Delayed, DelayedPicture
 from tests.engine.inside import learner_of, policy_of, role_of, supervisor_of

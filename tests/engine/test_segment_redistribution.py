@@ -14,9 +14,9 @@ from penstock.engine.roles.rollout_worker import RolloutSpec, RolloutWorker
 from penstock.experience.arena import Control
 from penstock.ipc import SlotState
 from penstock.rudder.feed import Feed
+from penstock.rudder.paths import RedistributedSegmentPath
 from penstock.rudder.predictor import TOLD, build_predictor
 from penstock.rudder.redistribution import SegmentRedistribution, each_lane_once
-from penstock.rudder.segments import RedistributedPath
 from tests.engine.collecting import Collecting
 from tests.engine.delayed import Delayed
 
@@ -39,7 +39,7 @@ class Redistributing(Collecting):
 
     def begin(self) -> SegmentPath:
         super().begin()
-        self.path = RedistributedPath(self.algorithm, Feed.make(run_shape(self.algorithm, self.model)))
+        self.path = RedistributedSegmentPath(self.algorithm, Feed.make(run_shape(self.algorithm, self.model)))
         return self.path
 
     def see(self, lane: int = 0) -> None:
@@ -168,7 +168,7 @@ class AsOnANode(Redistributing):
 def test_what_home_redistributes_for_a_node_is_what_its_own_workers_do(make, value):
     """Also where several segments of a lane come together, as they lie in their slots."""
     ours, theirs = make(redistribution_value=value), make(AsOnANode, redistribution_value=value)
-    home = RedistributedPath(theirs.algorithm, Feed.make(theirs.arena.shape))
+    home = RedistributedSegmentPath(theirs.algorithm, Feed.make(theirs.arena.shape))
     arrived, reader = transport_of(home).on_arrival(theirs.arena), home.feed.reader()
     fed = []
     names = ("reward", "redistributed_reward", "redistributed_quality")[: 3 if value == "original" else 1]

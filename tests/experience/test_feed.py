@@ -9,8 +9,8 @@ from penstock.engine.preparation import run_shape
 from penstock.experience.arena import Control
 from penstock.rudder import redistributor
 from penstock.rudder.feed import ROUNDS, Feed
+from penstock.rudder.paths import RedistributedSegmentPath
 from penstock.rudder.redistributor import Assembly, Redistributor
-from penstock.rudder.segments import RedistributedPath
 from tests.engine.collecting import Collecting
 from tests.engine.reports import Reports
 from tests.envs.counting import CountingEnv
@@ -25,7 +25,7 @@ class Feeding(Collecting):
 
     def begin(self):
         self.feed = Feed.make(run_shape(self.algorithm, self.model))
-        return RedistributedPath(self.algorithm, self.feed)
+        return RedistributedSegmentPath(self.algorithm, self.feed)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from penstock.experience.run_replay import Replay, transition_fields
 from penstock.experience.sequences import sequence_fields
 from penstock.replay import Field, NStep, Prioritized, RateLimiter, ReplayBuffer, Sequences
 from penstock.rudder.feed import OWN, REDISTRIBUTED, UNTRUSTED, Feed, RedistributedEpisodes
-from penstock.rudder.replay import RedistributedInbox, RedistributedReplayPath
+from penstock.rudder.paths import RedistributedInbox, RedistributedReplayPath
 from tests.envs.arrangements import counting_lanes
 from tests.envs.counting import Ending
 from tests.envs.goals import Places
