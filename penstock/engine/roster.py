@@ -13,7 +13,7 @@ from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import FEATURES, Config
 from penstock.engine.contracts import RoleSpec, Start
 from penstock.engine.groups.board import GroupSpec
-from penstock.engine.groups.following import Follower, RankRole
+from penstock.engine.groups.follower import Follower, RankRole
 from penstock.engine.paths import DataPath, data_path
 from penstock.engine.roles.device import DeviceRole
 from penstock.engine.roles.evaluator import Evaluator

@@ -17,7 +17,7 @@ from penstock.algorithms.ppo import PPO
 from penstock.config import ConfigError, make_config
 from penstock.engine import roster
 from penstock.engine.backends.restarts import Restarts, RoleDied
-from penstock.engine.groups import leading
+from penstock.engine.groups import leader as leaders
 from penstock.engine.groups.board import Board
 from penstock.engine.groups.meeting import GroupMember
 from penstock.engine.inspection import inspect
@@ -218,13 +218,13 @@ class Successor:
 
 @pytest.mark.parametrize("seconds", [-1.0, 60.0])
 def test_a_first_learner_that_is_new_does_not_wait_for_ever_for_one_that_could_tell_it_more(monkeypatch, seconds):
-    monkeypatch.setattr(leading, "ANSWER_SECONDS", seconds)
+    monkeypatch.setattr(leaders, "ANSWER_SECONDS", seconds)
     board, learner, said = Board(2), Successor(), []
     arena = SimpleNamespace(control=np.zeros(len(Control), np.int64))
     before = Successor()
     before.standing = lambda: {"updates": 5, "batches": 4}
-    leading.Leader(before, board.spec, arena, said.append)
-    leader = leading.Leader(learner, replace(board.spec, is_successor=True), arena, said.append)
+    leaders.Leader(before, board.spec, arena, said.append)
+    leader = leaders.Leader(learner, replace(board.spec, is_successor=True), arena, said.append)
     leader.handle("a command")
     leader.poll()
     expected = [{"steps": 7, "version": 3, "updates": 5, "batches": 4}, "a command"]

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.algorithms.appo import APPO
 from penstock.engine.groups.board import GroupSpec
-from penstock.engine.groups.following import RankRole
+from penstock.engine.groups.follower import RankRole
 from penstock.engine.preparation import run_shape
 from penstock.engine.roles.device import DeviceRole
 from penstock.engine.roles.specs import PolicyRole

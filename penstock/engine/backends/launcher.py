@@ -266,8 +266,8 @@ def import_what_roles_need() -> None:
     import torch
 
     import penstock.engine.acting.inference
-    import penstock.engine.groups.following
-    import penstock.engine.groups.leading
+    import penstock.engine.groups.follower
+    import penstock.engine.groups.leader
     import penstock.engine.groups.rank_learner
     import penstock.engine.paths.gradients
     import penstock.engine.paths.hogwild

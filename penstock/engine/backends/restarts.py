@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from penstock.engine.contracts import RoleSpec
-from penstock.engine.groups.following import RankRole
+from penstock.engine.groups.follower import RankRole
 from penstock.engine.messages import Command, Failed
 from penstock.engine.roles.specs import LearnerRole, PolicyRole, RolloutRole
 from penstock.engine.roles.together import parts_of

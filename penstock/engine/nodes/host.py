@@ -23,7 +23,7 @@ from penstock.engine.backends import launcher
 from penstock.engine.backends.local import LocalBackend
 from penstock.engine.backends.restarts import Restarts, RoleDied
 from penstock.engine.contracts import RoleSpec
-from penstock.engine.groups.following import RankRole
+from penstock.engine.groups.follower import RankRole
 from penstock.engine.messages import Failed, Note, Report
 from penstock.engine.nodes.learning import HomeLost
 from penstock.engine.nodes.sender import SENDER, SenderRole, keep_all_slots

@@ -12,7 +12,7 @@ from torch.distributed import DistError, DistStoreError
 
 from penstock.engine.contracts import Role
 from penstock.engine.groups.board import BoardStore, GroupSpec
-from penstock.engine.groups.following import Follower, RankRole
+from penstock.engine.groups.follower import Follower, RankRole
 from penstock.engine.groups.meeting import CALLED, mark
 from penstock.engine.groups.rank_learner import RankLearner
 from penstock.engine.messages import Tell

@@ -12,7 +12,7 @@ import torch
 from penstock.config import Config
 from penstock.engine.acting.inference import MakeWeights, SharedWeights
 from penstock.engine.contracts import Role, RoleSpec
-from penstock.engine.groups.following import RankRole
+from penstock.engine.groups.follower import RankRole
 from penstock.engine.messages import Tell
 from penstock.engine.nodes.evaluation import EvaluationsThere
 from penstock.engine.nodes.host import HostTask

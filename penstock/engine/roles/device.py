@@ -15,7 +15,7 @@ from functools import partial
 
 from penstock.engine.backends.process import SLEEP, SPIN
 from penstock.engine.contracts import Role
-from penstock.engine.groups.following import RankRole
+from penstock.engine.groups.follower import RankRole
 from penstock.engine.messages import Command, Tell
 from penstock.engine.roles.specs import LearnerRole, PolicyRole
 from penstock.engine.watching.clock import count_as_companion

@@ -137,7 +137,7 @@ class LearnerRole:
         learner = self.path.learner(arena, self.algorithm, self.state, self.learning, report, weights or through_block)
         if self.group is None:
             return learner
-        from penstock.engine.groups.leading import Leader
+        from penstock.engine.groups.leader import Leader
 
         return Leader(learner, self.group, arena, report)
 
