@@ -1,6 +1,6 @@
 """Population-based training over several runs, each an ordinary run directory.
 
-penstock pbt ppo --env LunarLander-v3 --space space.toml [every flag of the algorithm] [--population 4] [--jobs 1]
+penstock pbt ppo --env LunarLander-v3 --space population.toml [every flag of the algorithm] [--population 4] [--jobs 1]
              [--dir DIR]
 """
 

@@ -1,6 +1,13 @@
 """Many runs: tables of them, runs over environments, settings and seeds, plots and comparisons."""
 
+import importlib
 import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.studies.frames import compare_runs, curve_table, plot_runs, run_table, train_runs
+
+__all__ = ["StudyError", "compare_runs", "curve_table", "plot_runs", "run_table", "train_runs"]
 
 EVALUATION = "evaluation/mean_return"
 
@@ -14,3 +21,9 @@ def warn(line: str) -> None:
     from penstock.runs.formatting import printable
 
     print(f"warning: {printable(line)}", file=sys.stderr)
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        return getattr(importlib.import_module("penstock.studies.frames"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -32,6 +32,9 @@ from penstock.studies.statistics import (
 Bounds = dict[str, tuple[float, float]]
 """Returns that become 0 and 1, by environment."""
 
+Side = tuple[str, Sequence[RecordedRun]]
+"""Name and runs of one side of a comparison."""
+
 _PROFILE_POINTS = 21
 _RESAMPLES_OF_PAIRS = 2_000
 _UNCOMPARED = ("run_dir", "seed", "env", "env_kwargs")
@@ -101,22 +104,9 @@ def command(args: list[str]) -> int:
         raise StudyError("flags come behind the runs: penstock compare A -- B --target 475")
     places = [*before, [str(place) for place in flags.dirs]]
     found_runs = [chosen(readable(find_runs(place), warn), flags.where) for place in places]
-    if before:
-        if flags.by:
-            raise StudyError('groups are given twice, by "--" and by --by: use one of them')
-        sides = list(zip(map(" ".join, places), found_runs, strict=True))
-    else:
-        keys = [key for key in flags.by.split(",") if key]
-        if not keys:
-            raise StudyError("two groups are needed: penstock compare A -- B, or penstock compare DIR --by algorithm")
-        for key in keys:
-            require_known(key, found_runs[0], "--by")
-        sides = list(grouped(found_runs[0], keys).items())
-    if len(sides) < 2:
-        names = ", ".join(name for name, _ in sides)
-        raise StudyError(f"two groups are needed, and there is {f'one: {names}' if names else 'none: no runs'}")
+    sides = list(zip(map(" ".join, places), found_runs, strict=True))
     bounds = {} if flags.normalize is None else read_bounds(flags.normalize)
-    groups = [group_of(name, runs, flags.score, bounds) for name, runs in sides]
+    groups = [group_of(name, runs, flags.score, bounds) for name, runs in divided(sides, flags.by)]
     found = comparison(groups, flags.target, is_normalized=bool(bounds))
     for line in warnings_about(groups, flags, is_normalized=bool(bounds)):
         warn(line)
@@ -125,6 +115,30 @@ def command(args: list[str]) -> int:
     else:
         print("\n\n".join(drawn(table, markdown=flags.markdown) for table in tables(found)))
     return 0
+
+
+def divided(sides: Sequence[Side], by: str) -> Sequence[Side]:
+    """Return two or more groups of runs by name: those given, or those that the values in `by` make of the only one.
+
+    Raises
+    ------
+    StudyError
+        There are fewer than two groups, or groups are given twice.
+    """
+    keys = [key for key in by.split(",") if key]
+    if len(sides) > 1 and keys:
+        raise StudyError('groups are given twice, by "--" and by --by: use one of them')
+    if len(sides) == 1:
+        if not keys:
+            raise StudyError("two groups are needed: penstock compare A -- B, or penstock compare DIR --by algorithm")
+        ((_, runs),) = sides
+        for key in keys:
+            require_known(key, runs, "--by")
+        sides = list(grouped(runs, keys).items())
+    if len(sides) < 2:
+        names = ", ".join(name for name, _ in sides)
+        raise StudyError(f"two groups are needed, and there is {f'one: {names}' if names else 'none: no runs'}")
+    return sides
 
 
 def group_of(name: str, runs: Sequence[RecordedRun], score: str, bounds: Bounds) -> Group:

@@ -225,15 +225,27 @@ def command(args: list[str]) -> int:
             if run.name not in study.refused:
                 print(f"# {study.path_of(run)} is done" if left is None else shlex.join(["penstock", *left]))
         return DONE
+    return train(study, asked.jobs)
+
+
+def train(study: Study, jobs: int) -> int:
+    """Train the remaining runs of a study, alone in its folder; return the exit code.
+
+    Raises
+    ------
+    StudyError
+        Another multirun is at work in the folder, or there are too few cores.
+    """
+    cores_for(jobs)
     study.folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         try:
             stack.enter_context(alone_in(study.folder))
         except BlockingIOError:
             raise StudyError(f"another penstock multirun is at work in {study.folder}") from None
-        record = {"command": this_command(), "runs": {run.name: [run.algorithm, *run.flags] for run in runs}}
+        record = {"command": this_command(), "runs": {run.name: [run.algorithm, *run.flags] for run in study.runs}}
         write_file_atomically(study.folder / MANIFEST, json_bytes(record))
-        return study.train(asked.jobs)
+        return study.train(jobs)
 
 
 def missed(run: RecordedRun) -> bool:

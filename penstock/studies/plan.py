@@ -292,19 +292,30 @@ def _of_file(path: Path) -> Asked:
         raise StudyError(f"--file {path} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise StudyError(f"--file {path} is not TOML: {error}") from error
+    return request(contents, f"--file {path}: ")
+
+
+def request(contents: Mapping[str, Any], source: str = "") -> Asked:
+    """Read a request from the tables of a file, or from the same values in Python.
+
+    Raises
+    ------
+    StudyError
+        A key or a value is not legal; the message begins with `source`.
+    """
     for key in contents:
         if key not in _IN_FILE:
             near = closest(key, list(_IN_FILE))
-            raise StudyError(f"--file {path}: unknown key {key!r}{near} (legal: {', '.join(_IN_FILE)})")
+            raise StudyError(f"{source}unknown key {key!r}{near} (legal: {', '.join(_IN_FILE)})")
     kinds = {"algorithms": list, "name": str, "seeds": int, "jobs": int, "zip": bool}
     kinds |= dict.fromkeys(("settings", "grid", "algorithm"), dict)
     for key, value in contents.items():
         if not isinstance(value, kinds[key]):
-            raise StudyError(f"--file {path}: {key} = {value!r} is not legal: it is a {kinds[key].__name__}")
+            raise StudyError(f"{source}{key} = {value!r} is not legal: it is a {kinds[key].__name__}")
     values = {name: [_words(value)] for name, value in contents.get("settings", {}).items()}
     for name, several in contents.get("grid", {}).items():
         if not isinstance(several, list) or not several:
-            raise StudyError(f"--file {path}: grid.{name} = {several!r} is not legal: give a list of values")
+            raise StudyError(f"{source}grid.{name} = {several!r} is not legal: give a list of values")
         values[name] = [_words(value) for value in several]
     return Asked(
         algorithms=list(contents.get("algorithms", [])), name=contents.get("name"), seeds=contents.get("seeds"),
@@ -320,7 +331,7 @@ def _words(value: Any) -> Words:
     """A value of TOML as it stands behind its flag."""
     if isinstance(value, dict):
         return tuple(f"{name}={json.dumps(item)}" for name, item in value.items())
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return tuple(str(item) for item in value)
     return (str(value),)
 

@@ -1,10 +1,10 @@
-"""Curves of many runs: seeds as one curve with a band, as SVG, CSV, or in a few lines of the terminal."""
+"""Curves of many runs: seeds as one curve with a band, as a picture, CSV, or in a few lines of the terminal."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -29,6 +29,14 @@ _STYLE: Any = {
     "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25, "grid.linewidth": 0.6,
     "legend.frameon": False, "figure.dpi": 100, "path.simplify": False,
 }  # fmt: skip
+_FORMATS = (".svg", ".png", ".pdf")
+_DOTS_PER_INCH = 200  # of PNG files
+_UNDATED: Any = {
+    "svg": {"Date": None, "Creator": None},
+    "png": {"Software": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
+"""Metadata without a date and without the version of matplotlib, by format."""
 _SPARKS = "▁▂▃▄▅▆▇█"
 _SPARK_WIDTH = 40
 
@@ -57,7 +65,7 @@ class Flags:
     target: float | None = None
     """Draw a line at this."""
     out: Path | None = None
-    """SVG file to write (needs the extra "plot"). The same runs give the same bytes."""
+    """Picture to write: .svg, .png or .pdf (needs the extra "plot"). The same runs give the same bytes."""
     csv: Path | None = None
     """CSV file to write the curves to."""
 
@@ -71,19 +79,9 @@ def command(args: list[str]) -> int:
         The request is not legal.
     """
     flags = parse_flags(Flags, args, prog="penstock plot")
-    runs = chosen(readable(find_runs(flags.dirs), warn), flags.where)
-    keys = [key for key in flags.group_by.split(",") if key]
-    for key in keys:
-        require_known(key, runs, "--group-by")
-    if flags.out is not None and flags.out.suffix != ".svg":
-        raise StudyError(f"--out {flags.out} is not legal: the name ends in .svg")
-    panels = panels_of(curves_of(runs, flags.x, flags.y), keys)
-    if not panels:
-        known = sorted({name for run in runs for name in run.metric_names})
-        near = f"; they have {', '.join(known)}" if known else ""
-        raise StudyError(f"none of these {len(runs)} runs has {flags.y!r} over {flags.x!r}{near}")
-    kind = "minmax" if flags.band == "none" else flags.band
-    bands = {env: {name: band_of(curves, kind) for name, curves in groups.items()} for env, groups in panels.items()}
+    if flags.out is not None and flags.out.suffix not in _FORMATS:
+        raise StudyError(f"--out {flags.out} is not legal: the name ends in {', '.join(_FORMATS)}")
+    runs, panels, bands = read(flags)
     for line in warnings_about(runs, panels, bands):
         warn(line)
     print(in_words(panels, bands, flags))
@@ -91,9 +89,31 @@ def command(args: list[str]) -> int:
         flags.csv.write_text(as_csv(panels, bands, flags))
         print(f"written: {flags.csv}")
     if flags.out is not None:
-        flags.out.write_bytes(as_svg(panels, bands, flags))
+        flags.out.write_bytes(as_picture(panels, bands, flags, flags.out.suffix[1:]))
         print(f"written: {flags.out}")
     return 0
+
+
+def read(flags: Flags) -> tuple[list[RecordedRun], Panels, Bands]:
+    """Return the selected runs, their curves, and the aggregates of these.
+
+    Raises
+    ------
+    StudyError, RunDirectoryError
+        The request is not legal, or no run has such a curve.
+    """
+    runs = chosen(readable(find_runs(flags.dirs), warn), flags.where)
+    keys = [key for key in flags.group_by.split(",") if key]
+    for key in keys:
+        require_known(key, runs, "--group-by")
+    panels = panels_of(curves_of(runs, flags.x, flags.y), keys)
+    if not panels:
+        known = sorted({name for run in runs for name in run.metric_names})
+        near = f"; they have {', '.join(known)}" if known else ""
+        raise StudyError(f"none of these {len(runs)} runs has {flags.y!r} over {flags.x!r}{near}")
+    kind = "minmax" if flags.band == "none" else flags.band
+    bands = {env: {name: band_of(curves, kind) for name, curves in groups.items()} for env, groups in panels.items()}
+    return runs, panels, bands
 
 
 def warnings_about(runs: Sequence[RecordedRun], panels: Panels, bands: Bands) -> list[str]:
@@ -158,8 +178,8 @@ def as_csv(panels: Panels, bands: Bands, flags: Flags) -> str:
     return file.getvalue()
 
 
-def as_svg(panels: Panels, bands: Bands, flags: Flags) -> bytes:
-    """Draw the curves as SVG; the same curves always give the same bytes.
+def as_picture(panels: Panels, bands: Bands, flags: Flags, form: str) -> bytes:
+    """Draw the curves as "svg", "png" or "pdf"; the same curves always give the same bytes.
 
     Raises
     ------
@@ -168,32 +188,35 @@ def as_svg(panels: Panels, bands: Bands, flags: Flags) -> bytes:
     """
     try:
         import matplotlib
-        from matplotlib.backends.backend_svg import FigureCanvasSVG
         from matplotlib.figure import Figure
     except ImportError:
         raise StudyError("--out needs the package matplotlib: pip install 'penstock[plot]'") from None
-    names = sorted({name for groups in panels.values() for name in groups})
-    looks = {name: (_COLORS[n % len(_COLORS)], _DASHES[n % len(_DASHES)]) for n, name in enumerate(names)}
     with matplotlib.rc_context({**matplotlib.rcParamsDefault, **_STYLE}):
         columns = min(len(panels), 3)
         rows = -(-len(panels) // columns)
         figure = Figure(figsize=(4.8 * columns if columns > 1 else 6.4, 3.4 * rows), layout="constrained")
-        FigureCanvasSVG(figure)
         all_axes = figure.subplots(rows, columns, squeeze=False).flatten()
-        for axes, (env, groups) in zip(all_axes, panels.items(), strict=False):
-            for name, curves in groups.items():
-                _draw(axes, name, curves, bands[env][name], looks[name], flags)
-            if flags.target is not None:
-                axes.axhline(flags.target, color="#666666", linewidth=0.8, linestyle=(0, (1, 2)))
-            axes.set(title=env, xlabel=flags.x, ylabel=flags.y)
-            if axes.get_xlim()[1] >= 1000:
-                axes.xaxis.set_major_formatter("{x:,.0f}")
-            axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.0)
+        draw(all_axes, panels, bands, flags)
         for axes in all_axes[len(panels) :]:
             axes.set_axis_off()
         file = io.BytesIO()
-        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+        figure.savefig(file, format=form, dpi=_DOTS_PER_INCH if form == "png" else "figure", metadata=_UNDATED[form])
     return file.getvalue()
+
+
+def draw(all_axes: Iterable[Axes], panels: Panels, bands: Bands, flags: Flags) -> None:
+    """Draw the curves of each environment on axes of their own."""
+    names = sorted({name for groups in panels.values() for name in groups})
+    looks = {name: (_COLORS[n % len(_COLORS)], _DASHES[n % len(_DASHES)]) for n, name in enumerate(names)}
+    for axes, (env, groups) in zip(all_axes, panels.items(), strict=False):
+        for name, curves in groups.items():
+            _draw(axes, name, curves, bands[env][name], looks[name], flags)
+        if flags.target is not None:
+            axes.axhline(flags.target, color="#666666", linewidth=0.8, linestyle=(0, (1, 2)))
+        axes.set(title=env, xlabel=flags.x, ylabel=flags.y)
+        if axes.get_xlim()[1] >= 1000:
+            axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.0)
 
 
 def has_band(curves: Sequence[Curve], flags: Flags) -> bool:

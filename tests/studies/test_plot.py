@@ -27,17 +27,20 @@ def texts(path):
     return ["".join(text.itertext()).strip() for text in ElementTree.parse(path).iter(f"{SVG}text")]
 
 
-def test_the_same_runs_give_the_same_bytes(runs, monkeypatch):
-    assert main(["plot", "--out", "a.svg"]) == 0
+@pytest.mark.parametrize("form", ["svg", "png", "pdf"])
+def test_the_same_runs_give_the_same_bytes(runs, monkeypatch, form):
+    assert main(["plot", "--out", f"a.{form}"]) == 0
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")
     import matplotlib
 
     matplotlib.rcParams["font.size"] = 20  # a user's own style changes nothing
     try:
-        assert main(["plot", "--out", "b.svg"]) == 0
+        assert main(["plot", "--out", f"b.{form}"]) == 0
     finally:
         matplotlib.rcdefaults()
-    assert (runs.parent / "a.svg").read_bytes() == (runs.parent / "b.svg").read_bytes()
+    drawn = (runs.parent / f"a.{form}").read_bytes()
+    assert drawn == (runs.parent / f"b.{form}").read_bytes()
+    assert drawn.startswith({"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}[form])
 
 
 def test_environments_have_axes_each_and_groups_a_curve_each(runs, capsys):
@@ -98,7 +101,7 @@ def test_a_reader_is_told_of_runs_that_are_missing_broken_short_or_alike(runs, c
     [
         (["--y", "loss/nothing"], "none of these 7 runs has 'loss/nothing' over 'steps'; they have evaluation/mean"),
         (["--group-by", "gama"], "--group-by 'gama' is neither"),
-        (["--out", "a.png"], "the name ends in .svg"),
+        (["--out", "a.gif"], "the name ends in .svg, .png, .pdf"),
         (["nowhere"], "nowhere does not exist"),
     ],
 )  # fmt: skip
