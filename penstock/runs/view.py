@@ -33,6 +33,10 @@ class ViewConsole(Console):
 def open_view(console: Console | None = None, *, quiet: bool = False) -> View:
     """Return the view for a console (default: standard output; with `quiet`: no output)."""
     console = console or ViewConsole(quiet=quiet, highlight=False)
+    if console.is_jupyter and not console.quiet:
+        from penstock.runs.notebook import NotebookView
+
+        return NotebookView(console)
     return LiveView(console) if console.is_terminal and not console.is_dumb_terminal else PlainView(console)
 
 

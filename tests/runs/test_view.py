@@ -2,12 +2,16 @@
 
 import errno
 import io
+import json
+import re
 import sys
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from rich.console import Console
 
 from penstock.runs.formatting import beside, clock, number, spread
+from penstock.runs.notebook import run_html
 from penstock.runs.panels import panels, plain_line
 from penstock.runs.status import MatchStatus, NodeStatus, OpponentStatus, PolicyStatus, RoleShare, Status
 from penstock.runs.view import LiveView, PlainView, ViewConsole, open_view
@@ -369,3 +373,45 @@ def test_every_policy_has_a_row_and_says_what_its_games_came_to():
     nobody_wins = tuple(of_policy(n, eval_matches=(MatchStatus("random", n, 0, 0, 0, 7.5),)) for n in ("red", "blue"))
     assert "return against random red 7.500, blue 7.500" in plain_line(status(policies=nobody_wins))
     assert "red" not in drawn(status(), 100), "a run of one policy has no rows of policies"
+
+
+class Shown:
+    """Stand-in for IPython's display: what was shown, and what has taken its place since."""
+
+    def __init__(self):
+        self.pages = []
+
+    def display(self, page, display_id):
+        assert display_id
+        self.pages.append([page])
+        return SimpleNamespace(update=self.pages[-1].append)
+
+
+def test_in_a_notebook_the_view_is_refreshed_in_place(monkeypatch):
+    shown = Shown()
+    monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(HTML=str, display=shown.display))
+    with open_view(ViewConsole(force_jupyter=True, file=io.StringIO())) as view:
+        view.update(status(steps=1_000))
+        view.close(status(steps=2_000))
+    ((first, last),) = shown.pages
+    assert first.startswith("<pre") and "1,000 of 200,000" in re.sub("<[^>]*>", "", first)
+    assert last.startswith("<pre") and "2,000 of 200,000" in re.sub("<[^>]*>", "", last)
+
+
+def test_a_quiet_training_shows_nothing_in_a_notebook():
+    assert isinstance(open_view(ViewConsole(force_jupyter=True, quiet=True)), PlainView)
+
+
+def test_a_run_shows_itself_with_its_curves(tmp_path):
+    at = {"seconds": 1.0, "time": 1.0}
+    lines = [{"steps": steps, **at, "episode/mean_return": steps / 2} for steps in (10, 20, 30)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    page = run_html(status(env="<b>Walk</b>"), str(tmp_path))
+    assert "&lt;b&gt;Walk" in page and "96,256 of 200,000" in page
+    assert page.count("<polyline") == 1 and ">training<" in page and ">15" in page
+
+
+def test_a_run_without_curves_shows_its_numbers_alone(tmp_path):
+    assert "<svg" not in run_html(status(), str(tmp_path))
+    assert "no directory" in run_html(status(), None)
