@@ -255,7 +255,8 @@ def large_table(facts: dict[str, Any], constants: Constants, setting: Setting) -
             found = predict(costs, of_large, machines)
             following = found.parts[1]
             rows.append((
-                f"{1e3 * slower:g} ms more" if slower else "as measured", f"{nodes:,}", f"{found.rate:,.0f}",
+                f"{1e3 * slower:g} ms more" if slower else "as measured", f"{nodes:,}",
+                f"{found.rate:,.0f}" if found.rate > 0 else "not possible",
                 found.limit, f"{following.name}, at {following.bound:,.0f}",
                 f"{min(1.0, found.load(ROLLOUT)):.1%}",
                 f"{versions_sent(costs, of_large, machines, found.rate):.1%}",
