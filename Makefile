@@ -3,6 +3,7 @@
 # make test-long: soaks at their whole length and further variants of long tests, which `make test` leaves out.
 # make test-fast: what tests need no training and no processes, in less than a minute.
 # make browser: Chromium and axe-core, with which `make test` tests the dashboard; without them these tests are skipped.
+# make docs: the documentation site, into docs/_build/html.  make docs-serve: the same, shown at http://127.0.0.1:8000.
 # make bench-pendulum: seconds until TD3, SAC and DDPG have learned Pendulum, table and plot.
 # Needs only Python 3.11 or newer and a C++ compiler; all else is installed into .venv, again only after a change.
 PYTHON ?= python3
@@ -10,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 BUILT_FROM := pyproject.toml CMakeLists.txt $(wildcard src/* src/*/*)
 
-.PHONY: demo test test-fast test-long lint sanitize browser bench-pendulum
+.PHONY: demo test test-fast test-long lint sanitize browser docs docs-serve bench-pendulum
 
 demo: $(VENV)/.installed
 	$(BIN)/penstock train appo --env CartPole-v1 --target-return 475
@@ -35,6 +36,12 @@ sanitize: $(VENV)/.installed-dev
 browser: $(VENV)/.installed-dev
 	@sh tests/dashboard/set_up_browser.sh $(VENV)
 
+docs: $(VENV)/.installed-docs
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --builder html docs docs/_build/html
+
+docs-serve: docs
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory docs/_build/html 8000
+
 bench-pendulum: $(VENV)/.installed-dev
 	$(BIN)/python bench/learning.py pendulum-td3 pendulum-sac pendulum-ddpg --plot docs/images/pendulum.svg
 
@@ -49,3 +56,7 @@ $(VENV)/.installed: $(BUILT_FROM) | $(BIN)/python
 $(VENV)/.installed-dev: $(BUILT_FROM) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-docs: $(BUILT_FROM) | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	touch $@

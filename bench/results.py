@@ -4,10 +4,10 @@
 
 ``history/current.jsonl`` holds one record for every figure that stands, ``history/older.jsonl`` those that a newer one
 replaced, and ``history/final_policies.jsonl`` one for every training that bench/final_policies.py made. The table is
-printed; ``--write`` puts it into docs/performance.md, the table of final policies into docs/results.md, and into
-docs/scaling.md what is in ``history/scaling/``, which ``penstock bench cluster --json`` has written, each between two
-comments of the page. ``history/delayed.jsonl`` holds single runs of delayed.py, ``history/runs/`` runs (see
-keep_runs.py). A comment of a page such as
+printed; ``--write`` puts it into docs/performance.md, a few of its rows into README.md, the table of final policies
+into docs/results.md, and into docs/scaling.md what is in ``history/scaling/``, which ``penstock bench cluster --json``
+has written, each between two comments of the page. ``history/delayed.jsonl`` holds single runs of delayed.py,
+``history/runs/`` runs (see keep_runs.py). A comment of a page such as
 ``<!-- penstock compare bench/history/runs/cartpole --by algorithm --markdown -->`` is followed by what this command
 prints, and with ``--out`` by the picture that it draws.
 """
@@ -37,6 +37,7 @@ HISTORY = ROOT / "bench" / "history"
 RUNS_PAGE = ROOT / "docs" / "runs.md"
 BEGIN, END = "<!-- results: python bench/results.py --write -->", "<!-- /results -->"
 COMMAND = re.compile(r"<!-- (penstock [^\n]*) -->\n.*?<!-- /penstock -->", re.DOTALL)
+IN_README = ("solve-cartpole-appo", "cartpole-sample-factory", "td3-updates-sb3-2", "return-lunarlander-appo")
 COLUMNS = ("mark", "figure", "spread", "beside", "target", "met", "runs", "machine", "commit", "command")
 
 
@@ -49,9 +50,20 @@ def table(records: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def short_table(records: list[dict[str, Any]]) -> str:
+    """Markdown: a row for each of `IN_README`, without target and rounds."""
+    by_mark = {record["mark"]: record for record in records}
+    lines = [_line(("what", "figure", "beside", "machine", "command")), "|---" * 5 + "|"]
+    for record in (by_mark[mark] for mark in IN_README):
+        what, figure, spread, beside, *_, machine, _, command = _cells(record)
+        lines.append(_line((what, f"{figure}, {spread}" if spread else figure, beside, machine, command)))
+    return "\n".join(lines)
+
+
 def pages() -> dict[Path, str]:
     """Every page that shows stored results, as it should be."""
     tables = {
+        ROOT / "README.md": short_table(read("current")),
         ROOT / "docs" / "performance.md": table(read("current")),
         ROOT / "docs" / "results.md": final_policies.table(RunsFile(final_policies.HISTORY).runs),
     }

@@ -39,7 +39,8 @@ SLOW_FILES = (
     "envs/test_seeds.py", "nn/test_encoders.py", "nn/test_actor_critic.py", "runs/test_runs_of_before.py",
     "test_examples.py", "test_readme.py", "test_output.py", "test_cli.py", "test_environments_page.py",
     "studies/test_multirun.py", "dashboard/test_server.py", "dashboard/test_browser.py",
-    "test_public_face.py", "test_architecture.py", "test_docs.py", "test_metrics_page.py",
+    "test_public_face.py", "test_architecture.py", "test_docs.py", "test_docs_site.py", "test_metrics_page.py",
+    "test_tutorial.py",
 )  # fmt: skip
 """Files elsewhere that take seconds."""
 

@@ -8,14 +8,22 @@ from pathlib import Path
 import pytest
 
 from tests.commands import commands, read
-from tests.places import DOCS, ROOT
+from tests.places import DOC_PAGES, DOCS, ROOT
 from tests.scripts import blocks, run_code, with_small_budgets
 
 pytestmark = pytest.mark.usefixtures("kept_launcher")
-PAGES = [*sorted(DOCS.glob("*.md")), ROOT / "CONTRIBUTING.md"]
+PAGES = [*DOC_PAGES, ROOT / "CONTRIBUTING.md"]
 COMMANDS = [command for page in PAGES for command in commands(page, "penstock")]
-APART = DOCS / "environments.md"  # its sections need other packages, see test_environments_page.py
-WITH_PYTHON = [page for page in PAGES if "```python\n" in page.read_text() and page != APART]
+APART = {
+    DOCS / "environments.md",  # its sections need other packages, see test_environments_page.py
+    DOCS / "start" / "tutorial.md",  # its blocks are files, programs and commands, see test_tutorial.py
+}
+WITH_PYTHON = [page for page in PAGES if "```python\n" in page.read_text() and page not in APART]
+DIRECTIVE = re.compile(r"^\.\. auto\w+:: ([\w.]+)$", re.MULTILINE)
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
 
 
 def anchor(heading: str) -> str:
@@ -40,28 +48,30 @@ def test_the_penstock_command_can_be_read(command):
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", WITH_PYTHON, ids=name)
 def test_the_python_blocks_run_one_after_the_other_as_one_script(page, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # what the page writes goes with the test
     run_code(with_small_budgets(blocks(page.read_text(), "python"), most=6_000), tmp_path)
 
 
 def anchors(page: Path) -> set[str]:
-    return {anchor(heading) for heading in re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)}
+    text = page.read_text()
+    return {anchor(heading) for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)} | set(DIRECTIVE.findall(text))
 
 
 def leads_somewhere(link: str, page: Path) -> bool:
-    name, _, place = link.partition("#")
-    target = page.parent / name if name else page
+    file, _, place = link.partition("#")
+    target = page.parent / file if file else page
     return target.exists() and (not place or place in anchors(target))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_links_lead_somewhere(page):
     links = [link for link in re.findall(r"\]\(([^)]+)\)", page.read_text()) if "://" not in link]
     assert [link for link in links if not leads_somewhere(link, page)] == []
 
 
-def test_the_readme_lists_every_page():
+def test_links_of_the_readme_reach_every_part_of_the_site():
     readme = (ROOT / "README.md").read_text()
-    assert [page.name for page in PAGES if f"]({page.relative_to(ROOT)})" not in readme] == []
+    linked = {(ROOT / link).parent for link in re.findall(r"\]\((docs/[^)#]+\.md)", readme)}
+    assert {DOCS, DOCS / "start", DOCS / "reference" / "python"} <= linked

@@ -10,10 +10,10 @@ from importlib.metadata import packages_distributions
 
 import pytest
 
-from tests.places import BENCH, DOCS, ROOT
+from tests.places import BENCH, DOC_PAGES, ROOT
 
 SCRIPTS = sorted(path.name for path in BENCH.glob("*.py") if "argparse" in path.read_text())
-PAGES = [*sorted(DOCS.glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+PAGES = [*DOC_PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 COMMAND = re.compile(r"^ {4}python bench/(.*?)$|`python bench/(.*?)`", re.MULTILINE)
 COMMANDS = sorted({indented or quoted for page in PAGES for indented, quoted in COMMAND.findall(page.read_text())})
 

@@ -39,7 +39,7 @@ def test_a_file_has_a_table_for_each_setting(tmp_path):
 
 
 def test_the_file_that_the_page_shows_is_a_space():
-    (shown,) = re.findall(r"^```toml\n(.*?)^```", (DOCS / "search.md").read_text(), re.DOTALL | re.MULTILINE)
+    (shown,) = re.findall(r"^```toml\n(.*?)^```", (DOCS / "guides" / "search.md").read_text(), re.DOTALL | re.MULTILINE)
     space = space_of(tomllib.loads(shown), APPO)
     assert space.names == ["learning_rate", "num_epochs", "hidden_sizes"]
     assert space.holds(APPO), "the first trial has the settings as they are"

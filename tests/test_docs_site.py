@@ -1,0 +1,119 @@
+"""The documentation site builds without a warning, needs no other server, and can be used by everybody."""
+
+import functools
+import http.server
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.places import DOC_PAGES, DOCS, ROOT
+
+pytest.importorskip("furo", reason="the extra docs is not installed")
+
+AXE = Path(sys.prefix) / "axe" / "node_modules" / "axe-core" / "axe.min.js"  # of tests/dashboard/set_up_browser.sh
+WIDTHS = (390, 900, 1400)
+LOOKED_AT = ("index", "start/tutorial", "reference/python/trainer", "settings")
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+FLAGS = (
+    "--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu",
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
+)  # fmt: skip
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The folder of the site, built as `make docs` builds it."""
+    place = tmp_path_factory.mktemp("site")
+    subprocess.run(
+        [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet", "--builder", "html",
+         "--doctree-dir", str(place / "doctrees"), str(DOCS), str(place / "html")],
+        check=True, cwd=ROOT,
+    )  # fmt: skip
+    return place / "html"
+
+
+def test_every_page_is_there_with_its_search_index(site):
+    names = [page.relative_to(DOCS).with_suffix(".html") for page in DOC_PAGES]
+    assert [str(name) for name in names if not (site / name).is_file()] == []
+    assert (site / "searchindex.js").is_file()
+
+
+def test_pages_load_nothing_from_elsewhere(site):
+    loads = re.compile(r'<(?:script|img|iframe|source)[^>]* src="(?:https?:)?//|<link[^>]* href="(?:https?:)?//')
+    assert [str(page) for page in site.rglob("*.html") if loads.search(page.read_text())] == []
+
+
+@contextmanager
+def served(folder: Path):
+    """Serve a folder on this machine; yields the address."""
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+    handler = functools.partial(Quiet, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None or DRIVER is None:
+        pytest.skip("Chromium is not installed: make browser")
+    selenium = pytest.importorskip("selenium.webdriver")
+    from selenium.webdriver.chrome.service import Service
+
+    options = selenium.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for flag in FLAGS:
+        options.add_argument(flag)
+    chrome = selenium.Chrome(options=options, service=Service(DRIVER))
+    yield chrome
+    chrome.quit()
+
+
+@pytest.fixture(scope="module")
+def address(site):
+    with served(site) as found:
+        yield found
+
+
+def show(browser, address: str, page: str, width: int, theme: str) -> None:
+    """Open a page in a window of this width, in the light or the dark theme."""
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    )
+    browser.get(f"{address}/{page}.html")
+    browser.execute_script("localStorage.setItem('theme', arguments[0])", theme)
+    browser.refresh()
+    assert browser.find_element("tag name", "body").get_attribute("data-theme") == theme
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("page", LOOKED_AT)
+def test_a_page_fits_each_width_and_axe_finds_nothing(browser, address, page, theme):
+    if not AXE.is_file():
+        pytest.skip("axe-core is not installed: make browser")
+    for width in WIDTHS:
+        show(browser, address, page, width, theme)
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width, width
+        browser.execute_script(AXE.read_text())
+        found = browser.execute_async_script("const done = arguments[0]; axe.run().then(done)")
+        assert [(each["id"], [node["html"] for node in each["nodes"]][:3]) for each in found["violations"]] == [], width
+
+
+def test_search_finds_a_page_without_any_other_server(browser, address):
+    browser.get(f"{address}/search.html?q=recurrent")
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    found = WebDriverWait(browser, 30).until(lambda _: browser.find_elements("css selector", "ul.search li a"))
+    assert any("policies" in link.get_attribute("href") for link in found)
