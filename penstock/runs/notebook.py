@@ -1,51 +1,21 @@
-"""Runs in a notebook: a live view that is refreshed in place, and a run as HTML with its curves."""
+"""A run as HTML, with its curves, for notebooks."""
 
 from __future__ import annotations
 
-import io
 import os
 from html import escape
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from rich.console import Console, RenderableType
 
 from penstock.runs.formatting import clock, number
 from penstock.runs.metrics import METRICS
-from penstock.runs.panels import panels
 from penstock.runs.series import GrowingCurve
 from penstock.runs.status import Status
-from penstock.runs.view import LiveView
 
-_COLUMNS = 100
 _WIDTH, _HEIGHT, _MARGIN = 420, 140, 8
 _MOST_POINTS = 400
 _CURVES = (("episode/mean_return", "#0072b2", "training"), ("evaluation/mean_return", "#d55e00", "evaluation"))
-
-
-class NotebookView(LiveView):
-    """Panels in the output of a notebook's cell, redrawn in place at most four times a second."""
-
-    _shown: Any = None  # IPython's handle of the output
-
-    def _draw(self, status: Status) -> None:
-        from IPython.display import HTML, display
-
-        page = HTML(as_html(panels(status, self._returns, _COLUMNS)))
-        if self._shown is None:
-            self._shown = display(page, display_id=True)
-        else:
-            self._shown.update(page)
-
-
-def as_html(shown: RenderableType) -> str:
-    """Return what a terminal would show, as preformatted HTML."""
-    console = Console(width=_COLUMNS, file=io.StringIO(), record=True, force_jupyter=False, color_system="truecolor")
-    console.print(shown)
-    return console.export_html(
-        inline_styles=True, code_format='<pre style="line-height: 1.2; white-space: pre">{code}</pre>'
-    )
 
 
 def run_html(status: Status, run_dir: str | None) -> str:

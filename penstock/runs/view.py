@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import isfinite
 from time import monotonic
-from typing import Self
+from typing import Any, Self
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
@@ -20,6 +21,7 @@ from penstock.runs.status import Status
 _LIVE_INTERVAL = 0.25
 _PLAIN_INTERVAL = 2.0
 _MOST_RETURNS = 128
+_NOTEBOOK_WIDTH = 100
 
 
 class ViewConsole(Console):
@@ -34,8 +36,6 @@ def open_view(console: Console | None = None, *, quiet: bool = False) -> View:
     """Return the view for a console (default: standard output; with `quiet`: no output)."""
     console = console or ViewConsole(quiet=quiet, highlight=False)
     if console.is_jupyter and not console.quiet:
-        from penstock.runs.notebook import NotebookView
-
         return NotebookView(console)
     return LiveView(console) if console.is_terminal and not console.is_dumb_terminal else PlainView(console)
 
@@ -131,6 +131,32 @@ class LiveView(View):
         if len(self._returns) >= _MOST_RETURNS:
             self._returns = self._returns[::2]
             self._stride *= 2
+
+
+class NotebookView(LiveView):
+    """Panels in the output of a notebook's cell, redrawn in place at most four times a second."""
+
+    _shown: Any = None  # IPython's handle of the output
+
+    def _draw(self, status: Status) -> None:
+        from IPython.display import HTML, display
+
+        page = HTML(as_html(panels(status, self._returns, _NOTEBOOK_WIDTH)))
+        if self._shown is None:
+            self._shown = display(page, display_id=True)
+        else:
+            self._shown.update(page)
+
+
+def as_html(shown: RenderableType) -> str:
+    """Return what a terminal would show, as preformatted HTML."""
+    console = Console(
+        width=_NOTEBOOK_WIDTH, file=io.StringIO(), record=True, force_jupyter=False, color_system="truecolor"
+    )
+    console.print(shown)
+    return console.export_html(
+        inline_styles=True, code_format='<pre style="line-height: 1.2; white-space: pre">{code}</pre>'
+    )
 
 
 class PlainView(View):

@@ -2,10 +2,7 @@
 
 import importlib
 import sys
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from penstock.studies.frames import compare_runs, curve_table, plot_runs, run_table, train_runs
+from typing import Any
 
 __all__ = ["StudyError", "compare_runs", "curve_table", "plot_runs", "run_table", "train_runs"]
 
