@@ -14,6 +14,7 @@ release = os.environ.get("PENSTOCK_DOCS_VERSION", installed_version("penstock"))
 version = release
 language = "en"
 smartquotes = False
+suppress_warnings = ["ref.python"]  # single backquotes of docstrings may name members of several classes
 
 extensions = [
     "myst_parser",

@@ -22,7 +22,7 @@ MODULES_OF_ERRORS = (
 """Modules from which users import exceptions."""
 RESULTS = (
     "penstock.engine.trainer.TrainResult", "penstock.play.evaluation.Evaluation", "penstock.play.match.Match",
-    "penstock.engine.acting.weights.Best", "penstock.engine.inspection.Inspection",
+    "penstock.engine.acting.inference.Best", "penstock.engine.inspection.Inspection",
 )  # fmt: skip
 """Classes of what public methods return."""
 
