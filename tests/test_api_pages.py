@@ -17,11 +17,11 @@ DESCRIBED = [name for text in PAGES.values() for name in DIRECTIVE.findall(text)
 NO_PAGE = {"__version__", "replay"}
 MODULES_OF_ERRORS = (
     "penstock.config", "penstock.envs", "penstock.engine.trainer", "penstock.runs.checkpoint",
-    "penstock.runs.run_directory", "penstock.studies", "penstock.replay",
+    "penstock.runs.run_directory", "penstock.runs.vacancy", "penstock.studies", "penstock.replay",
 )  # fmt: skip
 """Modules from which users import exceptions."""
 RESULTS = (
-    "penstock.engine.trainer.TrainResult", "penstock.play.evaluation.Evaluation", "penstock.play.match.Match",
+    "penstock.engine.trainer.TrainResult", "penstock.play.evaluation.Evaluation", "penstock.play.evaluation.Match",
     "penstock.engine.acting.inference.Best", "penstock.engine.inspection.Inspection",
 )  # fmt: skip
 """Classes of what public methods return."""
