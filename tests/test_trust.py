@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 import penstock
+from bench.environments.tic_tac_toe import TicTacToe
 from penstock.cli import main
 from penstock.config import find_object
 from penstock.imports import UntrustedCodeError
 from penstock.play.policy import environment_of
-from penstock.play.scoring import evaluate_run
+from penstock.play.scoring import evaluate_run, evaluate_together
+from penstock.runs.lookup import resolve_checkpoint
 from penstock.trust import code_of, seals_of
 from tests.runs.hostile import described
 
@@ -135,6 +137,20 @@ def test_no_setting_leads_to_code_that_came_along(plain, tmp_path, monkeypatch, 
     with code_of({}, copied, False), pytest.raises(UntrustedCodeError):
         find_object(place, "policy_of")
     assert not (tmp_path / "evil.ran").exists() and "evil" not in sys.modules
+
+
+@pytest.mark.parametrize("policies", [{}, {"a": {"agents": "crosses"}, "b": {"agents": "noughts"}}])
+def test_opponents_of_a_run_from_elsewhere_are_not_imported(tmp_path, policies):
+    run, evil = tmp_path / "run", tmp_path / "evil.py"
+    with penstock.PPO(TicTacToe, policies=policies, run_dir=str(run), **SETTINGS) as trainer:
+        trainer.train(quiet=True)
+    evil.write_text("raise SystemExit('it was run')")
+    copied = unsealed(run, tmp_path / "copied", eval_against=[f"{evil}:run"])
+    with pytest.raises(UntrustedCodeError, match=r"code of the file '.*evil\.py'"):
+        if policies:
+            evaluate_together({name: resolve_checkpoint(copied, policy=name) for name in policies}, env=TicTacToe)
+        else:
+            evaluate_run(copied, env=TicTacToe)
 
 
 def test_an_algorithm_of_a_run_from_elsewhere_is_not_imported(own, tmp_path):

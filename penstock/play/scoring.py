@@ -110,11 +110,12 @@ def evaluate_together(
         teams = tuple(agents_by_policy(config, agents).values()) if agents else ()
     env = dataclasses.replace(env, teams=teams, population=1 if agents else len(policies))
     seed = secrets.randbits(31) if seed is None else seed
-    evaluations = evaluate_models(
-        [policy.model for policy in policies.values()], env, episodes=episodes,
-        deterministic=deterministic, seed=seed, max_steps=config.eval_max_steps if max_steps is None else max_steps,
-        opponents=config.eval_against,
-    )  # fmt: skip
+    with first.code():  # opponents are code, too
+        evaluations = evaluate_models(
+            [policy.model for policy in policies.values()], env, episodes=episodes,
+            deterministic=deterministic, seed=seed, max_steps=config.eval_max_steps if max_steps is None else max_steps,
+            opponents=config.eval_against,
+        )  # fmt: skip
     if video is not None:
         played_by = {agent: policy for team, policy in zip(teams, policies.values(), strict=False) for agent in team}
         film(first, env.of_one, video, deterministic=deterministic, seed=seed, teammates=played_by)
@@ -157,10 +158,11 @@ def evaluate_run(
     config = policy.algorithm.config
     env = environment_of(policy)
     seed = secrets.randbits(31) if seed is None else seed
-    evaluation = evaluate_model(
-        policy.model, env, episodes=episodes, deterministic=deterministic, seed=seed,
-        max_steps=config.eval_max_steps if max_steps is None else max_steps, opponents=config.eval_against,
-    )  # fmt: skip
+    with policy.code():  # opponents are code, too
+        evaluation = evaluate_model(
+            policy.model, env, episodes=episodes, deterministic=deterministic, seed=seed,
+            max_steps=config.eval_max_steps if max_steps is None else max_steps, opponents=config.eval_against,
+        )  # fmt: skip
     if video is not None:
         film(policy, env, video, deterministic=deterministic, seed=seed)
     return dataclasses.replace(evaluation, steps=policy.meta["steps"])
