@@ -100,7 +100,7 @@ class Lessons:
                 self.batches.append((copy.deepcopy(batch), copy.deepcopy(learner.about_batch())))
             yield
 
-        learner.together = keeping
+        learner.in_group = keeping
 
 
 InGroup = Callable[[Lessons, int], tuple[dict[str, Any], float]]

@@ -198,8 +198,8 @@ APPO, DQN, RATE = "One observation of APPO", "One transition of DQN", "`learning
 CALLS, FILES = r"gradient: (\d+) calls", r"gradient: \d+ calls in (\d+) files"
 
 RATCHETS: dict[str, Ratchet] = {
-    "files that an observation of APPO enters": Ratchet(21, 20, lambda: on_tour(APPO)),
-    "files that a transition of DQN enters": Ratchet(20, 20, lambda: on_tour(DQN)),
+    "files that an observation of APPO enters": Ratchet(20, 20, lambda: on_tour(APPO)),
+    "files that a transition of DQN enters": Ratchet(19, 20, lambda: on_tour(DQN)),
     "files that learning_rate enters": Ratchet(7, 6, lambda: on_tour(RATE)),
     "calls from the learner's turn to the gradient, APPO": Ratchet(4, 4, lambda: on_tour(APPO, CALLS)),
     "files from the learner's turn to the gradient, APPO": Ratchet(2, 2, lambda: on_tour(APPO, FILES)),

@@ -10,7 +10,7 @@ from penstock.engine.backends.restarts import RoleDied
 from penstock.engine.contracts import Backend, RoleSpec
 from penstock.engine.messages import Command, Copied, Failed, WeightsSet
 from penstock.engine.roles.learner import LearningDiverged
-from penstock.engine.roles.together import parts_of, policies_by_role, with_policy_names
+from penstock.engine.roles.shared_process import parts_of, policies_by_role, with_policy_names
 from penstock.envs.failures import EnvironmentFailure
 from penstock.experience.layout import RoleKind
 

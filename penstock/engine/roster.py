@@ -15,13 +15,12 @@ from penstock.engine.contracts import RoleSpec, Start
 from penstock.engine.groups.board import GroupSpec
 from penstock.engine.groups.follower import Follower, RankRole
 from penstock.engine.paths import DataPath, data_path
-from penstock.engine.roles.device import DeviceRole
 from penstock.engine.roles.evaluator import Evaluator
 from penstock.engine.roles.learner import Learner
 from penstock.engine.roles.policy_worker import PolicyWorker
 from penstock.engine.roles.rollout_worker import RolloutSpec, RolloutWorker
+from penstock.engine.roles.shared_process import DeviceRole, LearnersRole
 from penstock.engine.roles.specs import EvaluatorRole, LearnerRole, PolicyRole, RolloutRole
-from penstock.engine.roles.together import LearnersRole
 from penstock.envs.spec import EnvSpec
 from penstock.experience.layout import RoleKind, RunShape
 from penstock.ipc import whole_cores

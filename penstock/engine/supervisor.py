@@ -26,7 +26,7 @@ from penstock.engine.nodes.joining import address_of_home, cores_of_nodes_here
 from penstock.engine.policies import Training
 from penstock.engine.polling import RoleFailed, Roles
 from penstock.engine.reports import Reports
-from penstock.engine.roles.together import parts_of
+from penstock.engine.roles.shared_process import parts_of
 from penstock.engine.roster import role_specs
 from penstock.engine.saves import Saves
 from penstock.engine.scheduling import ScheduleRunner

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from penstock.envs.columns import PartView
 from penstock.envs.failures import EnvironmentFailure
-from penstock.envs.observations import PartView
 from penstock.envs.spaces import ObservationSpec
 
 ACHIEVED, DESIRED = "achieved_goal", "desired_goal"

@@ -10,13 +10,12 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from penstock.envs.actions import ActionDecoder
+from penstock.envs.columns import ActionDecoder, BadObservationError, observation_writer
 from penstock.envs.failures import EnvironmentFailure
 from penstock.envs.games import Ending, Turn
 from penstock.envs.goals import GoalRules
 from penstock.envs.lanes import SUCCESS, Lanes
 from penstock.envs.masks import MASK, forbids_all
-from penstock.envs.observations import BadObservationError, observation_writer
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 
 TeamReward = Literal["own", "mean", "sum"]

@@ -13,12 +13,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from penstock.envs.actions import ActionDecoder
+from penstock.envs.columns import ActionDecoder, BadObservationError, observation_writer
 from penstock.envs.failures import EnvironmentFailure
 from penstock.envs.goals import GoalRules
 from penstock.envs.lanes import SUCCESS, Lanes
 from penstock.envs.masks import MASK
-from penstock.envs.observations import BadObservationError, observation_writer
 from penstock.envs.translation import environment_specs
 
 

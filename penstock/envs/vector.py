@@ -10,10 +10,9 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from penstock.envs.actions import ActionDecoder
+from penstock.envs.columns import ActionDecoder, BadObservationError, observation_writer
 from penstock.envs.lanes import SUCCESS, Lanes
 from penstock.envs.masks import MASK, mask_of_lane
-from penstock.envs.observations import BadObservationError, observation_writer
 from penstock.envs.translation import environment_specs
 
 

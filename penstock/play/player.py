@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from penstock.envs.actions import NoiseStreams
+from penstock.envs.columns import NoiseStreams
 from penstock.envs.lanes import EpisodeRecord, Group, Lanes
 from penstock.nn import PolicyNetwork
 from penstock.play.evaluation import Evaluation, Match

@@ -17,9 +17,8 @@ from torch import Tensor
 from penstock.algorithms import load_algorithm
 from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import Config, make_config, whole_arguments, with_arguments
-from penstock.envs.actions import ActionDecoder
+from penstock.envs.columns import ActionDecoder, observation_writer
 from penstock.envs.masks import flat_mask, mask_of_lane
-from penstock.envs.observations import observation_writer
 from penstock.envs.spaces import ActionSpec, ObservationPart, ObservationSpec
 from penstock.envs.spec import EnvSpec
 from penstock.envs.statistics import RunningStatistics, statistics_of

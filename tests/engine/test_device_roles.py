@@ -18,9 +18,8 @@ from penstock.engine.contracts import LearnerState
 from penstock.engine.endings import TrainingFailed
 from penstock.engine.groups.board import board_for
 from penstock.engine.paths.segments import SegmentPath
-from penstock.engine.roles.device import DeviceRole, PairedRole, ThreadedRole
+from penstock.engine.roles.shared_process import DeviceRole, PairedRole, ThreadedRole, parts_of
 from penstock.engine.roles.specs import LearnerRole, PolicyRole, begin_on, left_as_found
-from penstock.engine.roles.together import parts_of
 from penstock.engine.roster import role_specs, shares_device
 from penstock.engine.trainer import Trainer
 from penstock.engine.watching import clock
@@ -248,14 +247,14 @@ def test_the_cpu_time_of_a_companion_is_booked_to_it_and_not_to_the_other(monkey
 
     def build():
         own = clock.Clock(rows[1], ("work", "wait"))
-        own._asked = float("-inf")  # as if the time had gone by after which it asks
+        own._looked = float("-inf")  # as if CPU_INTERVAL were over
         booked.append(True)
         own.switch("work")
         return Idle(run.arena.policy_bells[0])
 
     other = clock.Clock(rows[0], ("work", "wait"))
     ThreadedRole(build, wake=run.arena.learner_bell.ring).close()
-    other._asked = float("-inf")
+    other._looked = float("-inf")
     other.switch("work")
     assert rows[:, clock.CPU].sum(1).tolist() == [0.0, 2.0]
     run.close()

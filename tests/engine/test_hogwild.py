@@ -30,7 +30,7 @@ from penstock.engine.roles.learner import MAX_SKIPPED_IN_A_ROW
 from penstock.engine.roles.rollout_worker import RolloutWorker
 from penstock.engine.trainer import Trainer
 from penstock.engine.watching.clock import ACTIVITY
-from penstock.envs.actions import NoiseStreams
+from penstock.envs.columns import NoiseStreams
 from penstock.envs.making import lane_seed
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import Control, ExperienceArena

@@ -21,7 +21,7 @@ from penstock.algorithms.impala import IMPALA
 from penstock.algorithms.laser import LASER
 from penstock.bench.data_paths import measured_path
 from penstock.config import ConfigError, make_config
-from penstock.engine.paths.drawing import MOST_AHEAD, PATIENCE, Ahead
+from penstock.engine.paths.drawing import MOST_AHEAD, PATIENCE, DrawAhead
 from penstock.engine.preparation import run_shape
 from penstock.engine.trainer import Trainer
 from penstock.envs.making import probe
@@ -251,7 +251,7 @@ def test_as_much_is_drawn_ahead_as_it_takes_for_nobody_to_wait():
         may_draw.wait(20)
         return time.monotonic()
 
-    ahead = Ahead(draw, Bell())
+    ahead = DrawAhead(draw, Bell())
     assert ahead.take() is None and ahead.depth == 1
     for _ in range(3):
         assert ahead.take() is None
@@ -277,7 +277,7 @@ def test_what_goes_wrong_in_drawing_ends_the_run_with_its_story():
         raise ValueError("nothing there")
 
     bell = Bell()
-    ahead = Ahead(draw, bell)
+    ahead = DrawAhead(draw, bell)
     assert ahead.take() is None
     wait_until(lambda: bell.rings > 0, "drawing has failed")
     with pytest.raises(ValueError, match="nothing there"):

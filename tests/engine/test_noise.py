@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from penstock.envs.actions import BLOCK, NoiseStreams
+from penstock.envs.columns import BLOCK, NoiseStreams
 
 
 def draws(count, lanes=range(3), kind="uniform", size=2, seed=7, incarnation=0):

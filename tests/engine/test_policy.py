@@ -13,7 +13,7 @@ from torch import nn
 
 import penstock
 from penstock.config import ConfigError
-from penstock.envs.observations import observation_writer
+from penstock.envs.columns import observation_writer
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.envs.translation import environment_specs
 from penstock.play.policy import Policy, specs_from_json, specs_to_json

@@ -6,9 +6,8 @@ from penstock.algorithms.appo import APPO
 from penstock.engine.groups.board import GroupSpec
 from penstock.engine.groups.follower import RankRole
 from penstock.engine.preparation import run_shape
-from penstock.engine.roles.device import DeviceRole
+from penstock.engine.roles.shared_process import DeviceRole, parts_of
 from penstock.engine.roles.specs import PolicyRole
-from penstock.engine.roles.together import parts_of
 from penstock.engine.roster import role_specs
 from penstock.envs.making import probe
 from penstock.envs.spec import EnvSpec

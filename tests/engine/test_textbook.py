@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import mse_loss, smooth_l1_loss
 
 import penstock
-from penstock.envs.actions import NoiseStreams
+from penstock.envs.columns import NoiseStreams
 from penstock.envs.making import lane_seed
 from penstock.replay import Field, ReplayBuffer
 

@@ -14,7 +14,7 @@ from gymnasium.vector.utils import batch_space, iterate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.envs.actions import ActionDecoder
+from penstock.envs.columns import ActionDecoder
 from penstock.envs.single import SingleLanes
 from penstock.envs.translation import action_spec
 from penstock.envs.vector import VectorLanes

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.envs import EnvironmentFailure, ObservationSpec
-from penstock.envs.observations import BadObservationError, observation_writer
+from penstock.envs.columns import BadObservationError, observation_writer
 from penstock.envs.spaces import ObservationPart
 from penstock.envs.translation import observation_spec
 from tests.envs.arrangements import ARRANGEMENTS, lanes_of

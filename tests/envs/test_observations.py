@@ -10,7 +10,7 @@ from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
 
 from penstock.envs import Lanes, ObservationSpec
-from penstock.envs.observations import BadObservationError, observation_writer
+from penstock.envs.columns import BadObservationError, observation_writer
 from penstock.envs.single import SingleLanes
 from penstock.envs.vector import VectorLanes
 from tests.envs.faulty import FaultyEnv
@@ -21,7 +21,7 @@ ROWS = np.array([4, 0, 2])
 @pytest.fixture(autouse=True, params=[0, 1 << 20], ids=["one by one", "joined"])
 def which_are_small(request, monkeypatch):
     """Bytes of an observation up to which those of all lanes are joined: it makes no difference to anything here."""
-    monkeypatch.setattr("penstock.envs.observations.SMALL", request.param)
+    monkeypatch.setattr("penstock.envs.columns.SMALL", request.param)
 
 
 def write_both_ways(spec: ObservationSpec, observations: list[Any]) -> np.ndarray:

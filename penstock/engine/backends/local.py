@@ -15,7 +15,7 @@ from penstock.engine.backends.process import RoleSetup, describe_status, send_se
 from penstock.engine.backends.restarts import Replacement, Restarts
 from penstock.engine.contracts import RoleSpec
 from penstock.engine.messages import Command, Died, Failed, FromRole, Handler, Ready, Report, Stop, ToRole
-from penstock.engine.roles.together import LearnersRole
+from penstock.engine.roles.shared_process import LearnersRole
 from penstock.engine.watching.hangs import watched
 from penstock.experience.arena import ExperienceArena
 from penstock.ipc.ownership import Owned, owner_only

@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from penstock.engine.contracts import RoleSpec
 from penstock.engine.groups.follower import RankRole
 from penstock.engine.messages import Command, Failed
+from penstock.engine.roles.shared_process import parts_of
 from penstock.engine.roles.specs import LearnerRole, PolicyRole, RolloutRole
-from penstock.engine.roles.together import parts_of
 from penstock.envs.failures import EnvironmentFailure
 from penstock.experience.arena import ExperienceArena
 

@@ -49,7 +49,7 @@ class Leader:
         self._channel: ParcelChannel | None = None  # None: it learns alone
         self._next_look = 0.0
         self._state_by = time.monotonic() + ANSWER_SECONDS  # deadline for the state of another learner
-        learner.together = self._together
+        learner.in_group = self._together
         if self._has_state:
             self._write_counts()
         self._hold_meeting()

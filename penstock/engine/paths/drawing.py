@@ -279,7 +279,7 @@ class ComparingDraw:
         return states[torch.from_numpy(last), torch.arange(len(last))]
 
 
-class InTurn(Generic[T]):
+class DrawOnRequest(Generic[T]):
     """Draws on request: reproducible."""
 
     depth = 0
@@ -295,7 +295,7 @@ class InTurn(Generic[T]):
         """Do nothing."""
 
 
-class Ahead(Generic[T]):
+class DrawAhead(Generic[T]):
     """Draws in a thread, as many batches ahead as are needed so that none is waited for.
 
     Each wait raises the number of batches ahead by one, `MOST_AHEAD` at most; `PATIENCE` draws without a wait lower it.

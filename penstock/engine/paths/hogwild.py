@@ -105,7 +105,7 @@ def take_squares(shared: SharedParameters, learning: dict[str, Any]) -> None:
         shared.optimizer.state[parameter]["square_average"].copy_(saved[number]["square_average"])
 
 
-class Copy:
+class ParameterCopy:
     """A worker's copy of the shared parameters, for acting and for gradients.
 
     Parameters
@@ -159,7 +159,7 @@ class ActorLearner(Inference):
     def __init__(
         self, arena: ExperienceArena, algorithm: SegmentAlgorithm, worker: int, path: DataPath, report: Tell
     ) -> None:
-        super().__init__(arena, algorithm, "cpu", path.steps_taken, weights=Copy)
+        super().__init__(arena, algorithm, "cpu", path.steps_taken, weights=ParameterCopy)
         config = algorithm.config
         self._config = self._untuned = config
         self._tunables = Tunables(arena.tunables, tunable_settings(type(config)))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from penstock.engine.messages import Save
-from penstock.engine.paths.drawing import Ahead, InTurn, make_draws
+from penstock.engine.paths.drawing import DrawAhead, DrawOnRequest, make_draws
 from penstock.engine.paths.segment_learner import SegmentLearner
 from penstock.engine.roles.learner import save_contents
 from penstock.experience.batch import Batch
@@ -52,7 +52,7 @@ class MixtureLearner(SegmentLearner):
             return [draw_one(progress) for draw_one in draws]
 
         is_costly = any(store.source.compares for store in self._stores)
-        self._drawing = Ahead(draw, self.bell) if is_costly and self._uses_clock else InTurn(draw)
+        self._drawing = DrawAhead(draw, self.bell) if is_costly and self._uses_clock else DrawOnRequest(draw)
 
     def close(self) -> None:
         """End the draws, and unregister the arena's memory."""

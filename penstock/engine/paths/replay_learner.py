@@ -235,7 +235,7 @@ class ReplayLearner(Learner):
     def _learn(self, batch: Any, ids: np.ndarray) -> dict[str, Tensor]:
         self._algorithm.schedule_learning_rates(batch.progress)
         try:
-            with self.together(batch), self._training, self._autocast:
+            with self.in_group(batch), self._training, self._autocast:
                 try:
                     td_error, metrics = self._algorithm.update(self._model, batch)
                 except GroupBroken:

@@ -368,7 +368,7 @@ class SegmentLearner(Learner):
 
     def learn(self, batch: Batch) -> dict[str, Tensor]:
         """Run all updates of a batch; return the means of the loss's metrics."""
-        with self.together(batch):
+        with self.in_group(batch):
             return self._updater.learn(batch, begin=self._begin_update, updated=self._updated, skipped=self._skip)
 
     def about_batch(self) -> dict[str, Any]:

@@ -136,7 +136,7 @@ class Learner:
 
     Attributes
     ----------
-    together
+    in_group
         Function that returns the context of an update from its batch; in a group, in which other ranks take part.
     of_group
         Metrics of the learner group, reported beside `experience`.
@@ -172,7 +172,7 @@ class Learner:
         self._skipped = self._skipped_in_a_row = 0
         self._next_report = 0.0
         self._reported_steps = state.steps
-        self.together: Callable[[Any], AbstractContextManager[None]] = lambda batch: nullcontext()
+        self.in_group: Callable[[Any], AbstractContextManager[None]] = lambda batch: nullcontext()
         self.of_group: dict[str, float] = {}
         self.is_changed_apart = False
         self._tuned: dict[str, float] = {}

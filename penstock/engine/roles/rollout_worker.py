@@ -12,7 +12,7 @@ import numpy as np
 from penstock.config import FEATURES
 from penstock.engine.messages import Command, EnvironmentMetrics, EnvironmentSteps, Episodes, Tell, unknown
 from penstock.engine.watching.clock import Clock
-from penstock.envs.actions import NoiseStreams
+from penstock.envs.columns import NoiseStreams
 from penstock.envs.lanes import EpisodeRecord, Lanes
 from penstock.envs.making import lane_seed, make_group
 from penstock.envs.spec import EnvSpec
