@@ -8,9 +8,10 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from penstock.runs.growing import Cursor, read_on, stretches
 from penstock.runs.metrics import METRICS
 from penstock.runs.run_directory import HARDWARE, LOG
-from penstock.runs.series import MOST_NAMES, Columns, Cursor, numbers_in, read_on, stretches
+from penstock.runs.series import MOST_NAMES, Columns, numbers_in
 
 POINTS = 1000
 """Rows of a new chart; later lines are added to it."""

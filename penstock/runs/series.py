@@ -1,7 +1,4 @@
-"""Metrics of runs over time, read from growing files of JSON lines: as columns, as a curve, or at the ends of a file.
-
-Files of a copied run may have any content: only ordinary files are read, in whole lines, by stretches of limited size.
-"""
+"""Metrics of runs over time, from growing files of JSON lines: as columns, as a curve, or at the ends of a file."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ import math
 import os
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -18,79 +14,14 @@ from typing import Any
 import numpy as np
 
 from penstock.runs.documents import is_finite, open_ordinary
+from penstock.runs.growing import Cursor, stretches
 
 # Parts of lines of `MetricsLog`: the beginning, a key that lines of versions without markers lack, a marker's key.
 _BEGIN, _TIME, _MARKER = b'{"steps": ', b', "time": ', b', "resumed": '
 MOST_NAMES = 4096
 """Largest number of names that are kept of a file."""
 _NUMBERS = frozenset((int, float, type(None)))
-_MOST_NBYTES = 1 << 22  # of a stretch
 _PIECE_NBYTES = 1 << 16  # at an end of a file
-
-
-@dataclass(frozen=True)
-class Cursor:
-    """Position in a file: inode number and bytes read. A new cursor is at the start of any file."""
-
-    inode: int = 0
-    offset: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.inode}:{self.offset}"
-
-    @classmethod
-    def read(cls, text: str) -> Cursor:
-        """Return the cursor of a text made by `str`; raise `ValueError` for another text."""
-        inode, _, offset = text.partition(":")
-        return cls(int(inode), max(0, int(offset)))
-
-
-@dataclass(frozen=True)
-class Stretch:
-    """Whole lines of a file.
-
-    Attributes
-    ----------
-    text
-        The lines, with the newlines between them.
-    cursor
-        Position behind them.
-    is_same
-        Whether the file is that of the first cursor: False if it was replaced, cut or removed.
-    """
-
-    text: bytes
-    cursor: Cursor
-    is_same: bool
-
-    @property
-    def lines(self) -> list[bytes]:
-        """Lines as a list."""
-        return self.text.split(b"\n") if self.text else []
-
-
-def read_on(path: Path, cursor: Cursor) -> Stretch:
-    """Read whole lines after a cursor, at most a stretch of them; links, folders and pipes have no lines."""
-    descriptor = open_ordinary(path)
-    if descriptor is None:
-        return Stretch(b"", Cursor(), not cursor.inode)
-    found = os.fstat(descriptor)
-    with open(descriptor, "rb") as file:
-        is_same = cursor.inode in (0, found.st_ino) and cursor.offset <= found.st_size
-        offset = cursor.offset if is_same else 0
-        file.seek(offset)
-        text, newline, _ = file.read(_MOST_NBYTES).rpartition(b"\n")
-    return Stretch(text, Cursor(found.st_ino, offset + len(text) + len(newline)), is_same)
-
-
-def stretches(path: Path, cursor: Cursor) -> Iterator[Stretch]:
-    """Read to the end of a file, a stretch at a time; the last stretch is empty, with the cursor at the end."""
-    while True:
-        stretch = read_on(path, cursor)
-        before, cursor = cursor, stretch.cursor
-        yield stretch
-        if stretch.is_same and cursor in (before, Cursor()):
-            return
 
 
 def numbers_in(line: bytes) -> dict[str, Any] | None:

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from penstock.runs.series import Cursor, read_on, stretches
+from penstock.runs.growing import Cursor, read_on, stretches
 
 
 def lines_behind(path, cursor):
@@ -39,7 +39,7 @@ def test_a_file_that_was_replaced_or_cut_is_read_anew_and_says_so(tmp_path):
 
 
 def test_a_large_file_is_read_in_pieces(tmp_path, monkeypatch):
-    monkeypatch.setattr("penstock.runs.series._MOST_NBYTES", 10)
+    monkeypatch.setattr("penstock.runs.growing._MOST_NBYTES", 10)
     (tmp_path / "a").write_bytes(b"12345\n67890\n")
     found = list(stretches(tmp_path / "a", Cursor()))
     assert [stretch.lines for stretch in found] == [[b"12345"], [b"67890"], []]

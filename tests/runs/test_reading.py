@@ -72,7 +72,7 @@ def test_without_a_status_the_end_of_the_metrics_tells(tmp_path):
 
 
 def test_a_runs_points_are_those_of_its_whole_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("penstock.runs.series._MOST_NBYTES", 200)
+    monkeypatch.setattr("penstock.runs.growing._MOST_NBYTES", 200)
     run = record(tmp_path / "run", [(100, 1.0), (200, 2.0), (300, 3.0)])
     with open(run.directory.metrics, "a") as file:
         for each in (line(200, 20.0, time=1, resumed=True), line(250, time=2, **{"evaluation/mean_return": 9.0})):
