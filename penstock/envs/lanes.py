@@ -14,7 +14,7 @@ import numpy as np
 
 from penstock.envs.failures import EnvironmentFailure
 from penstock.envs.goals import GoalRules
-from penstock.envs.masks import flat_mask, offers_nothing
+from penstock.envs.masks import MASK, flat_mask, offers_nothing
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.envs.statistics import RunningStatistics
 
@@ -372,9 +372,29 @@ class Lanes(ABC):
                 return np.ones(sum(self.action.choices), np.bool_)
             raise self._failure(phase, lane, str(error)) from error
 
-    def _require_known_mask(self, lane: int | None) -> None:
-        """Refuse a mask in the info of a step if infos of resets have none: it would be ignored."""
-        if self.action.choices and self.observation.mask is None and not self.mask_was_in_info:
+    def _collect_info(self, phase: str, lane: int, info: Any) -> None:
+        """Check one lane's info, and collect its metrics."""
+        if type(info) is dict and not info:
+            return
+        if not isinstance(info, Mapping):
+            raise self._failure(phase, lane, f"{phase}() must return a dict as info, found {outline(info)}")
+        if info.get(MASK) is not None:
+            self._note_mask(phase, lane)
+        if "metrics" in info:
+            self._metrics.add(self._metrics_in(phase, lane, info))
+
+    def _metrics_in(self, phase: str, lane: int | None, info: Mapping[str, Any]) -> Mapping[str, Any]:
+        metrics = info["metrics"]
+        if not isinstance(metrics, Mapping):
+            problem = f"expected info['metrics'] to be a dict of numbers by name, found {outline(metrics)}"
+            raise self._failure(phase, lane, problem)
+        return metrics
+
+    def _note_mask(self, phase: str, lane: int | None) -> None:
+        """Note that an info holds a mask; refuse one of a step if infos of resets have none: it would be ignored."""
+        if phase == "reset":
+            self.mask_was_in_info = True
+        elif self.action.choices and self.observation.mask is None and not self.mask_was_in_info:
             problem = "expected the info of reset() to have an 'action_mask' too: the first actions are chosen by it"
             raise self._failure("step", lane, f"{problem}; found one in the info of step() only")
 
@@ -453,3 +473,9 @@ class Group:
         """Close every environment; a second call does nothing."""
         for lanes in self.lanes:
             lanes.close()
+
+
+def outline(value: Any) -> str:
+    """Return the type and the value of an environment's answer, shortened, for messages."""
+    text = f"a {type(value).__name__}: {value!r}"
+    return text if len(text) <= 200 else f"{text[:200]}..."

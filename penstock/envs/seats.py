@@ -213,7 +213,7 @@ class SeatLanes(Lanes):
                 self._episodes.add_success(lane, ending.info[SUCCESS])
 
     def _end(self, lane: int, ending: Ending) -> None:
-        self._collect("step", lane, ending.info)
+        self._collect_info("step", lane, ending.info)
         if not self.pending[lane]:
             self._gathered[lane] = 0.0
             return
@@ -228,7 +228,7 @@ class SeatLanes(Lanes):
 
     def _ask(self, lane: int, observation: Any, info: Mapping[str, Any]) -> None:
         phase = "step" if self._lives[lane] else "reset"
-        self._collect(phase, lane, info)
+        self._collect_info(phase, lane, info)
         if self._may_wait and forbids_all(self.observation, observation, info):
             return
         if self.pending[lane]:
@@ -290,24 +290,6 @@ class SeatLanes(Lanes):
         except BadObservationError as bad:
             raise self._failure(phase, None if bad.index is None else int(lanes[bad.index]), bad.problem) from bad
         self._check_masks(column, rows, np.full(len(rows), is_final), lanes)
-
-    def _collect(self, phase: str, lane: int, info: Mapping[str, Any]) -> None:
-        """Collect an info's metrics, and note whether it holds a mask."""
-        if isinstance(info, dict) and not info:
-            return
-        if not isinstance(info, Mapping):
-            raise self._failure(phase, lane, f"{phase}() must return a dict as info, found {info!r}")
-        if "metrics" in info:
-            metrics = info["metrics"]
-            if not isinstance(metrics, Mapping):
-                problem = f"expected info['metrics'] to be a dict of numbers by name, found {metrics!r}"
-                raise self._failure(phase, lane, problem)
-            self._metrics.add(metrics)
-        if info.get(MASK) is not None:
-            if phase == "reset":
-                self.mask_was_in_info = True
-            else:
-                self._require_known_mask(lane)
 
     def _failure(self, phase: str, lane: int | None, problem: str | BaseException) -> EnvironmentFailure:
         places = {lane: (number, seat) for number, lanes in enumerate(self._lanes_of) for lane, seat in lanes}

@@ -6,7 +6,7 @@ converts whole batches of answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from penstock.envs.columns import ActionDecoder, BadObservationError, observation_writer
 from penstock.envs.failures import EnvironmentFailure
 from penstock.envs.goals import GoalRules
-from penstock.envs.lanes import SUCCESS, Lanes
+from penstock.envs.lanes import SUCCESS, Lanes, outline
 from penstock.envs.masks import MASK
 from penstock.envs.translation import environment_specs
 
@@ -120,7 +120,8 @@ class SingleLanes(Lanes):
             self.first[resumed] = True
         self._store_reward(reward)
         if has_infos:
-            self._collect_metrics("step", enumerate(infos))
+            for lane, info in enumerate(infos):
+                self._collect_info("step", lane, info)
             self._collect_successes(infos)
         if self.observation.mask_is_in_info:
             self._take_masks(infos)
@@ -173,10 +174,9 @@ class SingleLanes(Lanes):
         except (Exception, SystemExit) as error:
             raise self._failure("reset", lane, error) from error
         if not isinstance(answer, tuple) or len(answer) != 2:
-            raise self._failure("reset", lane, f"reset() must return (observation, info), found {_outline(answer)}")
+            raise self._failure("reset", lane, f"reset() must return (observation, info), found {outline(answer)}")
         observation, info = answer
-        self._collect_metrics("reset", [(lane, info)])
-        self.mask_was_in_info |= info.get(MASK) is not None
+        self._collect_info("reset", lane, info)
         if self.observation.mask_is_in_info:
             self._masks[lane] = self._mask_of("reset", lane, info.get(MASK))
         return observation
@@ -196,26 +196,10 @@ class SingleLanes(Lanes):
             is_final = bool(self.terminated[lane] or self.truncated[lane])
             self._masks[lane] = self._mask_of("step", lane, mask, is_final=is_final)
 
-    def _collect_metrics(self, phase: str, infos: Iterable[tuple[int, Any]]) -> None:
-        for lane, info in infos:
-            if not isinstance(info, Mapping):
-                raise self._not_an_info(phase, lane, info)
-            if phase == "step" and info.get(MASK) is not None:
-                self._require_known_mask(lane)
-            if "metrics" in info:
-                metrics = info["metrics"]
-                if not isinstance(metrics, Mapping):
-                    problem = f"expected info['metrics'] to be a dict of numbers by name, found {_outline(metrics)}"
-                    raise self._failure(phase, lane, problem)
-                self._metrics.add(metrics)
-
     def _collect_successes(self, infos: Sequence[Mapping[str, Any]]) -> None:
         for lane in (self.terminated | self.truncated).nonzero()[0].tolist():
             if SUCCESS in infos[lane]:
                 self._episodes.add_success(lane, infos[lane][SUCCESS])
-
-    def _not_an_info(self, phase: str, lane: int, info: Any) -> EnvironmentFailure:
-        return self._failure(phase, lane, f"{phase}() must return a dict as info, found {_outline(info)}")
 
     def _require_equal_spaces(self, mask_is_in_info: bool) -> None:
         for lane, env in enumerate(self._envs):
@@ -228,15 +212,15 @@ class SingleLanes(Lanes):
         for lane, answer in enumerate(answers):
             if not isinstance(answer, tuple) or len(answer) != 5:
                 legal = "(observation, reward, terminated, truncated, info)"
-                return self._failure("step", lane, f"step() must return {legal}, found {_outline(answer)}")
+                return self._failure("step", lane, f"step() must return {legal}, found {outline(answer)}")
             for role, value in zip(("reward", "terminated", "truncated"), answer[1:4], strict=True):
                 try:
                     _numbers([value])
                 except (TypeError, ValueError):
-                    problem = f"step() must return a single number as {role}, found {_outline(value)}"
+                    problem = f"step() must return a single number as {role}, found {outline(value)}"
                     return self._failure("step", lane, problem)
             if not isinstance(answer[4], Mapping):
-                return self._not_an_info("step", lane, answer[4])
+                return self._failure("step", lane, f"step() must return a dict as info, found {outline(answer[4])}")
         return self._failure("step", None, f"step() of the lanes returned answers that do not match: {answers!r}")
 
 
@@ -245,8 +229,3 @@ def _numbers(values: Sequence[Any]) -> np.ndarray:
     if array.ndim != 1 or array.dtype.kind not in "biuf":
         raise ValueError("not one number for each lane")
     return array
-
-
-def _outline(value: Any) -> str:
-    text = f"a {type(value).__name__}: {value!r}"
-    return text if len(text) <= 200 else f"{text[:200]}..."

@@ -174,7 +174,6 @@ class VectorLanes(Lanes):
             raise self._failure("reset", None, f"reset() must return (observations, infos), found a {found}")
         observations, infos = answer
         self._collect_metrics("reset", infos)
-        self.mask_was_in_info |= infos.get(MASK) is not None
         for lane in self.first.nonzero()[0].tolist():
             self._masks[lane] = self._mask_in(infos, "reset", lane)
         return observations
@@ -206,19 +205,14 @@ class VectorLanes(Lanes):
     def _collect_metrics(self, phase: str, infos: Any) -> None:
         if not isinstance(infos, Mapping):
             raise self._failure(phase, None, f"{phase}() must return a dict as infos, found a {type(infos).__name__}")
-        if phase == "step" and infos.get(MASK) is not None:
-            self._require_known_mask(None)
+        if infos.get(MASK) is not None:
+            self._note_mask(phase, None)
         if phase == "step":
             self._collect_successes(infos)
         # In SAME_STEP, an episode's last step reports in final_info, and the reset after it in infos itself.
         for source in (infos, infos.get("final_info")):
             if isinstance(source, Mapping) and "metrics" in source:
-                metrics = source["metrics"]
-                if not isinstance(metrics, Mapping):
-                    found = type(metrics).__name__
-                    problem = f"expected info['metrics'] to be a dict of numbers by name, found a {found}"
-                    raise self._failure(phase, None, problem)
-                self._metrics.add_batch(metrics)
+                self._metrics.add_batch(self._metrics_in(phase, None, source))
 
     def _collect_successes(self, infos: Mapping[str, Any]) -> None:
         source = infos.get("final_info") if self._mode is AutoresetMode.SAME_STEP else infos
