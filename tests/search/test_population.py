@@ -112,6 +112,12 @@ def test_a_slice_begins_with_the_copy_once_and_a_killed_one_begins_with_it_again
     assert identical(load_checkpoint(resolve_checkpoint(tmp_path / "child", "latest")).weights, after.weights)
 
 
+def train(runs, *members):
+    """Train these members of a population for a slice."""
+    runs._todo = list(members)
+    runs._jobs.run(runs._start, runs._ended, is_over=lambda: False, is_left=lambda: False)
+
+
 def test_a_population_that_was_killed_goes_on_as_if_it_had_not_been(tmp_path):
     whole, _ = made(tmp_path / "whole")
     whole.run()
@@ -133,8 +139,7 @@ def test_a_population_that_was_killed_goes_on_as_if_it_had_not_been(tmp_path):
 
 def test_who_is_to_copy_another_hands_over_what_it_is_to_copy_and_its_newest_weights_when_it_has_trained(tmp_path):
     runs, _ = made(tmp_path / "p", count=3)
-    runs._todo = [0, 1, 2]
-    runs._jobs.run(runs._start, runs._ended, is_over=lambda: False, is_left=lambda: False)
+    train(runs, 0, 1, 2)
     settings = {"learning_rate": 1e-3}
 
     def copy(member, parent):
@@ -144,8 +149,8 @@ def test_who_is_to_copy_another_hands_over_what_it_is_to_copy_and_its_newest_wei
     runs._carry_out([copy(0, 1), copy(1, 2), copy(0, 1)])
     assert runs._plans[0].parent == runs._plans[1].parent and "member-2" in runs._plans[0].parent
     assert lineage_of(tmp_path / "p")[-1]["parent_steps"] == runs._steps(1)
-    runs.slice, runs._todo = 1, [1]
-    runs._jobs.run(runs._start, runs._ended, is_over=lambda: False, is_left=lambda: False)
+    runs.slice = 1
+    train(runs, 1)
     runs._carry_out([copy(0, 1)])
     assert load_checkpoint(runs._plans[0].parent).meta["steps"] == runs._steps(1) == 512
     assert lineage_of(tmp_path / "p")[-1]["parent_steps"] == 512
@@ -153,8 +158,7 @@ def test_who_is_to_copy_another_hands_over_what_it_is_to_copy_and_its_newest_wei
 
 def test_a_member_that_saved_before_it_diverged_copies_all_the_same(tmp_path):
     runs, _ = made(tmp_path / "p")
-    runs._todo = [0, 1]
-    runs._jobs.run(runs._start, runs._ended, is_over=lambda: False, is_left=lambda: False)
+    train(runs, 0, 1)
     job = type("Diverged", (), {"member": 1})
     runs._ended(job, "diverged")  # it has trained its 256 steps by then, and the slice began with none
     told = lineage_of(tmp_path / "p")[-1]
@@ -210,23 +214,20 @@ def test_what_the_command_cannot_do_it_says(tmp_path, monkeypatch, flags, messag
 
 def test_members_that_cannot_go_on_are_set_aside_or_left_as_they_are(tmp_path):
     runs, lines = made(tmp_path / "p")
-    runs._todo = [0, 1]
-    runs._jobs.run(runs._start, runs._ended, is_over=lambda: False, is_left=lambda: False)
+    train(runs, 0, 1)
     for number in range(2):
         with_notes(runs.member(number))
     for checkpoint in runs.member(0).glob("checkpoints/[0-9]*"):
         make_damaged(checkpoint)
-    runs._todo = [0]
     before = contents(runs.path)
-    runs._jobs.run(runs._start, runs._ended, is_over=lambda: False, is_left=lambda: False)
+    train(runs, 0)
     assert lines[-1].endswith(f"it is in {runs.path / 'member-0.set-aside-1'} now")
     assert not {name for name, _ in before - contents(runs.path)} - {"member-0.json"}
 
     make_newer(resolve_checkpoint(runs.member(1), "latest"))
-    runs._todo = [1]
     before = contents(runs.path)
     with pytest.raises(NewerCheckpointError):
-        runs._jobs.run(runs._start, runs._ended, is_over=lambda: False, is_left=lambda: False)
+        train(runs, 1)
     with pytest.raises(NewerCheckpointError):
         runs._decide()
     assert not before - contents(runs.path)
