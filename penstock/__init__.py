@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from penstock import replay
     from penstock.algorithms.bases.replay import ReplayAlgorithm
     from penstock.algorithms.bases.segment import SegmentAlgorithm
-    from penstock.config import AsynchronousConfig, MixtureConfig, ReplayConfig, SegmentConfig
+    from penstock.config import AsynchronousConfig, MixtureConfig, PrioritizedReplayConfig, ReplayConfig, SegmentConfig
     from penstock.engine.faces import (
         A2C,
         A3C,
@@ -67,6 +67,7 @@ __all__ = [
     "CrossQ",
     "MixtureConfig",
     "Policy",
+    "PrioritizedReplayConfig",
     "Rainbow",
     "ReplayAlgorithm",
     "ReplayConfig",
@@ -104,6 +105,7 @@ _HOMES = {
     "AsynchronousConfig": "penstock.config",
     "MixtureConfig": "penstock.config",
     "Policy": "penstock.play.policy",
+    "PrioritizedReplayConfig": "penstock.config",
     "ReplayAlgorithm": "penstock.algorithms.bases.replay",
     "ReplayConfig": "penstock.config",
     "SegmentAlgorithm": "penstock.algorithms.bases.segment",

@@ -86,7 +86,7 @@ def dashboard(args: list[str]) -> int:
 
 
 def doctor(args: list[str]) -> int:
-    """Check this machine: what runs, what is missing, what to do about it."""
+    """Check this machine: working parts, missing parts, advice."""
     from penstock.flags import DoctorFlags, parse_flags
 
     parse_flags(DoctorFlags, args, prog="penstock doctor")
@@ -144,14 +144,14 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
 
 
 def _study(module: str, args: list[str]) -> int:
-    """Run a module's command over many runs and return its exit code."""
+    """Run the command of a module over many runs; return its exit code."""
     with explained():
         code = int(importlib.import_module(module).command(args))
     return code
 
 
 def _measure(module: str, args: list[str]) -> int:
-    """Run the command of a module that measures or searches, which returns whether its mark was met."""
+    """Run the command of a module that measures or searches; return the exit code for whether its mark was met."""
     with explained():
         is_reached = importlib.import_module(module).command(args)
     return DONE if is_reached else NOT_REACHED

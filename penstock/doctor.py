@@ -1,4 +1,4 @@
-"""Checks of this machine: works, missing, advice.
+"""Checks of this machine: working parts, missing parts, advice.
 
 Torch, Gymnasium and the native core are imported within the checks: a broken one is a finding, not a crash.
 """
@@ -148,7 +148,7 @@ def _cores() -> Check:
     if cores < allowed:
         found += f", and the cgroup allows the time of {cores:g}"
     if cores < 2:
-        return Check("cores", "warn", found, "rollout and learning take turns on one core: expect less")
+        return Check("cores", "warn", found, "rollout workers and learner share one core: training is slower")
     return Check("cores", "ok", found)
 
 
@@ -177,7 +177,7 @@ def _cuda() -> Check:
         return Check("cuda", "ok", "none: this torch is built for CPU only, and --device cpu is the default")
     return Check(
         "cuda", "warn", f"none found, though this torch is built for CUDA {torch.version.cuda}",
-        "check nvidia-smi and the driver; --device cpu works meanwhile",
+        "check nvidia-smi and the driver; --device cpu works without them",
     )  # fmt: skip
 
 
@@ -215,7 +215,7 @@ def _extras() -> Check:
     if missing:
         found += f"; not installed: {', '.join(missing)}"
     if broken:
-        return Check("extras", "warn", f"{found}; broken: {', '.join(broken)}", "install these again")
+        return Check("extras", "warn", f"{found}; broken: {', '.join(broken)}", "reinstall the broken ones")
     advice = f"{install_command('NAME')} installs one, {install_command('all')} all" if missing else ""
     return Check("extras", "ok", found, advice)
 

@@ -28,7 +28,7 @@ from penstock.config import (
     make_config,
     setting_hint,
 )
-from penstock.config.groups import MOST_USED
+from penstock.config.features import MOST_USED
 from penstock.masking import is_secret, masked, masked_arguments
 
 Places = tyro.conf.Positional[tuple[Annotated[Path, tyro.conf.arg(metavar="DIR")], ...]]
@@ -40,7 +40,7 @@ Flag = tuple[str, Any, Any]  # name, type and dataclass field
 
 _NO_ENV = "none given"
 _PRESET = "preset"
-_RESUME_HELP = "Resume a run from its last checkpoint. A flag changes a setting from here on; all others stay."
+_RESUME_HELP = "Resume a run from its last checkpoint. Each flag changes a setting for the rest of the run."
 _MORE_SECONDS = Annotated[
     float | None, tyro.conf.arg(help="Seconds added to the run's wall-clock budget; None: none.")
 ]
@@ -162,29 +162,29 @@ class EvalFlags:
     run: tyro.conf.Positional[_Run]
     """Directory of a run, or of one checkpoint."""
     episodes: int = 100
-    """Episodes to play; with several agents, episodes of the environment, in each of which every agent has one. With
-    eval_against, games against each opponent from each seat."""
+    """Episodes to play; with several agents, each is an episode of every agent. With eval_against, games against each
+    opponent from each seat."""
     checkpoint: str = "best"
     """Checkpoint of the run: "best", "latest", or its number of steps."""
     deterministic: bool = True
     """Play the most likely action instead of sampling."""
     video: str | None = None
-    """File for a film of one more episode, e.g. episode.mp4; "auto": one in the run, named by the weights' steps."""
+    """File for a film of one more episode, e.g. episode.mp4; "auto": in the run, named after the weights' steps."""
     explain: str | None = None
-    """File for a plot of one more episode's rewards, as given and as learned from, e.g. episode.png; see rewards."""
+    """File for a plot of one more episode's rewards, original and as learned from, e.g. episode.png; see rewards."""
     seed: int = 0
     """Seed of the environments and of sampling."""
     max_steps: int | None = None
     """Steps after which an episode is given up; None: the run's eval_max_steps."""
     env_kwargs: Annotated[dict[str, Any], _SETTINGS] = dataclasses.field(default_factory=dict)
-    """Environment arguments that are not saved with the run, such as secrets; all others come from it."""
+    """Environment arguments that are not saved with the run, such as secrets; all others are read from the run."""
     trust_code: bool = False
     """Run code that came with a copied run, such as the file of its environment."""
 
 
 @dataclasses.dataclass(frozen=True)
 class DoctorFlags:
-    """Check this machine: what runs, what is missing, what to do about it."""
+    """Check this machine: working parts, missing parts, advice."""
 
 
 def parse_flags(flags_class: type[F], args: Sequence[str], prog: str) -> F:
@@ -234,7 +234,7 @@ def _groups(
 ) -> list[Flag]:
     """Return a config's flags for tyro, in groups, with docstrings as help.
 
-    A group is a class, whose name stands above its flags rather than before each of them.
+    A group is a class; its name is the heading of its flags, not a prefix of each.
     """
     documents, hints = field_documents(config_class), typing.get_type_hints(config_class)
     groups: list[Flag] = []
@@ -295,13 +295,13 @@ def _read_whole_number(args: list[str]) -> int:
 
 
 def _require_own_names(config_class: type[Config], args: Sequence[str]) -> None:
-    """Raise `ConfigError` for another library's flag, naming ours; other unknown flags are left to tyro."""
+    """Raise `ConfigError` for another library's flag, with Penstock's; tyro refuses other unknown flags."""
     known = [field.name for field in dataclasses.fields(config_class)]
     for flag in (arg.partition("=")[0] for arg in args if arg.startswith("--")):
         name = flag.removeprefix("--").replace("-", "_")
         if name not in known and (hint := setting_hint(name, known)):
             raise ConfigError(f"unknown setting {flag}{hint}")
-        if name not in known and is_secret(name):  # no message repeats its value
+        if name not in known and is_secret(name):  # tyro's message would repeat its value
             raise ConfigError(f"unknown setting {flag}; arguments of the environment are --env-kwargs {name}=...")
 
 
@@ -310,7 +310,7 @@ def _always(value: Any) -> Callable[[], Any]:
 
 
 def _preset_in(args: Sequence[str]) -> str | None:
-    """Return the preset among the arguments, which gives the flags' defaults and must be read before them."""
+    """Return the preset among the arguments; it gives the flags' defaults, and must be known before they are read."""
     preset = None
     for arg, after in zip(args, [*args[1:], ""], strict=False):
         if arg == f"--{_PRESET}":
@@ -321,7 +321,7 @@ def _preset_in(args: Sequence[str]) -> str | None:
 
 
 def _flag_type(hint: Any) -> Any:
-    """Return a flag's type for tyro, without the types that only Python can express: callables and path objects."""
+    """Return a flag's type for tyro, without types that only Python has: callables and path objects."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         left_out = (_CALLABLE, os.PathLike, dict)
         options = [_flag_type(o) for o in typing.get_args(hint) if typing.get_origin(o) not in left_out]

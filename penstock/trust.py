@@ -77,7 +77,7 @@ def code_of(
         what = "file" if place.endswith(".py") else "module"
         raise UntrustedCodeError(
             f"{os.fspath(path)} names code of the {what} {place!r}, which is not run: no seal says that this user has "
-            "trained with it, so it may have come with a copied run. Look at it, then say --trust-code, in Python "
+            "trained with it, so it may have come with a copied run. Look at it, then give --trust-code, in Python "
             "trust_code=True"
         )
 

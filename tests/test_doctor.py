@@ -153,7 +153,7 @@ def test_an_extra_whose_modules_cannot_be_imported_is_broken(declared, monkeypat
     declared["penstock"] = ['pytest; extra == "mine"']
     monkeypatch.setitem(sys.modules, "pytest", None)
     check = CHECKS["extras"]()
-    assert (check.status, check.advice) == ("warn", "install these again")
+    assert (check.status, check.advice) == ("warn", "reinstall the broken ones")
     assert "broken: mine (" in check.found
 
 

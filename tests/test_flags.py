@@ -9,7 +9,7 @@ import pytest
 
 from penstock.algorithms import ALGORITHMS, load_algorithm
 from penstock.cli import main
-from penstock.config import Config, ConfigError, SegmentConfig, groups
+from penstock.config import Config, ConfigError, SegmentConfig, features
 from penstock.flags import EvalFlags, field_documents, parse_changes, parse_config, parse_flags
 
 
@@ -113,13 +113,13 @@ def test_help_of_training_begins_with_the_ten_flags_that_are_used_most(capsys):
 
 def test_every_setting_that_is_put_into_a_group_is_one_and_in_no_other():
     known = {field.name for name in ALGORITHMS for field in fields(load_algorithm(name).Config)}
-    placed = [setting for settings in groups._GROUPS.values() for setting in settings]
+    placed = [setting for settings in features._GROUPS.values() for setting in settings]
     assert set(placed) <= known and len(placed) == len(set(placed))
 
 
 def test_what_all_algorithms_share_is_put_into_a_group_and_little_of_it_into_that_of_learning():
-    learning = {field.name for field in groups.grouped(Config)[groups.LEARNING]}
-    assert learning == {"gamma", "learning_rate_schedule"}, "a new one is put into config/groups.py"
+    learning = {field.name for field in features.grouped(Config)[features.LEARNING]}
+    assert learning == {"gamma", "learning_rate_schedule"}, "a new one is put into config/features.py"
 
 
 def test_a_whole_number_may_be_written_with_an_exponent(capsys):

@@ -144,6 +144,15 @@ def test_a_resume_asks_for_them_and_goes_on_with_them(runs, capsys):
     assert "with env_kwargs=" in log and "'size': 5" in log and SECRET not in log
 
 
+def test_a_resume_masks_those_of_before_in_the_log(runs, tmp_path):
+    """A config.json that an earlier version of Penstock wrote holds them as they were given."""
+    old = shutil.copytree(runs / "old", tmp_path / "old")
+    assert SECRET in (old / "config.json").read_text() and SECRET not in (old / "log.txt").read_text()
+    with penstock.PPO.resume(old, env_kwargs={"size": 5}):
+        log = (old / "log.txt").read_text()
+    assert "'size': 5" in log and "(was {" in log and "'size': 4" in log and SECRET not in log
+
+
 def test_the_dashboard_serves_none_of_them(runs):
     pytest.importorskip("uvicorn", reason="the extra dashboard is not installed")
     with dashboard_of(runs) as served:

@@ -1,6 +1,6 @@
-"""The page that is made from the configs: every setting of every algorithm, and what the presets set.
+"""Generator of ``docs/settings.md`` from the configs: all settings of all algorithms, and the presets.
 
-``python tools/pages.py`` writes it anew, to ``docs/settings.md``.
+``python tools/pages.py`` writes the page.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from penstock.algorithms import ALGORITHMS, load_algorithm
-from penstock.config import PRESETS, Config, FreshConfig, ReplayConfig, SegmentConfig, grouped
+from penstock.config import PRESETS, Config, FreshConfig, PrioritizedReplayConfig, SegmentConfig, grouped
 from penstock.flags import field_documents
 
 SETTINGS_PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
@@ -23,9 +23,9 @@ ConfigClass = type[Config]
 SHARED: dict[str, tuple[ConfigClass, ConfigClass]] = {
     "learning from segments": (FreshConfig, Config),
     "actor-critics that learn from segments": (SegmentConfig, FreshConfig),
-    "learning from replay": (ReplayConfig, Config),
+    "learning from replay": (PrioritizedReplayConfig, Config),
 }
-"""Settings that several algorithms share: by what they are of, the class that has them and the one that it adds to."""
+"""Settings that several algorithms share, by title: the class that has them and the class that it adds to."""
 
 _HEAD = """<!-- Written by `python tools/pages.py` from the configs; edit those. -->
 
@@ -49,7 +49,7 @@ Defaults are those without a [preset](#presets). Where they differ, the algorith
 
 _PRESETS = """## Presets
 
-A preset gives other defaults for a family of environments. Flags and keyword arguments win over it.
+A preset gives other defaults for a family of environments. Flags and keyword arguments override it.
 
 ```bash
 penstock train appo --env LunarLander-v3 --preset lunarlander
@@ -61,7 +61,7 @@ for each algorithm. An empty cell is the algorithm's default.
 
 
 def settings_page() -> str:
-    """The text of ``docs/settings.md``: settings of all algorithms, of each data path, of each algorithm; presets."""
+    """Return the page: settings of all algorithms, of each data path, of each algorithm; presets."""
     configs = [load_algorithm(name).Config for name in ALGORITHMS]
     parts = [_HEAD, "## Settings of every algorithm\n"]
     for group, fields in grouped(Config).items():
@@ -75,24 +75,24 @@ def settings_page() -> str:
 
 
 def _section(config: ConfigClass) -> str:
-    """Settings that an algorithm adds to the shared ones, and those that it changes."""
+    """Return the section of an algorithm: settings that it adds, and shared settings that it changes."""
     shared = [shared for shared, _ in SHARED.values() if issubclass(config, shared)][-1]
     own = [name for name in _names(config) if name not in _names(shared)]
     of_path = [name for name in _names(shared) if name not in _names(Config)]
     changed = _changed(_names(Config), config, Config) + _changed(of_path, config, shared)
     summary = inspect.cleandoc(config.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
-    parts = [f"### {_name(config)}\n", f"{summary}\n", "Beside those above:\n", _table(own, [config], config)]
+    parts = [f"### {_name(config)}\n", f"{summary}\n", "Own settings:\n", _table(own, [config], config)]
     return "\n".join([*parts, "With another default or meaning:\n", _table(changed, [config], config)])
 
 
 def _changed(names: Iterable[str], config: ConfigClass, shared: ConfigClass) -> list[str]:
-    """Of these settings those with another default than the shared one, or another meaning."""
+    """Return the settings among `names` with another default or meaning than in the shared class."""
     ours, theirs = field_documents(config), field_documents(shared)
     return [name for name in names if _default(name, config) != _default(name, shared) or ours[name] != theirs[name]]
 
 
 def _table(names: Iterable[str], configs: Sequence[ConfigClass], described: ConfigClass) -> str:
-    """Rows of settings with their defaults in these configs, and the meaning that one of them gives."""
+    """Return a table of settings with their defaults in these configs, and their meaning in one of them."""
     documents, hints = field_documents(described), typing.get_type_hints(described)
     lines = [["setting", "default", "meaning"], ["---"] * 3]
     for name in names:
@@ -118,27 +118,27 @@ def _default(name: str, config: ConfigClass) -> str:
 
 
 def _legal(document: str, hint: object) -> str:
-    """The words that a setting may be, where its meaning does not name them."""
+    """Return the legal words of a setting, unless its meaning names them."""
     words = _choices(hint)
     return "" if all(word in document for word in words) else f"Legal: {', '.join(words)}."
 
 
 def _fixed(name: str, configs: Sequence[ConfigClass]) -> str:
-    """In which algorithms a setting cannot change when a run goes on."""
+    """Return a remark on the algorithms in which a setting cannot change within a run; "" if there are none."""
     fixed = [config for config in configs if name in config.fixed_settings()]
-    whose = "" if len(fixed) == len(configs) else f" ({_listed(fixed)})"
-    return f"*Cannot change within a run{whose}.*" if fixed else ""
+    where = "" if len(fixed) == len(configs) else f" ({_listed(fixed)})"
+    return f"*Cannot change within a run{where}.*" if fixed else ""
 
 
 def _choices(hint: object) -> list[str]:
-    """All words that a type allows."""
+    """Return all words that a type allows."""
     if typing.get_origin(hint) is typing.Literal:
         return [f'"{word}"' for word in typing.get_args(hint) if isinstance(word, str)]
     return [word for option in typing.get_args(hint) for word in _choices(option)]
 
 
 def _preset(path: Path) -> str:
-    """Purpose of a preset, and a table of its settings."""
+    """Return the section of a preset: its purpose, and a table of its settings."""
     text = path.read_text()
     about = [line.removeprefix("# ") for line in text.splitlines() if line.startswith("#")]
     tables = tomllib.loads(text)
@@ -153,7 +153,7 @@ def _preset_files() -> list[Path]:
 
 
 def _names(config: ConfigClass) -> list[str]:
-    """Settings in the order of ``--help``."""
+    """Return the names of all settings in the order of ``--help``."""
     return [field.name for fields in grouped(config).values() for field in fields]
 
 
@@ -166,7 +166,7 @@ def _listed(configs: Iterable[ConfigClass]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text on one line in which Markdown sees no cell's end and no tag."""
+    """Return a text on one line, with marks of Markdown's tables and tags escaped."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
 
 
@@ -179,7 +179,7 @@ def _code(value: object) -> str:
 
 
 def _literal(value: object) -> str:
-    """A value as it is written in Python, long numbers in groups of three digits."""
+    """Return a value as written in Python, long numbers in groups of three digits."""
     if isinstance(value, dict):
         return f"{{{', '.join(f'{_literal(key)}: {_literal(each)}' for key, each in value.items())}}}"
     if isinstance(value, list | tuple):

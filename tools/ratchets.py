@@ -2,7 +2,7 @@
 
     python tools/ratchets.py
 
-`tests/test_architecture.py` compares what is counted with the limits. A figure that has fallen lowers its limit here.
+`tests/test_architecture.py` compares the figures with the limits. A figure that has fallen lowers its limit here.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ PRONOUNS = re.compile(r"(What|Who|Whoever|Whom|Whose|How|So many)\b")
 
 @dataclass(frozen=True)
 class Ratchet:
-    """A figure of the source.
+    """Figure of the source.
 
     Attributes
     ----------
     limit, goal
-        The most that it may be, and the most that it is to be.
+        Largest legal value, and largest wanted value.
     count
-        Counts it.
+        Function that counts the figure.
     slack
-        Amount by which it may lie below the limit before the limit is to be lowered.
+        Distance below the limit from which the limit must be lowered.
     """
 
     limit: int
@@ -41,7 +41,7 @@ class Ratchet:
     slack: int = 0
 
     def complaint(self, name: str, found: int) -> str | None:
-        """What is wrong with the figure or its limit; None: nothing."""
+        """Return the error in the figure or its limit; None: there is none."""
         if found > self.limit:
             return f"{name}: {found}, and at most {self.limit} is allowed: it may fall and never rise"
         if found < self.limit - self.slack:
@@ -51,7 +51,7 @@ class Ratchet:
 
 @cache
 def modules() -> dict[str, ast.Module]:
-    """Syntax trees of the package's modules by dotted name."""
+    """Return the syntax trees of the package's modules by dotted name."""
     trees = {}
     for path in sorted(HOUSE.rglob("*.py")):
         parts = path.relative_to(REPOSITORY).with_suffix("").parts
@@ -61,7 +61,7 @@ def modules() -> dict[str, ast.Module]:
 
 @cache
 def imports(with_types: bool = True) -> dict[str, set[str]]:
-    """Modules of the package that each module imports, in functions too, and for type checkers alone if wished."""
+    """Return the modules of the package that each module imports, in functions too; `with_types`, for types too."""
     native = {".".join(path.relative_to(REPOSITORY).with_suffix("").parts) for path in HOUSE.rglob("*.pyi")}
     own = modules().keys()
     edges = {name: set(imported(tree, own | native, with_types)) for name, tree in modules().items()}
@@ -69,7 +69,7 @@ def imports(with_types: bool = True) -> dict[str, set[str]]:
 
 
 def imported(tree: ast.AST, names: Iterable[str], with_types: bool) -> Iterator[str]:
-    """Modules among `names` that a tree imports."""
+    """Yield the modules among `names` that a tree imports."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in names)
@@ -88,12 +88,12 @@ def imported(tree: ast.AST, names: Iterable[str], with_types: bool) -> Iterator[
 
 
 def is_for_type_checkers(node: ast.If) -> bool:
-    """Whether a block is skipped at run time."""
+    """Return whether a block is skipped at run time."""
     return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
 def knots(with_types: bool = True) -> list[list[str]]:
-    """Circles of modules that import each other (strongly connected components of two and more), largest first."""
+    """Return circles of modules that import each other (strongly connected components), the largest first."""
     edges = imports(with_types)
     number: dict[str, int] = {}
     lowest: dict[str, int] = {}
@@ -122,29 +122,29 @@ def knots(with_types: bool = True) -> list[list[str]]:
 
 
 def lengths() -> dict[Path, int]:
-    """Lines of each module."""
+    """Return the number of lines of each module."""
     return {path: path.read_text().count("\n") for path in HOUSE.rglob("*.py")}
 
 
 def tiny_files() -> int:
-    """Number of modules of fewer than 60 lines, the packages' own left out."""
+    """Return the number of modules of fewer than 60 lines, except ``__init__.py``."""
     return sum(lines < 60 and path.name != "__init__.py" for path, lines in lengths().items())
 
 
 def mentions(words: str) -> int:
-    """Number of modules whose text or path has one of some words."""
+    """Return the number of modules whose text or path matches a pattern."""
     pattern = re.compile(words, re.IGNORECASE)
     paths = HOUSE.rglob("*.py")
     return sum(bool(pattern.search(f"{path.relative_to(HOUSE)}\n{path.read_text()}")) for path in paths)
 
 
 def class_named(module: str, name: str) -> ast.ClassDef:
-    """Definition of a class."""
+    """Return the definition of a class."""
     return next(n for n in modules()[module].body if isinstance(n, ast.ClassDef) and n.name == name)
 
 
 def members(node: ast.ClassDef) -> list[str]:
-    """Public names that the body of a class defines."""
+    """Return the public names that the body of a class defines."""
     names = []
     for child in node.body:
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -157,14 +157,14 @@ def members(node: ast.ClassDef) -> list[str]:
 
 
 def most_ancestors() -> int:
-    """Largest number of classes that an algorithm's config inherits from, `object` left out."""
+    """Return the largest number of classes that an algorithm's config inherits from, except `object`."""
     from penstock.algorithms import ALGORITHMS, load_algorithm
 
     return max(len(load_algorithm(name).Config.__mro__) - 2 for name in ALGORITHMS)
 
 
 def longest_function() -> int:
-    """Lines of the longest function."""
+    """Return the lines of the longest function."""
     functions = (
         node
         for tree in modules().values()
@@ -175,7 +175,7 @@ def longest_function() -> int:
 
 
 def pronoun_docstrings() -> int:
-    """Number of docstrings, those of fields too, that begin with a pronoun instead of a noun or an imperative."""
+    """Return the number of docstrings, those of fields included, that begin with a pronoun."""
     texts = (
         node.value.value
         for tree in modules().values()
@@ -186,7 +186,7 @@ def pronoun_docstrings() -> int:
 
 
 def on_tour(title: str, figure: str = r"\*\*: (\d+) files") -> int:
-    """A figure of a tour on the architecture page, which `tools/tour.py` writes: its number of files, or another."""
+    """Return a figure of a tour on the architecture page, by default its number of files."""
     tours = PAGE.read_text().split("<!-- tour:")[-1].split("\n**")
     text = next((f"**{tour}" for tour in tours if tour.startswith(title)), "")
     found = re.search(figure, text)
@@ -208,7 +208,6 @@ RATCHETS: dict[str, Ratchet] = {
     "modules in the largest knot, type imports counted": Ratchet(0, 0, lambda: len(knots()[0]) if knots() else 0),
     "modules in the largest knot at run time": Ratchet(0, 0, lambda: len(knots(False)[0]) if knots(False) else 0),
     "knots of modules, type imports counted": Ratchet(0, 0, lambda: len(knots())),
-    # With slack, for the mending that goes on beside the rebuilding.
     "lines of Python": Ratchet(60_000, 46_000, lambda: sum(lengths().values()), slack=3_000),
     "files of fewer than 60 lines": Ratchet(10, 10, tiny_files),
     "members of DataPath": Ratchet(10, 10, lambda: len(members(class_named("penstock.engine.paths.base", "DataPath")))),
@@ -218,7 +217,7 @@ RATCHETS: dict[str, Ratchet] = {
     "lines of the longest function": Ratchet(80, 80, longest_function),
     "docstrings that begin with a pronoun": Ratchet(0, 0, pronoun_docstrings),
 }
-"""Every figure by name."""
+"""All figures by name."""
 
 
 def main() -> None:

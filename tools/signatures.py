@@ -1,8 +1,8 @@
-"""Signatures of the algorithms' trainers, made from their configs: what editors complete and type checkers check.
+"""Generator of ``penstock/engine/faces.pyi``, the trainers' signatures for editors and type checkers, from the configs.
 
-``python tools/signatures.py`` writes them anew, to ``penstock/engine/faces.pyi``.
+``python tools/signatures.py`` writes the stub.
 
-A setting stands there once, with its type, its meaning and its default: in a ``TypedDict`` of the settings that one
+The stub has each setting once, with its type, its meaning and its default: in a ``TypedDict`` of the settings that one
 config class gives to several algorithms, or among the algorithm's own. The settings of an algorithm inherit from these
 groups and are the keyword arguments of its trainer.
 """
@@ -26,7 +26,7 @@ STUB = Path(faces.__file__).with_suffix(".pyi")
 
 ConfigClass = type[Config]
 Groups = dict[tuple[ConfigClass, tuple[ConfigClass, ...]], list[str]]
-"""Names of settings by the class that defines them and the algorithms' configs that have them with its type."""
+"""Names of settings by the class that defines them and the algorithms' configs that keep its type."""
 
 _WIDTH = 120
 
@@ -50,7 +50,7 @@ class Face(Trainer):
 
 
 def signatures() -> str:
-    """The stub of `penstock.engine.faces`: groups of settings, then each algorithm's own and its trainer."""
+    """Return the stub of `penstock.engine.faces`: groups of settings, then each algorithm's own and its trainer."""
     members = vars(faces).values()
     own = [face for face in members if isinstance(face, type) and issubclass(face, faces.Face) and face != faces.Face]
     groups = _groups([face.algorithm.Config for face in own])
@@ -59,20 +59,20 @@ def signatures() -> str:
 
 
 def _groups(configs: Iterable[ConfigClass]) -> Groups:
-    """Group all settings but env; a setting to which a config gives another type has a second group there."""
+    """Return the groups of all settings but env; a setting with another type in some configs is in two groups."""
     having: dict[tuple[ConfigClass, str], list[ConfigClass]] = {}
     for config in configs:
         for field in dataclasses.fields(config):
             having.setdefault((_definer(config, field.name), field.name), []).append(config)
     groups: Groups = {}
     for (definer, name), those in having.items():
-        if name != "env":  # given by place, too
+        if name != "env":  # also a positional argument
             groups.setdefault((definer, tuple(those)), []).append(name)
     return groups
 
 
 def _definer(config: ConfigClass, name: str) -> ConfigClass:
-    """The ancestor of a config that defined a setting first with the type that it has here."""
+    """Return the first ancestor of a config that defines a setting with the config's type."""
     hints = {owner: typing.get_type_hints(owner) for owner in config.__mro__ if dataclasses.is_dataclass(owner)}
     annotating = [owner for owner in hints if name in inspect.get_annotations(owner)]
     alike = [owner for owner in annotating if hints[owner][name] == hints[config][name]]
@@ -81,7 +81,7 @@ def _definer(config: ConfigClass, name: str) -> ConfigClass:
 
 
 def _trainer(face: type[faces.Face], groups: Groups) -> str:
-    """Settings of an algorithm, and its trainer, whose docstring names the defaults that groups have otherwise."""
+    """Return an algorithm's settings and trainer; its docstring names defaults that differ from those of groups."""
     config = face.algorithm.Config
     own = {group: names for group, names in groups.items() if config in group[1]}
     shared = {group: names for group, names in own.items() if len(group[1]) > 1}
@@ -100,7 +100,7 @@ def _trainer(face: type[faces.Face], groups: Groups) -> str:
 
 
 def _settings(name: str, bases: list[str], described: ConfigClass, settings: Iterable[str]) -> str:
-    """A TypedDict of settings as a config class has them."""
+    """Return a TypedDict of settings, described as in a config class."""
     documents, hints, defaults = field_documents(described), typing.get_type_hints(described), _defaults(described)
     lines = []
     for setting in settings:
@@ -114,7 +114,7 @@ def _settings(name: str, bases: list[str], described: ConfigClass, settings: Ite
 
 
 def _name(group: tuple[ConfigClass, tuple[ConfigClass, ...]]) -> str:
-    """Name of a group; where some algorithms have another type of its settings, with their names."""
+    """Return the name of a group, with the names of algorithms in which its settings have other types."""
     definer, having = group
     stem = definer.__name__.removesuffix("Config") or "Shared"
     below = [face.algorithm.Config for face in faces.Face.__subclasses__()]
@@ -123,7 +123,7 @@ def _name(group: tuple[ConfigClass, tuple[ConfigClass, ...]]) -> str:
 
 
 def _type(hint: Any) -> str:
-    """A type as it is written in a stub."""
+    """Return a type as written in a stub."""
     origin, options = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return " | ".join(map(_type, options))
@@ -132,7 +132,7 @@ def _type(hint: Any) -> str:
     if origin is typing.get_origin(Callable[..., Any]):
         taken = "..." if options[0] is ... else f"[{', '.join(map(_type, options[0]))}]"
         return f"Callable[{taken}, {_type(options[1])}]"
-    if origin is tuple:  # of any length, and lists are taken too
+    if origin is tuple:  # of any length; lists are legal too
         return f"Sequence[{_type(options[0])}]"
     if origin is not None:
         name = f"{'os.' if origin.__module__ == 'os' else ''}{origin.__name__}"
@@ -141,7 +141,7 @@ def _type(hint: Any) -> str:
 
 
 def _defaults(config: ConfigClass) -> dict[str, str]:
-    """Defaults without a preset, as they are written in Python."""
+    """Return the defaults without a preset, as written in Python."""
     fields = {field.name: field for field in dataclasses.fields(config)}
     factories = {name: field.default_factory for name, field in fields.items()}
     return {

@@ -5,15 +5,14 @@
     python tools/tour.py --of dqn             one transition of DQN, from env.step to the gradient
     python tools/tour.py --of learning_rate   one setting of APPO, from the keyword to the optimiser
     python tools/tour.py --write              write them into docs/architecture.md
-    python tools/tour.py --check              exit with 1 where docs/architecture.md says otherwise
+    python tools/tour.py --check              exit with 1 if docs/architecture.md differs
 
 A short serial training on the CPU runs under a profile function. The environment ends no episode within the tour.
 
 Observation and transition: entered are the functions on the stack when the environment's ``step`` returns the
 observation, and every function called from then on in the turns of rollout worker and learner, until the optimiser is
 about to step for the first time after the next ``step`` of the environment, which answers the observation's action.
-Left out is what lies in ``REPORTING`` and ``SUPERVISION``, with all that it calls: there a role keeps its clock, or
-hands a report to the supervisor.
+Functions in ``REPORTING`` and ``SUPERVISION``, clocks and reports to the supervisor, are left out with all their calls.
 
 Setting: entered are the functions that read the setting from a config, or that have its value as an argument, a local
 variable, or a direct item of one that is a dict, list or tuple, from the trainer's constructor until the optimiser
@@ -42,20 +41,20 @@ REPORTING = ("engine/watching/", "engine/messages.py")
 SUPERVISION = "engine/backends/"
 """Files that give roles their turns, and take their reports."""
 
-WARM_UP = 3  # optimiser steps before an observation is followed: what is made once is made by then
+WARM_UP = 3  # optimiser steps before an observation is followed, so that nothing is made for the first time
 RATE = 1.2345678e-3  # a learning rate that is no other number of the training
 
 
 @dataclass
 class Tour:
-    """A tour of the source.
+    """Tour of the source.
 
     Attributes
     ----------
     files
-        Functions by file, both in the order in which they are entered first.
+        Functions by file, both in the order of their first entry.
     way
-        Functions on the stack when torch is asked for the gradient, from the learner's turn on, each with its file.
+        Functions on the stack when torch computes the gradient, from the learner's turn on, each with its file.
     """
 
     files: dict[str, list[str]] = field(default_factory=dict)
@@ -73,7 +72,7 @@ SHARED: dict[str, Any] = {
 
 
 def name_of(code: CodeType) -> str:
-    """Name of a function within its module."""
+    """Return the name of a function within its module."""
     return code.co_qualname.replace(".<locals>", "")
 
 
@@ -85,14 +84,14 @@ class Place:
         self._found: dict[CodeType, str | None] = {}
 
     def file_of(self, code: CodeType) -> str | None:
-        """Path within the package; None for code outside it, and for code made by a program."""
+        """Return the path of code within the package; None for code outside it, and for generated code."""
         if code not in self._found:
             path = Path(code.co_filename)
             self._found[code] = path.relative_to(HOUSE).as_posix() if path.is_relative_to(HOUSE) else None
         return self._found[code]
 
     def is_left_out(self, code: CodeType) -> bool:
-        """Whether the function and all that it calls is left out: reporting, and the bodies of imported modules."""
+        """Return whether a function is left out with all its calls: reporting, and the bodies of imported modules."""
         file = self.file_of(code)
         return code.co_name == "<module>" or (file is not None and file.startswith(self._left_out))
 
@@ -217,7 +216,7 @@ TOURS: dict[str, tuple[str, Callable[[], Tour]]] = {
 
 
 def a_walk() -> Any:
-    """Class of a small environment without an end."""
+    """Return the class of a small environment whose episodes do not end."""
     import gymnasium
     import numpy as np
 
@@ -237,7 +236,7 @@ def a_walk() -> Any:
 
 
 def stack_of(inner: FrameType | None, outer: FrameType) -> list[FrameType]:
-    """Frames from `outer` down to `inner`."""
+    """Return the frames from `outer` down to `inner`."""
     stack: list[FrameType] = []
     while inner is not None and (not stack or stack[-1] is not outer):
         stack.append(inner)
@@ -246,13 +245,13 @@ def stack_of(inner: FrameType | None, outer: FrameType) -> list[FrameType]:
 
 
 def asks_for_gradient(code: CodeType) -> bool:
-    """Whether a function is torch's for the gradient."""
+    """Return whether a function is torch's for the gradient."""
     of_torch = code.co_filename.endswith(("torch/_tensor.py", "torch/autograd/__init__.py"))
     return of_torch and code.co_name in ("backward", "grad")
 
 
 def optimiser_of(frame: FrameType) -> Any:
-    """Optimiser of torch whose step a frame is; None for another frame."""
+    """Return the optimiser of torch whose step a frame is; None for another frame."""
     from torch.optim import Optimizer
 
     found = frame.f_locals.get("self") if frame.f_code.co_name == "step" else None
@@ -260,7 +259,7 @@ def optimiser_of(frame: FrameType) -> Any:
 
 
 def table(name: str, tour: Tour) -> str:
-    """A tour as a Markdown table under its title."""
+    """Return a tour as a Markdown table under its title."""
     rows = [f"| `{file}` | {', '.join(f'`{function}`' for function in names)} |" for file, names in tour.files.items()]
     head = f"**{TOURS[name][0]}**: {len(tour.files)} files, {sum(map(len, tour.files.values()))} functions."
     parts = [head, "", "| file in `penstock/` | functions |", "|---|---|", *rows]
@@ -272,7 +271,7 @@ def table(name: str, tour: Tour) -> str:
 
 
 def section() -> str:
-    """All tours, as the page has them between its marks."""
+    """Return all tours, as between the marks of the page."""
     return "\n\n".join([BEGIN, *(table(name, make()) for name, (_, make) in TOURS.items()), END])
 
 
@@ -281,7 +280,7 @@ def main(args: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--of", choices=list(TOURS), help="one tour (all when left out)")
     parser.add_argument("--write", action="store_true", help=f"write all tours into {PAGE.relative_to(REPOSITORY)}")
-    parser.add_argument("--check", action="store_true", help="exit with 1 where the page says otherwise")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if the page differs")
     flags = parser.parse_args(args)
     if flags.of is not None:
         print(table(flags.of, TOURS[flags.of][1]()))
@@ -295,7 +294,7 @@ def main(args: list[str] | None = None) -> int:
     if flags.write:
         PAGE.write_text(new)
     elif new != page:
-        print("docs/architecture.md shows another tour than the code takes: python tools/tour.py --write")
+        print("docs/architecture.md differs from the tours: python tools/tour.py --write")
         return 1
     return 0
 

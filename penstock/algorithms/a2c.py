@@ -13,13 +13,13 @@ from penstock.algorithms.arithmetic.returns import explained_variance
 from penstock.algorithms.arithmetic.rmsprop import RMSPropConfig, build_rmsprop
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.segment import SegmentAlgorithm
-from penstock.config import Config, Scheduled, SegmentRewardConfig, Tunable, require
+from penstock.config import Config, Scheduled, SegmentDelayedRewardConfig, Tunable, require
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic, Distribution
 
 
 @dataclass(frozen=True, kw_only=True)
-class A2CConfig(RMSPropConfig, SegmentRewardConfig):
+class A2CConfig(RMSPropConfig, SegmentDelayedRewardConfig):
     """A2C: one update from segment_length steps of every lane."""
 
     segment_length: int = 5
@@ -32,7 +32,6 @@ class A2CConfig(RMSPropConfig, SegmentRewardConfig):
     total_steps: int = 500_000
 
     def validate(self) -> None:
-        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         require(0.0 <= self.gae_lambda <= 1.0, "gae_lambda", self.gae_lambda, "from 0 to 1")
 

@@ -29,7 +29,7 @@ class A3CConfig(RMSPropConfig):
     num_groups: Literal[1] | None = None
     """No effect: all lanes of a worker step together."""
     device: Literal["cpu"] = "cpu"
-    """Rollout workers learn on the CPU; nothing else is legal."""
+    """Always "cpu", where rollout workers learn."""
     segment_length: int = 20
     """Steps per segment (t_max)."""
     learning_rate: Scheduled = 3e-3
@@ -47,7 +47,6 @@ class A3CConfig(RMSPropConfig):
     total_steps: int = 500_000
 
     def validate(self) -> None:
-        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         require(0.0 <= self.gae_lambda <= 1.0, "gae_lambda", self.gae_lambda, "from 0 to 1")
         is_spread = 1.0 <= self.entropy_spread < math.inf

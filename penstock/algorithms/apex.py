@@ -27,7 +27,7 @@ class ApeXConfig(QLearningConfig):
     """Ape-X: many lanes, each with its own exploration, fill a prioritized replay; one learner draws from it.
 
     The paper's soft capacity is not needed: the buffer overwrites the oldest rows, and writers do not wait for each
-    other. Sizes and rates are for classic control; those of the paper, for Atari, are the preset "atari".
+    other. Sizes and rates are for classic control; those of the paper, for Atari, are in the preset "atari".
     """
 
     num_envs_per_worker: int = 4
@@ -37,14 +37,13 @@ class ApeXConfig(QLearningConfig):
     dueling: bool = True
     prioritized: bool = True
     priority_beta_final: float = 0.4
-    """Exponent of the importance weights at total_steps; not annealed here."""
+    """Exponent of the importance weights at total_steps; by default constant."""
     exploration: float = 0.4
     """Probability of a random action in the first lane (section 4.1)."""
     exploration_exponent: float = 7.0
     """Lane i of N explores with probability exploration ** (1 + exploration_exponent * i / (N - 1)) (section 4.1)."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         require(self.prioritized, "prioritized", self.prioritized, 'True: Ape-X without priorities is "dqn"')
         require(0.0 < self.exploration <= 1.0, "exploration", self.exploration, "more than 0, at most 1")

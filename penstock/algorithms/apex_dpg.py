@@ -43,13 +43,12 @@ class ApeXDPGConfig(DDPGConfig):
     """Prioritized replay (arXiv:1511.05952): transitions with large errors are drawn more often. Importance weights
     apply to the critics' loss alone."""
     priority_beta_final: float = 0.4
-    """Exponent of the importance weights at total_steps; not annealed here."""
+    """Exponent of the importance weights at total_steps; by default constant."""
     eviction_alpha: float | None = -0.4
     """In a full buffer, the transition to be replaced is drawn in proportion to its priority to this power, at most 0
     (appendix D): small errors go first. None: the oldest is replaced."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         require(self.prioritized, "prioritized", self.prioritized, 'True: Ape-X DPG without priorities is "ddpg"')
         require(self.target_period > 0, "target_period", self.target_period, "1 or more")

@@ -10,14 +10,14 @@ from torch import Tensor
 from penstock.algorithms.arithmetic.losses import log_importance_ratio
 from penstock.algorithms.arithmetic.returns import vtrace
 from penstock.algorithms.ppo import ProximalAlgorithm, ProximalConfig
-from penstock.config import AsynchronousConfig, Config, Scheduled, SegmentRewardConfig, Tunable, require
+from penstock.config import AsynchronousConfig, Config, Scheduled, SegmentDelayedRewardConfig, Tunable, require
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic, Distribution
 
 
 @dataclass(frozen=True, kw_only=True)
-class APPOConfig(ProximalConfig, AsynchronousConfig, SegmentRewardConfig):
+class APPOConfig(ProximalConfig, AsynchronousConfig, SegmentDelayedRewardConfig):
     """APPO: rollout workers never wait for the learner; stale experience is clipped, corrected or masked."""
 
     batch_size: int = 256
@@ -39,7 +39,6 @@ class APPOConfig(ProximalConfig, AsynchronousConfig, SegmentRewardConfig):
     """V-trace: bound on the probability ratio in the trace."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         require(self.num_minibatches > 0, "num_minibatches", self.num_minibatches, "more than 0")
         require(0 < self.c_bar <= self.rho_bar, "c_bar", self.c_bar, f"more than 0 and at most rho_bar={self.rho_bar}")

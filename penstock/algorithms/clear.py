@@ -27,7 +27,6 @@ class CLEARConfig(IMPALAConfig):
     """Weight of the squared difference to the value recorded while acting, on replayed steps."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         for name in ("policy_cloning_coef", "value_cloning_coef"):
             require(0.0 <= getattr(self, name) < math.inf, name, getattr(self, name), "a finite number, 0 or more")

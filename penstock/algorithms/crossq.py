@@ -38,7 +38,6 @@ class CrossQConfig(SACConfig):
     """Always 1: there is no target network, and targets come from the online network."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         sizes = self.critic_hidden_sizes
         require(all(size > 0 for size in sizes), "critic_hidden_sizes", sizes, "all more than 0")

@@ -18,7 +18,7 @@ from penstock.nn import DeterministicActorCritic
 
 @dataclass(frozen=True, kw_only=True)
 class DDPGConfig(ControlConfig):
-    """DDPG: a policy that climbs its critic. Sizes and rates are those of current references (CleanRL, TD3's authors).
+    """DDPG: a policy that maximises its critic. Sizes and rates as in current references (CleanRL, TD3's authors).
 
     Published: actor_learning_rate 1e-4, learning_rate 1e-3, tau 0.001, batch_size 64, hidden_sizes 400 300, and
     Ornstein-Uhlenbeck noise, which is no better than the Gaussian noise used here (arXiv:1802.09477, section 6.1).
@@ -28,7 +28,6 @@ class DDPGConfig(ControlConfig):
     """Standard deviation of the noise on actions in [-1, 1] (as in CleanRL)."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         require(self.exploration_noise >= 0, "exploration_noise", self.exploration_noise, "0 or more")
 

@@ -13,7 +13,7 @@ from penstock.config import Config, require
 
 @dataclass(frozen=True, kw_only=True)
 class DQNConfig(QLearningConfig):
-    """DQN. Sizes and rates are for classic control; those of the paper, for Atari, are the preset "atari"."""
+    """DQN. Sizes and rates are for classic control; those of the paper, for Atari, are in the preset "atari"."""
 
     exploration: float = 1.0
     """Probability of a random action at the start (doi:10.1038/nature14236)."""
@@ -23,7 +23,6 @@ class DQNConfig(QLearningConfig):
     """Steps over which this probability decays linearly."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         for name in ("exploration", "exploration_final"):
             require(0.0 <= getattr(self, name) <= 1.0, name, getattr(self, name), "from 0 to 1")

@@ -56,7 +56,6 @@ class IMPACTConfig(AdamConfig, AsynchronousConfig):
     """Normalise advantages to mean 0 and standard deviation 1 in each update."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         for name in ("num_batches", "batch_uses", "target_period"):
             require(getattr(self, name) > 0, name, getattr(self, name), "1 or more")

@@ -13,14 +13,14 @@ from penstock.algorithms.arithmetic.returns import explained_variance, vtrace
 from penstock.algorithms.arithmetic.rmsprop import RMSPropConfig, build_rmsprop
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.segment import SegmentAlgorithm
-from penstock.config import Config, MixtureConfig, Scheduled, SegmentRewardConfig, Tunable, require
+from penstock.config import Config, MixtureConfig, Scheduled, SegmentDelayedRewardConfig, Tunable, require
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic, Distribution
 
 
 @dataclass(frozen=True, kw_only=True)
-class IMPALAConfig(RMSPropConfig, MixtureConfig, SegmentRewardConfig):
-    """IMPALA: learning from segments of earlier policies, corrected by V-trace. The paper's sizes are a preset."""
+class IMPALAConfig(RMSPropConfig, MixtureConfig, SegmentDelayedRewardConfig):
+    """IMPALA: learning from segments of earlier policies, corrected by V-trace. The paper's are in a preset."""
 
     segment_length: int = 20
     batch_size: int = 320
@@ -42,7 +42,6 @@ class IMPALAConfig(RMSPropConfig, MixtureConfig, SegmentRewardConfig):
     max_grad_norm: float = 40.0
 
     def validate(self) -> None:
-        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         require(0.0 <= self.vtrace_lambda <= 1.0, "vtrace_lambda", self.vtrace_lambda, "from 0 to 1")
         require(0 < self.c_bar <= self.rho_bar, "c_bar", self.c_bar, f"more than 0 and at most rho_bar={self.rho_bar}")

@@ -20,14 +20,13 @@ from penstock.nn import ActorCritic, Distribution
 
 @dataclass(frozen=True, kw_only=True)
 class LASERConfig(IMPALAConfig):
-    """LASER: most of each batch is replayed; states whose policy has changed too much are masked out."""
+    """LASER: most of each batch is replayed; states for which the policy has changed too much are masked out."""
 
     replay: tuple[str, ...] = ("queue:1/4", "uniform:3/4,capacity=2000")
     trust_region: Tunable[float] = 0.3
     """States with a larger KL(pi || implied policy), in nats, are masked out of the loss, and traces end there."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         require(self.trust_region > 0, "trust_region", self.trust_region, "more than 0")
 

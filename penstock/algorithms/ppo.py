@@ -22,7 +22,7 @@ from penstock.algorithms.arithmetic.optimizers import AdamConfig, build_adam
 from penstock.algorithms.arithmetic.returns import explained_variance
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.segment import SegmentAlgorithm
-from penstock.config import Config, Scheduled, SegmentRewardConfig, Tunable, require, require_whole_minibatches
+from penstock.config import Config, Scheduled, SegmentDelayedRewardConfig, Tunable, require, require_whole_minibatches
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic, Distribution
 
@@ -43,7 +43,6 @@ class ProximalConfig(AdamConfig):
     """The remaining updates of a batch are skipped once approx_kl exceeds 1.5 times this value (nats); None: never."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         for name in ("num_epochs", "clip_range"):
             require(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
@@ -106,7 +105,7 @@ class ProximalAlgorithm(SegmentAlgorithm):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PPOConfig(ProximalConfig, SegmentRewardConfig):
+class PPOConfig(ProximalConfig, SegmentDelayedRewardConfig):
     """PPO: every lane collects a segment; then num_epochs passes over all of them."""
 
     num_envs_per_worker: int = 8
@@ -123,7 +122,6 @@ class PPOConfig(ProximalConfig, SegmentRewardConfig):
     """Largest change of a value per batch; None: unlimited."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         require_whole_minibatches(self, self.batch_size)
 

@@ -19,7 +19,7 @@ from penstock.config import (
     NETWORK,
     Config,
     Scheduled,
-    SegmentRewardConfig,
+    SegmentDelayedRewardConfig,
     Tunable,
     require,
     require_whole_minibatches,
@@ -30,18 +30,16 @@ from penstock.nn import QNetwork
 
 
 @dataclass(frozen=True, kw_only=True)
-class PQNConfig(SegmentRewardConfig):
+class PQNConfig(SegmentDelayedRewardConfig):
     """PQN: every lane collects a segment; then num_epochs passes over all of them.
 
-    Sizes and rates are for classic control; those of the paper, for images, are presets.
+    Sizes and rates are for classic control; those of the paper, for images, are in presets.
     """
 
     fixed: ClassVar[Mapping[str, str]] = {"layer_norm": NETWORK}
 
     hidden_sizes: tuple[int, ...] = (128, 128)
-    """Widths of the hidden layers of mlp networks."""
     activation: Literal["tanh", "relu", "elu", "silu"] = "relu"
-    """Activation of mlp networks."""
     layer_norm: bool = True
     """Layer normalisation before each activation of the encoder (section 3.3); custom encoders are left unchanged."""
     segment_length: int = 64
@@ -63,7 +61,6 @@ class PQNConfig(SegmentRewardConfig):
     total_steps: int = 500_000
 
     def validate(self) -> None:
-        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         self.require_changed_values("values are all that PQN learns")
         for name in ("num_epochs", "exploration_steps"):

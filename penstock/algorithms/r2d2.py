@@ -11,7 +11,7 @@ from penstock.config import Config, Scheduled, require
 
 @dataclass(frozen=True, kw_only=True)
 class R2D2Config(ApeXConfig):
-    """R2D2: Ape-X with memory. Sizes and rates are for classic control; those of the paper are the preset "atari".
+    """R2D2: Ape-X with memory. Sizes and rates are for classic control; those of the paper are in the preset "atari".
 
     A batch is of ``batch_size`` sequences. ``buffer_size`` and ``updates_per_step`` count steps.
     """
@@ -49,7 +49,6 @@ class R2D2Config(ApeXConfig):
     priority_beta_final: float = 0.6
 
     def validate(self) -> None:
-        """Raise `ConfigError` if a value is not legal."""
         require(self.memory != "none", "memory", self.memory, '"gru" or "lstm": R2D2 without memory is "apex"')
         super().validate()
 

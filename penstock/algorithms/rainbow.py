@@ -11,7 +11,7 @@ from penstock.config import Config, Scheduled
 
 @dataclass(frozen=True, kw_only=True)
 class RainbowConfig(DQNConfig):
-    """Rainbow. Sizes and rates are for classic control; those of the paper, for Atari, are the preset "atari"."""
+    """Rainbow. Sizes and rates are for classic control; those of the paper, for Atari, are in the preset "atari"."""
 
     double: bool = True
     dueling: bool = True

@@ -32,7 +32,6 @@ class SACConfig(ControlConfig):
     """Target of a learned temperature: entropy of actions in [-1, 1]; None: minus their dimension (appendix D)."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         require(self.alpha is None or self.alpha >= 0, "alpha", self.alpha, "0 or more, or None")
         require(0.0 < self.initial_alpha < math.inf, "initial_alpha", self.initial_alpha, "more than 0, and finite")

@@ -18,7 +18,7 @@ from penstock.nn import DeterministicActorCritic
 
 @dataclass(frozen=True, kw_only=True)
 class TD3Config(ControlConfig):
-    """TD3: the smaller value of two critics, a smoothed target policy, and a policy with fewer updates."""
+    """TD3: DDPG with the smaller value of two critics, a smoothed target policy and delayed policy updates."""
 
     exploration_noise: float = 0.1
     """Standard deviation of the noise on actions in [-1, 1] (section 6.1)."""
@@ -30,7 +30,6 @@ class TD3Config(ControlConfig):
     """Critic updates per update of policy and targets (section 6.1)."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         for name in ("exploration_noise", "target_noise", "target_noise_clip"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "0 or more")

@@ -36,7 +36,6 @@ class TQCConfig(SACConfig):
     0 for HalfCheetah, 5 for Hopper."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         require(self.num_critics > 0, "num_critics", self.num_critics, "1 or more")
         require(self.num_quantiles > 1, "num_quantiles", self.num_quantiles, "2 or more")

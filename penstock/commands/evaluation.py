@@ -1,4 +1,4 @@
-"""``penstock eval`` and ``penstock info``: episodes and scores of a trained policy, inputs of its network."""
+"""``penstock eval`` and ``penstock info``: scores of a trained policy, inputs and outputs of its network."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _about(policy: Policy) -> list[str]:
 
 
 def _video(flags: EvalFlags, paths: Mapping[str, Path], steps: int) -> str | None:
-    """Path of the film: "auto" is one in the run, named by the steps of the weights."""
+    """Return the path of the film; of "auto", a path in the run, named after the steps of the weights."""
     if flags.video != "auto":
         return flags.video
     from penstock.runs.run_directory import RunDirectory
@@ -100,7 +100,7 @@ def _video(flags: EvalFlags, paths: Mapping[str, Path], steps: int) -> str | Non
 
 
 def _play(flags: EvalFlags, paths: Mapping[str, Path], video: str | None) -> dict[str, Evaluation]:
-    """Play the episodes; return each policy's evaluation, by name."""
+    """Play the episodes; return the evaluations by policy."""
     from penstock.play.scoring import evaluate_run, evaluate_together
 
     how: dict[str, Any] = {

@@ -30,28 +30,23 @@ class CommandError(Exception):
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Turn errors with complete messages, and errors of the user's code with their traceback, into `CommandError`.
+    """Within the block, turn errors with complete messages, and errors of the user's code, into `CommandError`.
 
-    Other errors are failures, with a full traceback.
-
-    Raises
-    ------
-    CommandError
-        For an error whose message suffices, or one raised by the user's code.
+    An error of the user's code has its traceback as message. Other errors pass through.
     """
     try:
         yield
     except Exception as error:
-        code = _code_of(error)
+        code = _exit_code(error)
         if code is not None:
             raise CommandError(str(error), code) from error
-        if story := _story_of_own_code(error):
-            raise CommandError(story, FAILED) from error
+        if text := _traceback_in_user_code(error):
+            raise CommandError(text, FAILED) from error
         raise
 
 
 def unknown(what: str, name: str, legal: Iterable[str]) -> CommandError:
-    """Error of an unknown name of a kind such as "command", with the nearest and all legal names."""
+    """Return the error for an unknown name of a kind such as "command", with the closest and all legal names."""
     names = list(legal)
     return CommandError(f"unknown {what} {name!r}{closest(name.lower(), names)} (legal: {', '.join(names)})")
 
@@ -61,24 +56,24 @@ def warn(message: str) -> None:
     print(f"warning: {message}", file=sys.stderr)
 
 
-def _story_of_own_code(error: Exception) -> str:
-    """Return an error's traceback from its first frame in the user's files; "" if it has none there."""
+def _traceback_in_user_code(error: Exception) -> str:
+    """Return an error's traceback from its first frame in the user's files; "" without such a frame."""
     if isinstance(error, SyntaxError):
         return "".join(traceback.format_exception_only(error)).strip()
     trace = error.__traceback__
-    while trace is not None and not _is_own(trace.tb_frame.f_code.co_filename):
+    while trace is not None and not _is_user_file(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next
     return "".join(traceback.format_exception(type(error), error, trace)).strip() if trace is not None else ""
 
 
-def _is_own(file: str) -> bool:
-    """Return whether a file belongs to the user: not to Penstock, Python or an installed package."""
+def _is_user_file(file: str) -> bool:
+    """Return whether a file is the user's: not of Penstock, Python or an installed package."""
     others = (str(Path(__file__).parents[1]), *sysconfig.get_paths().values())
     return os.path.isfile(file) and not any(file.startswith(other + os.sep) for other in others)
 
 
-def _code_of(error: Exception) -> int | None:
-    """Exit code of an error with a complete message; None for others."""
+def _exit_code(error: Exception) -> int | None:
+    """Return the exit code of an error with a complete message; None for others."""
     from penstock.bench import BenchError, BenchUsageError
     from penstock.dashboard import DashboardError
     from penstock.engine.endings import TrainingFailed

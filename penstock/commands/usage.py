@@ -13,15 +13,15 @@ HELP = ("-h", "--help")
 
 RESUME_USAGE = """usage: penstock resume RUN [flags]
 
-Continues the run in the directory RUN from its last checkpoint.
+Resume the run in the directory RUN from its last checkpoint.
 
 Settings that can change within a run are flags: --total-steps, --target-return, --learning-rate, --eval-interval, ...
---max-seconds adds seconds to the budget. "penstock resume RUN --help" lists all of them with their current values.
+--max-seconds adds seconds to the budget. "penstock resume RUN --help" lists all flags with their current values.
 --trust-code runs code that came with a copied run, such as the file of its environment."""
 
 
 def usage(commands: Mapping[str, Callable[[list[str]], int]]) -> str:
-    """Return the usage of ``penstock``, with the first line of each command's docstring."""
+    """Return the usage of ``penstock``, with each command's docstring."""
     lines = "\n".join(f"  {name:<10}{(command.__doc__ or '').strip()}" for name, command in commands.items())
     return f"""usage: penstock COMMAND ...
 

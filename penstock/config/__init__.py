@@ -5,15 +5,14 @@ line (its docstring is the flag's help) and a key of ``config.json`` in the run 
 """
 
 from penstock.config.base import NETWORK, STATE, STORED, Config
-from penstock.config.checking import ConfigError, Tunable, checked, closest, find_object, require
+from penstock.config.checking import ConfigError, Tunable, checked, closest, find_object, read_toml, require
 from penstock.config.elsewhere import method_hint
-from penstock.config.features import FEATURES, Feature, RewardConfig, SegmentRewardConfig
-from penstock.config.groups import grouped
+from penstock.config.features import FEATURES, DelayedRewardConfig, Feature, SegmentDelayedRewardConfig, grouped
 from penstock.config.making import PRESETS, cannot_change, change_config, load_preset, make_config, setting_hint
 from penstock.config.policies import PolicyConfig, agents_by_policy, policy_configs
-from penstock.config.replay import ReplayConfig
+from penstock.config.replay import PrioritizedReplayConfig, ReplayConfig
 from penstock.config.saved import require_no_secrets, saved, whole_arguments, with_arguments
-from penstock.config.schedules import Schedule, Scheduled, value_at, with_schedules
+from penstock.config.schedules import Schedule, Scheduled, value_at
 from penstock.config.segment import (
     AsynchronousConfig,
     FreshConfig,
@@ -34,16 +33,17 @@ __all__ = [
     "AsynchronousConfig",
     "Config",
     "ConfigError",
+    "DelayedRewardConfig",
     "Feature",
     "FreshConfig",
     "MixtureConfig",
     "PolicyConfig",
+    "PrioritizedReplayConfig",
     "ReplayConfig",
-    "RewardConfig",
     "Schedule",
     "Scheduled",
     "SegmentConfig",
-    "SegmentRewardConfig",
+    "SegmentDelayedRewardConfig",
     "Source",
     "Tunable",
     "agents_by_policy",
@@ -57,6 +57,7 @@ __all__ = [
     "make_config",
     "method_hint",
     "policy_configs",
+    "read_toml",
     "require",
     "require_no_secrets",
     "require_tunable",
@@ -70,5 +71,4 @@ __all__ = [
     "value_at",
     "whole_arguments",
     "with_arguments",
-    "with_schedules",
 ]

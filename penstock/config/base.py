@@ -9,12 +9,12 @@ import re
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from penstock.config.checking import ConfigError, Tunable, checked, require
 from penstock.config.elsewhere import value_hint
 from penstock.config.saved import saved
-from penstock.config.schedules import Scheduled, is_json
+from penstock.config.schedules import Schedule, Scheduled, is_json, tried_schedule
 from penstock.imports import place_of
 from penstock.self_play import settings as self_play
 
@@ -59,8 +59,8 @@ class Config:
     """Policies by name, each with its own settings; with several agents also ``agents``, one or more patterns of agent
     names."""
     policy_of: str | Callable[..., Any] | None = None
-    """Function that maps (agent, environment index) to a policy name, instead of ``agents``; the agent is "" in
-    environments with one agent. "module:function" or "file.py:function"; in Python also the function itself."""
+    """Function that maps (agent, environment index) to a policy name, instead of ``agents``; in environments with one
+    agent, the agent is "". "module:function" or "file.py:function"; in Python also the function itself."""
     seats: Literal["fixed", "shuffled"] = "fixed"
     """With several policies and agents. "fixed": each policy always plays its own agents; "shuffled": agents are
     assigned to the policies at random before each game, the number per policy unchanged."""
@@ -97,14 +97,14 @@ class Config:
     pbt_fraction: float | None = None
     """Share of the policies that counts as the worst, and as the best; None: 0.2, for "sample-factory" 0.3."""
     pbt_metric: str = "return"
-    """Metric that ranks policies: "return", the mean return of training episodes, or a name in info["metrics"]."""
+    """Metric that ranks policies: "return" (mean return of training episodes), or a name in info["metrics"]."""
     pbt_episodes: int = 10
-    """Episodes since its last replacement that a policy needs to be ranked."""
+    """Episodes that a policy needs since its last replacement to be ranked."""
     schedule: str | os.PathLike[str] | dict[Any, Any] | None = None
-    """Tunable settings over the steps of the policy, which override the settings themselves: a population's
-    lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON."""
+    """Values of tunable settings over the policy's steps, which override the settings: a population's lineage.jsonl or
+    run directory, or {steps: {setting: value}}, on the command line as JSON."""
     schedule_policy: str | None = None
-    """Policy of the lineage whose schedule is followed; None: the one with the best final score."""
+    """Policy of the lineage whose schedule is used; None: the policy with the best final score."""
     on_env_error: Literal["stop", "restart"] = "stop"
     """On an exception or NaN in an environment: "stop" the run, or "restart" the rollout worker and count the error."""
     reward_scale: float = 1.0
@@ -152,9 +152,9 @@ class Config:
     """"mlp", "nature_cnn", "impala_resnet", or "auto" (by observation); a custom nn.Module as "module:Class" or
     "file.py:Class", in Python also the class itself or a callable."""
     hidden_sizes: tuple[int, ...] = (64, 64)
-    """Widths of the mlp encoder's hidden layers."""
+    """Widths of the hidden layers of mlp networks."""
     activation: Literal["tanh", "relu", "elu", "silu"] = "tanh"
-    """Activation of the mlp encoder."""
+    """Activation of mlp networks."""
     normalize_observations: bool = True
     """Running normalisation of float observations; its statistics are part of the weights."""
 
@@ -174,16 +174,16 @@ class Config:
     """The run ends when the mean return of an evaluation reaches this value; None: no target."""
     eval_interval: int | float | Literal["continuous"] | None = None
     """Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the newest
-    weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial: after each
-    batch)."""
+    weights; 0: never. None: total_steps / 20; with a target_return, as often as a tenth of the machine's cores allows
+    (backend="serial": after each batch)."""
     eval_episodes: int = 20
     """Episodes per evaluation; in games, episodes per opponent and seat or policy."""
     eval_exploration: bool = False
-    """Evaluations sample actions; algorithms without sampling explore as at the end of training."""
+    """Sample actions in evaluations; algorithms that do not sample explore as at the end of training."""
     eval_max_steps: int = 30_000
-    """Steps after which an evaluation gives an episode up and plays another; it counts as far as it came."""
+    """Steps after which an evaluation ends an episode early and plays another; the return up to then counts."""
     checkpoint_interval: int | None = None
-    """Steps between checkpoints; 0: only at the end; None: total_steps / 10."""
+    """Steps between checkpoints; 0: only at the end of training; None: total_steps / 10."""
     keep_checkpoints: int = 3
     """Number of checkpoints kept, besides the best."""
     run_dir: str | os.PathLike[str] | None = "auto"
@@ -233,11 +233,11 @@ class Config:
         require(0.0 <= self.gamma <= 1.0, "gamma", self.gamma, "from 0 to 1")
         require(self.seed >= 0, "seed", self.seed, "0 or more")
         require(all(size > 0 for size in self.hidden_sizes), "hidden_sizes", self.hidden_sizes, "all more than 0")
-        self._validate_population()
-        is_of_others = isinstance(self.encoder, str) and value_hint("encoder", self.encoder) != ""
-        require(not is_of_others, "encoder", self.encoder, "the name of an encoder, or your own")
+        is_foreign = isinstance(self.encoder, str) and value_hint("encoder", self.encoder) != ""
+        require(not is_foreign, "encoder", self.encoder, "the name of an encoder, or your own")
         is_device = re.fullmatch(r"cpu|cuda(:\d+)?", self.device) is not None
         require(is_device, "device", self.device, '"cpu", "cuda" or "cuda:<index>"')
+        self._validate_population()
         self._validate_nodes()
         if self.num_groups is not None and self.num_envs_per_worker % self.num_groups:
             raise ConfigError(
@@ -245,25 +245,7 @@ class Config:
                 f"groups: use a multiple of {self.num_groups}, or num_groups=1"
             )
 
-    def _validate_nodes(self) -> None:
-        counts = self.nodes.values() if isinstance(self.nodes, dict) else [self.nodes]
-        is_legal = bool(counts) and all(n == "all" or (type(n) is int and n > 0) for n in counts)
-        legal = 'a number of nodes, "all", or such as {"sampler": 2}: how many have a resource, by its name'
-        require(is_legal, "nodes", self.nodes, legal)
-        if self.backend != "ray" and (self.nodes != 1 or self.address is not None):
-            given = f"nodes={self.nodes!r}" if self.nodes != 1 else f"address={self.address!r}"
-            raise ConfigError(
-                f'{given} is for backend="ray", found backend="{self.backend}", which runs on this machine alone: use '
-                'backend="ray", or leave it out'
-            )
-        if self.backend != "ray" and self.evaluator != "home":
-            raise ConfigError(
-                f'evaluator="node" is for backend="ray", found backend="{self.backend}", which has no nodes: use '
-                'backend="ray", or leave it out'
-            )
-
     def _validate_population(self) -> None:
-        """Raise `ConfigError` for a population setting that is not legal."""
         for name in ("pbt_interval", "pbt_start"):
             value = getattr(self, name)
             require(value is None or value > 0, name, value, "1 or more, or None")
@@ -273,29 +255,46 @@ class Config:
         require(bool(self.pbt_metric), "pbt_metric", self.pbt_metric, '"return", or a name in info["metrics"]')
         if self.pbt is not None and not self.pbt_space:
             raise ConfigError(
-                f"pbt={self.pbt!r} needs a pbt_space: a TOML file that says which settings may change within which "
-                'bounds, such as [learning_rate] with low = 1e-5, high = 1e-2 and log = true'
+                f"pbt={self.pbt!r} needs a pbt_space: a TOML file with the bounds of the settings that may change, "
+                "such as [learning_rate] with low = 1e-5, high = 1e-2 and log = true"
             )
         if self.pbt is None and self.pbt_space:
             raise ConfigError('pbt_space is given, and pbt is None: use pbt="truncation", or leave pbt_space out')
         if self.pbt is not None and self.schedule is not None:
-            raise ConfigError(f"schedule and pbt={self.pbt!r} both say which settings policies have: give one")
-        if self.schedule_policy is not None and (is_json(self.schedule) or isinstance(self.schedule, Mapping)):
+            raise ConfigError(f"schedule and pbt={self.pbt!r} both change the settings of policies: give one")
+        if self.schedule_policy is not None:
+            which = f"schedule_policy={self.schedule_policy!r} chooses a policy of a lineage"
+            if is_json(self.schedule) or isinstance(self.schedule, Mapping):
+                raise ConfigError(
+                    f"{which}, and schedule is of one policy: leave schedule_policy out, or give the path of a lineage "
+                    "as schedule"
+                )
+            if not isinstance(self.schedule, str):
+                raise ConfigError(f"{which}: give schedule, the path of the lineage, too")
+
+    def _validate_nodes(self) -> None:
+        legal = 'a number of nodes, {}or the number of nodes with a resource by its name, such as {{"sampler": 2}}'
+        nodes, learners = self.nodes, self.learner_nodes
+        require(nodes == "all" or _are_counts(nodes, 1), "nodes", nodes, legal.format('"all", '))
+        is_legal = _are_counts(learners, 1 if isinstance(learners, dict) else 0)
+        require(is_legal, "learner_nodes", learners, legal.format(""))
+        on_one_machine = {"nodes": 1, "address": None, "evaluator": "home", "learner_nodes": 0}
+        given = [name for name, value in on_one_machine.items() if getattr(self, name) != value]
+        if given and self.backend != "ray":
             raise ConfigError(
-                f"schedule_policy={self.schedule_policy!r} says whose schedule of a lineage is meant, and schedule is "
-                "one policy's already: leave schedule_policy out, or give the path of a lineage as schedule"
-            )
-        if self.schedule_policy is not None and not isinstance(self.schedule, str):
-            raise ConfigError(
-                f"schedule_policy={self.schedule_policy!r} says whose schedule of a lineage is meant: give schedule, "
-                "the path of the lineage, too"
+                f'{given[0]}={getattr(self, given[0])!r} is for backend="ray", found backend="{self.backend}", which '
+                'runs on this machine alone: use backend="ray", or leave it out'
             )
 
     def _validate_learners(self) -> None:
         """Raise `ConfigError` if the learners cannot share updates equally; the message lists the numbers that can."""
-        size = self.num_learners
+        size, on_nodes = self.num_learners, self.num_learner_nodes
         require(size > 0, "num_learners", size, "1 or more")
-        self._validate_learner_nodes()
+        if on_nodes >= size:
+            raise ConfigError(
+                f"learner_nodes={self.learner_nodes!r} puts {on_nodes} of num_learners={size} learners on nodes, and "
+                f"the first is at home: use num_learners={on_nodes + 1} or more, or fewer learner_nodes"
+            )
         if size == 1:
             return
         if self.backend == "serial":
@@ -319,23 +318,22 @@ class Config:
                     f"which each learner has the same share: use {' or '.join(map(str, near))}"
                 )
 
-    def _validate_learner_nodes(self) -> None:
-        nodes = self.learner_nodes
-        counts = nodes.values() if isinstance(nodes, dict) else [nodes]
-        is_legal = bool(counts) and all(type(n) is int and n >= isinstance(nodes, dict) for n in counts)
-        legal = 'a number of nodes, or such as {"learner": 2}: how many have a resource, by its name'
-        require(is_legal, "learner_nodes", nodes, legal)
-        if self.num_learner_nodes and self.backend != "ray":
-            raise ConfigError(
-                f'learner_nodes={nodes!r} is for backend="ray", found backend="{self.backend}", which has no nodes: '
-                'use backend="ray", or leave it out'
-            )
-        if self.num_learner_nodes >= self.num_learners:
-            raise ConfigError(
-                f"learner_nodes={nodes!r} puts {self.num_learner_nodes} of num_learners={self.num_learners} learners "
-                f"on nodes, and the first is at home: use num_learners={self.num_learner_nodes + 1} or more, or fewer "
-                "learner_nodes"
-            )
+    def with_schedules(self) -> Self:
+        """Return a config with functions of progress instead of their import paths; each is tried.
+
+        Raises
+        ------
+        ConfigError
+            The function does not exist, or returns something other than a finite number, 0 or more.
+        """
+        scheduled = [name for name, hint in self._hints().items() if Schedule in typing.get_args(hint)]
+        given = {name: getattr(self, name) for name in scheduled}
+        found: dict[str, Any] = {
+            name: tried_schedule(name, value)
+            for name, value in given.items()
+            if isinstance(value, str) or callable(value)
+        }
+        return dataclasses.replace(self, **found) if found else self
 
     @property
     def policy_names(self) -> list[str]:
@@ -346,13 +344,12 @@ class Config:
     @property
     def num_nodes(self) -> int:
         """Number of nodes that step lanes. 1 for "all" until the run starts and counts them."""
-        nodes = sum(self.nodes.values()) if isinstance(self.nodes, dict) else self.nodes
-        return nodes if isinstance(nodes, int) else 1
+        return 1 if self.nodes == "all" else sum(_counts(self.nodes))
 
     @property
     def num_learner_nodes(self) -> int:
         """Number of nodes with a learner each."""
-        return sum(self.learner_nodes.values()) if isinstance(self.learner_nodes, dict) else self.learner_nodes
+        return sum(_counts(self.learner_nodes))
 
     @property
     def learners_at_home(self) -> int:
@@ -424,6 +421,17 @@ class Config:
         """Return all fields as JSON values; a callable becomes the place from which it can be imported."""
         found = {f.name: _jsonable(getattr(self, f.name)) for f in dataclasses.fields(self)}
         return {**found, "env_kwargs": saved(self.env_kwargs)}
+
+
+def _counts(nodes: Any) -> list[Any]:
+    """Return the numbers of nodes of a setting, one per resource."""
+    return list(nodes.values()) if isinstance(nodes, dict) else [nodes]
+
+
+def _are_counts(nodes: Any, least: int) -> bool:
+    """Return whether there are numbers of nodes, none below `least`."""
+    counts = _counts(nodes)
+    return bool(counts) and all(type(count) is int and count >= least for count in counts)
 
 
 def _jsonable(value: Any) -> Any:

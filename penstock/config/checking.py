@@ -1,4 +1,4 @@
-"""Checks of field values, messages about illegal ones, and objects found by name."""
+"""Checks of field values, messages about illegal ones, and objects and files found by name."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import difflib
 import functools
 import numbers
 import os
+import tomllib
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from penstock.config.elsewhere import value_hint
@@ -46,7 +48,7 @@ def checked(name: str, value: Any, hint: Any) -> Any:
     Conversions: int to float, whole float (1e5) to int, list to tuple, path to text, NumPy number to Python number.
     """
     whole = _whole(value)
-    for option in _options(hint):
+    for option in alternatives(hint):
         origin = typing.get_origin(option) or option
         if origin is Literal and any(whole == v and type(whole) is type(v) for v in typing.get_args(option)):
             return whole
@@ -63,7 +65,7 @@ def checked(name: str, value: Any, hint: Any) -> Any:
                 return value
         elif origin in (str, bool, dict, types.NoneType) and isinstance(value, origin):
             return value
-    words = [word for option in _options(hint) for word in typing.get_args(option) if isinstance(word, str)]
+    words = [word for option in alternatives(hint) for word in typing.get_args(option) if isinstance(word, str)]
     near = value_hint(name, value) or (closest(value, words) if isinstance(value, str) else "")
     shown = repr(masked(value, name))
     raise ConfigError(f"{name}={shown} is not legal{near}: {name} must be {_legal(hint)}, found {_type_of(value)}")
@@ -79,9 +81,9 @@ def _whole(value: Any) -> Any:
     return int(number) if number.is_integer() else value
 
 
-def _options(hint: Any) -> Iterator[Any]:
-    """Return the alternatives of a type hint."""
-    yield from typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+def alternatives(hint: Any) -> tuple[Any, ...]:
+    """Return the members of a union; of any other type hint, itself."""
+    return typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
 
 
 def _type_of(value: Any) -> str:
@@ -91,8 +93,8 @@ def _type_of(value: Any) -> str:
 def _legal(hint: Any) -> str:
     if typing.get_origin(hint) is Literal:
         return "one of " + ", ".join(repr(v) for v in typing.get_args(hint))
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        return " or ".join(_legal(option) for option in typing.get_args(hint))
+    if len(options := alternatives(hint)) > 1:
+        return " or ".join(map(_legal, options))
     if hint is types.NoneType:
         return "None"
     if typing.get_origin(hint) is os.PathLike:
@@ -122,3 +124,19 @@ def find_object(name: str, what: str) -> Any:
     except AttributeError:
         near = closest(attribute, list(vars(module)))
         raise ConfigError(f"{what}={name!r}: {place} has no {attribute!r}{near}") from None
+
+
+def read_toml(path: str | os.PathLike[str], name: str) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Raises
+    ------
+    ConfigError
+        The file cannot be read, or is not TOML; the message begins with `name`.
+    """
+    try:
+        return tomllib.loads(Path(path).read_text())
+    except OSError as error:
+        raise ConfigError(f"{name} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigError(f"{name} is not TOML: {error}") from None

@@ -1,13 +1,14 @@
-"""Features: parts of a run that settings turn on, each in a room of its own. The one list of them."""
+"""Features, parts of a run that settings turn on, each in a room of its own; and the groups of all settings."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
-from penstock.rudder.settings import RUDDER, RewardConfig, SegmentRewardConfig
+from penstock.rudder.settings import RUDDER, DelayedRewardConfig, SegmentDelayedRewardConfig
 
-__all__ = ["FEATURES", "Feature", "RewardConfig", "SegmentRewardConfig"]
+__all__ = ["FEATURES", "DelayedRewardConfig", "Feature", "SegmentDelayedRewardConfig", "group_of", "grouped"]
 
 
 class Feature(Protocol):
@@ -49,3 +50,48 @@ class Feature(Protocol):
 FEATURES: tuple[Feature, ...] = (RUDDER,)
 """All features."""
 
+MOST_USED, LEARNING = "most used", "learning"
+
+_GROUPS = {
+    MOST_USED: {
+        "env", "total_steps", "target_return", "num_workers", "num_envs_per_worker", "learning_rate", "device", "seed",
+        "run_dir",
+    },
+    "environment": {"env_kwargs", "vectorize", "on_env_error", "reward_scale", "reward_clip"},
+    "several agents": {
+        "num_agents", "num_policies", "policies", "policy_of", "team_reward", "seats", "opponents", "opponent_pool",
+        "opponent_interval", "opponent_share", "opponent_sampling", "eval_against",
+    },
+    "population": {
+        "pbt", "pbt_space", "pbt_interval", "pbt_start", "pbt_fraction", "pbt_metric", "pbt_episodes",
+        "schedule", "schedule_policy",
+    },
+    "machine": {
+        "num_groups", "inference", "backend", "address", "nodes", "evaluator", "num_learners", "learner_nodes",
+        "precision",
+    },
+    "network": {
+        "encoder", "hidden_sizes", "activation", "shared_encoder", "memory", "memory_size", "memory_span",
+        "normalize_observations", "dueling", "distributional", "num_atoms", "v_min", "v_max", "num_quantiles",
+        "noisy", "noisy_sigma",
+    },
+    **{feature.group: set(feature.settings) for feature in FEATURES},
+    LEARNING: set[str](),  # every other setting
+    "budget and run": {
+        "max_seconds", "eval_interval", "eval_episodes", "eval_exploration", "eval_max_steps", "checkpoint_interval",
+        "keep_checkpoints", "save_replay",
+    },
+}  # fmt: skip
+
+
+def group_of(setting: str) -> str:
+    """Return the group of a setting."""
+    return next((group for group, settings in _GROUPS.items() if setting in settings), LEARNING)
+
+
+def grouped(config_class: type) -> dict[str, list[dataclasses.Field[object]]]:
+    """Return the fields of a config class by group, in the order of display."""
+    groups: dict[str, list[dataclasses.Field[object]]] = {group: [] for group in _GROUPS}
+    for field in dataclasses.fields(config_class):
+        groups[group_of(field.name)].append(field)
+    return groups

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from penstock.config.base import Config
-from penstock.config.checking import ConfigError, closest
+from penstock.config.checking import ConfigError, closest, read_toml
 from penstock.config.elsewhere import NO_SETTINGS, SETTINGS
 from penstock.config.features import FEATURES
 from penstock.config.saved import with_arguments
@@ -109,10 +109,7 @@ def load_preset(name: str | os.PathLike[str], config_class: type[Config]) -> dic
         names = sorted(p.stem for p in PRESETS.glob("*.toml"))
         legal = ", ".join([*names, "or the path of a .toml file"])
         raise ConfigError(f"unknown preset {name!r}{closest(name, names)} (legal: {legal})")
-    try:
-        contents = tomllib.loads(path.read_text())
-    except ValueError as error:
-        raise ConfigError(f"preset {name!r} is not TOML: {error}") from error
+    contents = read_toml(path, f"preset {name!r}")
     tables = {key: value for key, value in contents.items() if isinstance(value, dict)}
     table = config_class.__name__.removesuffix("Config").lower()
     if table not in tables:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-import tomllib
-import types
-import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from penstock.config.checking import ConfigError, checked
+from penstock.config.checking import ConfigError, alternatives, checked, read_toml
 
 
 @dataclass(frozen=True)
@@ -59,13 +55,8 @@ class Range:
 
 
 def tables_in(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the tables of a space; raise `ConfigError` if the file is missing or not TOML."""
-    try:
-        return tomllib.loads(Path(path).read_text())
-    except OSError as error:
-        raise ConfigError(f"the space {os.fspath(path)!r} cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise ConfigError(f"the space {os.fspath(path)!r} is not TOML: {error}") from None
+    """Read the tables of a space; raise `ConfigError` as `read_toml` does."""
+    return read_toml(path, f"the space {os.fspath(path)!r}")
 
 
 def range_of(name: str, table: Mapping[str, Any], hint: Any) -> Range:
@@ -95,15 +86,11 @@ def range_of(name: str, table: Mapping[str, Any], hint: Any) -> Range:
 
 def _number_of(name: str, table: Mapping[str, Any], hint: Any) -> type:
     """Return int or float, by the setting's type; for a setting that may be either, by the type of the bounds."""
-    kinds = [option for option in _options(hint) if option in (int, float)]
+    kinds = [option for option in alternatives(hint) if option in (int, float)]
     if not kinds:
         raise ConfigError(f"[{name}] has low and high, but {name} is no number: write its values")
     are_whole = all(isinstance(table[end], int) for end in ("low", "high"))
     return kinds[0] if len(kinds) == 1 else int if are_whole else float
-
-
-def _options(hint: Any) -> Iterator[Any]:
-    yield from typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
 
 
 def is_multiple(distance: float, step: float) -> bool:

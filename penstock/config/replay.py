@@ -9,24 +9,22 @@ from typing import ClassVar, Literal
 
 from penstock.config.base import STORED
 from penstock.config.checking import ConfigError, require
-from penstock.config.features import RewardConfig
+from penstock.config.features import DelayedRewardConfig
 
 LEAST_SLACK = 32  # updates: enough that neither side waits for single steps of the other
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplayConfig(RewardConfig):
+class ReplayConfig(DelayedRewardConfig):
     """Settings of algorithms that learn from replay."""
 
     fixed: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("gamma", "n_step", "reward_scale", "reward_clip", "buffer_size", "prioritized", "priority_alpha"), STORED
+        ("gamma", "n_step", "reward_scale", "reward_clip", "buffer_size"), STORED
     )
 
     num_envs_per_worker: int = 1
     hidden_sizes: tuple[int, ...] = (256, 256)
-    """Widths of the hidden layers of mlp networks."""
     activation: Literal["tanh", "relu", "elu", "silu"] = "relu"
-    """Activation of mlp networks."""
     normalize_observations: bool = False
 
     batch_size: int = 256
@@ -38,23 +36,15 @@ class ReplayConfig(RewardConfig):
     updates_per_step: float = 1.0
     """Updates per step; the rate limiter holds back learner or rollout workers to keep this ratio."""
     ratio_slack: int | None = None
-    """Updates by which either side may be ahead; None: a few, with backend="serial" those due for one step of all
-    lanes."""
+    """Updates by which learner or rollout workers may be ahead of this ratio; None: those due for two steps of all
+    lanes, at least 32; with backend="serial", those due for one step."""
     n_step: int = 1
     """Length n of n-step returns, shorter at the end of an episode."""
     publish_interval: int = 1
     """Updates between two publications of the weights to the acting roles."""
-    prioritized: bool = False
-    """Prioritized replay (arXiv:1511.05952): transitions with large errors are drawn more often."""
-    priority_alpha: float = 0.6
-    """Exponent of the priorities: 0, uniform; 1, proportional (arXiv:1511.05952)."""
-    priority_beta: float = 0.4
-    """Exponent of the importance weights at the start (arXiv:1511.05952)."""
-    priority_beta_final: float = 1.0
-    """Exponent of the importance weights at total_steps (arXiv:1511.05952)."""
     hindsight: Literal["future", "episode", "final"] | None = None
-    """Hindsight experience replay (arXiv:1707.01495): ended episodes are stored again with achieved goals as desired
-    goals: goals of the same or later steps ("future"), of any step ("episode"), or of the last step ("final"). None:
+    """Hindsight experience replay (arXiv:1707.01495): store ended episodes again, with goals that they achieved as
+    desired goals: at the same or a later step ("future"), at any step ("episode"), or at the last step ("final"). None:
     off."""
     goals_per_step: int = 4
     """Relabelled goals per step, with hindsight="future" or "episode" (section 4.5: k)."""
@@ -63,7 +53,6 @@ class ReplayConfig(RewardConfig):
     refills the buffer before it learns."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` for a value that is not legal."""
         super().validate()
         for name in ("batch_size", "buffer_size", "learning_starts", "n_step", "publish_interval"):
             require(getattr(self, name) > 0, name, getattr(self, name), "1 or more")
@@ -97,9 +86,6 @@ class ReplayConfig(RewardConfig):
                 f"{self.num_envs_per_worker} lanes of a worker step together, which calls for {self._least_slack} "
                 f"updates at once; use ratio_slack={self._least_slack} or more, fewer updates_per_step or lanes"
             )
-        for name in ("priority_beta", "priority_beta_final"):
-            require(0.0 <= getattr(self, name) <= 1.0, name, getattr(self, name), "from 0 to 1")
-        require(0.0 <= self.priority_alpha < math.inf, "priority_alpha", self.priority_alpha, "0 or more, and finite")
         require(self.goals_per_step > 0, "goals_per_step", self.goals_per_step, "1 or more")
         if self.hindsight is not None:
             self._require_hindsight()
@@ -160,3 +146,25 @@ class ReplayConfig(RewardConfig):
         if self.backend == "serial":  # one step of every lane
             return max(1, math.ceil(self.num_lanes * self.updates_per_step))
         return max(LEAST_SLACK, math.ceil(2 * self.num_lanes * self.updates_per_step))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrioritizedReplayConfig(ReplayConfig):
+    """Settings of algorithms that can replay by priority: updates return errors and weight the loss."""
+
+    fixed: ClassVar[Mapping[str, str]] = dict.fromkeys(("prioritized", "priority_alpha"), STORED)
+
+    prioritized: bool = False
+    """Prioritized replay (arXiv:1511.05952): transitions with large errors are drawn more often."""
+    priority_alpha: float = 0.6
+    """Exponent of the priorities: 0, uniform; 1, proportional (arXiv:1511.05952)."""
+    priority_beta: float = 0.4
+    """Exponent of the importance weights at the start (arXiv:1511.05952)."""
+    priority_beta_final: float = 1.0
+    """Exponent of the importance weights at total_steps (arXiv:1511.05952)."""
+
+    def validate(self) -> None:
+        super().validate()
+        for name in ("priority_beta", "priority_beta_final"):
+            require(0.0 <= getattr(self, name) <= 1.0, name, getattr(self, name), "from 0 to 1")
+        require(0.0 <= self.priority_alpha < math.inf, "priority_alpha", self.priority_alpha, "0 or more, and finite")

@@ -6,12 +6,10 @@ A resumed run continues at its steps as a fraction of the new ``total_steps``.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import numbers
-import typing
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from penstock.config.checking import ConfigError, find_object
 from penstock.config.elsewhere import value_hint
@@ -21,27 +19,6 @@ Schedule = Callable[[float], float]
 
 Scheduled = float | str | Schedule
 """A number, a function of progress, or its import path: "module:function" or "file.py:function"."""
-
-C = TypeVar("C")
-
-_LOOKS = (0.0, 0.5, 1.0)  # progress at which a schedule is tried before the run starts
-
-
-def with_schedules(config: C) -> C:
-    """Return a config whose schedules given by import path are functions; each is tried.
-
-    Raises
-    ------
-    ConfigError
-        The function does not exist, or returns something other than a finite number, 0 or more.
-    """
-    found: dict[str, Schedule] = {}
-    for name, hint in typing.get_type_hints(type(config)).items():
-        value = getattr(config, name)
-        if Schedule in typing.get_args(hint) and (isinstance(value, str) or callable(value)):
-            found[name] = _function(name, value)
-            _try(name, found[name])
-    return dataclasses.replace(config, **found) if found else config  # type: ignore[type-var]
 
 
 def value_at(name: str, setting: Scheduled, progress: float) -> float:
@@ -64,8 +41,16 @@ def value_at(name: str, setting: Scheduled, progress: float) -> float:
     return number
 
 
-def _try(name: str, schedule: Schedule) -> None:
-    for progress in _LOOKS:
+def tried_schedule(name: str, setting: str | Schedule) -> Schedule:
+    """Return the function of progress of a setting, after a trial at the start, the middle and the end of a run.
+
+    Raises
+    ------
+    ConfigError
+        The function does not exist, fails, or returns something other than a finite number, 0 or more.
+    """
+    schedule = _function(name, setting)
+    for progress in (0.0, 0.5, 1.0):
         try:
             value_at(name, schedule, progress)
         except ConfigError:
@@ -73,6 +58,7 @@ def _try(name: str, schedule: Schedule) -> None:
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"
             raise ConfigError(f"{name} is a function of progress that fails at {progress:g}: {problem}") from error
+    return schedule
 
 
 def _function(name: str, setting: str | Schedule) -> Schedule:

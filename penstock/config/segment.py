@@ -35,7 +35,6 @@ class FreshConfig(Config):
     """Steps per segment (T)."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` for a value that is not legal."""
         super().validate()
         for name in ("memory_size", "segment_length", "max_grad_norm"):
             require(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
@@ -108,7 +107,6 @@ class SegmentConfig(FreshConfig):
     """Running normalisation of value targets; its statistics are part of the weights."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` for a value that is not legal."""
         super().validate()
         for name in ("entropy_coef", "entropy_coef_final", "value_coef"):
             value = getattr(self, name)
@@ -123,15 +121,14 @@ class SegmentConfig(FreshConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class AsynchronousConfig(SegmentConfig):
-    """Settings of algorithms whose lanes never wait for the learner. A batch is segments of any lanes."""
+    """Settings of algorithms whose lanes never wait for the learner. A batch has segments of any lanes."""
 
     batch_size: int = 512
     """Steps per update."""
     max_policy_lag: int = 100
-    """Steps whose action was chosen by weights at least this many versions old are masked out of the loss."""
+    """Policy lag, in versions, from which a step is masked out of the loss."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` for a value that is not legal."""
         super().validate()
         require(self.max_policy_lag > 0, "max_policy_lag", self.max_policy_lag, "more than 0")
         require_whole_segments(self.batch_size, self.segment_length)
@@ -161,7 +158,6 @@ class MixtureConfig(AsynchronousConfig):
         super().__post_init__()
 
     def validate(self) -> None:
-        """Raise `ConfigError` for a value that is not legal."""
         super().validate()
         needed = [source.starts_at(self.segments_from(source)) for source in self.replayed_sources]
         if needed and max(needed) * self.segment_length >= self.total_steps:
@@ -177,7 +173,7 @@ class MixtureConfig(AsynchronousConfig):
 
     @property
     def replayed_sources(self) -> tuple[Source, ...]:
-        """Those that replay."""
+        """Sources of replayed segments."""
         return tuple(source for source in self.sources if not source.is_fresh)
 
     @property

@@ -7,24 +7,23 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_type_hints
 
 from penstock.config.checking import ConfigError, checked, closest
 
 Kind = Literal["queue", "uniform", "reservoir", "prioritized", "attentive", "elite"]
 KINDS: tuple[str, ...] = get_args(Kind)
 
+_STORED = ("capacity", "min_size", "disk")
+_COMPARED = (*_STORED, "candidates", "anneal", "distance", "p", "projection")
 _OPTIONS: dict[str, tuple[str, ...]] = {
     "queue": (),
-    "uniform": ("capacity", "min_size", "disk"),
-    "reservoir": ("capacity", "min_size", "disk"),
-    "prioritized": ("capacity", "min_size", "disk", "alpha", "beta"),
-    "attentive": ("capacity", "min_size", "disk", "candidates", "anneal", "distance", "p", "projection"),
-    "elite": (
-        "capacity", "min_size", "disk", "candidates", "anneal", "distance", "p", "projection", "strategy", "insertion",
-        "insertion_group",
-    ),
-}  # fmt: skip
+    "uniform": _STORED,
+    "reservoir": _STORED,
+    "prioritized": (*_STORED, "alpha", "beta"),
+    "attentive": _COMPARED,
+    "elite": (*_COMPARED, "strategy", "insertion", "insertion_group"),
+}
 """Settings of each kind of source, besides its share."""
 
 
@@ -96,12 +95,12 @@ class Source:
         return self.kind in ("attentive", "elite")
 
     def __str__(self) -> str:
-        said = [f"{self.kind}:{self.share}"]
+        parts = [f"{self.kind}:{self.share}"]
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.name not in ("kind", "share") and value != field.default:
-                said.append(f"{field.name}={value}")
-        return ",".join(said)
+                parts.append(f"{field.name}={value}")
+        return ",".join(parts)
 
     def starts_at(self, needed: int) -> int:
         """Return the number of stored segments at which learning starts, for a batch that needs `needed` of them."""
@@ -131,7 +130,7 @@ def parse_source(text: str | Mapping[str, Any]) -> Source:
     if kind not in KINDS:
         raise ConfigError(f"replay has no source {kind!r}{closest(kind, list(KINDS))} (legal: {', '.join(KINDS)})")
     options = _OPTIONS[kind]
-    hints = {name: hint for name, hint in _HINTS.items() if name in options}
+    hints = get_type_hints(Source)
     for name in given:
         if name not in options:
             legal = ", ".join(options) or "none"
@@ -159,8 +158,8 @@ def parse_sources(texts: Sequence[str], batch: int) -> tuple[Source, ...]:
     shown = " ".join(f"{source.kind}:{source.share}" for source in sources) or "no source"
     if "queue" not in kinds:
         raise ConfigError(
-            f"replay has no fresh segments ({shown}): they set the pace of learning and make returns true; give them "
-            f"a share, such as queue:{Fraction(1, min(batch, 8))}"
+            f"replay has no fresh segments ({shown}): they set the pace of learning and ground value targets; add them "
+            f"with a share, such as queue:{Fraction(1, min(batch, 8))}"
         )
     total = sum((source.share for source in sources), Fraction(0))
     counts = [source.share * batch for source in sources]
@@ -204,7 +203,7 @@ def _share(kind: str, value: Any) -> Fraction:
     return share
 
 
-def _read(value: str) -> Any:
+def _read(value: str) -> int | float | str:
     for read in (int, float):
         try:
             return read(value)
@@ -231,13 +230,6 @@ def _require_legal(source: Source) -> None:
     require(source.insertion_group > 0, "insertion_group", "1 or more")
     if source.insertion == "elite" and source.candidates == 1:
         raise ConfigError(
-            f"replay source {source.kind!r} has insertion='elite' and candidates=1: which segments are far is found "
-            "when they are compared; use more candidates, or insertion='oldest'"
+            f"replay source {source.kind!r} has insertion='elite' and candidates=1: distances are known only of "
+            "compared segments; use more candidates, or insertion='oldest'"
         )
-
-
-_HINTS: dict[str, Any] = {
-    "capacity": int, "min_size": int, "disk": str, "alpha": float, "beta": float, "candidates": float, "anneal": float,
-    "distance": Literal["ln_norm", "cosine", "kl"], "p": float, "projection": int, "strategy": Literal[1, 2, 3, 4],
-    "insertion": Literal["oldest", "elite"], "insertion_group": int,
-}  # fmt: skip

@@ -32,8 +32,8 @@ class _Shared(TypedDict, total=False):
     """Policies by name, each with its own settings; with several agents also ``agents``, one or more patterns of agent
     names. Default: {}."""
     policy_of: str | Callable[..., Any] | None
-    """Function that maps (agent, environment index) to a policy name, instead of ``agents``; the agent is "" in
-    environments with one agent. "module:function" or "file.py:function"; in Python also the function itself. Default:
+    """Function that maps (agent, environment index) to a policy name, instead of ``agents``; in environments with one
+    agent, the agent is "". "module:function" or "file.py:function"; in Python also the function itself. Default:
     None."""
     seats: Literal["fixed", "shuffled"]
     """With several policies and agents. "fixed": each policy always plays its own agents; "shuffled": agents are
@@ -73,15 +73,15 @@ class _Shared(TypedDict, total=False):
     """Share of the policies that counts as the worst, and as the best; None: 0.2, for "sample-factory" 0.3. Default:
     None."""
     pbt_metric: str
-    """Metric that ranks policies: "return", the mean return of training episodes, or a name in info["metrics"].
-    Default: "return"."""
+    """Metric that ranks policies: "return" (mean return of training episodes), or a name in info["metrics"]. Default:
+    "return"."""
     pbt_episodes: int
-    """Episodes since its last replacement that a policy needs to be ranked. Default: 10."""
+    """Episodes that a policy needs since its last replacement to be ranked. Default: 10."""
     schedule: str | os.PathLike[str] | dict[Any, Any] | None
-    """Tunable settings over the steps of the policy, which override the settings themselves: a population's
-    lineage.jsonl or run directory, or {steps: {setting: value}}, on the command line as JSON. Default: None."""
+    """Values of tunable settings over the policy's steps, which override the settings: a population's lineage.jsonl or
+    run directory, or {steps: {setting: value}}, on the command line as JSON. Default: None."""
     schedule_policy: str | None
-    """Policy of the lineage whose schedule is followed; None: the one with the best final score. Default: None."""
+    """Policy of the lineage whose schedule is used; None: the policy with the best final score. Default: None."""
     on_env_error: Literal["stop", "restart"]
     """On an exception or NaN in an environment: "stop" the run, or "restart" the rollout worker and count the error.
     Default: "stop"."""
@@ -121,9 +121,9 @@ class _Shared(TypedDict, total=False):
     """"mlp", "nature_cnn", "impala_resnet", or "auto" (by observation); a custom nn.Module as "module:Class" or
     "file.py:Class", in Python also the class itself or a callable. Default: "auto"."""
     hidden_sizes: Sequence[int]
-    """Widths of the mlp encoder's hidden layers. Default: (64, 64)."""
+    """Widths of the hidden layers of mlp networks. Default: (64, 64)."""
     activation: Literal["tanh", "relu", "elu", "silu"]
-    """Activation of the mlp encoder. Default: "tanh"."""
+    """Activation of mlp networks. Default: "tanh"."""
     normalize_observations: bool
     """Running normalisation of float observations; its statistics are part of the weights. Default: True."""
     gamma: float
@@ -143,17 +143,18 @@ class _Shared(TypedDict, total=False):
     """The run ends when the mean return of an evaluation reaches this value; None: no target. Default: None."""
     eval_interval: int | float | Literal["continuous"] | None
     """Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the newest
-    weights; 0: never. None: total_steps / 20, or with a target_return at most a fifth of the time (serial: after each
-    batch). Default: None."""
+    weights; 0: never. None: total_steps / 20; with a target_return, as often as a tenth of the machine's cores allows
+    (backend="serial": after each batch). Default: None."""
     eval_episodes: int
     """Episodes per evaluation; in games, episodes per opponent and seat or policy. Default: 20."""
     eval_exploration: bool
-    """Evaluations sample actions; algorithms without sampling explore as at the end of training. Default: False."""
+    """Sample actions in evaluations; algorithms that do not sample explore as at the end of training. Default:
+    False."""
     eval_max_steps: int
-    """Steps after which an evaluation gives an episode up and plays another; it counts as far as it came. Default:
+    """Steps after which an evaluation ends an episode early and plays another; the return up to then counts. Default:
     30000."""
     checkpoint_interval: int | None
-    """Steps between checkpoints; 0: only at the end; None: total_steps / 10. Default: None."""
+    """Steps between checkpoints; 0: only at the end of training; None: total_steps / 10. Default: None."""
     keep_checkpoints: int
     """Number of checkpoints kept, besides the best. Default: 3."""
     run_dir: str | os.PathLike[str] | None
@@ -184,13 +185,12 @@ class _Fresh(TypedDict, total=False):
     segment_length: int
     """Steps per segment (T). Default: 32."""
 
-class _Reward(TypedDict, total=False):
+class _DelayedReward(TypedDict, total=False):
     rewards: Literal["environment", "rudder"]
     """"environment": learn from the environment's rewards; "rudder": redistribute delayed rewards to the steps that
     earned them, by a network trained beside the policy. Reported returns stay unchanged. Default: "environment"."""
     redistribution_attribution: Literal["difference", "integrated_gradients"]
-    """Credit of a step: the difference that it makes to the prediction, or integrated gradients. Default:
-    "difference"."""
+    """Credit of a step: its difference to the prediction, or integrated gradients. Default: "difference"."""
     redistribution_points: int
     """Points on the path of integrated gradients. Default: 20."""
     redistribution_max_error: float
@@ -210,9 +210,9 @@ class _Reward(TypedDict, total=False):
     redistributor_chunk: int
     """Steps of truncated backpropagation; longer episodes are cut into chunks that overlap by half. Default: 500."""
     redistributor_max_steps: int
-    """Longest episode to learn from. Default: 10000."""
+    """Length of the longest episode that this network learns from. Default: 10000."""
 
-class _SegmentReward(TypedDict, total=False):
+class _SegmentDelayedReward(TypedDict, total=False):
     redistribution_value: Literal["redistributed", "original"]
     """Rewards that values are learned from: "redistributed", as for the policy; "original", with redistributed rewards
     mixed into the policy's advantages, as in the paper's Atari experiments. Default: "redistributed"."""
@@ -240,8 +240,7 @@ class _Asynchronous(TypedDict, total=False):
     batch_size: int
     """Steps per update. Default: 512."""
     max_policy_lag: int
-    """Steps whose action was chosen by weights at least this many versions old are masked out of the loss. Default:
-    100."""
+    """Policy lag, in versions, from which a step is masked out of the loss. Default: 100."""
 
 class _Adam(TypedDict, total=False):
     adam_beta1: float
@@ -304,12 +303,23 @@ class _Replay(TypedDict, total=False):
     updates_per_step: float
     """Updates per step; the rate limiter holds back learner or rollout workers to keep this ratio. Default: 1.0."""
     ratio_slack: int | None
-    """Updates by which either side may be ahead; None: a few, with backend="serial" those due for one step of all
-    lanes. Default: None."""
+    """Updates by which learner or rollout workers may be ahead of this ratio; None: those due for two steps of all
+    lanes, at least 32; with backend="serial", those due for one step. Default: None."""
     n_step: int
     """Length n of n-step returns, shorter at the end of an episode. Default: 1."""
     publish_interval: int
     """Updates between two publications of the weights to the acting roles. Default: 1."""
+    hindsight: Literal["future", "episode", "final"] | None
+    """Hindsight experience replay (arXiv:1707.01495): store ended episodes again, with goals that they achieved as
+    desired goals: at the same or a later step ("future"), at any step ("episode"), or at the last step ("final"). None:
+    off. Default: None."""
+    goals_per_step: int
+    """Relabelled goals per step, with hindsight="future" or "episode" (section 4.5: k). Default: 4."""
+    save_replay: bool
+    """Store the replay buffer in checkpoints, incrementally; learning pauses meanwhile. A run resumed without it
+    refills the buffer before it learns. Default: False."""
+
+class _PrioritizedReplay(TypedDict, total=False):
     prioritized: bool
     """Prioritized replay (arXiv:1511.05952): transitions with large errors are drawn more often. Default: False."""
     priority_alpha: float
@@ -318,15 +328,6 @@ class _Replay(TypedDict, total=False):
     """Exponent of the importance weights at the start (arXiv:1511.05952). Default: 0.4."""
     priority_beta_final: float
     """Exponent of the importance weights at total_steps (arXiv:1511.05952). Default: 1.0."""
-    hindsight: Literal["future", "episode", "final"] | None
-    """Hindsight experience replay (arXiv:1707.01495): ended episodes are stored again with achieved goals as desired
-    goals: goals of the same or later steps ("future"), of any step ("episode"), or of the last step ("final"). None:
-    off. Default: None."""
-    goals_per_step: int
-    """Relabelled goals per step, with hindsight="future" or "episode" (section 4.5: k). Default: 4."""
-    save_replay: bool
-    """Store the replay buffer in checkpoints, incrementally; learning pauses meanwhile. A run resumed without it
-    refills the buffer before it learns. Default: False."""
 
 class _QLearning(TypedDict, total=False):
     memory: Literal["none", "gru", "lstm"]
@@ -417,7 +418,8 @@ class _SAC(TypedDict, total=False):
     Default: None."""
 
 class APPOSettings(
-    _Shared, _SharedExceptA3C, _Fresh, _Reward, _SegmentReward, _Segment, _Asynchronous, _Adam, _Proximal, total=False
+    _Shared, _SharedExceptA3C, _Fresh, _DelayedReward, _SegmentDelayedReward, _Segment, _Asynchronous, _Adam, _Proximal,
+    total=False
 ):
     num_minibatches: int
     """Updates per pass; a batch has num_minibatches * batch_size steps. Default: 2."""
@@ -438,7 +440,9 @@ class APPO(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[APPOSettings]) -> None: ...
 
-class PPOSettings(_Shared, _SharedExceptA3C, _Fresh, _Reward, _SegmentReward, _Segment, _Adam, _Proximal, total=False):
+class PPOSettings(
+    _Shared, _SharedExceptA3C, _Fresh, _DelayedReward, _SegmentDelayedReward, _Segment, _Adam, _Proximal, total=False
+):
     batch_size: int
     """Steps per update (one minibatch); the segments of all lanes together are a multiple of it. Default: 256."""
     value_clip_range: float | None
@@ -453,7 +457,9 @@ class PPO(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[PPOSettings]) -> None: ...
 
-class A2CSettings(_Shared, _SharedExceptA3C, _Fresh, _Reward, _SegmentReward, _Segment, _RMSProp, total=False):
+class A2CSettings(
+    _Shared, _SharedExceptA3C, _Fresh, _DelayedReward, _SegmentDelayedReward, _Segment, _RMSProp, total=False
+):
     gae_lambda: float
     """Lambda of generalised advantage estimation; 1: n-step returns, as published. Default: 1.0."""
 
@@ -472,7 +478,7 @@ class A3CSettings(_Shared, _Fresh, _Segment, _RMSProp, total=False):
     inference: Literal["auto", "local"]
     """No effect: rollout workers always choose their own actions. Default: "auto"."""
     device: Literal["cpu"]
-    """Rollout workers learn on the CPU; nothing else is legal. Default: "cpu"."""
+    """Always "cpu", where rollout workers learn. Default: "cpu"."""
     gae_lambda: float
     """Lambda of generalised advantage estimation; 1: n-step returns, as published. Default: 1.0."""
     entropy_spread: float
@@ -492,8 +498,8 @@ class A3C(Face):
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[A3CSettings]) -> None: ...
 
 class IMPALASettings(
-    _Shared, _SharedExceptA3C, _Fresh, _Reward, _SegmentReward, _Segment, _Asynchronous, _RMSProp, _Mixture, _IMPALA,
-    total=False
+    _Shared, _SharedExceptA3C, _Fresh, _DelayedReward, _SegmentDelayedReward, _Segment, _Asynchronous, _RMSProp,
+    _Mixture, _IMPALA, total=False
 ): ...
 
 class IMPALA(Face):
@@ -536,8 +542,8 @@ class IMPACT(Face):
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[IMPACTSettings]) -> None: ...
 
 class CLEARSettings(
-    _Shared, _SharedExceptA3C, _Fresh, _Reward, _SegmentReward, _Segment, _Asynchronous, _RMSProp, _Mixture, _IMPALA,
-    total=False
+    _Shared, _SharedExceptA3C, _Fresh, _DelayedReward, _SegmentDelayedReward, _Segment, _Asynchronous, _RMSProp,
+    _Mixture, _IMPALA, total=False
 ):
     policy_cloning_coef: float
     """Weight of KL(mu || pi) on replayed steps, with mu the policy that acted. Default: 0.01."""
@@ -554,8 +560,8 @@ class CLEAR(Face):
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[CLEARSettings]) -> None: ...
 
 class LASERSettings(
-    _Shared, _SharedExceptA3C, _Fresh, _Reward, _SegmentReward, _Segment, _Asynchronous, _RMSProp, _Mixture, _IMPALA,
-    total=False
+    _Shared, _SharedExceptA3C, _Fresh, _DelayedReward, _SegmentDelayedReward, _Segment, _Asynchronous, _RMSProp,
+    _Mixture, _IMPALA, total=False
 ):
     trust_region: float
     """States with a larger KL(pi || implied policy), in nats, are masked out of the loss, and traces end there.
@@ -570,7 +576,7 @@ class LASER(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[LASERSettings]) -> None: ...
 
-class PQNSettings(_Shared, _SharedExceptA3C, _Fresh, _Reward, _SegmentReward, total=False):
+class PQNSettings(_Shared, _SharedExceptA3C, _Fresh, _DelayedReward, _SegmentDelayedReward, total=False):
     layer_norm: bool
     """Layer normalisation before each activation of the encoder (section 3.3); custom encoders are left unchanged.
     Default: True."""
@@ -596,7 +602,9 @@ class PQN(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[PQNSettings]) -> None: ...
 
-class DQNSettings(_Shared, _SharedExceptA3C, _Reward, _Replay, _QLearning, _DQN, total=False): ...
+class DQNSettings(
+    _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _QLearning, _DQN, total=False
+): ...
 
 class DQN(Face):
     """Trains with DQN and its extensions; settings are fields of `penstock.algorithms.dqn.DQNConfig`.
@@ -607,7 +615,9 @@ class DQN(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[DQNSettings]) -> None: ...
 
-class RainbowSettings(_Shared, _SharedExceptA3C, _Reward, _Replay, _QLearning, _DQN, total=False): ...
+class RainbowSettings(
+    _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _QLearning, _DQN, total=False
+): ...
 
 class Rainbow(Face):
     """Trains with Rainbow, six extensions of DQN; settings are fields of `penstock.algorithms.rainbow.RainbowConfig`.
@@ -619,7 +629,9 @@ class Rainbow(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[RainbowSettings]) -> None: ...
 
-class ApeXSettings(_Shared, _SharedExceptA3C, _Reward, _Replay, _QLearning, _ApeX, total=False): ...
+class ApeXSettings(
+    _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _QLearning, _ApeX, total=False
+): ...
 
 class ApeX(Face):
     """Trains with Ape-X DQN; settings are fields of `penstock.algorithms.apex.ApeXConfig`.
@@ -631,7 +643,9 @@ class ApeX(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[ApeXSettings]) -> None: ...
 
-class R2D2Settings(_Shared, _SharedExceptA3C, _Reward, _Replay, _QLearning, _ApeX, total=False): ...
+class R2D2Settings(
+    _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _QLearning, _ApeX, total=False
+): ...
 
 class R2D2(Face):
     """Trains with R2D2, recurrent Ape-X; settings are fields of `penstock.algorithms.r2d2.R2D2Config`.
@@ -644,7 +658,9 @@ class R2D2(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[R2D2Settings]) -> None: ...
 
-class DDPGSettings(_Shared, _SharedExceptA3C, _Reward, _Replay, _Control, _DDPG, total=False): ...
+class DDPGSettings(
+    _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _Control, _DDPG, total=False
+): ...
 
 class DDPG(Face):
     """Trains with DDPG, for continuous actions; settings are fields of `penstock.algorithms.ddpg.DDPGConfig`.
@@ -654,7 +670,7 @@ class DDPG(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[DDPGSettings]) -> None: ...
 
-class TD3Settings(_Shared, _SharedExceptA3C, _Reward, _Replay, _Control, total=False):
+class TD3Settings(_Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _Control, total=False):
     exploration_noise: float
     """Standard deviation of the noise on actions in [-1, 1] (section 6.1). Default: 0.1."""
     target_noise: float
@@ -672,7 +688,9 @@ class TD3(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[TD3Settings]) -> None: ...
 
-class SACSettings(_Shared, _SharedExceptA3C, _Reward, _Replay, _Control, _SAC, total=False): ...
+class SACSettings(
+    _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _Control, _SAC, total=False
+): ...
 
 class SAC(Face):
     """Trains with SAC, for continuous actions; settings are fields of `penstock.algorithms.sac.SACConfig`.
@@ -682,7 +700,7 @@ class SAC(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[SACSettings]) -> None: ...
 
-class TQCSettings(_Shared, _SharedExceptA3C, _Reward, _Replay, _Control, _SAC, total=False):
+class TQCSettings(_Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _Control, _SAC, total=False):
     num_critics: int
     """Number of critics (N). Default: 5."""
     num_quantiles: int
@@ -699,7 +717,9 @@ class TQC(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[TQCSettings]) -> None: ...
 
-class CrossQSettings(_Shared, _SharedExceptA3C, _Reward, _Replay, _Control, _SAC, total=False):
+class CrossQSettings(
+    _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _Control, _SAC, total=False
+):
     critic_hidden_sizes: Sequence[int]
     """Widths of the critics' hidden layers (published: two of 2048). Default: (256, 256)."""
     adam_beta1: float
@@ -716,7 +736,9 @@ class CrossQ(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[CrossQSettings]) -> None: ...
 
-class ApeXDPGSettings(_Shared, _SharedExceptA3C, _Reward, _Replay, _Control, _DDPG, total=False):
+class ApeXDPGSettings(
+    _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _Control, _DDPG, total=False
+):
     target_period: int
     """Updates between two moves of the target networks (appendix D). Default: 100."""
     max_actor_grad: float | None

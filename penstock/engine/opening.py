@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.algorithms import algorithm_id, load_algorithm
 from penstock.algorithms.bases.algorithm import Algorithm
-from penstock.config import Config, change_config, saved, with_schedules
+from penstock.config import Config, change_config, saved
 from penstock.engine.backends import launcher
 from penstock.engine.exploits import open_population
 from penstock.engine.nodes.joining import leave_cluster, on_cluster
@@ -121,7 +121,7 @@ def _opened(
     if config.schedule is not None:
         schedule = schedule_of(config.schedule, config.schedule_policy)
         config = replace(config, schedule=schedule, schedule_policy=None)
-    found = look_at(with_schedules(config))
+    found = look_at(config.with_schedules())
     config, env = found.config, found.env
     algorithms = {
         policy.name: algorithm(
@@ -176,7 +176,7 @@ def _for_roles(config: Config) -> Config:
     """Return a policy's settings for its roles: without objects of the environment, and for any working directory."""
     is_at_home = config.evaluator == "home"  # a node has its own copies of files
     against = with_absolute_paths(config.eval_against) if is_at_home else config.eval_against
-    return with_schedules(replace(config, env_kwargs=saved(config.env_kwargs), eval_against=against))
+    return replace(config, env_kwargs=saved(config.env_kwargs), eval_against=against).with_schedules()
 
 
 def _what_is_seen(policy: Policy) -> str:

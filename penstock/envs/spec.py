@@ -199,7 +199,7 @@ def _find(env: str) -> Any:
             raise UntrustedCodeError(
                 f"env={env!r} is called by a run that may have come from elsewhere, and is no environment: that of an "
                 "installed package is a registered id, a class with reset and step, or a function called "
-                f"{', '.join(_MAKERS)}. Look at it, then say --trust-code, in Python trust_code=True"
+                f"{', '.join(_MAKERS)}. Look at it, then give --trust-code, in Python trust_code=True"
             )
         return found
     except AttributeError:

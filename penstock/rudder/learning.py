@@ -22,7 +22,7 @@ from penstock.rudder.arithmetic import (
     variance_to_explain,
 )
 from penstock.rudder.predictor import COUNTED, TOLD, ReturnPredictor, integrated
-from penstock.rudder.settings import RewardConfig
+from penstock.rudder.settings import DelayedRewardConfig
 
 DECAY = 0.95  # of running means, per episode
 ENCODER_RATE = 0.1  # of the step size, for an encoder of images, which learns nothing at larger ones
@@ -64,7 +64,7 @@ class PredictorTraining:
         Main and auxiliary loss of the last update.
     """
 
-    def __init__(self, config: RewardConfig, predictor: ReturnPredictor) -> None:
+    def __init__(self, config: DelayedRewardConfig, predictor: ReturnPredictor) -> None:
         self._config = config
         self.predictor = predictor
         self._training = training_mode(predictor, config.seed)

@@ -23,8 +23,8 @@ ROLE = "redistributor"
 
 
 @dataclass(frozen=True, kw_only=True)
-class RewardConfig(Config):
-    """Settings of the rewards that are learned from: the environment's, or those of RUDDER (arXiv:1806.07857)."""
+class DelayedRewardConfig(Config):
+    """Settings of algorithms that learn from the environment's rewards, or from those of RUDDER (arXiv:1806.07857)."""
 
     fixed: ClassVar[Mapping[str, str]] = {
         "rewards": "what is learned from would mean something else",
@@ -36,7 +36,7 @@ class RewardConfig(Config):
     """"environment": learn from the environment's rewards; "rudder": redistribute delayed rewards to the steps that
     earned them, by a network trained beside the policy. Reported returns stay unchanged."""
     redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference"
-    """Credit of a step: the difference that it makes to the prediction, or integrated gradients."""
+    """Credit of a step: its difference to the prediction, or integrated gradients."""
     redistribution_points: int = 20
     """Points on the path of integrated gradients."""
     redistribution_max_error: float = 0.2
@@ -54,10 +54,9 @@ class RewardConfig(Config):
     redistributor_chunk: int = 500
     """Steps of truncated backpropagation; longer episodes are cut into chunks that overlap by half."""
     redistributor_max_steps: int = 10_000
-    """Longest episode to learn from."""
+    """Length of the longest episode that this network learns from."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` where a value is outside what is legal."""
         super().validate()
         positive = (
             "redistribution_points", "redistributor_size", "redistributor_interval", "redistributor_batch_size",
@@ -85,13 +84,7 @@ class RewardConfig(Config):
         return None
 
     def data_path_for(self, usual: str | type, algorithm: str) -> str | type:
-        """Return the data path that redistributes rewards, if settings ask for it.
-
-        Raises
-        ------
-        ConfigError
-            There is none for this data path.
-        """
+        """Return the data path that redistributes rewards, with rewards="rudder"; see `Config.data_path_for`."""
         if not self.is_redistributing:
             return super().data_path_for(usual, algorithm)
         if not isinstance(usual, str) or usual not in PATHS:
@@ -103,8 +96,8 @@ class RewardConfig(Config):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SegmentRewardConfig(RewardConfig, FreshConfig):
-    """Settings of algorithms over fresh segments whose rewards RUDDER may redistribute (arXiv:1806.07857)."""
+class SegmentDelayedRewardConfig(DelayedRewardConfig, FreshConfig):
+    """`DelayedRewardConfig` over fresh segments: values may be learned from other rewards than the policy."""
 
     redistribution_value: Literal["redistributed", "original"] = "redistributed"
     """Rewards that values are learned from: "redistributed", as for the policy; "original", with redistributed rewards
@@ -115,7 +108,6 @@ class SegmentRewardConfig(RewardConfig, FreshConfig):
     """With original values, share of each redistributed reward that is also credited to the preceding step."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` where a value is outside what is legal."""
         super().validate()
         for name in ("redistribution_share", "redistribution_trace"):
             require(0.0 <= getattr(self, name) <= 1.0, name, getattr(self, name), "from 0 to 1")
@@ -129,10 +121,6 @@ class SegmentRewardConfig(RewardConfig, FreshConfig):
             "replayed segments: the rewards of fresh ones are redistributed, in the order in which each lane wrote "
             f"them, and this replays segments ({kinds}): use rewards='environment', or {RECEIVERS} without replay"
         )
-
-    def data_path_for(self, usual: str | type, algorithm: str) -> str | type:
-        """Return the data path that redistributes rewards; of an algorithm with a data path of its own, that one."""
-        return super().data_path_for(usual, algorithm) if usual in PATHS else usual
 
     def require_changed_values(self, reason: str) -> None:
         """Raise `ConfigError` if values would be learned from original rewards, of an algorithm without advantages."""
@@ -160,7 +148,10 @@ class Rudder:
 
     group = "delayed rewards"
     settings: tuple[str, ...] = tuple(
-        name for config in (RewardConfig, SegmentRewardConfig) for name in config.__annotations__ if name != "fixed"
+        name
+        for config in (DelayedRewardConfig, SegmentDelayedRewardConfig)
+        for name in config.__annotations__
+        if name != "fixed"
     )
     data_paths: Mapping[str, str] = {
         "redistributed": "penstock.rudder.paths:RedistributedSegmentPath",

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import os
+import signal
+import subprocess
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Any, Generic, Protocol, TypeVar
 
 from penstock.ipc import whole_cores
-from penstock.runs.process import Installed
+from penstock.runs.process import Installed, child_setup
 
 PAUSE = 0.2
 """Seconds between two polls of the jobs."""
@@ -32,6 +36,65 @@ class Job(Protocol):
 
     def kill(self) -> None:
         """End the job now; it may be called again."""
+
+
+class Training:
+    """Process of a training, which ends in good order when requested, or when this process ends in any way.
+
+    Parameters
+    ----------
+    command
+        Program and arguments.
+    output
+        File to which the output is appended.
+    cores
+        Cores that it may use.
+    patience
+        Seconds from the request to end until it is killed.
+    inherited
+        File descriptors that it inherits.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        output: Path,
+        cores: Collection[int],
+        patience: float = math.inf,
+        inherited: Sequence[int] = (),
+    ) -> None:
+        self.output, self.cores, self.is_stopping = output, cores, False
+        self._patience, self._kill_at = patience, math.inf
+        with open(output, "ab") as file:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, process_group=0,
+                pass_fds=inherited, preexec_fn=child_setup(cores),
+            )  # fmt: skip
+
+    def poll(self) -> int | None:
+        """Return the exit code; None while it runs."""
+        code = self._process.poll()
+        if code is None and time.monotonic() > self._kill_at:
+            self._process.kill()
+        return code
+
+    def stop(self) -> None:
+        """Request an end in good order; it may be called again."""
+        if not self.is_stopping:
+            self.is_stopping, self._kill_at = True, time.monotonic() + self._patience
+            self._process.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End the process now; its roles end by themselves."""
+        self.is_stopping = True
+        self._process.kill()
+
+    def lines(self) -> list[str]:
+        """Return the lines of the output."""
+        try:
+            return self.output.read_text(errors="replace").strip().splitlines()
+        except OSError:
+            return []
 
 
 J = TypeVar("J", bound=Job)

@@ -1,17 +1,18 @@
-"""The search for settings that learn best: many trainings, each an ordinary run, and a sampler that learns from them.
+"""Search for the settings that learn best: many trainings, each an ordinary run, and a sampler that learns from them.
 
 ====================  ===========================================================================================
-`space`               which settings are searched, and within which bounds
-`objective`           what a training is worth
-`study`               what is tried next, and whether a trial is given up: the only module that imports Optuna
-`directory`           the files of a search, which several processes may share
-`job`                 a trial under way: its processes, on cores of their own
-`searching`           trials by turns until there are as many as wanted
-`report`              the table of the best, and the command that trains with them
+`space`               searched settings and their bounds
+`objective`           score of a training
+`study`               sampling and pruning of trials: the only module that imports Optuna
+`directory`           files of a search, which several processes may share
+`job`                 running trial: its processes, on cores of their own
+`searching`           trials, up to the requested number
+`report`              table of the best trials, and the command that trains with their settings
+`arguments`           checks and defaults of the commands
 `command`             ``penstock search``
 `population`          runs that copy each other while they train
 `population_command`  ``penstock pbt``
 ====================  ===========================================================================================
 
-`penstock.bench.search` looks for settings that are *fast*; nothing is learned from its trainings.
+`penstock.bench.search` finds the *fastest* settings instead, without regard to returns.
 """

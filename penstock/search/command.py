@@ -1,4 +1,4 @@
-"""Search for the settings that learn best: trials by Optuna, a table of the best, and the command to train with.
+"""Search for the settings that learn best: trials by Optuna, a table of the best, and the command to train with them.
 
 penstock search appo --env CartPole-v1 --space space.toml [every flag of the algorithm] [--trials 20] [--jobs 1]
                 [--seeds 1] [--dir DIR] [--no-prune] [--json FILE]
@@ -17,23 +17,24 @@ from typing import Any
 from penstock.bench import BenchError, BenchUsageError, require_directory_of
 from penstock.bench.asked import Asked, own_parser, parse
 from penstock.config import Config, ConfigError, require_no_secrets
-from penstock.search.asked import (
+from penstock.search.arguments import (
     cores_of_jobs,
     directory_of,
-    require_as_they_are,
+    print_now,
     require_counts,
-    say,
+    require_defaults,
     with_workers,
     workers_of_job,
 )
 from penstock.search.directory import SearchDirectory
-from penstock.search.report import best_of, table_of, to_json, told
+from penstock.search.job import Shared
+from penstock.search.report import best_of, summary_of, table_of, to_json
 from penstock.search.searching import Searching
 from penstock.search.space import Space, names_of, read_space, space_of
 from penstock.trust import SEALS, code_of, seals_of
 
 _WIDE = 160  # columns of the table outside a terminal
-_TOLD_OTHERWISE = {
+_RESERVED = {
     "target_return": "a training that ends at a target ends at a good moment, and scores would not compare",
     "run_dir": "each trial has a directory of its own, in --dir",
 }
@@ -49,7 +50,7 @@ def command(args: list[str]) -> bool:
     BenchError
         Trainings failed, or no trial was completed.
     KeyboardInterrupt
-        Ctrl-C or SIGTERM came; no process is left, the best so far was printed, and the same command goes on.
+        Ctrl-C or SIGTERM; no process is left, the best trials are printed, and the same command resumes.
     """
     if "--show" in args:
         return _show(args)
@@ -69,20 +70,18 @@ def command(args: list[str]) -> bool:
     from penstock.search.study import Study
 
     study = Study(directory, space, config, own.seeds, is_pruned=not own.no_prune)
-    searching = Searching(
-        directory, study, [directory.facts["algorithm"], *asked.flags, *directory.shared_flags], config,
-        seeds=range(config.seed, config.seed + own.seeds), trials=own.trials, cores=cores, report=say,
-    )  # fmt: skip
-    say(f"{directory.path}: {len(study.tried)} of {own.trials} trials so far")
+    train = [directory.facts["algorithm"], *asked.flags, *directory.shared_flags]
+    shared = Shared(directory, train, config, range(config.seed, config.seed + own.seeds), print_now)
+    print_now(f"{directory.path}: {len(study.tried)} of {own.trials} trials so far")
     try:
-        searching.run()
+        Searching(shared, study, own.trials, cores).run()
     except KeyboardInterrupt:
-        say("interrupted: the same command goes on")
+        print_now("interrupted: the same command resumes")
         raise
     finally:
         _present(directory, study, space, own.json)
     if not best_of(study.tried):
-        raise BenchError("no trial was completed: the lines above tell why")
+        raise BenchError("no trial was completed: the lines above have the reasons")
     return True
 
 
@@ -99,19 +98,22 @@ def _show(args: list[str]) -> bool:
     settings = {**facts["config"], "num_workers": facts["workers"] or facts["config"]["num_workers"]}
     with code_of(facts, own.show, own.trust_code):
         config = make_config(load_algorithm(facts["algorithm"]).Config, settings)
-    tables = {name: _without_none(table) for name, table in facts["space"].items()}
+    tables = {
+        name: {key: value for key, value in table.items() if value is not None}
+        for name, table in facts["space"].items()
+    }
     space = space_of(tables, config)
     _present(directory, Study(directory, space, config, facts["seeds"]), space, own.json)
     return True
 
 
 def _own_flags() -> argparse.ArgumentParser:
-    about = "penstock search --show DIR shows the results of a search so far, and begins nothing."
+    about = "penstock search --show DIR shows the results of a search so far, without training."
     parser, add = own_parser("penstock search", "flags of search itself", about)
     add("--space", type=Path, metavar="FILE", help="TOML file: a table per setting, with low and high or values")
-    add("--trials", type=int, default=20, metavar="N", help="trials in all; the same command goes on up to them (20)")
+    add("--trials", type=int, default=20, metavar="N", help="number of trials; the same command resumes (20)")
     add("--jobs", type=int, default=1, metavar="K", help="trials at once, each on cores of its own (1)")
-    add("--seeds", type=int, default=1, metavar="S", help="trainings of each trial, from --seed on, averaged (1)")
+    add("--seeds", type=int, default=1, metavar="S", help="trainings per trial, averaged; seeds count from --seed (1)")
     add("--dir", type=Path, help="directory of the search and its runs (runs/search-ENV-ALGORITHM)")
     add("--no-prune", action="store_true", help="train every trial to its end")
     add("--json", type=Path, metavar="FILE", help="write all trials to this file")
@@ -122,7 +124,7 @@ def _shown_flags() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="penstock search", allow_abbrev=False)
     parser.add_argument("--show", type=Path, required=True, metavar="DIR", help="directory of a search")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all trials to this file")
-    parser.add_argument("--trust-code", action="store_true", help="run code that came with a search from elsewhere")
+    parser.add_argument("--trust-code", action="store_true", help="run code that came with a copied search")
     return parser
 
 
@@ -130,7 +132,7 @@ def _check(own: argparse.Namespace, config: Config) -> None:
     if own.space is None:
         raise BenchUsageError("--space is missing: give a TOML file with a table for each setting that is searched")
     require_counts(own, "trials", "jobs", "seeds")
-    require_as_they_are(config, _TOLD_OTHERWISE, "in a search")
+    require_defaults(config, _RESERVED, "in a search")
     if config.eval_interval == 0:
         raise BenchUsageError("--eval-interval 0 is not legal in a search: trials are compared by their evaluations")
 
@@ -151,10 +153,6 @@ def _facts(asked: Asked, space: Space, workers: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _without_none(table: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in table.items() if value is not None}
-
-
 def _present(directory: SearchDirectory, study: Any, space: Space, file: Path | None) -> None:
     from rich.console import Console
 
@@ -162,7 +160,7 @@ def _present(directory: SearchDirectory, study: Any, space: Space, file: Path | 
     if best_of(tried):
         console = Console(width=None if sys.stdout.isatty() else _WIDE)
         console.print(table_of(tried, space.names, directory.facts["seeds"]))
-    say(told(directory, tried))
+    print_now(summary_of(directory, tried))
     if file is not None:
         file.write_text(json.dumps(to_json(directory, tried), indent=1) + "\n")
 

@@ -1,15 +1,15 @@
-"""The directory of a search, which several processes of one machine may share.
+"""Directory of a search, which several processes of one machine may share.
 
 =====================  ========================================================================
-``search.json``        the algorithm, its settings, the space and the number of seeds
-``journal.log``        Optuna's journal: what was tried, and what came of it
-``trial-3-seed-0/``    the run of a trial and seed, an ordinary run directory
-``trial-3-seed-0.txt`` what its process printed
-``locks/``             files for each trial, locked by who trains it
+``search.json``        algorithm, settings, space and number of seeds
+``journal.log``        Optuna's journal of all trials and their results
+``trial-3-seed-0/``    run of a trial and seed, an ordinary run directory
+``trial-3-seed-0.txt`` output of its process
+``locks/``             files per trial, locked by the processes that train it
 =====================  ========================================================================
 
-A lock is held by the processes that have its file open, and is free when the last of them is gone, however it ended: a
-trial that is under way, and whose lock is free, was left by a process that died.
+A lock is held by the processes that have its file open, and is free when the last of them has ended in any way: a
+running trial with a free lock was left by a dead process.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ class _Facts(TypedDict):
 
 
 class SearchDirectory:
-    """The files of a search. Make or find it with `share`, or find it again with `open`.
+    """Files of a search. Made or opened with `share`, opened with `open`.
 
     Attributes
     ----------
     path
         The directory.
     facts
-        What is searched, as ``search.json`` has it: algorithm, flags, config, space, seeds; and workers, the number of
-        rollout workers that the cores of a job decided where the search began, None if flags or space decide.
+        Content of ``search.json``: algorithm, flags, config, space, seeds; and workers, the number of rollout workers
+        that follows from the cores of a job where the search began, None if flags or space give it.
     """
 
     def __init__(self, path: Path, facts: dict[str, Any]) -> None:
@@ -66,7 +66,7 @@ class SearchDirectory:
         Raises
         ------
         ConfigError
-            The directory holds another search, or other files; the message names the difference.
+            The directory holds another search, whose difference the message names, or other files.
         """
         try:
             if path.is_dir() and any(path.iterdir()) and not (path / SEARCH).exists() and not (path / LOCKS).exists():
@@ -86,13 +86,7 @@ class SearchDirectory:
 
     @classmethod
     def open(cls, path: Path) -> SearchDirectory:
-        """Open the directory of a search.
-
-        Raises
-        ------
-        ConfigError
-            There is no search.
-        """
+        """Open the directory of a search; raise `ConfigError` if there is none."""
         try:
             facts = read_document(path / SEARCH, _Facts)
         except OSError:
@@ -122,23 +116,23 @@ class SearchDirectory:
 
     @contextmanager
     def asking(self) -> Iterator[None]:
-        """Exclude other processes from choosing the next trial within the block."""
+        """Within the block, only this process chooses a trial."""
         with _locked(self.path / LOCKS / "ask"):
             yield
 
     def take(self, trial: int) -> Hold | None:
-        """Take a trial until it is released or this process ends; None: another has it. Only while `asking`."""
+        """Hold a trial until it is released or this process ends; None: another process holds it. Only in `asking`."""
         path = self.path / LOCKS / f"trial-{trial}"
         if (training := _lock(path)) is None:
             return None
         search = _lock(path.with_suffix(".search"))
-        assert search is not None, "it is locked after the other, and free before it"
+        assert search is not None, "it is locked after the other, and freed before it"
         return Hold(training, search)
 
     def is_ending(self, trial: int) -> bool:
-        """Whether the search that held a trial is gone, and its training about to end.
+        """Return whether the search that held a trial is gone, and its training about to end.
 
-        Only while `asking`: a free lock is taken for a moment.
+        Only in `asking`: a free lock is taken for a moment.
         """
         path = self.path / LOCKS / f"trial-{trial}"
         return not _is_free(path) and _is_free(path.with_suffix(".search"))
@@ -151,22 +145,22 @@ class Hold:
     Attributes
     ----------
     training
-        Descriptor that a training inherits, which holds the trial until the training has ended, too.
+        Descriptor that a training inherits; it holds the trial until the training has ended too.
     search
-        Descriptor that it does not inherit.
+        Descriptor that a training does not inherit.
     """
 
     training: int
     search: int
 
     def release(self) -> None:
-        """Give up the hold."""
+        """Release the trial."""
         os.close(self.search)
         os.close(self.training)
 
 
 def _lock(path: Path) -> int | None:
-    """Lock a file, made where missing, until the descriptor is closed; None: it is locked already."""
+    """Lock a file, created if missing, until the descriptor is closed; None: it is locked already."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -194,5 +188,5 @@ def _require_same(path: Path, name: str, here: Any, there: Any) -> None:
     if here != there:
         raise ConfigError(
             f"--dir {path} holds another search: {name} is {there!r} there, and {here!r} here. Trials compare only "
-            "where all else is the same: give another --dir, or the same settings"
+            "if all else is equal: give another --dir, or the same settings"
         )

@@ -1,20 +1,19 @@
-"""Running trial: its seeds are trained one after the other, each by a ``penstock train`` process."""
+"""Running trial, whose seeds train one after the other, each in a ``penstock train`` process."""
 
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal
 
 from penstock.config import Config
 from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.episodes import EPISODES
+from penstock.runs.jobs import Training
 from penstock.runs.lookup import checkpoint_to_go_on_from
-from penstock.runs.process import child_setup
 from penstock.runs.vacancy import RunDirectoryError, set_aside_run
 from penstock.search.directory import Hold, SearchDirectory
 from penstock.search.objective import RUNGS, Evaluated, read_evaluations, rung, score
@@ -26,11 +25,36 @@ if TYPE_CHECKING:
 PROGRAM = (sys.executable, "-m", "penstock.cli")
 """Program that trains; tests replace it."""
 PATIENCE = 60.0
-"""Seconds for a training to end in good order, after which it is killed."""
+"""Seconds from the request that a training end until it is killed."""
 _INTERRUPTED = 130, -signal.SIGTERM, -signal.SIGINT
 
 Ending = Literal["done", "pruned", "failed", "refused", "interrupted"]
-"""End of a trial; "refused": its run cannot be used now, and is left as it is."""
+"""End of a trial; "refused": its run cannot be used now, and stays unchanged."""
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Parts of a search that all trials share.
+
+    Attributes
+    ----------
+    directory
+        Directory of the search.
+    train
+        Algorithm and flags of ``penstock train``.
+    config
+        Settings of these flags.
+    seeds
+        Seeds of each trial, in the order of training.
+    report
+        Called with each line of progress.
+    """
+
+    directory: SearchDirectory
+    train: Sequence[str]
+    config: Config
+    seeds: Sequence[int]
+    report: Callable[[str], None]
 
 
 class Job:
@@ -38,20 +62,12 @@ class Job:
 
     Parameters
     ----------
-    directory
-        Directory of the search.
+    shared
+        Parts that all trials share.
     trial, hold
         The trial, and this process's hold of it.
-    train
-        Algorithm and flags of ``penstock train`` that all trials share.
-    config
-        Settings of these flags.
-    seeds
-        Seeds to train with, in this order.
     cores
         Cores of the processes.
-    report
-        Called with a line where a run was set aside.
 
     Attributes
     ----------
@@ -59,37 +75,22 @@ class Job:
         Reason why the trial failed, or was refused.
     """
 
-    def __init__(
-        self,
-        directory: SearchDirectory,
-        trial: Trial,
-        hold: Hold,
-        train: Sequence[str],
-        config: Config,
-        seeds: Sequence[int],
-        cores: Collection[int],
-        report: Callable[[str], None],
-    ) -> None:
-        self._directory = directory
-        self._report_line = report
+    def __init__(self, shared: Shared, trial: Trial, hold: Hold, cores: Collection[int]) -> None:
+        self._shared = shared
         self.trial = trial
         self._hold = hold
-        self._train = list(train)
-        self._config = config
-        self._seeds = seeds
         self.cores = cores
         self.error = ""
-        self._process: subprocess.Popen[bytes] | None = None
+        self._training: Training | None = None
         self._stopping: Ending | None = None
-        self._kill_at = 0.0
-        self._size = -1  # of the file of evaluations, when it was read
-        self._rung = 0  # the last one that was reported, of the present seed
+        self._size = -1  # bytes of the file of evaluations when it was read
+        self._rung = 0  # last one reported of the present seed
         self._evaluations: list[Evaluated] = []
 
     @property
     def seed(self) -> int:
         """Seed in training, or the next one."""
-        return self._seeds[len(self.trial.scores)]
+        return self._shared.seeds[len(self.trial.scores)]
 
     def poll(self) -> Ending | None:
         """Begin the next training or read new evaluations; return how the trial ended, and release it, or None.
@@ -110,22 +111,21 @@ class Job:
 
     def stop(self, why: Ending = "interrupted") -> None:
         """Request that the training ends in good order; `poll` returns the end."""
-        if self._stopping is None:
-            self._stopping, self._kill_at = why, time.monotonic() + PATIENCE
-            if self._process is not None:
-                self._process.send_signal(signal.SIGTERM)
+        self._stopping = self._stopping or why
+        if self._training is not None:
+            self._training.stop()
 
     def kill(self) -> None:
         """End the training now; its roles end by themselves."""
         self._stopping = self._stopping or "interrupted"
-        if self._process is not None:
-            self._process.kill()
+        if self._training is not None:
+            self._training.kill()
 
     def _poll(self) -> Ending | None:
-        if self._process is None:
+        if self._training is None:
             if self._stopping is not None:
                 return self._stopping
-            if len(self.trial.scores) == len(self._seeds):  # interrupted after the last of them
+            if len(self.trial.scores) == len(self._shared.seeds):  # interrupted after the last of them
                 return "done"
             try:
                 command = self._command()
@@ -134,67 +134,58 @@ class Job:
                 return "refused"
             if command is None:
                 return self._after_training()
-            self._process = self._start(command)
+            output = self._shared.directory.output(self.trial.number, self.seed)
+            self._training = Training(command, output, self.cores, PATIENCE, inherited=[self._hold.training])
             return None
-        is_over = self._process.poll() is not None
-        self._follow(is_over=is_over)
-        if not is_over:
-            if self._stopping is not None and time.monotonic() > self._kill_at:
-                self._process.kill()
+        training, code = self._training, self._training.poll()
+        self._follow(is_over=code is not None)
+        if code is None:
             return None
-        code, self._process = self._process.returncode, None
+        self._training = None
         if self._stopping is not None:
             return self._stopping
-        if code in _INTERRUPTED:  # by a signal to the process group, which interrupts this search, too
+        if code in _INTERRUPTED:  # by a signal that interrupts this search too
             return "interrupted"
         if code != 0:
-            self.error = self._last_words(code)
+            self.error = _error_of(training, code)
             return "failed"
         return self._after_training()
 
     def _command(self) -> list[str] | None:
-        """Command for the present seed, a training or the rest of one; None: done."""
-        run = self._directory.run(self.trial.number, self.seed)
+        """Return the command that trains the present seed, or resumes it; None: it is done."""
+        run = self._shared.directory.run(self.trial.number, self.seed)
         if (meta := checkpoint_to_go_on_from(run)) is None:
             if moved := set_aside_run(run):
-                self._report_line(f"trial {self.trial.number}: {moved}")
+                self._shared.report(f"trial {self.trial.number}: {moved}")
             settings = as_flags({**self.trial.settings, "seed": self.seed, "run_dir": str(run)})
-            return [*PROGRAM, "train", *self._train, *settings]
-        limit, more = self._config.max_seconds, []
+            return [*PROGRAM, "train", *self._shared.train, *settings]
+        limit, more = self._shared.config.max_seconds, []
         if limit is not None:
             left = limit - meta.get("seconds", 0.0)
             more = ["--max-seconds", f"{left:.3f}"]
             if left < 0.001:
                 return None
-        return None if meta["steps"] >= self._config.total_steps else [*PROGRAM, "resume", str(run), *more]
-
-    def _start(self, command: list[str]) -> subprocess.Popen[bytes]:
-        """Start a training that ends in good order with this process, and holds the trial until then."""
-        with open(self._directory.output(self.trial.number, self.seed), "ab") as output:
-            return subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, process_group=0,
-                pass_fds=[self._hold.training], preexec_fn=child_setup(self.cores),
-            )  # fmt: skip
+        return None if meta["steps"] >= self._shared.config.total_steps else [*PROGRAM, "resume", str(run), *more]
 
     def _follow(self, *, is_over: bool = False) -> None:
         """Report new evaluations, and stop a trial that the study prunes.
 
-        A rung's value is that of the first evaluation at it or behind it, so that trials compare at every rung,
-        whenever they are evaluated. A training that is over is judged by its score.
+        A rung's value is that of the first evaluation at or after it, so that trials with different times of evaluation
+        compare. The score decides on a training that is over.
         """
         if self._stopping is not None or not self._read():
             return
-        is_hopeless = False
+        is_pruned = False
         for count, evaluation in enumerate(self._evaluations, start=1):
-            while self._rung < min(RUNGS - 1, rung(evaluation, self._config)):
+            while self._rung < min(RUNGS - 1, rung(evaluation, self._shared.config)):
                 self._rung += 1
-                is_hopeless |= self._report(self._rung, self._evaluations[:count])
-        if is_hopeless and not is_over:
+                is_pruned |= self._report(self._rung, self._evaluations[:count])
+        if is_pruned and not is_over:
             self.stop("pruned")
 
     def _read(self) -> bool:
         """Read new evaluations; return whether there are any."""
-        run = self._directory.run(self.trial.number, self.seed)
+        run = self._shared.directory.run(self.trial.number, self.seed)
         try:
             size = (run / EPISODES).stat().st_size
         except OSError:
@@ -206,30 +197,28 @@ class Job:
         return bool(self._evaluations) and self._evaluations != before
 
     def _report(self, reached: int, evaluations: Sequence[Evaluated]) -> bool:
-        """Report the mean over the seeds so far; return whether the trial is to be pruned."""
-        worth = fmean([*self.trial.scores, score(evaluations)])
-        return self.trial.report(len(self.trial.scores) * RUNGS + reached, worth)
+        """Report the mean over the seeds so far; return whether to prune the trial."""
+        mean = fmean([*self.trial.scores, score(evaluations)])
+        return self.trial.report(len(self.trial.scores) * RUNGS + reached, mean)
 
     def _after_training(self) -> Ending | None:
-        """Record the score of a seed's training; None: further seeds are left."""
+        """Record the score of a seed's training; return the end of the trial, or None with seeds left."""
         self._read()
         if not self._evaluations:
             self.error = "the training was never evaluated: give it a smaller --eval-interval"
             return "failed"
-        is_last = len(self.trial.scores) + 1 == len(self._seeds)
-        is_hopeless = not is_last and self._report(RUNGS, self._evaluations)
+        is_last = len(self.trial.scores) + 1 == len(self._shared.seeds)
+        is_pruned = not is_last and self._report(RUNGS, self._evaluations)
         self.trial.seed_done(score(self._evaluations))
         self._evaluations, self._size, self._rung = [], -1, 0
-        if is_hopeless:
+        if is_pruned:
             return "pruned"
         return "done" if is_last else None
 
-    def _last_words(self, code: int) -> str:
-        output = self._directory.output(self.trial.number, self.seed)
-        try:
-            lines = output.read_text(errors="replace").strip().splitlines()
-        except OSError:
-            lines = []
-        told = next((line for line in reversed(lines) if line.startswith("error: ")), lines[-1] if lines else "")
-        how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        return f"{told.removeprefix('error: ').strip() or 'it said nothing'} ({how}; all that it said: {output})"
+
+def _error_of(training: Training, code: int) -> str:
+    """Return the error that a training printed, or its last line, and how it ended."""
+    lines = training.lines()
+    error = next((line for line in reversed(lines) if line.startswith("error: ")), lines[-1] if lines else "no output")
+    how = f"signal {-code}" if code < 0 else f"exit code {code}"
+    return f"{error.removeprefix('error: ').strip()} ({how}; full output: {training.output})"

@@ -1,8 +1,8 @@
 """Score of a training: the mean return of its evaluations over the last third of the run.
 
-A single evaluation plays few episodes: the highest one of many trials is above all a lucky one. Policies come and go
-during a training: its best moment proves nothing. The last third has seven evaluations by default, and their mean is
-high only for settings that arrive early and stay.
+A single evaluation plays few episodes: the highest of many trials is largely luck, and so is the best moment of a
+training. The last third has seven evaluations by default; their mean is high only for settings that learn early and
+stay good.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from penstock.config import Config
 from penstock.runs.episodes import EPISODES
 
 LAST = 1 / 3
-"""The share of a run, in steps learned from, whose evaluations count."""
+"""Share of a run, in steps learned from, whose evaluations count."""
 RUNGS = 20
-"""Moments of a training at which it may be given up: the first evaluation of each twentieth of its budget."""
+"""Number of moments at which a training may be pruned: the first evaluation of each twentieth of its budget."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class Evaluated:
     Attributes
     ----------
     steps
-        That its weights had learned from.
+        Steps that its weights have learned from.
     seconds
-        Trained so far.
+        Seconds of training before it.
     mean_return
-        Of its episodes; what one that was given up had returned by then counts.
+        Mean return of its episodes; of an episode that was ended early, the return up to then.
     """
 
     steps: int
@@ -42,22 +42,22 @@ class Evaluated:
 
 
 def read_evaluations(run_dir: Path) -> list[Evaluated]:
-    """Read the evaluations of a run, also of one that is under way; [] where there is none yet.
+    """Return the evaluations of a run, finished or running; [] before the first.
 
-    A run that went on from a checkpoint has evaluated the steps behind it twice: the second time counts. Of games
-    against several opponents those against the first count, as they do in the run.
+    A run that was resumed from a checkpoint has evaluated later steps twice: the second evaluation counts. Of games
+    against several opponents, those against the first count.
     """
     try:
         text = (run_dir / EPISODES).read_text()
     except FileNotFoundError:
         return []
-    whole = text[: text.rfind("\n") + 1]  # a last line may be half written
+    complete = text[: text.rfind("\n") + 1]  # the last line may be half written
     returns: dict[tuple[int, float], list[float]] = {}
     opponents: dict[tuple[int, float], str | None] = {}
-    for line in whole.splitlines():
+    for line in complete.splitlines():
         try:
             episode = json.loads(line)
-        except ValueError:  # left half written by a process that was killed
+        except ValueError:  # half written by a killed process
             continue
         moment = episode["steps"], episode["seconds"]
         if moment not in returns:
@@ -69,10 +69,10 @@ def read_evaluations(run_dir: Path) -> list[Evaluated]:
 
 
 def score(evaluations: Sequence[Evaluated]) -> float:
-    """Mean of the mean returns of the evaluations in the last third of the steps that were learned from.
+    """Return the mean of the mean returns of evaluations in the last third of the steps learned from.
 
-    With t_i the steps of evaluation i and t the steps of the last one, it is the mean over all i with
-    t_i > (1 - 1/3) t. The last evaluation is always among them.
+    With t_i the steps of evaluation i and t the steps of the last one: the mean over all i with t_i > (1 - 1/3) t. The
+    last evaluation always counts.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def score(evaluations: Sequence[Evaluated]) -> float:
 
 
 def rung(evaluation: Evaluated, config: Config) -> int:
-    """Twentieths of its budget that a run had spent at an evaluation: of two budgets, of the one nearer its end."""
+    """Return the twentieths of its budget that a run had spent at an evaluation; of two budgets, of the fuller one."""
     of_steps = RUNGS * evaluation.steps / config.total_steps
     of_seconds = RUNGS * evaluation.seconds / config.max_seconds if config.max_seconds else 0.0
     return int(min(RUNGS, max(of_steps, of_seconds)))

@@ -9,7 +9,7 @@
 ======================  ========================================================================
 
 All members train a slice of ``pbt_interval`` steps, as many at once as there are jobs; then all are ranked. The next
-call trains a slice that was interrupted to its end.
+call completes an interrupted slice.
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -34,9 +32,8 @@ from penstock.population.space import population_space, tables_of
 from penstock.runs.checkpoint import holds_only_a_checkpoint, verify_checkpoint
 from penstock.runs.documents import DocumentError, read_document
 from penstock.runs.files import directory_replacing, json_bytes, remove_directory, write_file_atomically
-from penstock.runs.jobs import Jobs
+from penstock.runs.jobs import Jobs, Training
 from penstock.runs.lookup import checkpoint_to_go_on_from, resolve_checkpoint
-from penstock.runs.process import child_setup
 from penstock.runs.state import read_state
 from penstock.runs.vacancy import set_aside_run
 
@@ -44,57 +41,35 @@ POPULATION, HANDED = "population.json", "handed"
 PROGRAM = (sys.executable, "-m", "penstock.engine.slices")
 """Program that trains a slice; tests replace it."""
 PATIENCE = 60.0
-"""Seconds that a slice may take to end in good order, before it is killed."""
+"""Seconds from the request that a slice end until it is killed."""
 DIVERGED = 4
 """Exit code of a slice whose updates are no longer finite."""
 
 Ending = Literal["done", "diverged", "failed", "interrupted"]
 
 
-class Slice:
-    """The process of a member's slice.
+class Slice(Training):
+    """Process that trains a member's slice.
 
     Parameters
     ----------
     member
         Number of the member.
-    told
+    arguments
         File with the arguments of the slice.
     cores
         Cores of the process.
     """
 
-    def __init__(self, member: int, told: Path, cores: Collection[int]) -> None:
-        self.member, self.cores = member, cores
-        self._is_stopping, self._kill_at = False, 0.0
-        self.output = told.with_suffix(".txt")
-        with open(self.output, "ab") as output:
-            self._process = subprocess.Popen(
-                [*PROGRAM, str(told)], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                process_group=0, preexec_fn=child_setup(cores),
-            )  # fmt: skip
+    def __init__(self, member: int, arguments: Path, cores: Collection[int]) -> None:
+        super().__init__([*PROGRAM, str(arguments)], arguments.with_suffix(".txt"), cores, PATIENCE)
+        self.member = member
 
-    def poll(self) -> Ending | None:
-        """Return how the slice ended; None while it runs."""
-        code = self._process.poll()
-        if code is None:
-            if self._is_stopping and time.monotonic() > self._kill_at:
-                self._process.kill()
-            return None
-        if self._is_stopping or code in (130, -signal.SIGTERM, -signal.SIGINT):
+    def ending(self, code: int) -> Ending:
+        """Return how the slice ended with an exit code."""
+        if self.is_stopping or code in (130, -signal.SIGTERM, -signal.SIGINT):
             return "interrupted"
         return "done" if code == 0 else "diverged" if code == DIVERGED else "failed"
-
-    def stop(self) -> None:
-        """Request an end in good order; a slice that does not end in time is killed."""
-        if not self._is_stopping:
-            self._is_stopping, self._kill_at = True, time.monotonic() + PATIENCE
-            self._process.send_signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """Kill the process."""
-        self._is_stopping = True
-        self._process.kill()
 
 
 class _Facts(TypedDict):
@@ -104,8 +79,6 @@ class _Facts(TypedDict):
 
 
 class _Member(TypedDict):
-    """Fields of `Member`."""
-
     settings: dict[str, float]
     since: int
     decisions: int
@@ -155,7 +128,7 @@ class PopulationRuns:
     Parameters
     ----------
     path
-        Directory of the population, which is made; an existing population with the same settings is resumed.
+        Directory of the population, created if missing; an existing population with the same settings is resumed.
     algorithm
         Name of the algorithm.
     config
@@ -183,7 +156,7 @@ class PopulationRuns:
         report: Callable[[str], None],
     ) -> None:
         if count < 2:
-            raise ConfigError(f"--population {count}: a population of one has nobody to copy: use 4, or 2 at least")
+            raise ConfigError(f"--population {count}: a population of one has no member to copy: use 4, or 2 at least")
         assert config.pbt is not None and config.pbt_space is not None
         tables = tables_of(config.pbt_space)
         self._config = replace(config, pbt=None, pbt_space=None)
@@ -215,11 +188,11 @@ class PopulationRuns:
         Raises
         ------
         KeyboardInterrupt
-            Ctrl-C or SIGTERM came: no process is left, and the same call goes on.
+            Ctrl-C or SIGTERM; no process is left, and the same call resumes.
         BenchError
             A slice failed.
         CheckpointError, RunDirectoryError
-            A member's run cannot be used now; it is left as it is.
+            A member's run cannot be used now; it stays unchanged.
         """
         while not self.is_done:
             self._todo = list(range(len(self._names)))
@@ -247,28 +220,29 @@ class PopulationRuns:
     def _start(self) -> None:
         while self._jobs.free and self._todo:
             number = self._todo.pop(0)
-            self._make_way(number)
+            self._set_aside_run(number)
             settings, plan = self.population.members[number].settings, self._plans[number]
             run = str(self.member(number))
             config = {**self._config.to_json(), "run_dir": run, "seed": self._config.seed + number}
-            told = self.path / f"member-{number}.json"
-            what = {
+            arguments = self.path / f"member-{number}.json"
+            contents = {
                 "algorithm": self._algorithm, "config": config, "settings": settings, "parent": plan.parent,
                 "begin": plan.begin, "until": self._until(self.slice),
             }  # fmt: skip
-            write_file_atomically(told, json_bytes(what))
-            self._jobs.add(Slice(number, told, self._jobs.free[0]))
+            write_file_atomically(arguments, json_bytes(contents))
+            self._jobs.add(Slice(number, arguments, self._jobs.free[0]))
 
-    def _make_way(self, member: int) -> None:
-        """Set aside a member's run without a usable checkpoint, after an early kill or divergence."""
+    def _set_aside_run(self, member: int) -> None:
+        """Set aside a member's run without a usable checkpoint, as after an early kill or divergence."""
         run = self.member(member)
         if checkpoint_to_go_on_from(run) is None and (moved := set_aside_run(run)):
             self._report(f"member {member}: {moved}")
 
-    def _ended(self, job: Slice, ending: Ending) -> None:
+    def _ended(self, job: Slice, code: int) -> None:
+        ending = job.ending(code)
         if ending == "failed" and not self._error:
-            lines = job.output.read_text(errors="replace").strip().splitlines()
-            self._error = f"member {job.member} failed: {lines[-1] if lines else 'it said nothing'} (see {job.output})"
+            *_, last = job.lines() or ["no output"]
+            self._error = f"member {job.member} failed: {last} (see {job.output})"
         elif ending == "diverged":
             decision = self.population.rescue(job.member, self._until(self.slice - 1) if self.slice else 0)
             if decision is None:
@@ -311,7 +285,7 @@ class PopulationRuns:
     def _hand_over(self, parent: int) -> tuple[str | None, WeightsOrigin | None]:
         """Copy a member's newest checkpoint to a place that its next slice does not change.
 
-        A member that is itself to become a copy, and has not begun, hands over the checkpoint that it is to copy.
+        A member that becomes a copy itself, and has not begun, hands over the checkpoint that it copies.
         """
         plan, steps = self._plans[parent], self._steps(parent)
         if plan.parent is not None and steps <= plan.begin:
@@ -331,7 +305,7 @@ class PopulationRuns:
         for place in handed.glob("member-*"):
             if holds_only_a_checkpoint(place):
                 remove_directory(place)
-        with suppress(OSError):  # a file of the user's is in it, or it is not there
+        with suppress(OSError):  # it holds a file of the user, or does not exist
             handed.rmdir()
 
     def _steps(self, member: int) -> int:
@@ -355,7 +329,7 @@ class PopulationRuns:
                     f"--dir {self.path} holds {', '.join(others[:3])}{', ...' if len(others) > 3 else ''}, and no "
                     "population: give another, or remove them yourself"
                 )
-            self._lineage.go_on(0)  # of a command that was killed before it had begun
+            self._lineage.go_on(0)  # left by a command that was killed at its beginning
             for number, member in enumerate(self.population.members):
                 self._lineage.start(number, member.settings)
             self._save()
@@ -366,7 +340,7 @@ class PopulationRuns:
             raise ConfigError(f"--dir {self.path} holds a population that cannot be read: {error}") from None
         self._require_same(found["facts"])
         if not len(found["plans"]) == len(found["population"]["members"]) == len(self._names):
-            raise ConfigError(f"{file} cannot be read: it has not the state of each of its {len(self._names)} members")
+            raise ConfigError(f"{file} cannot be read: it has not one state for each of {len(self._names)} members")
         self.population.restore(found["population"])
         self.slice = found["slice"]
         self._plans = [Plan(plan["begin"], plan["parent"]) for plan in found["plans"]]
@@ -385,7 +359,7 @@ class PopulationRuns:
             if begun[name] != value:
                 raise ConfigError(
                     f"--dir {self.path} holds another population: it was begun with {name}={begun[name]!r}, and "
-                    f"{name}={value!r} is given. Give {name}={begun[name]!r} to go on with it, or another --dir"
+                    f"{name}={value!r} is given. Give {name}={begun[name]!r} to resume it, or another --dir"
                 )
         if unknown := [name for name in facts["config"] if name not in given]:
             raise ConfigError(

@@ -15,19 +15,19 @@ from penstock.bench import BenchUsageError
 from penstock.bench.asked import own_parser, parse
 from penstock.config import Config, require_no_secrets
 from penstock.runs.lock import alone_in
-from penstock.search.asked import (
+from penstock.search.arguments import (
     cores_of_jobs,
     directory_of,
-    require_as_they_are,
+    print_now,
     require_counts,
-    say,
+    require_defaults,
     with_workers,
     workers_of_job,
 )
 from penstock.search.population import PopulationRuns
 
-_TOLD_OTHERWISE = {
-    "num_policies": "its members are runs of one policy: use --population, or penstock train for policies of one run",
+_RESERVED = {
+    "num_policies": "members are runs of one policy: use --population, or penstock train for policies of one run",
     "run_dir": "each member has a directory of its own, in --dir",
     "target_return": "a member that ends at a target leaves the others without it",
 }
@@ -43,7 +43,7 @@ def command(args: list[str]) -> bool:
     BenchError
         A member failed.
     KeyboardInterrupt
-        Ctrl-C or SIGTERM came; no process is left, and the same command goes on.
+        Ctrl-C or SIGTERM; no process is left, and the same command resumes.
     """
     asked = parse(_with_space(args), own_flags())
     if asked is None:
@@ -61,35 +61,35 @@ def command(args: list[str]) -> bool:
             stack.enter_context(alone_in(directory))
         except BlockingIOError:
             raise BenchUsageError(f"another penstock pbt is at work in {directory}") from None
-        runs = PopulationRuns(directory, algorithm, config, own.population, cores, say)
+        runs = PopulationRuns(directory, algorithm, config, own.population, cores, print_now)
         try:
             runs.run()
         except KeyboardInterrupt:
-            say("interrupted: the same command goes on")
+            print_now("interrupted: the same command resumes")
             raise
     found = [(score, number) for number, score in enumerate(runs.scores()) if score is not None]
     if found:
         score, number = max(found)
         settings = ", ".join(f"{name}={value:.4g}" for name, value in runs.population.members[number].settings.items())
-        say(f"best: {runs.member(number)}, {config.pbt_metric} {score:.4g}, with {settings}")
+        print_now(f"best: {runs.member(number)}, {config.pbt_metric} {score:.4g}, with {settings}")
     return True
 
 
 def own_flags() -> argparse.ArgumentParser:
-    """Parser of the flags of `penstock pbt` besides those of training."""
+    """Make the parser of the flags of `penstock pbt` besides those of training."""
     about = (
         "--space FILE (a TOML file with a table for each setting that may change: low and high) is short for "
-        "--pbt-space. This and the other flags of populations are those of training; --total-steps are of each member."
+        "--pbt-space. This and the other flags of populations are flags of training; --total-steps is per member."
     )
     parser, add = own_parser("penstock pbt", "flags of the population itself", about)
     add("--population", type=int, default=4, metavar="N", help="number of members, each a run (4)")
-    add("--jobs", type=int, default=1, metavar="K", help="members that train at once, each on cores of its own (1)")
-    add("--dir", type=Path, help="directory of the runs; the same command goes on (runs/pbt-ENV-ALGORITHM)")
+    add("--jobs", type=int, default=1, metavar="K", help="members training at once, each on cores of its own (1)")
+    add("--dir", type=Path, help="directory of the runs; the same command resumes (runs/pbt-ENV-ALGORITHM)")
     return parser
 
 
 def _with_space(args: list[str]) -> list[str]:
-    """Replace --space by its flag of training, and add the default rule."""
+    """Return the arguments with --pbt-space for --space, and with the default rule."""
     named = [re.sub(r"^--space(?==|$)", "--pbt-space", arg) for arg in args]
     has_space = any(arg.partition("=")[0] == "--pbt-space" for arg in named)
     has_rule = any(arg.partition("=")[0] == "--pbt" for arg in named)
@@ -101,4 +101,4 @@ def _check(own: argparse.Namespace, config: Config) -> None:
     if config.pbt is None:
         raise BenchUsageError("--space is missing: give a TOML file with a table for each setting that may change")
     require_counts(own, "jobs")
-    require_as_they_are(config, _TOLD_OTHERWISE, "here")
+    require_defaults(config, _RESERVED, "here")

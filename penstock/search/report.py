@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -14,22 +15,22 @@ from rich.text import Text
 from penstock.masking import joined, masked_arguments
 from penstock.runs.formatting import number
 from penstock.search.directory import SearchDirectory
-from penstock.search.space import as_flags
+from penstock.search.space import as_flags, shown
 
 if TYPE_CHECKING:
     from penstock.search.study import Tried
 
 ROWS = 10
-"""Trials that the table shows, the best ones; beside them the one with the settings as they were given."""
+"""Trials in the table: the best ones, besides the trial with the settings as given."""
 
 
 def best_of(tried: Sequence[Tried]) -> list[Tried]:
-    """The trials that are done, the best first."""
+    """Return the completed trials, the best first."""
     return sorted((trial for trial in tried if trial.score is not None), key=lambda trial: -(trial.score or 0.0))
 
 
 def command_of(directory: SearchDirectory, trial: Tried) -> str:
-    """The command that trains as a trial did, with the first of its seeds."""
+    """Return the command that trains with the settings of a trial."""
     facts = directory.facts
     shared = [*facts["flags"], *directory.shared_flags]
     return joined(masked_arguments(["penstock", "train", facts["algorithm"], *shared, *as_flags(trial.settings)]))
@@ -43,9 +44,9 @@ def table_of(tried: Sequence[Tried], names: Sequence[str], seeds: int) -> Table:
     tried
         All trials.
     names
-        Of the settings that are searched.
+        Names of the searched settings.
     seeds
-        Of each trial; where there are several, the lowest and highest are shown.
+        Seeds of each trial; with several, the lowest and highest scores are shown.
     """
     table = Table(box=box.SIMPLE_HEAD)
     columns = ["trial", "score", *(["over seeds"] if seeds > 1 else []), *names]
@@ -57,14 +58,14 @@ def table_of(tried: Sequence[Tried], names: Sequence[str], seeds: int) -> Table:
         if place < ROWS or trial.is_as_given:
             assert trial.score is not None
             spread = [f"{number(min(trial.scores))} to {number(max(trial.scores))}"] if seeds > 1 else []
-            cells = [str(trial.number), number(trial.score), *spread, *(_shown(trial.settings[name]) for name in names)]
+            cells = [str(trial.number), number(trial.score), *spread, *(shown(trial.settings[name]) for name in names)]
             note = "the settings as given" if trial.is_as_given else ""
             table.add_row(*cells, Text(note, "dim"), style="bold" if place == 0 else "")
     return table
 
 
-def told(directory: SearchDirectory, tried: Sequence[Tried]) -> str:
-    """Text below the table: endings of the trials, the best one, and the command to train with its settings."""
+def summary_of(directory: SearchDirectory, tried: Sequence[Tried]) -> str:
+    """Return the text below the table: endings of the trials, the best one, and the command to train with it."""
     if not tried:
         return "no trial has begun"
     counts = Counter(trial.state for trial in tried)
@@ -80,31 +81,23 @@ def told(directory: SearchDirectory, tried: Sequence[Tried]) -> str:
         run = directory.run(best[0].number, first)
         lines.append(f"best: trial {best[0].number}, score {number(best[0].score or 0.0)}{beside}")
         lines.append(
-            "The best of many scores is a lucky one, too: train with other seeds before you believe it "
-            f"(these are {_range(first, seeds)})."
+            "The best of many scores is in part luck: confirm it with other seeds than "
+            f"{f'seed {first}' if seeds == 1 else f'seeds {first} to {first + seeds - 1}'}."
         )
         lines += ["", f"penstock eval {shlex.quote(str(run))}", command_of(directory, best[0])]
     return "\n".join(lines)
 
 
 def to_json(directory: SearchDirectory, tried: Sequence[Tried]) -> dict[str, Any]:
-    """All that is known of a search, as JSON values."""
+    """Return the search with all its trials, as JSON values."""
     best = best_of(tried)
     first, seeds = directory.facts["config"]["seed"], directory.facts["seeds"]
     return {
         **directory.facts,
         "trials": [
-            {**trial.to_json(), "runs": [str(directory.run(trial.number, first + i)) for i in range(seeds)]}
+            {**asdict(trial), "runs": [str(directory.run(trial.number, first + i)) for i in range(seeds)]}
             for trial in tried
         ],
         "best": best[0].number if best else None,
         "command": command_of(directory, best[0]) if best else None,
     }
-
-
-def _shown(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _range(first: int, count: int) -> str:
-    return f"seed {first}" if count == 1 else f"seeds {first} to {first + count - 1}"

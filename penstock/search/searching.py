@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from penstock.bench import BenchError
-from penstock.config import Config
 from penstock.runs.jobs import Jobs
-from penstock.search.directory import SearchDirectory
-from penstock.search.job import Ending, Job
-from penstock.search.space import is_legal
+from penstock.search.job import Ending, Job, Shared
+from penstock.search.space import refusal_of, shown
 
 if TYPE_CHECKING:
     from penstock.search.study import Study
@@ -24,41 +22,21 @@ class Searching:
 
     Parameters
     ----------
-    directory, study
-        Directory and study of the search.
-    train
-        Algorithm and flags of ``penstock train`` that all trials share.
-    config
-        Settings of these flags.
-    seeds
-        Seeds of each trial.
+    shared
+        Parts that all trials share.
+    study
+        Study of the search.
     trials
         Requested number of trials in the directory, those of other processes included.
     cores
         Cores of each job.
-    report
-        Called with each line of progress.
     """
 
-    def __init__(
-        self,
-        directory: SearchDirectory,
-        study: Study,
-        train: Sequence[str],
-        config: Config,
-        *,
-        seeds: Sequence[int],
-        trials: int,
-        cores: Sequence[Sequence[int]],
-        report: Callable[[str], None],
-    ) -> None:
-        self._directory = directory
+    def __init__(self, shared: Shared, study: Study, trials: int, cores: Sequence[Sequence[int]]) -> None:
+        self._shared = shared
         self._study = study
-        self._train = train
-        self._config = config
-        self._seeds = seeds
         self._trials = trials
-        self._report = report
+        self._report = shared.report
         self._jobs = Jobs[Job](cores)
         self._is_interrupted = False
         self._failures = 0
@@ -70,12 +48,12 @@ class Searching:
         Raises
         ------
         KeyboardInterrupt
-            Ctrl-C or SIGTERM came: no process is left, and interrupted trials can be resumed.
+            Ctrl-C or SIGTERM; no process is left, and interrupted trials can be resumed.
         BenchError
             Several trainings failed, one after the other; or a trial's run cannot be used now.
         """
         self._jobs.run(self._begin, self._ended, is_over=self._is_over, is_left=lambda: self._study.has_ending)
-        if self._refused:  # the trials beside it were interrupted for it
+        if self._refused:  # which interrupted the trials beside it
             raise BenchError(self._refused)
         if self._failures >= FAILURES:
             raise BenchError(f"{FAILURES} trainings failed one after the other. The last one: {self._error}")
@@ -89,35 +67,28 @@ class Searching:
         """Begin trials on free cores."""
         while self._jobs.free and (found := self._study.ask(self._trials)) is not None:
             trial, hold = found
-            shown = ", ".join(f"{name}={_short(value)}" for name, value in trial.settings.items())
-            if why := is_legal(self._config, trial.settings):
-                trial.fail(why)
+            settings = ", ".join(f"{name}={shown(value)}" for name, value in trial.settings.items())
+            if refusal := refusal_of(self._shared.config, trial.settings):
+                trial.fail(refusal)
                 hold.release()
-                self._report(f"trial {trial.number}: {shown}: not legal together: {why}")
+                self._report(f"trial {trial.number}: {settings}: not legal together: {refusal}")
                 continue
-            cores = self._jobs.free[0]
-            self._jobs.add(
-                Job(self._directory, trial, hold, self._train, self._config, self._seeds, cores, self._report)
-            )
-            self._report(f"trial {trial.number}: {shown}")
+            self._jobs.add(Job(self._shared, trial, hold, self._jobs.free[0]))
+            self._report(f"trial {trial.number}: {settings}")
 
     def _ended(self, job: Job, ending: Ending) -> None:
         number = job.trial.number
         match ending:
             case "done":
-                self._report(f"trial {number}: done, score {_short(self._study.tried[number].score)}")
+                self._report(f"trial {number}: done, score {shown(self._study.tried[number].score)}")
             case "pruned":
                 tried = self._study.tried[number]
-                self._report(f"trial {number}: given up after {tried.spent:.0%} of its trainings")
+                self._report(f"trial {number}: pruned after {tried.spent:.0%} of its trainings")
             case "failed":
                 self._report(f"trial {number}: failed: {job.error}")
                 self._error = job.error
             case "refused":
-                self._refused = f"trial {number} cannot go on, and nothing of it was changed: {job.error}"
+                self._refused = f"trial {number} cannot be resumed, and stays unchanged: {job.error}"
             case "interrupted":
                 self._is_interrupted = True
         self._failures = self._failures + 1 if ending == "failed" else 0
-
-
-def _short(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

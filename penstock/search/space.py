@@ -25,40 +25,40 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from penstock.config import Config, ConfigError, checked, closest, setting_hint
-from penstock.config.groups import group_of
+from penstock.config.features import group_of
 from penstock.config.ranges import Range, range_of, tables_in
 
 _KEYS = ("low", "high", "log", "step", "values")
 _TASK_GROUPS = "environment", "budget and run"
 _TASK_SETTINGS = "env", "total_steps", "target_return", "seed", "run_dir"  # of other groups
-_LEARNED_FROM = "reward_scale", "reward_clip"  # are settings of the environment, but change only what is learned from
-_COMBINATIONS = 1000  # of the other settings' ends with which one is tried before it counts as illegal
+_LEARNED_FROM = "reward_scale", "reward_clip"  # settings of the environment that change learning alone
+_COMBINATIONS = 1000  # of the other settings' ends, tried with an end before it counts as illegal
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One of several values, in no order."""
+    """Unordered values of a setting."""
 
     name: str
     values: tuple[Any, ...]
 
     @property
     def ends(self) -> tuple[Any, ...]:
-        """Values whose legality decides that of all."""
+        """Values that must be legal: all."""
         return self.values
 
     def holds(self, value: Any) -> bool:
-        """Whether a value is one of these; True is not 1."""
+        """Return whether a value is one of these; True is not 1."""
         return any(value == one and type(value) is type(one) for one in self.values)
 
     def to_json(self) -> dict[str, Any]:
-        """Table in the file."""
+        """Return the table of the TOML file."""
         return {"values": [list(value) if isinstance(value, tuple) else value for value in self.values]}
 
 
 @dataclass(frozen=True)
 class Space:
-    """The settings that are searched, in the order of the file."""
+    """Searched settings, in the order of the file."""
 
     dimensions: tuple[Range | Choice, ...]
 
@@ -68,11 +68,11 @@ class Space:
         return [dimension.name for dimension in self.dimensions]
 
     def holds(self, config: Config) -> bool:
-        """Whether the settings of a config are within the space."""
+        """Return whether the settings of a config are within the space."""
         return all(dimension.holds(getattr(config, dimension.name)) for dimension in self.dimensions)
 
     def to_json(self) -> dict[str, Any]:
-        """Tables in the file."""
+        """Return the tables of the TOML file."""
         return {dimension.name: dimension.to_json() for dimension in self.dimensions}
 
 
@@ -84,15 +84,15 @@ def read_space(path: str | os.PathLike[str], config: Config, given: Collection[s
     path
         A TOML file.
     config
-        Settings that all trials share, in which those of the space vary.
+        Settings that all trials share, except those of the space.
     given
-        Names of the settings that flags give, which are not searched.
+        Names of the settings that flags give; these cannot be searched.
 
     Raises
     ------
     ConfigError
-        There is no such file, it is not TOML or empty; a setting is unknown (the closest is shown), given by a flag,
-        or not to be searched; its bounds are not legal for the algorithm.
+        The file is missing, not TOML or empty; a setting is unknown (the closest is shown), given by a flag, or
+        cannot be searched; its bounds are not legal for the algorithm.
     """
     tables = tables_in(path)
     if not tables:
@@ -122,13 +122,18 @@ def space_of(tables: Mapping[str, Any], config: Config, given: Collection[str] =
     return space
 
 
-def is_legal(config: Config, settings: Mapping[str, Any]) -> str:
+def refusal_of(config: Config, settings: Mapping[str, Any]) -> str:
     """Return the reason why settings are not legal together in a config, else ""."""
     try:
         replace(config, **settings)
     except ConfigError as error:
         return str(error)
     return ""
+
+
+def shown(value: object) -> str:
+    """Return a value of a setting as text, floats with four digits."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def as_flags(settings: Mapping[str, Any]) -> list[str]:
@@ -146,7 +151,7 @@ def as_flags(settings: Mapping[str, Any]) -> list[str]:
 
 
 def names_of(flags: Collection[str], config: Config) -> set[str]:
-    """Names of the settings that flags give."""
+    """Return the names of the settings that flags give."""
     known = {field.name for field in fields(config)}
     words = {flag[2:].partition("=")[0].replace("-", "_") for flag in flags if flag.startswith("--")}
     return (words | {word.removeprefix("no_") for word in words}) & known
@@ -180,13 +185,13 @@ def _choice(name: str, values: Any, hint: Any) -> Choice:
 
 
 def _require_legal(space: Space, config: Config) -> None:
-    """Raise `ConfigError` for an end that the algorithm refuses, whatever the other settings of the space are."""
+    """Raise `ConfigError` for an end that the algorithm refuses with all ends of the other settings."""
     for dimension in space.dimensions:
         others = [[(other.name, end) for end in other.ends] for other in space.dimensions if other is not dimension]
         for end in dimension.ends:
             this = {dimension.name: end}
-            if not (alone := is_legal(config, this)):
+            if not (refusal := refusal_of(config, this)):
                 continue
             combinations = itertools.islice(itertools.product(*others), _COMBINATIONS)
-            if all(is_legal(config, {**this, **dict(combination)}) for combination in combinations):
-                raise ConfigError(f"[{dimension.name}]: {alone}")
+            if all(refusal_of(config, {**this, **dict(combination)}) for combination in combinations):
+                raise ConfigError(f"[{dimension.name}]: {refusal}")

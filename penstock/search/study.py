@@ -2,8 +2,7 @@
 
 Sampler: the tree-structured Parzen estimator (Bergstra et al., "Algorithms for Hyper-Parameter Optimization", NeurIPS
 2011), whose first ten trials are random. Pruner: the median rule (Golovin et al., "Google Vizier", KDD 2017, section
-3.2.2): a trial is given up if the best that it has shown is below the median of what completed ones showed at the same
-moment.
+3.2.2): a trial is pruned if its best value so far is below the median of the completed trials' values at the same rung.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ from penstock.search.directory import LOCKS, Hold, SearchDirectory
 from penstock.search.objective import RUNGS
 from penstock.search.space import Choice, Range, Space
 
-_SAFE_RUNGS = RUNGS // 4  # of the first training of a trial, at which none is given up
-_SAFE_TRIALS = 5  # that are completed before any is given up
+_SAFE_RUNGS = RUNGS // 4  # of a trial's first training, at which no trial is pruned
+_SAFE_TRIALS = 5  # completed before any trial is pruned
 
 _STATES = {
     TrialState.COMPLETE: "done", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed",
@@ -36,26 +35,26 @@ _STATES = {
 
 @dataclass(frozen=True)
 class Tried:
-    """A trial, as the journal has it.
+    """Trial as recorded in the journal.
 
     Attributes
     ----------
     number
-        Counted from 0.
+        Number of the trial, from 0.
     state
         "done", "pruned", "failed" or "under way".
     settings
-        Those that are searched.
+        Values of the searched settings.
     score
-        Mean over the seeds; None unless it is done.
+        Mean over the seeds; None unless the trial is done.
     scores
-        Of each seed that is done.
+        Scores of the seeds that are done.
     spent
-        The share of its trainings' budgets that was reported.
+        Share of its trainings' budgets that was reported.
     error
-        Why it failed.
+        Reason of a failure.
     is_as_given
-        Whether its settings are those that all others are changes of.
+        Whether its settings are those that the flags give.
     """
 
     number: int
@@ -67,16 +66,9 @@ class Tried:
     error: str = ""
     is_as_given: bool = False
 
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {
-            "number": self.number, "state": self.state, "settings": self.settings, "score": self.score,
-            "scores": self.scores, "spent": self.spent, "error": self.error, "is_as_given": self.is_as_given,
-        }  # fmt: skip
-
 
 class Trial:
-    """A trial that this process has: it asks whether to go on, and tells what came of it."""
+    """Trial held by this process, whose results it reports to the study."""
 
     def __init__(self, study: Study, trial: optuna.Trial) -> None:
         self._study = study
@@ -86,50 +78,50 @@ class Trial:
 
     @property
     def scores(self) -> list[float]:
-        """Of each seed that is done."""
+        """Scores of the seeds that are done."""
         return list(self._trial.user_attrs.get("scores", ()))
 
     def seed_done(self, score: float) -> None:
-        """Note what a seed's training was worth."""
+        """Record the score of a seed's training."""
         self._trial.set_user_attr("scores", [*self.scores, score])
 
     def report(self, rung: int, value: float) -> bool:
-        """Note what the trial is worth so far, at a rung counted over all of its seeds; say whether to give it up."""
+        """Record the value so far, at a rung counted over all seeds; return whether to prune the trial."""
         frozen = self._study.frozen(self.number)
-        if frozen.last_step is not None and rung <= frozen.last_step:  # told before it was interrupted
+        if frozen.last_step is not None and rung <= frozen.last_step:  # reported before an interruption
             return False
         self._trial.report(value, rung)
         return self._trial.should_prune()
 
     def complete(self) -> None:
-        """Tell that all seeds are done."""
+        """Record that all seeds are done."""
         self._study.tell(self.number, TrialState.COMPLETE, sum(self.scores) / len(self.scores))
 
     def prune(self) -> None:
-        """Tell that the trial was given up."""
+        """Record that the trial was pruned."""
         self._study.tell(self.number, TrialState.PRUNED)
 
     def fail(self, error: str) -> None:
-        """Tell that a training failed, and why."""
+        """Record that a training failed, with the reason."""
         self._trial.set_user_attr("error", error)
         self._study.tell(self.number, TrialState.FAIL)
 
 
 class Study:
-    """The trials of a search directory.
+    """Trials of a search directory.
 
     Parameters
     ----------
     directory
-        Where the journal lies.
+        Directory of the search, with the journal.
     space
-        What is searched.
+        Searched settings.
     config
-        The settings that trials are changes of; its seed is the sampler's, too.
+        Settings that trials change; its seed is also the sampler's.
     seeds
-        Trainings of a trial.
+        Trainings per trial.
     is_pruned
-        Whether trials are given up.
+        Whether trials are pruned.
     """
 
     def __init__(
@@ -144,7 +136,7 @@ class Study:
         _mend(directory.journal, lock)
         storage = optuna.storages.JournalStorage(JournalFileBackend(os.fspath(directory.journal), lock))
         median = optuna.pruners.MedianPruner(n_startup_trials=_SAFE_TRIALS, n_warmup_steps=_SAFE_RUNGS)
-        with directory.asking():  # of two processes that begin at once, one creates it
+        with directory.asking():  # of two processes that begin together, one creates the study
             self._study = optuna.create_study(
                 study_name="penstock", storage=storage, direction="maximize", load_if_exists=True,
                 pruner=median if is_pruned else optuna.pruners.NopPruner(),
@@ -152,14 +144,14 @@ class Study:
 
     @property
     def tried(self) -> list[Tried]:
-        """All trials by number, those of other processes too."""
+        """All trials by number, those of other processes included."""
         return [self._tried(frozen) for frozen in self._frozen() if frozen.state != TrialState.WAITING]
 
     def ask(self, limit: int) -> tuple[Trial, Hold] | None:
-        """Take a trial to train; None: there is none to begin now.
+        """Hold a trial to train; None: there is none to begin now.
 
-        First comes what a process that died has left, then what the sampler proposes, until there are `limit` trials.
-        The first of all has the settings as they are, if these are within the space.
+        Trials left by dead processes come first, then those that the sampler proposes, up to `limit` trials. The first
+        of all has the settings as given, if these are within the space.
         """
         with self._directory.asking():
             trials = self._frozen()
@@ -170,28 +162,27 @@ class Study:
                 return None
             if not trials and self._space.holds(self._config):
                 self._study.enqueue_trial(self._as_given(), user_attrs={"is_as_given": True})
-            # A sampler of its own for each trial: what it proposes depends on the trials so far, and not on how often
-            # the search was interrupted.
+            # A new sampler per trial: its proposal depends on the trials so far, not on interruptions of the search.
             self._study.sampler = optuna.samplers.TPESampler(seed=1000 * self._config.seed + len(trials))
             asked = self._study.ask()
             hold = self._directory.take(asked.number)
-            assert hold is not None, "one process at a time asks"
+            assert hold is not None, "only one process chooses at a time"
             return Trial(self, asked), hold
 
     @property
     def has_ending(self) -> bool:
-        """Whether a trial of a process that died is still about to end, so that it can be taken soon."""
+        """Whether a trial left by a dead process is about to end, and can be held soon."""
         with self._directory.asking():
             left = [frozen.number for frozen in self._frozen() if frozen.state == TrialState.RUNNING]
             return any(map(self._directory.is_ending, left))
 
     def settings(self, trial: optuna.Trial) -> dict[str, Any]:
-        """The settings of a trial; the sampler is asked for those that it has not got yet."""
+        """Return the settings of a trial; the sampler proposes those that it lacks."""
         values: dict[str, Any] = {}
         for dimension in self._space.dimensions:
             match dimension:
                 case Choice():
-                    chosen = trial.suggest_categorical(dimension.name, _choices(dimension))
+                    chosen = trial.suggest_categorical(dimension.name, [*map(_key, dimension.values)])
                     values[dimension.name] = _value(dimension, chosen)
                 case Range(is_whole=True, low=low, high=high, log=log, step=step):
                     each = int(step) if step is not None else 1
@@ -201,22 +192,18 @@ class Study:
         return values
 
     def frozen(self, number: int) -> FrozenTrial:
-        """Record of a trial in the journal."""
+        """Return the journal's record of a trial."""
         return self._frozen()[number]
 
     def tell(self, number: int, state: TrialState, value: float | None = None) -> None:
-        """Write down how a trial ended."""
+        """Record the end of a trial."""
         self._study.tell(number, value, state)
 
     def _frozen(self) -> list[FrozenTrial]:
         return self._study.get_trials(deepcopy=False)
 
     def _as_given(self) -> dict[str, Any]:
-        given = {dimension.name: getattr(self._config, dimension.name) for dimension in self._space.dimensions}
-        return {
-            dimension.name: _key(given[dimension.name]) if isinstance(dimension, Choice) else given[dimension.name]
-            for dimension in self._space.dimensions
-        }
+        return {dimension.name: _key(getattr(self._config, dimension.name)) for dimension in self._space.dimensions}
 
     def _tried(self, frozen: FrozenTrial) -> Tried:
         settings = {
@@ -234,14 +221,14 @@ class Study:
 
 
 class _Lock(JournalFileOpenLock):
-    """One process at a time writes the journal; the lock of a process that was killed is free."""
+    """Lock of the journal, for one writer at a time; a killed process frees it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: IO[bytes] | None = None
 
     def acquire(self) -> bool:
-        self._file = open(self._path, "ab")  # noqa: SIM115 - closed when it is released
+        self._file = open(self._path, "ab")  # noqa: SIM115 - closed in `release`
         fcntl.flock(self._file, fcntl.LOCK_EX)
         return True
 
@@ -251,7 +238,7 @@ class _Lock(JournalFileOpenLock):
 
 
 def _mend(journal: Path, lock: _Lock) -> None:
-    """Cut off a last line that was half written when the power failed or the disk was full."""
+    """Cut off a last line that is half written, as after a power failure or on a full disk."""
     lock.acquire()
     try:
         if journal.exists() and (text := journal.read_bytes()) and not text.endswith(b"\n"):
@@ -260,12 +247,8 @@ def _mend(journal: Path, lock: _Lock) -> None:
         lock.release()
 
 
-def _choices(choice: Choice) -> list[CategoricalChoiceType]:
-    return [_key(value) for value in choice.values]
-
-
 def _key(value: Any) -> CategoricalChoiceType:
-    """A value as the journal has it: lists, which Optuna does not take, as JSON."""
+    """Return a value as stored in the journal: a tuple, which Optuna does not take, as JSON."""
     return json.dumps(value) if isinstance(value, tuple) else value
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +9,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from penstock.config import read_toml
 from penstock.flags import Places, parse_flags
 from penstock.runs.files import json_bytes
 from penstock.runs.formatting import drawn, number, words_of
 from penstock.runs.reading import RecordedRun, find_runs, readable
 from penstock.studies import EVALUATION, StudyError, warn
-from penstock.studies.choosing import chosen, require_known, value_of
+from penstock.studies.conditions import chosen, require_known, value_of
 from penstock.studies.curves import FEW, grouped
 from penstock.studies.statistics import (
     RESAMPLES,
@@ -44,21 +44,21 @@ _UNCOMPARED = ("run_dir", "seed", "env", "env_kwargs")
 class Flags:
     """Compare groups of runs, the first with each of the others.
 
-    penstock compare A -- B compares the runs in A with those in B; with --by, groups are made of what runs have there.
+    penstock compare A -- B compares the runs in A with those in B; with --by, runs of equal values form a group.
     """
 
     dirs: Places = (Path("runs"),)
-    """Runs, or folders that hold runs; "--" stands between groups."""
+    """Runs, or folders of runs; "--" separates groups."""
     by: str = ""
-    """Columns or settings, separated by commas, whose values make the groups."""
+    """Columns or settings, separated by commas, whose values form the groups."""
     where: str = ""
-    """Which runs, as in penstock runs."""
+    """Conditions on the runs, as in penstock runs."""
     score: Literal["final", "best"] = "final"
-    """A run's mean return in its last evaluation, or in its best, which flatters."""
+    """Score of a run: mean return of its last evaluation, or of its best one, which is biased upwards."""
     target: float | None = None
-    """Return to be reached; None: the runs' own target_return, where they have one."""
+    """Return to reach; None: the target_return of the runs, if they have one."""
     normalize: Path | None = None
-    """TOML file with a table per environment: low and high, which become 0 and 1. Needed for several environments."""
+    """TOML file with a table per environment: low and high, which become 0 and 1. Needed with several environments."""
     markdown: bool = False
     """Print tables in Markdown."""
     json: bool = False
@@ -142,12 +142,12 @@ def divided(sides: Sequence[Side], by: str) -> Sequence[Side]:
 
 
 def group_of(name: str, runs: Sequence[RecordedRun], score: str, bounds: Bounds) -> Group:
-    """Take the scores of runs.
+    """Return a group with the scores of its runs.
 
     Raises
     ------
     StudyError
-        None has one; or scores are to be normalised, and an environment has no bounds.
+        No run has a score; or scores are normalised, and an environment has no bounds.
     """
     raw: dict[str, list[float]] = {}
     scored, without = [], []
@@ -176,9 +176,9 @@ def comparison(groups: Sequence[Group], target: float | None, *, is_normalized: 
     Returns
     -------
     dict
-        ``scores``: a row per group and environment, and per group over all; ``improvement``: how likely the first group
-        is better than each other; ``targets``: a row per group and environment that has a target; ``profiles``:
-        by group, share of runs above each of ``thresholds``; ``settings``: settings in which groups differ, by name.
+        ``scores``: a row per group and environment, and per group over all; ``improvement``: probability that the first
+        group is better, per other group; ``targets``: a row per group and environment with a target; ``profiles``: by
+        group, share of runs above each of ``thresholds``; ``settings``: settings in which groups differ, by name.
     """
     scores: list[dict[str, Any]] = []
     for group in groups:
@@ -203,7 +203,7 @@ def comparison(groups: Sequence[Group], target: float | None, *, is_normalized: 
 
 
 def tables(found: dict[str, Any]) -> list[list[list[str]]]:
-    """Tables of a comparison, each with its headings first."""
+    """Return the tables of a comparison, each with its headings first."""
     scores = [["group", "environment", "runs", "interquartile mean", "95 % interval", "each"]]
     for row in found["scores"]:
         ends = "too few runs" if row["low"] is None else f"{number(row['low'])} to {number(row['high'])}"
@@ -231,7 +231,7 @@ def tables(found: dict[str, Any]) -> list[list[list[str]]]:
 
 
 def warnings_about(groups: Sequence[Group], flags: Flags, *, is_normalized: bool) -> list[str]:
-    """Warnings about a comparison."""
+    """Return warnings about a comparison."""
     found = []
     for group in groups:
         for env, values in group.raw.items():
@@ -240,16 +240,16 @@ def warnings_about(groups: Sequence[Group], flags: Flags, *, is_normalized: bool
                 found.append(f"{group.name} on {env}: {few}; use {FEW} or more")
         if group.without:
             names = ", ".join(group.without)
-            found.append(f"{group.name}: {len(group.without)} runs have no evaluation, and no score: {names}")
+            found.append(f"{group.name}: {len(group.without)} runs have no evaluation and no score: {names}")
         if broken := [run.name for run in group.runs if run.state not in ("done", "unknown")]:
             found.append(f"{group.name}: {len(broken)} runs are not done; their last score counts: {', '.join(broken)}")
     shared = set.intersection(*(set(group.raw) for group in groups))
     if lonely := sorted(set().union(*(group.raw for group in groups)) - shared):
         found.append(f"not every group has runs on {', '.join(lonely)}: the probability is over the others")
     if len(shared) > 1 and not is_normalized:
-        found.append("scores of several environments are not added up: --normalize gives them one scale")
+        found.append("scores of several environments are not combined: --normalize gives them one scale")
     if flags.score == "best":
-        found.append("the best of many evaluations is higher than the same weights score again: see penstock eval")
+        found.append("the best of many evaluations is biased upwards: penstock eval scores the same weights anew")
     return found
 
 
@@ -258,17 +258,11 @@ def read_bounds(path: Path) -> Bounds:
 
     Raises
     ------
-    StudyError
-        The file cannot be read, or a table of it is not legal.
+    StudyError, ConfigError
+        A table of the file is not legal; the file cannot be read.
     """
-    try:
-        contents = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise StudyError(f"--normalize {path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise StudyError(f"--normalize {path} is not TOML: {error}") from error
     bounds = {}
-    for env, table in contents.items():
+    for env, table in read_toml(path, f"--normalize {path}").items():
         ends: list[Any] = [table.get(name) for name in ("low", "high")] if isinstance(table, dict) else []
         if len(ends) != 2 or not all(isinstance(end, int | float) for end in ends) or ends[0] == ends[1]:
             raise StudyError(f'--normalize {path}: [{env}] is not legal: write ["{env}"], low = 0.0, high = 500.0')
@@ -285,7 +279,7 @@ def _aggregate(scores: list[np.ndarray]) -> dict[str, Any]:
 def _ends(
     statistic: Callable[..., np.ndarray], *groups: Scores, resamples: int = RESAMPLES
 ) -> tuple[float, float] | tuple[None, None]:
-    """Ends of an interval; None where an environment has too few runs."""
+    """Return the ends of an interval; None if an environment has too few runs."""
     if min(len(task) for group in groups for task in group) < FEW:
         return None, None
     low, high = interval(statistic, *groups, resamples=resamples)
@@ -306,7 +300,7 @@ def _improvement(first: Group, other: Group) -> dict[str, Any] | None:
 
 
 def _targets(group: Group, target: float | None) -> list[dict[str, Any]]:
-    """Time to the target: the first evaluation that reaches it; a run that never does is a miss, and counts."""
+    """Return rows of the time to the target, the first evaluation that reaches it; other runs count as misses."""
     rows = []
     for env in group.raw:
         members = [run for run in group.runs if run.summary["env"] == env]
@@ -331,7 +325,7 @@ def _thresholds(groups: Sequence[Group]) -> np.ndarray:
 
 
 def _settings(groups: Sequence[Group]) -> dict[str, dict[str, Any]]:
-    """Settings that are the same within each group, and differ between groups."""
+    """Return the settings that differ between groups, values by group."""
     names = dict.fromkeys(name for group in groups for run in group.runs for name in run.settings)
     found = {}
     for name in ("algorithm", *(name for name in names if name not in _UNCOMPARED)):

@@ -8,25 +8,25 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.runs.reading import RecordedRun
-from penstock.studies.choosing import value_of
+from penstock.studies.conditions import value_of
 from penstock.studies.statistics import interquartile_mean, interval
 
 POINTS = 200
 """Points of an aggregated curve."""
 FEW = 5
-"""Least number of runs for an interval."""
+"""Smallest number of runs for an interval."""
 _RESAMPLES = 2_000
 _DENSE = 4 * POINTS
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One number of one run over another.
+    """One metric of a run over another.
 
     Attributes
     ----------
     run
-        The run.
+        Run of the metrics.
     x, y
         float64 ``[n]``, x ascending.
     """
@@ -38,7 +38,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Band:
-    """Aggregate of several curves, where all of them are known.
+    """Aggregate of several curves over their common stretch.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Band:
     middle
         float64 ``[P]``: interquartile mean over the runs.
     low, high
-        float64 ``[P]``: the ends of the band.
+        float64 ``[P]``: ends of the band.
     """
 
     x: np.ndarray
@@ -57,13 +57,13 @@ class Band:
 
 
 def curves_of(runs: Sequence[RecordedRun], x: str, y: str) -> list[Curve]:
-    """Read the curve of every run that has one, thinned by averaging where it has very many points."""
+    """Return the curve of every run that has one, thinned by averaging."""
     points = [(run, *run.points(x, y)) for run in runs]
     return [Curve(run, *thinned(at, values)) for run, at, values in points if at.size]
 
 
 def thinned(x: np.ndarray, y: np.ndarray, most: int = _DENSE) -> tuple[np.ndarray, np.ndarray]:
-    """Return at most so many points: means over stretches of equally many."""
+    """Return at most `most` points, means over stretches of equally many points."""
     if x.size <= most:
         return x, y
     ends = np.linspace(0, x.size, most + 1).astype(int)
@@ -72,12 +72,12 @@ def thinned(x: np.ndarray, y: np.ndarray, most: int = _DENSE) -> tuple[np.ndarra
 
 
 def aligned(curves: Sequence[Curve], points: int = POINTS) -> tuple[np.ndarray, np.ndarray]:
-    """Interpolate curves at the same places, between the last beginning and the first end: nothing is extrapolated.
+    """Interpolate curves at the same places, from the last beginning to the first end, without extrapolation.
 
     Returns
     -------
     tuple
-        x, float64 ``[P]``, and y, float64 ``[curves, P]``; P is 0 where the curves have no stretch in common.
+        x, float64 ``[P]``, and y, float64 ``[curves, P]``; P is 0 without a common stretch.
     """
     begin, end = max(curve.x[0] for curve in curves), min(curve.x[-1] for curve in curves)
     if begin > end:
@@ -92,17 +92,16 @@ def band_of(curves: Sequence[Curve], kind: str) -> Band:
     Parameters
     ----------
     curves
-        At least one.
+        One curve or more.
     kind
-        "ci": the interval of the interquartile mean, by bootstrap over runs; "minmax": from the lowest run to the
-        highest.
+        "ci": interval of the interquartile mean, by bootstrap over runs; "minmax": from the lowest run to the highest.
     """
     x, y = aligned(curves)
     each = list(y.T)
     middle = np.array([interquartile_mean([values]) for values in each])
     if kind == "minmax":
         return Band(x, middle, y.min(0), y.max(0))
-    # The draws of all intervals are the same: whole runs are drawn anew, not points.
+    # All intervals have the same draws: runs are resampled, not points.
     ends = [interval(interquartile_mean, [values], resamples=_RESAMPLES) for values in each]
     low, high = np.array(ends).T if ends else (x, x)
     return Band(x, middle, low, high)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.runs.reading import find_runs, readable
 from penstock.studies import EVALUATION, StudyError, compare, multirun, plan, plot, warn
-from penstock.studies.choosing import chosen, value_of
+from penstock.studies.conditions import chosen, value_of
 from penstock.studies.curves import curves_of
 
 if TYPE_CHECKING:

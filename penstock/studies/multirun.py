@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
-import subprocess
 import sys
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -18,11 +16,11 @@ from penstock.flags import parse_changes
 from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.files import json_bytes, write_file_atomically
 from penstock.runs.formatting import clock, number
-from penstock.runs.jobs import Jobs, split_cores
+from penstock.runs.jobs import Jobs, Training, split_cores
 from penstock.runs.lock import alone_in, holding_of
 from penstock.runs.lookup import checkpoint_to_go_on_from
 from penstock.runs.machine import this_command
-from penstock.runs.process import child_setup, is_alive
+from penstock.runs.process import is_alive
 from penstock.runs.reading import RecordedRun
 from penstock.runs.vacancy import CONFIG, is_vacant, set_aside_run
 from penstock.studies import StudyError
@@ -31,32 +29,14 @@ from penstock.studies.plan import PlannedRun, changes_of, differing, folder_of, 
 DONE, FAILED, NOT_REACHED, INTERRUPTED = 0, 1, 3, 130
 MANIFEST, OUTPUT = "multirun.json", "output"
 
-_TELL_SECONDS = 30.0
-_TOLD_LINES = 3
+_PROGRESS_SECONDS = 30.0  # between two lines of progress
+_LAST_LINES = 3  # of the output of a failed run
 
 
-@dataclass
-class Job:
+class Job(Training):
     """Run in training."""
 
     run: PlannedRun
-    process: subprocess.Popen[bytes]
-    cores: list[int]
-    is_stopped: bool = False
-
-    def poll(self) -> int | None:
-        """Exit code of the training; None while it runs."""
-        return self.process.poll()
-
-    def stop(self) -> None:
-        """Request that the training saves and ends."""
-        if not self.is_stopped:
-            self.is_stopped = True
-            self.process.send_signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """End the training now; its roles end by themselves."""
-        self.process.kill()
 
 
 @dataclass
@@ -70,7 +50,7 @@ class Study:
     runs
         Planned runs.
     refused
-        Reasons why runs are left as they are, by name.
+        Reasons why runs stay unchanged, by name.
     """
 
     folder: Path
@@ -89,7 +69,7 @@ class Study:
         StudyError, ConfigError
             The directory holds no run, or one that cannot become the planned one.
         CheckpointError
-            The run's checkpoint cannot be used now. The run is left as it is.
+            The run's checkpoint cannot be used now. The run stays unchanged.
         """
         path = self.path_of(run)
         found = self._found(run)
@@ -105,7 +85,7 @@ class Study:
         return ["resume", os.fspath(path), *changes]
 
     def is_busy(self, run: PlannedRun) -> bool:
-        """Whether another process trains the run, such as one of a killed multirun that is still saving."""
+        """Return whether another process trains the run, as that of a killed multirun that still saves."""
         if (is_held := holding_of(self.path_of(run)).is_held) is not None:
             return is_held
         found = self._found(run)
@@ -119,23 +99,23 @@ class Study:
         already = f", {skipped} are done already" if skipped else ""
         print(f"{self.folder}: {len(self.runs)} runs{already}", flush=True)
         work = Jobs[Job](cores)
-        tell_at = time.monotonic() + _TELL_SECONDS
+        report_at = time.monotonic() + _PROGRESS_SECONDS
 
         def begin() -> None:
-            nonlocal tell_at
+            nonlocal report_at
             while work.free and (run := next((run for run in left if not self.is_busy(run)), None)) is not None:
                 left.remove(run)
                 if (command := self.remaining(run)) is not None:
                     work.add(self._start(run, command, work.free[0], with_cores=jobs > 1))
-            if time.monotonic() >= tell_at:
-                tell_at = time.monotonic() + _TELL_SECONDS
-                self._tell_progress(work.at_work, len(left))
+            if time.monotonic() >= report_at:
+                report_at = time.monotonic() + _PROGRESS_SECONDS
+                self._print_progress(work.at_work, len(left))
 
-        work.run(begin, self._tell_end, is_over=lambda: False, is_left=lambda: bool(left))
+        work.run(begin, self._print_end, is_over=lambda: False, is_left=lambda: bool(left))
         return self._ended(is_interrupted=work.is_interrupted)
 
     def remaining(self, run: PlannedRun) -> list[str] | None:
-        """Remaining work of a run; None also where its checkpoint cannot be used now, which is printed."""
+        """Return `command_of` a run; also None, with a printed line, if its checkpoint cannot be used now."""
         try:
             return self.command_of(run)
         except CheckpointError as error:
@@ -148,14 +128,11 @@ class Study:
             print(f"{run.name}: {moved}", flush=True)
         output = self.folder / OUTPUT / f"{run.name}.txt"
         output.parent.mkdir(exist_ok=True)
-        with open(output, "ab") as file:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "penstock.cli", *command], stdin=subprocess.DEVNULL, stdout=file,
-                stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=child_setup(cores),
-            )  # fmt: skip
+        job = Job([sys.executable, "-m", "penstock.cli", *command], output, cores)
+        job.run = run
         where = f" on cores {', '.join(map(str, sorted(cores)))}" if with_cores else ""
         print(f"{run.name}: {'trains' if command[0] == 'train' else 'goes on'}{where}", flush=True)
-        return Job(run, process, cores)
+        return job
 
     def _found(self, run: PlannedRun) -> RecordedRun | None:
         path = self.path_of(run)
@@ -165,12 +142,11 @@ class Study:
             return None
         return RecordedRun.open(path)
 
-    def _tell_end(self, job: Job, code: int) -> None:
+    def _print_end(self, job: Job, code: int) -> None:
         found = self._found(job.run)
         if found is None or found.state not in ("done", "interrupted"):
-            output = self.folder / OUTPUT / f"{job.run.name}.txt"
-            last = output.read_text(errors="replace").strip().splitlines()[-_TOLD_LINES:]
-            print("\n".join([f"{job.run.name}: failed, see {output}", *(f"    {line}" for line in last)]), flush=True)
+            last = [f"    {line}" for line in job.lines()[-_LAST_LINES:]]
+            print("\n".join([f"{job.run.name}: failed, see {job.output}", *last]), flush=True)
             return
         row = found.summary
         score = "" if row["eval_return"] is None else f", mean return {number(row['eval_return'])}"
@@ -178,7 +154,7 @@ class Study:
         spent = f"after {row['steps']:,} steps and {clock(row['seconds'])}"
         print(f"{job.run.name}: {row['state']} {spent}{score}{target}", flush=True)
 
-    def _tell_progress(self, at_work: Sequence[Job], left: int) -> None:
+    def _print_progress(self, at_work: Sequence[Job], left: int) -> None:
         parts = []
         for job in at_work:
             row = found.summary if (found := self._found(job.run)) is not None else {}
@@ -194,10 +170,9 @@ class Study:
             found = self._found(run)
             state = "to do" if found is None else "missed" if missed(found) else found.state
             states.append("left as they are" if run.name in self.refused else state)
-        unlike = {state: states.count(state) for state in dict.fromkeys(states)}
-        print(", ".join(f"{count} {state}" for state, count in unlike.items()), flush=True)
+        print(", ".join(f"{count} {state}" for state, count in Counter(states).items()), flush=True)
         if is_interrupted:
-            print("the same command goes on", flush=True)
+            print("the same command resumes", flush=True)
             return INTERRUPTED
         if not set(states) <= {"done", "missed"}:
             return FAILED
@@ -215,17 +190,17 @@ def command(args: list[str]) -> int:
     if not args or set(args) & {"-h", "--help"}:
         own_flags().print_help()
         return DONE if args else 2
-    asked = read(args)
-    runs = plan(asked)
-    study = Study(folder_of(asked), runs)
-    cores_for(asked.jobs)
-    if asked.dry_run:
+    request = read(args)
+    runs = plan(request)
+    study = Study(folder_of(request), runs)
+    cores_for(request.jobs)
+    if request.dry_run:
         for run in runs:
             left = study.remaining(run)
             if run.name not in study.refused:
                 print(f"# {study.path_of(run)} is done" if left is None else shlex.join(["penstock", *left]))
         return DONE
-    return train(study, asked.jobs)
+    return train(study, request.jobs)
 
 
 def train(study: Study, jobs: int) -> int:

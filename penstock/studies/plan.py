@@ -7,7 +7,6 @@ import dataclasses
 import hashlib
 import itertools
 import json
-import tomllib
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from penstock.algorithms import load_algorithm
-from penstock.config import Config, closest, require_no_secrets
+from penstock.config import Config, closest, read_toml, require_no_secrets
 from penstock.flags import parse_config
 from penstock.runs.files import json_values
 from penstock.runs.vacancy import safe_name
 from penstock.studies import StudyError
 
 Words = tuple[str, ...]
-"""A setting's value as it stands behind its flag: ("64", "64")."""
+"""Value of a setting as the words after its flag: ("64", "64")."""
 
 _IN_FILE = ("algorithms", "name", "seeds", "jobs", "zip", "settings", "grid", "algorithm")
 _LONGEST_NAME = 60
@@ -42,7 +41,7 @@ class PlannedRun:
     flags
         Flags of ``penstock train``.
     config
-        Settings of these flags, the others by default.
+        Settings of these flags, with defaults for all others.
     given
         Names of the settings that the flags give.
     """
@@ -55,8 +54,8 @@ class PlannedRun:
 
 
 @dataclass
-class Asked:
-    """Request of flags and file together.
+class Request:
+    """Request, from flags and file together.
 
     Attributes
     ----------
@@ -65,17 +64,17 @@ class Asked:
     name
         Name of the folder of the runs; None: derived from the rest.
     seeds
-        Number of seeds, from 0 on; None: those of the settings.
+        Number of seeds, from 0 on; None: the seeds of the settings.
     jobs
-        Runs at a time.
+        Number of runs at a time.
     zips
-        Whether values of several settings are paired, instead of combined.
+        Whether values of several settings are paired instead of combined.
     values
         Values of each setting, by name.
     own
-        Settings of one algorithm alone, by its name.
+        Settings of single algorithms, by name.
     dry_run
-        Whether to show the plan only.
+        Whether to show the plan without training.
     """
 
     algorithms: list[str]
@@ -89,90 +88,90 @@ class Asked:
 
 
 def own_flags() -> argparse.ArgumentParser:
-    """Flags of the command itself; all others are settings."""
+    """Make the parser of the command's own flags; all other flags are settings."""
     parser = argparse.ArgumentParser(
         prog="penstock multirun", usage="penstock multirun ALGORITHM[,ALGORITHM...] [flags]", allow_abbrev=False,
         add_help=False, formatter_class=argparse.RawDescriptionHelpFormatter,
         description=(
-            "Train ordinary runs over algorithms, settings and seeds, under runs/NAME. The same command again skips\n"
-            "runs that are done, and resumes those that are not.\n\n"
+            "Train ordinary runs over algorithms, settings and seeds, in runs/NAME. The same command again skips\n"
+            "finished runs, and resumes the others.\n\n"
             "Every flag of penstock train is a setting; several values are separated by commas: --env A,B\n"
             '--learning-rate 1e-3,3e-4 --hidden-sizes "64 64,256 256". A value with = in it is one value.'
         ),
         epilog=(
-            "Flags win over the file, the file over the settings of a run that is resumed, those over defaults.\n"
+            "Flags override the file, the file overrides the settings of a resumed run, these override defaults.\n"
             "exit codes: 0 done, 1 a run failed, 2 wrong usage, 3 a run missed its --target-return, 130 interrupted"
         ),
     )  # fmt: skip
     parser.add_argument("--seeds", type=int, help="number of seeds, from 0 on")
     parser.add_argument("--jobs", type=int, help="runs at a time, each on cores of its own (default: 1)")
-    parser.add_argument("--zip", action="store_true", default=None, help="pair the values of settings, in their order")
+    parser.add_argument("--zip", action="store_true", default=None, help="pair the values of settings in their order")
     parser.add_argument("--name", help="folder in runs/ (default: derived from the request)")
     parser.add_argument("--file", type=Path, help="TOML file: algorithms, seeds, jobs, zip, name, [settings], [grid]")
-    parser.add_argument("--dry-run", action="store_true", help="print the command of each run, and train nothing")
+    parser.add_argument("--dry-run", action="store_true", help="print the command of each run, without training")
     return parser
 
 
-def read(args: Sequence[str]) -> Asked:
-    """Read the request: flags win over the file.
-
-    Raises
-    ------
-    StudyError
-        Something in it cannot be read.
-    SystemExit
-        A flag of the command's own is wrong (2).
-    """
-    algorithms = args[0].split(",") if args and not args[0].startswith("-") else []
-    own, rest = own_flags().parse_known_args(args[1:] if algorithms else args)
-    asked = Asked([]) if own.file is None else _of_file(own.file)
-    asked.algorithms = algorithms or asked.algorithms
-    if not asked.algorithms:
-        raise StudyError("the algorithm comes first: penstock multirun ppo --env CartPole-v1 --seeds 5")
-    for name, words in _settings(rest).items():
-        asked.values[name] = words
-        for settings in asked.own.values():
-            settings.pop(name, None)
-    asked.seeds = asked.seeds if own.seeds is None else own.seeds
-    asked.jobs = asked.jobs if own.jobs is None else own.jobs
-    asked.zips = asked.zips if own.zip is None else own.zip
-    asked.name, asked.dry_run = own.name or asked.name, own.dry_run
-    if own.seeds is not None:  # a flag wins over the file's seeds, however they are given
-        if "seed" in _settings(rest):
-            raise StudyError("--seeds and --seed are both given: --seeds 5 is short for --seed 0,1,2,3,4")
-        asked.values.pop("seed", None)
-    elif "seed" in _settings(rest):
-        asked.seeds = None
-    for what, number in (("seeds", asked.seeds), ("jobs", asked.jobs)):
-        if number is not None and number < 1:
-            raise StudyError(f"--{what} {number} is not legal: give 1 or more")
-    return asked
-
-
-def plan(asked: Asked) -> list[PlannedRun]:
-    """Plan every run, and check the settings of all before any begins.
-
-    All first seeds come first, so that finished runs can be compared at any time.
+def read(args: Sequence[str]) -> Request:
+    """Read the request; flags override the file.
 
     Raises
     ------
     StudyError, ConfigError
-        Something is not legal.
+        The request is not legal; the file cannot be read.
+    SystemExit
+        One of the command's own flags is wrong (2).
+    """
+    algorithms = args[0].split(",") if args and not args[0].startswith("-") else []
+    own, rest = own_flags().parse_known_args(args[1:] if algorithms else args)
+    request = Request([]) if own.file is None else _of_file(own.file)
+    request.algorithms = algorithms or request.algorithms
+    if not request.algorithms:
+        raise StudyError("the algorithm comes first: penstock multirun ppo --env CartPole-v1 --seeds 5")
+    for name, words in _settings(rest).items():
+        request.values[name] = words
+        for settings in request.own.values():
+            settings.pop(name, None)
+    request.seeds = request.seeds if own.seeds is None else own.seeds
+    request.jobs = request.jobs if own.jobs is None else own.jobs
+    request.zips = request.zips if own.zip is None else own.zip
+    request.name, request.dry_run = own.name or request.name, own.dry_run
+    if own.seeds is not None:  # a flag overrides both forms of seeds in the file
+        if "seed" in _settings(rest):
+            raise StudyError("--seeds and --seed are both given: --seeds 5 is short for --seed 0,1,2,3,4")
+        request.values.pop("seed", None)
+    elif "seed" in _settings(rest):
+        request.seeds = None
+    for what, number in (("seeds", request.seeds), ("jobs", request.jobs)):
+        if number is not None and number < 1:
+            raise StudyError(f"--{what} {number} is not legal: give 1 or more")
+    return request
+
+
+def plan(request: Request) -> list[PlannedRun]:
+    """Return every run of a request, with all settings checked.
+
+    Runs of the first seed come first, so that finished runs can be compared at any time.
+
+    Raises
+    ------
+    StudyError, ConfigError
+        A setting or the request is not legal.
     SystemExit
         A flag is wrong (2).
     """
-    values = dict(asked.values)
-    if asked.seeds is not None:
-        values["seed"] = [(str(seed),) for seed in range(asked.seeds)]
+    values = dict(request.values)
+    if request.seeds is not None:
+        values["seed"] = [(str(seed),) for seed in range(request.seeds)]
     if "run_dir" in values:
-        raise StudyError("--run-dir is not legal here: runs lie in runs/NAME, see --name")
+        raise StudyError("--run-dir is not legal here: runs are in runs/NAME, see --name")
     seeds = values.pop("seed", [("0",)])
     varied = [name for name, several in values.items() if len(several) > 1]
     each: list[tuple[str, dict[str, Words], Config]] = []
-    for algorithm in asked.algorithms:
-        own = asked.own.get(algorithm, {})
+    for algorithm in request.algorithms:
+        own = request.own.get(algorithm, {})
         config_class = load_algorithm(algorithm).Config
-        for settings in _combinations(values, zips=asked.zips):
+        for settings in _combinations(values, zips=request.zips):
             chosen = {**settings, **own}
             config = parse_config(config_class, _flags(chosen, config_class), f"penstock multirun {algorithm}")
             require_no_secrets(config.env_kwargs, "penstock multirun")
@@ -182,30 +181,30 @@ def plan(asked: Asked) -> list[PlannedRun]:
         flags = _flags(chosen | {"seed": seed}, type(config))
         name = _name(algorithm, chosen, varied, seed, config)
         if name in runs:
-            raise StudyError(f"two runs would be called {name}: a value is given twice, or almost the same")
+            raise StudyError(f"two runs would be called {name}: values are equal, or almost equal")
         given = frozenset({*chosen, "seed"} - {"preset"})
         runs[name] = PlannedRun(name, algorithm, flags, dataclasses.replace(config, seed=_whole(seed)), given)
     return list(runs.values())
 
 
-def folder_of(asked: Asked) -> Path:
-    """Directory of the runs: the same for the same algorithms and settings, whatever the number of seeds and jobs."""
-    if asked.name is not None:
-        return Path("runs") / asked.name
-    environments = asked.values.get("env", [])
+def folder_of(request: Request) -> Path:
+    """Return the directory of the runs, which depends on algorithms and settings, not on seeds and jobs."""
+    if request.name is not None:
+        return Path("runs") / request.name
+    environments = request.values.get("env", [])
     where = safe_name(environments[0][0]) if len(environments) == 1 else f"{len(environments)}-environments"
-    values = sorted((name, several) for name, several in asked.values.items() if name != "seed")
-    about = [sorted(asked.algorithms), values, sorted(asked.own.items()), asked.zips]
+    values = sorted((name, several) for name, several in request.values.items() if name != "seed")
+    about = [sorted(request.algorithms), values, sorted(request.own.items()), request.zips]
     digest = hashlib.sha256(json.dumps(about).encode()).hexdigest()[:6]
-    name = "-".join(safe_name(algorithm) for algorithm in asked.algorithms)
+    name = "-".join(safe_name(algorithm) for algorithm in request.algorithms)
     return Path("runs") / f"{name[:_LONGEST_NAME]}-{where}-{digest}"
 
 
 def differing(run: PlannedRun, before: Mapping[str, Any]) -> set[str]:
-    """Names of the given settings that differ from those in a run's ``config.json``."""
+    """Return the names of the given settings that differ from those in a run's ``config.json``."""
     now = json_values(run.config.to_json())
     names = {name for name in run.given if now[name] != before.get(name)}
-    # max_seconds of a run that was resumed are a sum, which its checkpoint's seconds are a part of
+    # After a resume, max_seconds is a sum that includes the seconds of the checkpoint.
     wanted, had = now["max_seconds"], before.get("max_seconds")
     if wanted is not None and had is not None and abs(wanted - had) < _SAME_SECONDS:
         names.discard("max_seconds")
@@ -213,7 +212,7 @@ def differing(run: PlannedRun, before: Mapping[str, Any]) -> set[str]:
 
 
 def changes_of(run: PlannedRun, before: Mapping[str, Any], seconds: float) -> list[str]:
-    """Flags of ``penstock resume`` that turn a run of the settings `before` into the planned one.
+    """Return the flags of ``penstock resume`` that turn a run with the settings `before` into the planned one.
 
     Parameters
     ----------
@@ -222,7 +221,7 @@ def changes_of(run: PlannedRun, before: Mapping[str, Any], seconds: float) -> li
     before
         Settings in the run's ``config.json``.
     seconds
-        Time trained up to the last checkpoint, to which ``max_seconds`` of a resume are added.
+        Seconds of training up to the last checkpoint, to which ``penstock resume`` adds ``max_seconds``.
     """
     names = differing(run, before)
     words = {name: words for name, words in _by_name(run.flags).items() if name in names}
@@ -255,7 +254,7 @@ def _settings(args: Sequence[str]) -> dict[str, list[Words]]:
 
 
 def _by_name(args: Sequence[str]) -> dict[str, Words]:
-    """Words behind each flag, by the setting's name; of one without any, "True", or "False" with "no-" before it."""
+    """Return the words after each flag, by the setting's name; for a flag without words "True", with "no-" "False"."""
     found: dict[str, Words] = {}
     name = ""
     for arg in args:
@@ -266,7 +265,7 @@ def _by_name(args: Sequence[str]) -> dict[str, Words]:
         elif name:
             found[name] += (arg,)
         else:
-            raise StudyError(f"{arg!r} stands behind no flag: write penstock multirun ALGORITHM[,ALGORITHM...] [flags]")
+            raise StudyError(f"{arg!r} follows no flag: write penstock multirun ALGORITHM[,ALGORITHM...] [flags]")
     without = {name for name, words in found.items() if not words}
     switched = {name.removeprefix("no_"): (str(not name.startswith("no_")),) for name in without}
     return {name: words for name, words in found.items() if name not in without} | switched
@@ -285,17 +284,11 @@ def _flags(values: Mapping[str, Words], config_class: type[Config]) -> list[str]
     return flags
 
 
-def _of_file(path: Path) -> Asked:
-    try:
-        contents = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise StudyError(f"--file {path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise StudyError(f"--file {path} is not TOML: {error}") from error
-    return request(contents, f"--file {path}: ")
+def _of_file(path: Path) -> Request:
+    return request(read_toml(path, f"--file {path}"), f"--file {path}: ")
 
 
-def request(contents: Mapping[str, Any], source: str = "") -> Asked:
+def request(contents: Mapping[str, Any], source: str = "") -> Request:
     """Read a request from the tables of a file, or from the same values in Python.
 
     Raises
@@ -317,7 +310,7 @@ def request(contents: Mapping[str, Any], source: str = "") -> Asked:
         if not isinstance(several, list) or not several:
             raise StudyError(f"{source}grid.{name} = {several!r} is not legal: give a list of values")
         values[name] = [_words(value) for value in several]
-    return Asked(
+    return Request(
         algorithms=list(contents.get("algorithms", [])), name=contents.get("name"), seeds=contents.get("seeds"),
         jobs=contents.get("jobs", 1), zips=contents.get("zip", False), values=values,
         own={
@@ -328,7 +321,7 @@ def request(contents: Mapping[str, Any], source: str = "") -> Asked:
 
 
 def _words(value: Any) -> Words:
-    """A value of TOML as it stands behind its flag."""
+    """Return a value of TOML as the words after its flag."""
     if isinstance(value, dict):
         return tuple(f"{name}={json.dumps(item)}" for name, item in value.items())
     if isinstance(value, list | tuple):

@@ -15,7 +15,7 @@ from penstock.flags import Places, parse_flags
 from penstock.runs.formatting import number, printable
 from penstock.runs.reading import RecordedRun, find_runs, readable
 from penstock.studies import EVALUATION, StudyError, warn
-from penstock.studies.choosing import chosen, require_known, value_of
+from penstock.studies.conditions import chosen, require_known, value_of
 from penstock.studies.curves import FEW, Band, Curve, band_of, curves_of, panels_of
 
 if TYPE_CHECKING:
@@ -48,26 +48,26 @@ Bands = Mapping[str, Mapping[str, Band]]
 
 @dataclass(frozen=True)
 class Flags:
-    """Draw a metric of many runs: those that differ in nothing but the seed as one curve, with a band."""
+    """Draw a metric of many runs; runs that differ in the seed alone are one curve with a band."""
 
     dirs: Places = (Path("runs"),)
-    """Runs, or folders that hold runs."""
+    """Runs, or folders of runs."""
     y: str = EVALUATION
     """Metric to draw."""
     x: str = "steps"
-    """Horizontal axis: "steps", "seconds", or another metric of the same lines, such as "updates"."""
+    """Horizontal axis: "steps", "seconds", or another metric recorded with y, such as "updates"."""
     group_by: str = "algorithm"
-    """Columns or settings, separated by commas: runs that have the same are one curve. Environments have axes each."""
+    """Columns or settings, separated by commas: runs with equal values are one curve. Each environment has its axes."""
     where: str = ""
-    """Which runs, as in penstock runs: "env=CartPole* state=done"."""
+    """Conditions on the runs, as in penstock runs: "env=CartPole* state=done"."""
     band: Literal["ci", "minmax", "none"] = "ci"
-    """95 % interval of the interquartile mean, by bootstrap; or from the lowest run to the highest; or none."""
+    """"ci": 95 % interval of the interquartile mean, by bootstrap; "minmax": from the lowest run to the highest."""
     target: float | None = None
-    """Draw a line at this."""
+    """Value at which a horizontal line is drawn."""
     out: Path | None = None
-    """Picture to write: .svg, .png or .pdf (needs the extra "plot"). The same runs give the same bytes."""
+    """File for the plot: .svg, .png or .pdf (needs the extra "plot"); the same runs give the same bytes."""
     csv: Path | None = None
-    """CSV file to write the curves to."""
+    """CSV file for the curves."""
 
 
 def command(args: list[str]) -> int:
@@ -117,11 +117,11 @@ def read(flags: Flags) -> tuple[list[RecordedRun], Panels, Bands]:
 
 
 def warnings_about(runs: Sequence[RecordedRun], panels: Panels, bands: Bands) -> list[str]:
-    """Warnings about a plot: few seeds, runs without a curve, curves that end early."""
+    """Return warnings about a plot: few seeds, runs without a curve, curves that end early."""
     found = []
     drawn = {id(curve.run) for groups in panels.values() for curves in groups.values() for curve in curves}
     if without := [run.name for run in runs if id(run) not in drawn]:
-        found.append(f"{len(without)} runs have no such metric, and are not drawn: {', '.join(without)}")
+        found.append(f"{len(without)} runs have no such metric and are not drawn: {', '.join(without)}")
     if broken := [run.name for run in runs if id(run) in drawn and run.state not in ("done", "running", "unknown")]:
         found.append(f"{len(broken)} runs are not done: {', '.join(broken)}")
     for env, groups in panels.items():
@@ -159,7 +159,7 @@ def in_words(panels: Panels, bands: Bands, flags: Flags) -> str:
 
 
 def as_csv(panels: Panels, bands: Bands, flags: Flags) -> str:
-    """Write every point of every run and of every curve: env, group, run ("" of a curve), x, y, low, high."""
+    """Return the points of all runs and curves as CSV: env, group, run ("" for a curve), seed, x, y, low, high."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["env", "group", "run", "seed", flags.x, flags.y, "low", "high"])
@@ -220,7 +220,7 @@ def draw(all_axes: Iterable[Axes], panels: Panels, bands: Bands, flags: Flags) -
 
 
 def has_band(curves: Sequence[Curve], flags: Flags) -> bool:
-    """Whether a band is shown; an interval needs enough runs."""
+    """Return whether a band is shown; an interval needs `FEW` runs or more."""
     return flags.band != "none" and (flags.band == "minmax" or len(curves) >= FEW)
 
 

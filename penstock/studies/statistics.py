@@ -1,8 +1,8 @@
 """Statistics of few runs: aggregates, intervals, profiles, probability of improvement.
 
 As recommended by Agarwal et al., "Deep Reinforcement Learning at the Edge of the Statistical Precipice"
-(arXiv:2108.13264). Scores are a list of arrays, one per task: float64 ``[..., n]`` of its n runs. Tasks may have
-different numbers of runs. Leading axes are of resamples.
+(arXiv:2108.13264). Scores are a list of arrays, one per task: float64 ``[..., n]`` for its n runs. Tasks may have
+different numbers of runs. Leading axes are resamples.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import numpy as np
 Scores = Sequence[np.ndarray]
 
 RESAMPLES = 50_000
-"""Of an interval: as many as the paper's."""
+"""Number of resamples of an interval, as in the paper."""
 CONFIDENCE = 0.95
 _AT_A_TIME = 1_000
 
 
 def interquartile_mean(scores: Scores) -> np.ndarray:
-    """Mean of the middle half of all runs of all tasks: a quarter of them, rounded down, is cut off at either end.
+    """Return the mean of the middle half of all runs of all tasks; a quarter, rounded down, is cut off at either end.
 
     Source: arXiv:2108.13264, section 4.3.
 
@@ -36,7 +36,7 @@ def interquartile_mean(scores: Scores) -> np.ndarray:
 
 
 def optimality_gap(scores: Scores, optimum: float = 1.0) -> np.ndarray:
-    """Mean distance of the runs below an optimum; scores beyond the optimum count as the optimum.
+    """Return the mean distance of the runs from an optimum; scores beyond the optimum count as the optimum.
 
     Source: arXiv:2108.13264, section 4.3.
     """
@@ -45,7 +45,7 @@ def optimality_gap(scores: Scores, optimum: float = 1.0) -> np.ndarray:
 
 
 def performance_profile(scores: Scores, thresholds: np.ndarray) -> np.ndarray:
-    """Share of runs above each threshold, every task counting the same.
+    """Return the share of runs above each threshold, averaged over tasks.
 
     Source: arXiv:2108.13264, equation 2: score distributions.
 
@@ -64,7 +64,7 @@ def performance_profile(scores: Scores, thresholds: np.ndarray) -> np.ndarray:
 
 
 def probability_of_improvement(ours: Scores, theirs: Scores) -> np.ndarray:
-    """Probability that a run of ours scores higher than one of theirs, averaged over tasks; a tie counts half.
+    """Return the probability that a run of `ours` scores above one of `theirs`, averaged over tasks; a tie counts half.
 
     Source: arXiv:2108.13264, equation 4: the Mann-Whitney U statistic over the number of pairs.
 
@@ -80,20 +80,20 @@ def probability_of_improvement(ours: Scores, theirs: Scores) -> np.ndarray:
 def interval(
     statistic: Callable[..., np.ndarray], *groups: Scores, resamples: int = RESAMPLES, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Percentile bootstrap interval of a statistic, stratified: every task's runs are drawn anew from its own.
+    """Return the percentile bootstrap interval of a statistic, stratified by task.
 
     Source: arXiv:2108.13264, section 4.1. The same scores give the same interval: draws are seeded.
 
     Parameters
     ----------
     statistic
-        Takes as many lists of scores as there are groups, with one leading axis.
+        Function of one list of scores per group, with one leading axis.
     groups
         Scores, each float64 ``[n]``. Groups are drawn independently.
     resamples
-        How many.
+        Number of resamples.
     seed
-        Of the draws.
+        Seed of the draws.
 
     Returns
     -------
@@ -112,12 +112,12 @@ def interval(
 
 
 def first_reached(x: Iterable[float], y: Iterable[float], target: float) -> float | None:
-    """Return the first x where y is at least the target; None: nowhere. Nothing is concluded between points."""
+    """Return the first x with y at or above the target, without interpolation; None: there is none."""
     return next((at for at, value in zip(x, y, strict=True) if value >= target), None)
 
 
 def median_with_misses(values: Sequence[float | None]) -> float | None:
-    """Median of values where None is a miss, more than any number; None: half of them, or more, are misses."""
+    """Return the median of values, of which None is a miss, above any number; None: half or more are misses."""
     ranked = sorted(np.inf if value is None else value for value in values)
     middle = float(np.mean(ranked[(len(ranked) - 1) // 2 : len(ranked) // 2 + 1]))
     return middle if np.isfinite(middle) else None

@@ -20,7 +20,7 @@ from penstock.runs.files import json_bytes
 from penstock.runs.formatting import clock, number, printable, words_of
 from penstock.runs.reading import RecordedRun, find_runs
 from penstock.studies import StudyError
-from penstock.studies.choosing import chosen, require_known, value_of
+from penstock.studies.conditions import chosen, require_known, value_of
 
 _SHOWN = (
     "run", "state", "algorithm", "env", "seed", "steps", "seconds", "mean_return", "eval_return", "best_return",
@@ -40,15 +40,15 @@ _PIPE_WIDTH = 240  # columns of a table outside a terminal
 
 @dataclass(frozen=True)
 class Flags:
-    """Show the runs in some folders, as they stand now.
+    """Show the runs in some folders, with their present state.
 
-    `penstock runs diff A B` shows what differs between two runs.
+    `penstock runs diff A B` shows the differences between two runs.
     """
 
     dirs: Places = (Path("runs"),)
-    """Runs, or folders that hold runs."""
+    """Runs, or folders of runs."""
     where: str = ""
-    """Which of them: conditions such as "env=CartPole* state=done learning_rate<1e-3", over columns and settings."""
+    """Conditions on columns and settings, such as "env=CartPole* state=done learning_rate<1e-3"."""
     sort: str = "created"
     """Column or setting to sort by."""
     reverse: bool = False
@@ -56,9 +56,9 @@ class Flags:
     columns: str = ""
     """Further columns, separated by commas: settings, or "reason", "total_steps", "success_rate" and others."""
     json: bool = False
-    """Print everything that is known of each run, with its settings, as JSON."""
+    """Print all data of each run, with its settings, as JSON."""
     csv: bool = False
-    """Print the same without the settings as CSV; --columns adds some."""
+    """Print all data but the settings as CSV; --columns adds settings."""
 
 
 def command(args: list[str]) -> int:
@@ -109,7 +109,7 @@ def ordered(runs: Sequence[RecordedRun], key: str, *, reverse: bool = False) -> 
 
 
 def as_table(runs: Sequence[RecordedRun], more: Sequence[str] = ()) -> Table:
-    """Draw runs for a terminal, one a row; columns that none of them fills are left out."""
+    """Draw runs for a terminal, one per row, without empty columns."""
     names = [name for name in (*_SHOWN, *more) if any(value_of(run, name) not in (None, "") for run in runs)]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in names:
@@ -122,7 +122,7 @@ def as_table(runs: Sequence[RecordedRun], more: Sequence[str] = ()) -> Table:
 
 
 def as_csv(runs: Sequence[RecordedRun], more: Sequence[str] = ()) -> str:
-    """Write the summaries of runs, and further columns, as CSV."""
+    """Return the summaries of runs, and further columns, as CSV."""
     if not runs:
         return ""
     names = list(dict.fromkeys((*runs[0].summary, *more)))
@@ -134,7 +134,7 @@ def as_csv(runs: Sequence[RecordedRun], more: Sequence[str] = ()) -> str:
 
 
 def differences(runs: Sequence[RecordedRun]) -> dict[str, tuple[Any, ...]]:
-    """Differences between runs: algorithm, settings, versions, commits and machine, by name, a value per run."""
+    """Return differing algorithm, settings, versions, commits and machine of runs, by name, with a value per run."""
     facts = [_facts(run) for run in runs]
     names = dict.fromkeys(name for each in facts for name in each)
     sides = {name: tuple(each.get(name) for each in facts) for name in names}
@@ -183,7 +183,7 @@ def _cell(name: str, run: RecordedRun, now: float) -> Text:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value to a cell of CSV: other values than numbers and texts to JSON, lone surrogates to "?"."""
+    """Return a value as a cell of CSV: other values than numbers and texts as JSON, lone surrogates as "?"."""
     if isinstance(value, str):
         return value.encode(errors="replace").decode()
     return value if value is None or isinstance(value, int | float) else words_of(value)

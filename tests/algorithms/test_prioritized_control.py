@@ -11,7 +11,7 @@ from penstock.algorithms.ddpg import DDPG
 from penstock.algorithms.sac import SAC
 from penstock.algorithms.td3 import TD3
 from penstock.algorithms.tqc import TQC
-from penstock.config import ConfigError
+from penstock.config import ConfigError, PrioritizedReplayConfig
 from penstock.replay import Prioritized, Uniform
 from tests.algorithms.transitions import TORQUE, VECTOR, begin, make, random_transitions
 
@@ -51,10 +51,20 @@ def test_prioritized_replay_has_weights_by_the_largest_in_the_batch_of_an_expone
 
 
 def test_an_algorithm_of_ones_own_from_replay_may_be_prioritized_too():
-    made = make(ReplayAlgorithm, VECTOR, TORQUE, prioritized=True, priority_alpha=0.7, priority_beta=0.5)
+    class Own(ReplayAlgorithm):
+        Config = PrioritizedReplayConfig
+
+    made = make(Own, VECTOR, TORQUE, prioritized=True, priority_alpha=0.7, priority_beta=0.5)
     assert made.sampler() == Prioritized(0.7, 0.5, normalize="batch")
     assert made.beta(1.0) == 1.0
-    assert make(ReplayAlgorithm, VECTOR, TORQUE).sampler() == Uniform()
+    assert make(Own, VECTOR, TORQUE).sampler() == Uniform()
+
+
+def test_only_settings_of_prioritized_replay_have_priorities():
+    made = make(ReplayAlgorithm, VECTOR, TORQUE)
+    assert made.sampler() == Uniform() and made.beta(0.5) is None
+    with pytest.raises(ConfigError, match="unknown setting 'prioritized'"):
+        make(ReplayAlgorithm, VECTOR, TORQUE, prioritized=True)
 
 
 @pytest.mark.parametrize("algorithm", [DDPG, TD3, SAC, TQC])

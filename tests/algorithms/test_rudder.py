@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from penstock.config import ConfigError, SegmentRewardConfig
+from penstock.config import ConfigError, SegmentDelayedRewardConfig
 from penstock.envs.spaces import ObservationSpec
 from penstock.nn import NetworkConfig
 from penstock.rudder.arithmetic import integrated_gradients
@@ -19,7 +19,7 @@ ACTIONS = CHOICE.num_actions
 
 
 def rudder_of(**settings):
-    config = SegmentRewardConfig(env="none", **{"redistributor_lessons": 64, **settings})
+    config = SegmentDelayedRewardConfig(env="none", **{"redistributor_lessons": 64, **settings})
     torch.manual_seed(0)
     predictor = ReturnPredictor(
         OBSERVATION, CHOICE, NetworkConfig(), config.redistributor_size, len(TOLD) + len(COUNTED),
@@ -99,7 +99,7 @@ def test_what_was_done_where_is_credited_when_it_is_done():
         return Episode(obs, action, (1.0 if door % 2 else -1.0) * (action[0] == 1))
 
     torch.manual_seed(0)
-    config = SegmentRewardConfig(env="none", redistributor_lessons=64)
+    config = SegmentDelayedRewardConfig(env="none", redistributor_lessons=64)
     told = len(TOLD) + len(COUNTED)
     rudder = PredictorTraining(config, ReturnPredictor(spec, CHOICE, NetworkConfig(), 32, told, sees_observations=True))
     for _ in range(100):
@@ -366,4 +366,4 @@ def test_it_goes_on_from_what_it_was_bit_for_bit():
 )
 def test_settings_that_are_not_legal_are_named(settings, message):
     with pytest.raises(ConfigError, match=message):
-        SegmentRewardConfig(env="none", **settings)
+        SegmentDelayedRewardConfig(env="none", **settings)

@@ -150,7 +150,7 @@ def test_what_a_group_has_learned_from_replay_outlives_its_learners_and_is_resum
         ("appo", {"num_learners": 2, "backend": "serial"}, 'backend="serial" has one: use backend="local"'),
         ("appo", {"num_learners": 2, "num_policies": 2}, "is for one policy, found 2: .*use num_learners=1"),
         ("ppo", {"learner_nodes": 1, "num_learners": 2}, 'learner_nodes=1 is for backend="ray", found backend="local"'),
-        ("ppo", {**RAY, "learner_nodes": -1}, r"learner_nodes must be a number of nodes, or such as"),
+        ("ppo", {**RAY, "learner_nodes": -1}, "must be a number of nodes, or the number of nodes with a resource"),
         ("ppo", {**RAY, "learner_nodes": {"a": 0}}, "learner_nodes=.* is not legal"),
         ("ppo", {**RAY, "learner_nodes": 2, "num_learners": 2}, "2 of num_learners=2 learners .*: use num_learners=3"),
         ("ppo", {**RAY, "learner_nodes": {"a": 1}}, "puts 1 of num_learners=1 learners on nodes, and the first is at"),

@@ -132,5 +132,6 @@ def test_an_evaluator_on_a_node_takes_no_core_and_no_rest_at_home(monkeypatch):
 
 @pytest.mark.parametrize("backend", ["serial", "local"])
 def test_only_a_run_on_nodes_has_a_place_for_it(backend):
-    with pytest.raises(ConfigError, match=f'evaluator="node" is for backend="ray", found backend="{backend}"'):
+    match = f"evaluator='node' is for backend=\"ray\", found backend=\"{backend}\""
+    with pytest.raises(ConfigError, match=match):
         Trainer(APPO, "CartPole-v1", backend=backend, evaluator="node")

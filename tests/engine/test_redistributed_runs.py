@@ -13,6 +13,7 @@ import penstock
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
 from penstock.config import ConfigError
+from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.trainer import Trainer
 from penstock.rudder.paths import FeedingSegmentWriter
 from penstock.rudder.predictor import TOLD, build_predictor
@@ -442,6 +443,7 @@ def test_algorithms_that_cannot_take_redistributed_rewards_name_those_that_can(a
     [
         ("LASER", {}, "this replays segments .uniform.: use rewards='environment', or ppo, appo"),
         ("CLEAR", {}, "this replays segments"),
+        ("CLEAR", {"replay": ["queue:1"]}, "not possible with the data path of clear, which does not redistribute"),
         ("IMPALA", {"replay": ["queue:1/2", "uniform:1/2"]}, "this replays segments"),
         ("PQN", {"redistribution_value": "original"}, 'must be "redistributed": values are all that PQN learns'),
     ],
@@ -449,3 +451,14 @@ def test_algorithms_that_cannot_take_redistributed_rewards_name_those_that_can(a
 def test_combinations_that_make_no_sense_are_refused(algorithm, settings, message):
     with pytest.raises(ConfigError, match=message):
         getattr(penstock, algorithm)("CartPole-v1", rewards="rudder", **settings)
+
+
+def test_an_algorithm_of_ones_own_with_another_data_path_is_refused():
+    class Elsewhere(APPO):
+        data_path = type("Path", (SegmentPath,), {})
+
+    message = "rewards='rudder' is not possible with the data path of elsewhere, which does not redistribute"
+    with pytest.raises(ConfigError, match=message):
+        Trainer(Elsewhere, **SMALL)
+    with Trainer(Elsewhere, **{**SMALL, "rewards": "environment"}):
+        pass

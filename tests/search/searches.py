@@ -14,6 +14,7 @@ LEARNING_RATE = {"learning_rate": {"low": 1e-3, "high": 1.0}}
 
 def search_in(path: Path, *, seeds: int = 1, tables=LEARNING_RATE, is_pruned: bool = True, **changes):
     """A search of APPO: its directory, its study, and what makes a `Searching` of them."""
+    from penstock.search.job import Shared
     from penstock.search.searching import Searching
     from penstock.search.study import Study
 
@@ -28,9 +29,8 @@ def search_in(path: Path, *, seeds: int = 1, tables=LEARNING_RATE, is_pruned: bo
     lines: list[str] = []
 
     def searching(trials: int, *, jobs: int = 1, cores=None, report=lines.append) -> Searching:
-        return Searching(
-            directory, study, ["appo", "--env", "CartPole-v1"], config, seeds=range(config.seed, config.seed + seeds),
-            trials=trials, cores=cores or [[0]] * jobs, report=report,
-        )  # fmt: skip
+        seeds_of_trial = range(config.seed, config.seed + seeds)
+        shared = Shared(directory, ["appo", "--env", "CartPole-v1"], config, seeds_of_trial, report)
+        return Searching(shared, study, trials, cores or [[0]] * jobs)
 
     return SimpleNamespace(directory=directory, study=study, space=space, searching=searching, lines=lines)

@@ -102,7 +102,7 @@ def test_a_search_is_interrupted_goes_on_and_is_shown(space, tmp_path, capsys, m
         processes = Watched([*family(process.pid).values(), process.pid])
         process.send_signal(signal.SIGTERM)
         shown, _ = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 130 and "interrupted: the same command goes on" in shown
+        assert process.returncode == 130 and "interrupted: the same command resumes" in shown
         assert processes.left_after(PATIENCE) == []
     assert "1 under way" in shown
     (tmp_path / "be-fast").touch()

@@ -28,20 +28,19 @@ SETTINGS = {
 }  # fmt: skip
 
 
-class InThisProcess:
+class InThisProcess(population.Slice):
     """A slice that is trained at once, where it is begun; slices named in `killed` end before they do anything."""
 
     killed: ClassVar[set[str]] = set()
 
-    def __init__(self, member, told, cores):
-        self.member, self.cores, self.output = member, cores, told.with_suffix(".txt")
-        content = json.loads(told.read_text())
+    def __init__(self, member, arguments, cores):
+        self.member, self.cores, self.output, self.is_stopping = member, cores, arguments.with_suffix(".txt"), False
+        content = json.loads(arguments.read_text())
         self.output.touch()
-        name = f"{member} until {content['until']}"
-        self.ending = "failed" if name in self.killed else {0: "done", 4: "diverged"}[slices.train_slice(content)]
+        self.code = 1 if f"{member} until {content['until']}" in self.killed else slices.train_slice(content)
 
     def poll(self):
-        return self.ending
+        return self.code
 
     def stop(self):
         pass
@@ -122,7 +121,7 @@ def test_a_population_that_was_killed_goes_on_as_if_it_had_not_been(tmp_path):
     whole, _ = made(tmp_path / "whole")
     whole.run()
     InThisProcess.killed = {"1 until 512"}
-    with pytest.raises(BenchError, match=r"member 1 failed: it said nothing \(see .*member-1.txt\)"):
+    with pytest.raises(BenchError, match=r"member 1 failed: no output \(see .*member-1.txt\)"):
         made(tmp_path / "killed")[0].run()
     InThisProcess.killed = set()
     (tmp_path / "killed" / "lineage.jsonl").open("a").write('{"what was not')
@@ -159,8 +158,8 @@ def test_who_is_to_copy_another_hands_over_what_it_is_to_copy_and_its_newest_wei
 def test_a_member_that_saved_before_it_diverged_copies_all_the_same(tmp_path):
     runs, _ = made(tmp_path / "p")
     train(runs, 0, 1)
-    job = type("Diverged", (), {"member": 1})
-    runs._ended(job, "diverged")  # it has trained its 256 steps by then, and the slice began with none
+    job = type("Diverged", (), {"member": 1, "ending": staticmethod(lambda code: "diverged")})
+    runs._ended(job, population.DIVERGED)  # it has trained its 256 steps by then, and the slice began with none
     told = lineage_of(tmp_path / "p")[-1]
     assert (told["event"], told["steps"], runs._plans[1].begin) == ("diverged", 256, 256)
 
@@ -173,10 +172,10 @@ def test_another_population_in_the_same_place_is_refused(tmp_path):
         ({"hidden_sizes": (8, 8)}, r"hidden_sizes=\[8\]", r"hidden_sizes=\[8, 8\]"),
         ({"pbt_space": {"gamma": SPACE["learning_rate"]}}, "pbt_space={'learning_rate.*", "pbt_space={'gamma.*"),
     ):
-        said = f"another population: it was begun with {begun}, and {given} is given. Give {begun} to go on .*--dir"
+        said = f"another population: it was begun with {begun}, and {given} is given. Give {begun} to resume it.*--dir"
         with pytest.raises(ConfigError, match=said):
             made(tmp_path, **changes)
-    with pytest.raises(ConfigError, match="a population of one has nobody to copy"):
+    with pytest.raises(ConfigError, match="a population of one has no member to copy"):
         made(tmp_path / "one", count=1)
 
 

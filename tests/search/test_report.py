@@ -11,7 +11,7 @@ from penstock.search.directory import SearchDirectory
 
 pytest.importorskip("optuna")
 
-from penstock.search.report import best_of, command_of, table_of, to_json, told
+from penstock.search.report import best_of, command_of, summary_of, table_of, to_json
 from penstock.search.study import Tried
 
 FACTS = {
@@ -64,7 +64,7 @@ def test_ten_are_shown_and_the_settings_as_given_wherever_they_are():
 
 
 def test_it_says_how_trials_ended_which_is_best_and_how_to_train_with_it(directory):
-    lines = told(directory, TRIALS).splitlines()
+    lines = summary_of(directory, TRIALS).splitlines()
     assert lines[0] == "6 trials: 3 done, 1 pruned, 1 failed, 1 under way"
     assert lines[1] == "failed: trial 3: the pole broke"
     assert lines[2] == "best: trial 2, score 300.0; the settings as given: 100.0"
@@ -82,9 +82,9 @@ def test_the_command_trains_with_exactly_the_settings_of_the_trial(directory):
 
 
 def test_where_no_trial_is_done_there_is_no_best(directory):
-    assert told(directory, [TRIALS[3]]).splitlines() == ["1 trial: 1 failed", "failed: trial 3: the pole broke"]
+    assert summary_of(directory, [TRIALS[3]]).splitlines() == ["1 trial: 1 failed", "failed: trial 3: the pole broke"]
     assert to_json(directory, [TRIALS[3]])["best"] is None
-    assert told(directory, []) == "no trial has begun"
+    assert summary_of(directory, []) == "no trial has begun"
 
 
 def test_all_is_there_as_json(directory):

@@ -86,7 +86,7 @@ def test_a_hopeless_trial_is_given_up_and_its_training_ends_in_good_order(tmp_pa
     assert trial.state == "pruned"
     assert 0.25 <= trial.spent <= 0.5, "by evaluations beyond the first quarter, of those that it made before it hung"
     assert (search.directory.run(5, 0) / "meta.json").exists(), "it wrote a checkpoint"
-    assert search.lines[-1] == f"trial 5: given up after {trial.spent:.0%} of its trainings"
+    assert search.lines[-1] == f"trial 5: pruned after {trial.spent:.0%} of its trainings"
     assert Watched(pids_in(tmp_path / "s")).left_after(PATIENCE) == []
 
 
@@ -108,8 +108,8 @@ def test_a_training_that_fails_is_told_with_its_last_words_and_the_search_goes_o
     search.searching(3).run()
     failed, killed, done = search.study.tried
     assert (failed.state, killed.state, done.state) == ("failed", "failed", "done")
-    assert failed.error.startswith("the pole broke (exit code 1; all that it said: ") and failed.score is None
-    assert killed.error.startswith("it said nothing (signal 9;")
+    assert failed.error.startswith("the pole broke (exit code 1; full output: ") and failed.score is None
+    assert killed.error.startswith("no output (signal 9;")
     assert f"trial 0: failed: {failed.error}" in search.lines
 
 
@@ -300,7 +300,7 @@ def test_a_run_whose_checkpoint_cannot_be_used_now_ends_the_search_and_is_left_a
     with monkeypatch.context() as context:
         if kind == "unreadable":
             make_unreadable(run / "checkpoints" / "100", context)
-        with pytest.raises(BenchError, match=r"trial 0 cannot go on, and nothing of it was changed: .*100"):
+        with pytest.raises(BenchError, match=r"trial 0 cannot be resumed, and stays unchanged: .*100"):
             search.searching(jobs, jobs=jobs).run()
     assert contents(run) == before
     assert search.study.tried[0].state not in ("done", "failed"), "it can be taken up again"

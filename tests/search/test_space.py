@@ -13,7 +13,7 @@ from penstock.algorithms.dqn import DQNConfig
 from penstock.algorithms.ppo import PPOConfig
 from penstock.config import ConfigError
 from penstock.flags import parse_config
-from penstock.search.space import Choice, Range, Space, as_flags, is_legal, names_of, read_space, space_of
+from penstock.search.space import Choice, Range, Space, as_flags, names_of, read_space, refusal_of, space_of
 from tests.places import DOCS
 
 APPO = APPOConfig(env="CartPole-v1")
@@ -126,8 +126,8 @@ def test_an_error_in_a_file_names_the_file(tmp_path):
 
 def test_settings_that_are_legal_only_together_may_be_searched():
     ppo = PPOConfig(env="CartPole-v1", num_workers=1, num_envs_per_worker=16, segment_length=8, batch_size=64)
-    assert is_legal(ppo, {"batch_size": 48}), "48 does not divide the 16 x 8 steps that are collected"
-    assert not is_legal(ppo, {"batch_size": 48, "segment_length": 12})
+    assert refusal_of(ppo, {"batch_size": 48}), "48 does not divide the 16 x 8 steps that are collected"
+    assert not refusal_of(ppo, {"batch_size": 48, "segment_length": 12})
     alone = {"batch_size": {"values": [64, 48]}}
     with pytest.raises(ConfigError, match=r"\[batch_size\]: batch_size=48 does not divide the 128 steps"):
         space_of(alone, ppo)

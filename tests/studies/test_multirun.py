@@ -169,7 +169,7 @@ def test_after_ctrl_c_and_after_kill_9_the_same_command_goes_on_and_skips_what_i
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate()
     assert process.returncode == 130, out
-    assert "the same command goes on" in out
+    assert "the same command resumes" in out
     (run,) = find_runs([tmp_path / "runs"])
     assert run.state == "interrupted"
 

@@ -121,12 +121,12 @@ def test_the_folder_is_the_same_for_the_same_settings_and_another_for_others():
         (["ppo", *ENV, "--run-dir", "x"], "--run-dir is not legal here"),
         (["ppo", *ENV, "--gamma", "0.9,0.9"], "two runs would be called"),
         (["ppo", *ENV, "--seed", "1.5"], "no whole number"),
-        (["ppo", "stray", *ENV], "'stray' stands behind no flag"),
+        (["ppo", "stray", *ENV], "'stray' follows no flag"),
         (["--file", "nowhere.toml"], "nowhere.toml cannot be read"),
     ],
 )
 def test_what_cannot_be_read_is_told(args, message):
-    with pytest.raises(StudyError, match=message):
+    with pytest.raises((StudyError, ConfigError), match=message):
         planned(*args)
 
 
@@ -150,7 +150,7 @@ def test_wrong_settings_of_any_run_are_told_before_one_begins():
 )
 def test_a_wrong_file_is_told(tmp_path, text, message):
     (tmp_path / "study.toml").write_text(text)
-    with pytest.raises(StudyError, match=message):
+    with pytest.raises((StudyError, ConfigError), match=message):
         read(["ppo", "--file", str(tmp_path / "study.toml")])
 
 

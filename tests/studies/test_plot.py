@@ -90,7 +90,7 @@ def test_a_reader_is_told_of_runs_that_are_missing_broken_short_or_alike(runs, c
     record(runs / "twin", [(100, 1.0), (200, 1.0)], seed=0, gamma=0.5)
     main(["plot", "--where", "env=CartPole-v1"])
     err = capsys.readouterr().err
-    assert "1 runs have no such metric, and are not drawn: none" in err
+    assert "1 runs have no such metric and are not drawn: none" in err
     assert "1 runs are not done: short" in err
     assert "the curve ends at 120, with its shortest run, and the longest at 200" in err
     assert "several runs have the same seed" in err

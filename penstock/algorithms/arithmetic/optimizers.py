@@ -124,7 +124,6 @@ class AdamConfig(SegmentConfig):
     """Constant added to the root of the mean square."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         for name in ("adam_beta1", "adam_beta2"):
             require(0.0 <= getattr(self, name) < 1.0, name, getattr(self, name), "0 or more, and less than 1")

@@ -25,7 +25,6 @@ class RMSPropConfig(SegmentConfig):
     """True: g / sqrt(s + eps), as in TensorFlow 1 and the papers' code; False: g / (sqrt(s) + eps)."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         require(0.0 <= self.rmsprop_decay < 1.0, "rmsprop_decay", self.rmsprop_decay, "from 0 to less than 1")
         is_number = 0.0 < self.rmsprop_eps < math.inf

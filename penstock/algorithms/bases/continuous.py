@@ -11,13 +11,13 @@ from torch import Tensor, nn
 
 from penstock.algorithms.bases.algorithm import Request
 from penstock.algorithms.bases.replay import ReplayAlgorithm
-from penstock.config import Config, ConfigError, ReplayConfig, Scheduled, Tunable, require
+from penstock.config import Config, ConfigError, PrioritizedReplayConfig, Scheduled, Tunable, require
 from penstock.envs.spaces import ActionKind, ActionSpec
 from penstock.nn import uniform_action
 
 
 @dataclass(frozen=True, kw_only=True)
-class ControlConfig(ReplayConfig):
+class ControlConfig(PrioritizedReplayConfig):
     """Settings of algorithms for continuous control from replay."""
 
     actor_learning_rate: Tunable[Scheduled | None] = None
@@ -26,7 +26,6 @@ class ControlConfig(ReplayConfig):
     """Fraction by which target networks move towards the online networks per update."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         rate = self.actor_learning_rate
         require(not isinstance(rate, float) or rate > 0, "actor_learning_rate", rate, "more than 0, or None")

@@ -16,7 +16,17 @@ from penstock.algorithms.arithmetic.td import double_q_value, huber, max_q_value
 from penstock.algorithms.bases.algorithm import Metrics, Request
 from penstock.algorithms.bases.q_losses import DistributionalLoss, QLoss, SequenceLoss, distribution_of
 from penstock.algorithms.bases.replay import ReplayAlgorithm
-from penstock.config import NETWORK, STATE, STORED, Config, ConfigError, ReplayConfig, Scheduled, Tunable, require
+from penstock.config import (
+    NETWORK,
+    STATE,
+    STORED,
+    Config,
+    ConfigError,
+    PrioritizedReplayConfig,
+    Scheduled,
+    Tunable,
+    require,
+)
 from penstock.envs.spaces import ActionKind, ActionSpec, ObservationSpec
 from penstock.experience.layout import Column
 from penstock.nn import PolicyNetwork, QNetwork
@@ -25,8 +35,8 @@ from penstock.nn.noisy import draw_noise
 
 
 @dataclass(frozen=True, kw_only=True)
-class QLearningConfig(ReplayConfig):
-    """Settings of deep Q-learning. Sizes and rates are for classic control; the papers', for Atari, are a preset.
+class QLearningConfig(PrioritizedReplayConfig):
+    """Settings of deep Q-learning. Sizes and rates are for classic control; the papers', for Atari, are in a preset.
 
     With memory the rows of the replay buffer are sequences of an episode's successive steps: ``burn_in`` and then
     ``sequence_length`` of them. A batch is of ``batch_size`` sequences. ``buffer_size`` and ``updates_per_step`` count
@@ -101,7 +111,6 @@ class QLearningConfig(ReplayConfig):
     """Initial scale of this noise, sigma_0 (arXiv:1706.10295, section 3.2)."""
 
     def validate(self) -> None:
-        """Raise `ConfigError` if a value is not legal."""
         super().validate()
         length, span = self.sequence_length, self.memory_span
         require(span is None or span > 1, "memory_span", span, "2 or more, or None")

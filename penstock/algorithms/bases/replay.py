@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from penstock.algorithms.arithmetic.optimizers import as_if_made, fused_adam, go_on
 from penstock.algorithms.arithmetic.td import linear_schedule, polyak_
 from penstock.algorithms.bases.algorithm import Algorithm, Metrics, NonFiniteUpdate
-from penstock.config import Config, ReplayConfig, Scheduled
+from penstock.config import Config, PrioritizedReplayConfig, ReplayConfig, Scheduled
 from penstock.experience.run_replay import FirstPriorities
 from penstock.nn import (
     PolicyNetwork,
@@ -67,7 +67,7 @@ class ReplayAlgorithm(Algorithm):
     def sampler(self) -> Sampler:
         """Return the sampler: uniform, or by priority with weights divided by the largest in the batch."""
         c = self.config
-        if c.prioritized:
+        if isinstance(c, PrioritizedReplayConfig) and c.prioritized:
             return Prioritized(c.priority_alpha, c.priority_beta, normalize="batch")
         return Uniform()
 
@@ -82,7 +82,7 @@ class ReplayAlgorithm(Algorithm):
     def beta(self, progress: float) -> float | None:
         """Return the exponent of the importance weights at this point of the run; None without priorities."""
         c = self.config
-        if c.prioritized:
+        if isinstance(c, PrioritizedReplayConfig) and c.prioritized:
             return linear_schedule(c.priority_beta, c.priority_beta_final, progress, 1.0)
         return None
 

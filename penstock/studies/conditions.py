@@ -30,7 +30,7 @@ class Condition:
     comparison
         "=", "!=", "<", ">", "<=" or ">=".
     value
-        Value as given; for a text it may be a pattern with ``*`` and ``?``.
+        Value as given; for a text, a pattern with ``*`` and ``?``.
     """
 
     key: str
@@ -38,7 +38,7 @@ class Condition:
     value: str
 
     def holds(self, found: Any) -> bool:
-        """Whether it holds for a run's value; unknown values are neither less nor more than others."""
+        """Return whether the condition holds for a run's value; an unknown value is neither less nor more than any."""
         if self.comparison in _COMPARE:
             is_number = isinstance(found, int | float)
             return is_number and _COMPARE[self.comparison](float(found), _number(self))
@@ -54,13 +54,7 @@ class Condition:
 
 
 def conditions(text: str) -> list[Condition]:
-    """Read words such as ``env=Cart* state=done learning_rate<1e-3``; all of them have to hold.
-
-    Raises
-    ------
-    StudyError
-        One is no condition.
-    """
+    """Read conditions such as ``env=Cart* state=done learning_rate<1e-3``; raise `StudyError` for another word."""
     found = []
     for word in text.split():
         match = _WORD.fullmatch(word)
@@ -94,7 +88,7 @@ def value_of(run: RecordedRun, key: str) -> Any:
 
 
 def require_known(key: str, runs: Sequence[RecordedRun], flag: str) -> None:
-    """Raise `StudyError` where no run has such a column or setting."""
+    """Raise `StudyError` unless a run has such a column or setting."""
     known = {name for run in runs for name in (*run.summary, *run.settings)}
     if runs and key not in known:
         raise StudyError(f"{flag} {key!r} is neither a column nor a setting of these runs{closest(key, sorted(known))}")

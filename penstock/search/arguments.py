@@ -1,4 +1,4 @@
-"""Shared parts of the commands that train many runs: cores, directory, and reserved settings."""
+"""Arguments of the commands that train many runs: counts, cores, directory, and reserved settings."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from penstock.bench import BenchUsageError
@@ -13,51 +14,37 @@ from penstock.bench.asked import Asked
 from penstock.config import Config
 from penstock.runs.jobs import split_cores
 
+print_now = partial(print, flush=True)
+"""Print a line at once."""
+
 
 def require_counts(own: argparse.Namespace, *names: str) -> None:
-    """Refuse counts of less than 1.
-
-    Raises
-    ------
-    BenchUsageError
-        A count is less than 1.
-    """
+    """Raise `BenchUsageError` for a count of less than 1."""
     for name in names:
         if getattr(own, name) < 1:
             raise BenchUsageError(f"--{name} {getattr(own, name)} is not legal: 1 or more")
 
 
-def require_as_they_are(config: Config, why: Mapping[str, str], where: str) -> None:
-    """Refuse settings that the command sets itself.
+def require_defaults(config: Config, reasons: Mapping[str, str], where: str) -> None:
+    """Raise `BenchUsageError` for a setting that the command sets itself.
 
     Parameters
     ----------
     config
-        The settings.
-    why
-        Reason for each setting.
+        Settings as given.
+    reasons
+        Reason by setting.
     where
         Place in the message: "here", "in a search".
-
-    Raises
-    ------
-    BenchUsageError
-        Such a setting was given.
     """
-    for name, reason in why.items():
+    for name, reason in reasons.items():
         value, default = getattr(config, name), type(config).__dataclass_fields__[name].default
         if value != default:
             raise BenchUsageError(f"--{name.replace('_', '-')} {value} is not legal {where}: {reason}")
 
 
 def cores_of_jobs(jobs: int) -> list[list[int]]:
-    """Split the cores among runs.
-
-    Raises
-    ------
-    BenchUsageError
-        There are fewer cores than jobs.
-    """
+    """Split the cores among runs; raise `BenchUsageError` if there are fewer cores than jobs."""
     try:
         return split_cores(jobs)
     except ValueError as error:
@@ -65,23 +52,18 @@ def cores_of_jobs(jobs: int) -> list[list[int]]:
 
 
 def workers_of_job(cores: list[list[int]]) -> int:
-    """Default number of a run's rollout workers: one for each core of its job."""
+    """Return the default number of rollout workers of a run: one per core of its job, at most 16."""
     return min(len(cores[0]), 16)
 
 
 def with_workers(config: Config, workers: int | None) -> Config:
-    """Set the number of workers where the settings leave it open."""
+    """Return the settings with a number of rollout workers, `workers` unless they give one."""
     return replace(config, num_workers=workers) if config.num_workers is None else config
 
 
 def directory_of(asked: Asked, what: str) -> Path:
-    """Directory of the command: ``--dir``, or ``runs/WHAT-ENV-ALGORITHM``."""
+    """Return the directory of the command: ``--dir``, or ``runs/WHAT-ENV-ALGORITHM``."""
     if asked.own.dir is not None:
         return Path(asked.own.dir)
     env = asked.config.env if isinstance(asked.config.env, str) else "env"
     return Path("runs") / re.sub(r"[^\w.+-]+", "-", f"{what}-{env}-{asked.algorithm.name()}")
-
-
-def say(line: str) -> None:
-    """Print a line at once."""
-    print(line, flush=True)
