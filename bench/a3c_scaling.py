@@ -2,7 +2,7 @@
 
     python bench/a3c_scaling.py [--env CartPole-v1] [--target 475] [--lanes 8] [--workers 1 2] [--steps N] [--seeds 5]
 
-Steps per second are counted without evaluator and start-up; seconds to solve are those of `train`, with both.
+Steps per second exclude evaluator and start-up; seconds to solve are those of `train`, including both.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock.runs.machine import describe
 
 
 def rate(env: str, workers: int, lanes: int, steps: int) -> float:
-    """Steps learned from per second, after a warm-up."""
+    """Return the steps learned from per second, after a warm-up."""
     with penstock.A3C(
         env=env, num_workers=workers, num_envs_per_worker=lanes, total_steps=10**9, eval_interval=0, run_dir=None
     ) as algo:
@@ -27,7 +27,7 @@ def rate(env: str, workers: int, lanes: int, steps: int) -> float:
 
 
 def solved(env: str, target: float, workers: int, lanes: int, seed: int) -> tuple[float, int, float]:
-    """Seconds and steps until the evaluator has seen the target twice, and the mean policy lag at the end."""
+    """Return seconds and steps until two evaluations reach the target, and the mean policy lag at the end."""
     with penstock.A3C(
         env=env, num_workers=workers, num_envs_per_worker=lanes, target_return=target, seed=seed, run_dir=None
     ) as algo:

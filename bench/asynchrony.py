@@ -3,9 +3,9 @@
     python bench/asynchrony.py [--steps 2000] [--repeats 3]
 
 HalfCheetah-v5 at one update per step on two cores, one torch thread: one rollout worker with one lane, networks of
-256x256, batches of 256. An update is timed first, and every step of the environment then burns the CPU time that it
-needs less. Two equal halves side by side are at best twice as fast as one after the other; choosing actions and writing
-transitions is on top of a step. Filling the buffer is not counted.
+256x256, batches of 256. An update is timed first, and every step of the environment then takes the same CPU time. Two
+equal halves side by side are at best twice as fast as one after the other; choosing actions and writing transitions
+come on top. Filling the buffer is not counted.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ WARM_UP = 200  # steps beyond those that fill the buffer
 
 
 class SlowHalfCheetah(gymnasium.Wrapper):
-    """HalfCheetah-v5 whose steps take `seconds` of CPU time, or as long as they need."""
+    """HalfCheetah-v5 whose steps take at least `seconds` of CPU time."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(gymnasium.make("HalfCheetah-v5"))
         self._seconds = seconds
 
     def step(self, action: Any) -> tuple:
-        """Step, and burn what is left of the time; what others take from this core does not count."""
+        """Step, and compute for the rest of the CPU time."""
         end = time.thread_time() + self._seconds
         answer = self.env.step(action)
         while time.thread_time() < end:
@@ -63,7 +63,7 @@ class Rates:
 
 
 def measure(backend: str, steps: int, seconds_per_step: float) -> Rates:
-    """Train for `steps` after a warm-up; print how the roles spent the last of that time."""
+    """Train for `steps` after a warm-up; print the roles' use of the last part of that time."""
     env: dict[str, Any] = {"env": SlowHalfCheetah, "env_kwargs": {"seconds": seconds_per_step}}
     with penstock.TD3(**env, **SETTINGS, backend=backend) as algo:
         algo.train(SETTINGS["learning_starts"] + WARM_UP, quiet=True)

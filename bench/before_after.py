@@ -1,19 +1,17 @@
-"""Draws the learning curves of two states of the code, from run directories: what was made faster must learn the same.
+"""Learning curves of two states of the code, from run directories: faster code must learn the same.
 
     python bench/before_after.py [RUNS] --plot FILE [--keep DIRECTORY]
 
 RUNS holds directories ``STATE-TASK-SEED`` of ``penstock train ... --run-dir``, such as ``before-Catch-1`` and
-``after-Catch-1``, made with the same settings by states of the code, or by one with a setting that is on trial. Left
-out, it is bench/curves/before-after, where curves of earlier runs are kept. Drawn is the mean return of the last 100
-training episodes over steps, a thin line for each seed and a thick one for their mean as far as all have come. Printed
-is that return there, and up to there, that at the end of each run, and the policy lag.
+``after-Catch-1``, made with the same settings by two states of the code, or by one with a setting to compare. The
+default is bench/curves/before-after, which has curves of earlier runs. The plot shows the mean return of the last 100
+training episodes over steps, a thin line per seed and a thick one for their mean over the common steps. Output: that
+return at the last common step, and its mean up to there, the return at the end of each run, and the policy lag.
 
 Two serial runs of one seed, before and after (``--backend serial``, and the same ``--inference`` and ``--num-groups``),
-live through the same steps until a rounding makes one of them act otherwise. Printed of such is for how many updates
-they learned the same.
+make the same steps until a rounding error changes an action. For such runs the number of equal updates is printed.
 
-``--keep`` writes curves, settings and versions, and no more, to a directory that can stand for RUNS: seeds can be added
-another day.
+``--keep`` writes only curves, settings and versions to a directory that can replace RUNS, to add seeds later.
 """
 
 from __future__ import annotations
@@ -62,7 +60,7 @@ class Curve:
 
 
 def keep(run: Path, target: Path) -> None:
-    """Write some 200 points of a run's curve, with its settings but for places on this machine."""
+    """Write about 200 points of a run's curve, with its settings without paths of this machine."""
     found = Curve.of(run)
     chosen = np.unique(np.linspace(0, len(found.steps) - 1, 200).astype(int))
     lines = [
@@ -78,7 +76,7 @@ def keep(run: Path, target: Path) -> None:
 
 
 def same_updates(one: Path, other: Path) -> int:
-    """Updates after which two runs still reported the same losses and gradients, batch for batch."""
+    """Return the number of updates for which two runs reported equal losses and gradients."""
     mine, theirs = (
         {x["steps"]: [x["updates"], *(x[name] for name in COMPARED)] for x in metrics_of(run) if x.get(COMPARED[0])}
         for run in (one, other)
@@ -120,7 +118,7 @@ def main() -> None:
 
 
 def draw(curves: dict[str, dict[str, list[Curve]]], target: Path) -> None:
-    """A panel for each task, and a line of the table for each state of its code."""
+    """Draw a panel per task, and print a line per state of the code."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -7,11 +7,11 @@ X is an environment of its own:
 
     python -m venv X; X/bin/pip install "torch>=2.8,<2.14" "ray[rllib]==2.60.0" gymnasium
 
-Both have a cluster of a home node and one more with a core for each rollout worker, a learner of one thread at home, an
-MLP of 64x64, segments of 32 steps, batches of 512, and learn once from each step. Printed are steps learned from per
-second of every round, bytes of experience for each step, and the ratio of medians. The exit code is 3 if Penstock is
-not 5 times as fast. With --push RLlib's env runners are sent weights, instead of fetching them from a server, as is its
-default: where cores are few and busy, env runners were seen to wait for that server for minutes.
+Both have a cluster of a home node and one more with a core per rollout worker, a learner of one thread at home, an MLP
+of 64x64, segments of 32 steps, batches of 512, and learn once from each step. Output: steps learned from per second of
+every round, bytes of experience per step, and the ratio of medians. The exit code is 3 if Penstock is not 5 times as
+fast. With --push, weights are sent to RLlib's env runners, which by default fetch them from a server: with few, busy
+cores they may wait for that server for minutes.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@
 
 Both have the settings of the preset mujoco, one environment and an update for each step once learning has begun.
 Penstock learns in float32 and in bfloat16. SBX (python -m venv X; X/bin/pip install sbx-rl "gymnasium[mujoco]") is
-JAX on the CPU. Printed are the seconds of learning, of SBX with compiling, of Penstock with the start of its processes;
-updates in each of these seconds; and the mean return of 10 episodes of the final policy without exploration. FILE of
-``--write`` grows by a line of JSON for each run: runs found there are not made again.
+JAX on the CPU. Output: seconds of learning, for SBX including compilation, for Penstock including the start of its
+processes; updates per second; and the mean return of 10 episodes of the final policy without exploration. FILE of
+``--write`` grows by a line of JSON per run: runs in it are not repeated.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SBX, PRECISIONS = "SBX", ("float32", "bfloat16")
 
 
 def train(precision: str, algorithm: str, steps: int, seed: int) -> dict[str, Any]:
-    """Train with Penstock; say how long it took, and what the final policy scores."""
+    """Train with Penstock; return seconds and the score of the final policy."""
     face = {"td3": penstock.TD3, "sac": penstock.SAC}[algorithm]
     with face(
         ENV, preset="mujoco", precision=precision, total_steps=steps, seed=seed, eval_interval=0, run_dir=None

@@ -1,9 +1,9 @@
-"""A command on a busy machine: programs that compute without pause run beside it, and end with it.
+"""A command on a busy machine: programs that compute without pause run beside it.
 
     python bench/busy.py 8 -- make test
 
-The exit code is the command's. A test that fails beside busy programs, and passes without them, depends on how fast
-the machine is. The busy programs have the priority of the command. However this program ends, they end with it.
+The exit code is the command's. A test that fails beside busy programs, and passes without them, depends on the speed
+of the machine. The busy programs have the priority of the command, and end with this program in any case.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python bench/dashboard.py [--only overview curves ...] [--runs 100] [--lines 100000] [--minutes 10]
 
-Runs are made by hand: each line of metrics has the numbers of a real one, with an evaluation at every twentieth.
-``--files`` of them are written; the runs share these as hard links, so that the disk holds them and memory may.
+Runs are generated: each line of metrics has the numbers of a real one, with an evaluation at every twentieth line.
+``--files`` files are written; the runs share them as hard links, so that they fit on the disk and in memory.
 
 | measurement | from, to |
 |---|---|

@@ -5,15 +5,15 @@
     python bench/delayed.py --tasks cartpole lunarlander --learners rudder ppo [--seeds 5] [--write FILE]
     python bench/delayed.py --tasks undelayed --learners rudder ppo [--seeds 5] [--write FILE]
 
-Tasks are those of ``bench/environments/delayed.py``, in whose last step it is known whether every decision was the best
-one. Measured are episodes until 90 of 100 successive training episodes were such; a run that does not get there counts
-with all the episodes that it had, as "more than". Learners: PPO with RUDDER; PPO with lambda 0.95 and 1; PPO that is
-paid at once, which no redistribution can beat; DQN of ten steps with RUDDER; DQN with one step, n steps and Monte-Carlo
-returns (n is the whole delay). CartPole and LunarLander pay all reward in an episode's last step; measured are steps
-until 100 training episodes return 475, or 200. ``undelayed`` is CartPole as it is: what RUDDER costs where it is of no
-use. Printed are medians with the interval of 95 % of 50,000 bootstraps. ``--growing`` varies the delay of one task.
-FILE of ``--write`` grows by a line of JSON for each run: runs found there are not made again. Everything runs in one
-process (``backend="serial"``).
+Tasks are those of ``bench/environments/delayed.py``, which report at the end of an episode whether every decision was
+the best one. Measured are the episodes until 90 of 100 successive training episodes are such successes; a run without
+that counts as more than its number of episodes. Learners: PPO with RUDDER; PPO with lambda 0.95 and 1; PPO with
+immediate rewards, a bound for any redistribution; DQN of ten steps with RUDDER; DQN with one step, n steps and
+Monte-Carlo returns (n is the whole delay). CartPole and LunarLander pay all reward in an episode's last step; measured
+are the steps until the mean return of 100 training episodes is 475, or 200. ``undelayed`` is the original CartPole, for
+the cost of RUDDER without delay. Output: medians with a 95 % interval of 50,000 bootstraps. ``--growing`` varies the
+delay of one task. FILE of ``--write`` grows by a line of JSON per run: runs in it are not repeated. Everything runs in
+one process (``backend="serial"``).
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     python bench/equal_time.py [--tasks pendulum cartpole-swingup] [--seconds N] [--seeds 3] [--write FILE]
 
-Each trains for so many seconds of wall-clock time, start-up included, with the same networks and as many rollout
-workers. Judged is the final policy: the mean return of 20 episodes without exploration. ``cartpole-swingup`` is
+Each trains for N seconds of wall-clock time, including start-up, with the same networks and the same number of rollout
+workers. Output: the mean return of 20 episodes of the final policy without exploration. ``cartpole-swingup`` is
 DeepMind Control's, through shimmy (the extra ``dmcontrol``); 1,000 is its best return. FILE of ``--write`` grows by a
-line of JSON for each run: runs found there are not made again.
+line of JSON per run: runs in it are not repeated.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ALGORITHMS = {"Ape-X DPG": "ApeXDPG", "DDPG": "DDPG"}
 
 
 def train(task: str, algorithm: str, seconds: float, seed: int) -> dict[str, Any]:
-    """Train for so long; return how far that went, and what the final policy scores."""
+    """Train for a time; return the progress and the score of the final policy."""
     env, settings, _ = TASKS[task]
     face = getattr(penstock, ALGORITHMS[algorithm])
     with face(

@@ -4,11 +4,11 @@
                                    [--table]
 
 A training has a fixed budget and no target. Its final weights and its best checkpoint then play 100 fresh episodes
-each, once with the most probable actions and once with sampled ones. ``--sb3`` runs Stable-Baselines3 beside, with its
-defaults and the same budget, where it has the algorithm (python -m venv X; X/bin/pip install stable-baselines3). Every
-run is appended to the history with its machine and commit. Runs that the history holds of this commit are not repeated,
-so a bench that was interrupted goes on. ``--peer-only`` leaves Penstock's own out: on a machine with cores to spare the
-two can run side by side. ``--table`` only prints what the history holds.
+each, once with the most probable actions and once with sampled ones. ``--sb3`` also trains with Stable-Baselines3, with
+its defaults and the same budget, if it has the algorithm (python -m venv X; X/bin/pip install stable-baselines3). Every
+run is appended to the history with its machine and commit. Runs of this commit in the history are not repeated, so that
+an interrupted bench continues. ``--peer-only`` omits Penstock: on a machine with spare cores both can run side by side.
+``--table`` only prints the history.
 
     cartpole-ppo, cartpole-appo, cartpole-impala, cartpole-a2c, cartpole-a3c, cartpole-dqn, cartpole-apex
     pendulum-ppo (preset), pendulum-td3, pendulum-sac, pendulum-ddpg
@@ -84,7 +84,7 @@ TRAININGS = {
 
 
 def train(training: Training, seed: int, folder: Path) -> dict[str, Any]:
-    """Train with Penstock; return how long it took and the returns of its policies."""
+    """Train with Penstock; return the seconds and the returns of its policies."""
     algorithm = load_algorithm(training.algorithm)
     began = time.monotonic()
     with Trainer(algorithm, env=training.env, seed=seed, run_dir=str(folder), **training.settings) as trainer:
@@ -115,7 +115,7 @@ def train_peer(python: Path, training: Training, seed: int) -> dict[str, Any]:
 
 
 def measure(names: Iterable[str], seeds: int | None, sb3: Path | None, history: RunsFile, *, peer_only: bool) -> None:
-    """Run what the history does not hold yet of this commit."""
+    """Run trainings of this commit that the history does not have."""
     facts = machine_facts()
     held = {(each["training"], each["library"], each["seed"]) for each in history.runs if _same(each, facts)}
     with launcher.kept(), tempfile.TemporaryDirectory() as aside:

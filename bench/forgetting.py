@@ -2,10 +2,10 @@
 
     python bench/forgetting.py [--seeds 5] [--phase-steps 300000] [--plot FILE] [--write FILE]
 
-The tasks are those of bench/environments/catch_tasks.py, which share observations and want opposite ends. Both
-algorithms have the same settings, but for what CLEAR adds. After each tenth of a phase both tasks are played, 200
-episodes without exploration. Printed is how far the return on the other task falls in each phase but the first, the
-return on the task that was trained at the end of each phase, and the share of IMPALA's drop that CLEAR avoids.
+The tasks are those of bench/environments/catch_tasks.py, which share observations and have opposite goals. Both
+algorithms have the same settings, except for those that CLEAR adds. After each tenth of a phase, 200 episodes of both
+tasks are played without exploration. Output: the fall of the return on the untrained task in each phase but the first,
+the return on the trained task at the end of each phase, and the share of IMPALA's drop that CLEAR avoids.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ KINDS = {
 
 
 def looked_at(trainer: Trainer) -> list[float]:
-    """Mean return on each task with the weights of now."""
+    """Return the mean return on each task with the present weights."""
     trainer.get_parameters()  # so that the model has them
     model = trainer._policies[0].model
     return [
@@ -70,7 +70,7 @@ def drops(looks: list[list[float]]) -> list[float]:
 
 
 def ends(looks: list[list[float]]) -> list[float]:
-    """The return on the task that is trained at the end of each phase."""
+    """Return the returns on the trained task at the end of each phase."""
     return [looks[(phase + 1) * LOOKS - 1][1 + phase % 2] for phase in range(PHASES)]
 
 

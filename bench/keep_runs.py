@@ -1,10 +1,10 @@
-"""Keep runs in the repository: what tables and curves of them need, and no more.
+"""Keep runs in the repository, reduced to the needs of tables and curves.
 
     python bench/keep_runs.py RUNS/cartpole RUNS/appo-longer
 
-Each folder goes to ``bench/history/runs/`` under its own name. Of a run these are kept: config.json without the host
-and the path of the interpreter, status.json without processes and roles, and of metrics.jsonl the evaluations and what
-says that the run was resumed. Lines are kept as they are; paths are as from ``bench/history``.
+Each folder is copied to ``bench/history/runs/`` under its own name. Kept of a run are: config.json without the host
+and the path of the interpreter, status.json without processes and roles, and the evaluations and markers of resumptions
+of metrics.jsonl. Lines are unchanged; paths are relative to ``bench/history``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ KEPT = Path(__file__).parent / "history" / "runs"
 
 
 def keep(run: RecordedRun, place: Path) -> None:
-    """Write what is kept of a run."""
+    """Write the kept parts of a run."""
     place.mkdir(parents=True, exist_ok=True)
     config = json.loads((run.directory.path / CONFIG).read_text())
     made = config["run"]

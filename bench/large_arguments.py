@@ -2,7 +2,7 @@
 
     python bench/large_arguments.py [MEBIBYTES] [WORKERS]
 
-Printed is the anonymous and the shared memory of each process while it trains, less that of a run without the argument.
+Output: anonymous and shared memory of each process during training, less that of a run without the argument.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class Tables(gymnasium.Env):
 
 
 def memory_of(pid: int) -> tuple[float, float]:
-    """Anonymous and shared resident memory of a process, in MiB."""
+    """Return the anonymous and shared resident memory of a process, in MiB."""
     lines = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     return int(lines["RssAnon"].split()[0]) / 1024, int(lines["RssShmem"].split()[0]) / 1024
 
 
 def measured(table: np.ndarray, workers: int) -> dict[str, tuple[float, float]]:
-    """Memory of all processes below this one while a run trains, by name."""
+    """Return the memory of all descendants of this process during a training, by name."""
     found: dict[str, tuple[float, float]] = {}
 
     def look(status: object) -> None:
@@ -64,7 +64,7 @@ def measured(table: np.ndarray, workers: int) -> dict[str, tuple[float, float]]:
 
 
 def descends(pid: int) -> bool:
-    """Whether a process is below this one."""
+    """Return whether a process is a descendant of this one."""
     while pid > 1:
         if pid == os.getpid():
             return True

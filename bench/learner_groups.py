@@ -2,17 +2,16 @@
 
     python bench/learner_groups.py [RUN ...] [--learners 2] [--updates 100] [--nodes] [--pace]
 
-Each run trains in the serial backend until it has made so many updates, and keeps what it has learned from. Then that
-is learned from again: by one learner, and by a group of processes, from the same weights. Printed are the largest
-differences of any weight, target network or statistic from the run's own: of one learner (0: the same bits), of one
-that starts from weights rounded differently, and of the group. Of numbers above 1, as the variance of returns, it is
-the relative difference. The mark is 1e-5. Where a rounding error at the start grows beyond that by itself, it is no
-mark for the group. The exit code is 1 if it is missed elsewhere.
+Each run trains in the serial backend for N updates and records its batches. Then one learner and a group of processes
+learn from the same batches and initial weights. Output: the largest difference of any weight, target network or
+statistic from the run's own, for one learner (0: equal bits), for one that starts from differently rounded weights, and
+for the group; for numbers above 1, such as the variance of returns, the relative difference. The mark is 1e-5. If a
+rounding error at the start grows beyond that, there is no mark for the group. The exit code is 1 if a mark is missed.
 
-With ``--nodes`` every learner beside the first is on a node of its own, of a Ray cluster simulated on this machine.
+With ``--nodes`` every learner but the first is on its own node, of a Ray cluster simulated on this machine.
 
-``--pace`` prints instead how many updates per second one learner and a group make of a small and of a large network,
-in turns.
+``--pace`` prints instead the updates per second of one learner and of a group, for a small and a large network, in
+turns.
 """
 
 from __future__ import annotations

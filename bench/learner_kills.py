@@ -2,9 +2,9 @@
 
     python bench/learner_kills.py [--role rank-1] [--kills 10] [--seconds-between 1]
 
-PPO learns CartPole with two learners, until it has reached its target and one of them was killed so many times. For
-each kill are printed the seconds until both learned together again, the updates made before it, and those that the new
-group went on from. The exit code is 1 if an update was lost, a group took more than 10 s, or the target was missed.
+PPO learns CartPole with two learners until it has reached its target and N kills of one learner are done. Output per
+kill: the seconds until both learn together again, the updates before the kill, and the updates from which the new group
+continued. The exit code is 1 if an update was lost, a group took more than 10 s, or the target was missed.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ MARK = 10.0  # seconds
 
 
 class Killer:
-    """Kills a learner, waits until the group is whole again, and begins anew.
+    """Kills a learner, waits until the group is complete again, and repeats.
 
     Parameters
     ----------
     algo
         The run.
     role, kills, pause
-        Whom, how often, and how many seconds the group learns together before.
+        Killed role, number of kills, and seconds between them in which the group learns.
     """
 
     def __init__(self, algo: Any, role: str, kills: int, pause: float) -> None:
@@ -43,7 +43,7 @@ class Killer:
         self.lost = 0
 
     def __call__(self, status: Any) -> bool:
-        """Look where the run stands; True while it is to go on."""
+        """Check the run; return whether it continues."""
         formed, now = int(status.experience.get("learners/meetings", 0)), time.monotonic()
         if self._killed_at and formed > self._formed:
             self.seconds.append(now - self._killed_at)

@@ -6,9 +6,9 @@
     pendulum    TD3, a return of -180, preset pendulum
 
 Each node has a network, process numbers and shared memory of its own (root and Linux namespaces are needed), and half
-of the workers. Of each seed the run at home comes first. Printed are steps, seconds and the final policy's return over
-100 fresh episodes. The exit code is 3 if a mark is missed: all runs reach their target, and the median of the steps on
-nodes is no more than the slowest seed needs at home.
+of the workers. The run at home comes first. Output: steps, seconds and the final policy's return over 100 fresh
+episodes. The exit code is 3 if a mark is missed: all runs reach their target, and the median of the steps on nodes is
+at most that of the slowest seed at home.
 """
 
 from __future__ import annotations

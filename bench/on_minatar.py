@@ -6,11 +6,10 @@
     replay    IMPALA with half of each batch fresh and half from one source: uniform, attentive, elite by each strategy
     values    DQN, Rainbow and PQN
 
-Other settings are those of the preset minatar. Judged is the return of training episodes, over the last tenth of the
-steps, and of 100 episodes that the final policy plays without exploration. Printed is the interquartile mean over games
-and seeds, returns divided by the mean of the first method in each game, with a 95 % interval of 50,000
-bootstraps (Agarwal et al. 2021, arXiv:2108.13264). FILE of ``--write`` grows by a line of JSON for each run: runs found
-there are not made again.
+Other settings are those of the preset minatar. Output: the return of training episodes in the last tenth of the steps,
+and of 100 episodes of the final policy without exploration: the interquartile mean over games and seeds of returns
+divided by the mean of the first method in each game, with a 95 % interval of 50,000 bootstraps (Agarwal et al. 2021,
+arXiv:2108.13264). FILE of ``--write`` grows by a line of JSON per run: runs in it are not repeated.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ COMPARISONS = {
 
 
 def train(game: str, method: str, seed: int, steps: int) -> dict[str, Any]:
-    """Train; return curve, seconds, and what the final policy scores."""
+    """Train; return curve, seconds, and the score of the final policy."""
     began = time.monotonic()
     algorithm, settings = METHODS[method]
     with tempfile.TemporaryDirectory() as folder:

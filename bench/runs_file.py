@@ -1,4 +1,4 @@
-"""Runs that a bench has measured, a line of JSON for each, so that a command that was cut off goes on."""
+"""Measured runs of a bench, one line of JSON each, so that an interrupted command can continue."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class RunsFile:
     Parameters
     ----------
     path
-        File that grows by a line for each run; None: runs are only held.
+        File that grows by a line per run; None: runs are kept in memory only.
 
     Attributes
     ----------
     runs
-        All of them, those that the file held first.
+        All runs, those of the file first.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -30,11 +30,11 @@ class RunsFile:
             self.runs = [json.loads(line) for line in path.read_text().splitlines()]
 
     def find(self, **what: Any) -> Run | None:
-        """The run of which all this is true; None: it is not measured yet."""
+        """Return the run with these values; None without one."""
         return next((run for run in self.runs if what.items() <= run.items()), None)
 
     def add(self, run: Run) -> None:
-        """Hold a run, and write it down."""
+        """Add a run, and write it to the file."""
         self.runs.append(run)
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)

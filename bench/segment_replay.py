@@ -3,9 +3,8 @@
     python bench/segment_replay.py [speed] [read] [memory] [--rounds 5] [--seconds 6]
 
 speed    Segments learned from per second, IMPALA on CartPole with the learner as the bottleneck: without replay, with
-         half of each batch uniform, and with half of it elite, six times as many candidates as are taken. In turns.
-read     Microseconds for a batch of 16 segments: from slots of the arena alone (as segments would be read that stay
-         there), and half of it from rows of a replay buffer.
+         half of each batch uniform, and with half of it elite, with six candidates per segment taken. In turns.
+read     Microseconds for a batch of 16 segments: from slots of the arena alone, and half from rows of a replay buffer.
 memory   Bytes of a store of 10,000 segments of 20 steps of stacked frames, and of their distinct frames alone.
 """
 
