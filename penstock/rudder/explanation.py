@@ -97,16 +97,11 @@ def play(policy: Policy, *, deterministic: bool, seed: int) -> Played:
     if policy.algorithm.config.num_agents is not None:
         raise ConfigError(f"{env.name} has several agents: explained are episodes of environments of one agent")
     try:
-        return _played(policy, make_stage(env, seed), True, deterministic=deterministic, seed=seed)
+        with closing(make_stage(env, seed)) as stage:
+            return _play(policy, stage, True, deterministic=deterministic, seed=seed)
     except ConfigError:  # it cannot draw
-        stage = make_stage(env, seed, draws=False)
-        return _played(policy, stage, False, deterministic=deterministic, seed=seed)
-
-
-def _played(policy: Policy, stage: gymnasium.Env, draws: bool, *, deterministic: bool, seed: int) -> Played:
-    """Play one episode, and close the environment."""
-    with closing(stage):
-        return _play(policy, stage, draws, deterministic=deterministic, seed=seed)
+        with closing(make_stage(env, seed, draws=False)) as stage:
+            return _play(policy, stage, False, deterministic=deterministic, seed=seed)
 
 
 def _play(policy: Policy, stage: gymnasium.Env, draws: bool, *, deterministic: bool, seed: int) -> Played:
@@ -137,15 +132,13 @@ def _play(policy: Policy, stage: gymnasium.Env, draws: bool, *, deterministic: b
 def explained(policy: Policy, predictor: ReturnPredictor, played: Played) -> tuple[np.ndarray, np.ndarray]:
     """Return redistributed rewards and predicted returns of an episode, float32 ``[T]`` each."""
     config: Any = policy.algorithm.config
-    is_integrated = config.redistribution_attribution == "integrated_gradients"
     obs = torch.from_numpy(policy.algorithm.observation.newest_of(played.obs)).unsqueeze(1)
     first = torch.zeros(len(obs), 1, dtype=torch.bool)
     first[0] = True
     inputs = predictor.inputs(obs, obs[0], first, torch.from_numpy(played.action).unsqueeze(1))
     start, valid = predictor.initial_memory(1), torch.ones_like(first)
-    found, _, _ = contributions(
-        predictor, inputs, first, valid, start, torch.zeros(1), config.redistribution_points * is_integrated
-    )
+    points = config.points_of_attribution
+    found, _, _ = contributions(predictor, inputs, first, valid, start, torch.zeros(1), points)
     predicted = predictor.as_return(predictor.unroll(inputs, first, valid, start)[0])
     if played.terminated:
         found = return_equivalent(found, torch.tensor([float(played.reward.sum())]))

@@ -119,10 +119,8 @@ class PredictorTraining:
         predictor, batch = self.predictor, LessonBatch(episodes)
         predictor.input.update_moments(batch.obs, batch.valid)
         last = batch.last(torch.cat([part for part, _ in self._predictions(batch)]))
-        if self._config.redistribution_attribution == "integrated_gradients":
-            complete = completeness_of(
-                predictor, batch, self._config.redistribution_points, self._config.redistributor_chunk
-            )
+        if points := self._config.points_of_attribution:
+            complete = completeness_of(predictor, batch, points, self._config.redistributor_chunk)
         else:
             complete = torch.ones(len(episodes))
         for episode, prediction, share in zip(

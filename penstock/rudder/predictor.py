@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from penstock._native import adding_cells, adding_cells_gradient
-from penstock.engine.acting.inference import weights_nbytes
+from penstock.engine.acting.inference import SharedWeights, weights_nbytes
 from penstock.nn.encoders import build_encoder, takes_bytes
 from penstock.nn.mlp import SideBySide, is_native
 from penstock.nn.model import NetworkConfig
@@ -30,6 +30,7 @@ from penstock.rudder.feed import PREDICTOR
 if TYPE_CHECKING:
     from penstock.algorithms.bases.algorithm import Algorithm
     from penstock.envs.spaces import ActionSpec, ObservationSpec
+    from penstock.experience.arena import ExperienceArena
 
 HIDDEN = 64  # units between the inputs and the cells
 GATE_BIAS = -2.0  # gates begin nearly closed, so that noise of a long episode does not fill the cells
@@ -253,15 +254,33 @@ def predictor_block(algorithm: Algorithm) -> tuple[tuple[str, int], ...]:
     return ((PREDICTOR, weights_nbytes(build_predictor(algorithm))),)
 
 
-def quality_of(predictor: ReturnPredictor) -> float:
-    """Return the quality of a predictor's returns as published with its weights; 0.0: they are not used."""
-    return float(predictor.told[TOLD.index("quality")])
+class PublishedPredictor:
+    """A policy's predictor in a process that reads it.
 
+    Parameters
+    ----------
+    algorithm, arena
+        Algorithm and arena of the policy.
 
-def predictor_metrics(predictor: ReturnPredictor, share: float) -> dict[str, float]:
-    """Return metrics of a predictor, and the share of the last batch's steps with redistributed rewards."""
-    told = dict(zip(TOLD, predictor.told.tolist(), strict=False))
-    return {f"redistribution/{name}": value for name, value in {"share": share, **told}.items()}
+    Attributes
+    ----------
+    network
+        The predictor, with the weights of the last `refresh`.
+    """
+
+    def __init__(self, algorithm: Algorithm, arena: ExperienceArena) -> None:
+        self.network = build_predictor(algorithm)
+        self._weights = SharedWeights(self.network, arena.blocks[PREDICTOR])
+
+    def refresh(self) -> float:
+        """Load the newest weights; return the quality of predictions, 0.0: they are not used."""
+        self._weights.refresh()
+        return float(self.network.told[TOLD.index("quality")])
+
+    def metrics(self, share: float) -> dict[str, float]:
+        """Return metrics of the predictor, and the share of the last batch's steps with redistributed rewards."""
+        told = dict(zip(TOLD, self.network.told.tolist(), strict=False))
+        return {f"redistribution/{name}": value for name, value in {"share": share, **told}.items()}
 
 
 @torch.no_grad()

@@ -12,14 +12,13 @@ from torch import Tensor
 
 from penstock.algorithms.arithmetic.losses import normalize_advantage
 from penstock.algorithms.bases.algorithm import Algorithm
-from penstock.engine.acting.inference import SharedWeights
 from penstock.engine.paths.replay_learner import ReplayLearner, TransitionReader
 from penstock.engine.paths.segment_learner import SegmentLearner
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.batch import Batch
 from penstock.rudder.arithmetic import Account, mixed_advantage, redistribute, trace
-from penstock.rudder.feed import COLUMNS, PREDICTOR, REDISTRIBUTED, UNTRUSTED
-from penstock.rudder.predictor import build_predictor, contributions, predictor_metrics, quality_of
+from penstock.rudder.feed import COLUMNS, REDISTRIBUTED, UNTRUSTED
+from penstock.rudder.predictor import PublishedPredictor, contributions
 
 READ = ("action", "reward", "first", "terminated", "truncated", "valid")
 
@@ -51,9 +50,9 @@ class SegmentRedistribution:
         self._arena = arena
         self._scale, self._clip = config.reward_scale, config.reward_clip
         self._trace = config.redistribution_trace
-        self._points = config.redistribution_points * (config.redistribution_attribution == "integrated_gradients")
-        self._predictor = build_predictor(algorithm)
-        self._weights = SharedWeights(self._predictor, arena.blocks[PREDICTOR])
+        self._points = config.points_of_attribution
+        self._published = PublishedPredictor(algorithm, arena)
+        self._predictor = self._published.network
         self._first_lane = lanes.start
         self._next_numbers = np.full(len(lanes), -1, np.int64)
         self._account = Account.empty(len(lanes))
@@ -72,8 +71,7 @@ class SegmentRedistribution:
     @torch.no_grad()
     def __call__(self, slots: np.ndarray) -> None:
         """Redistribute the rewards in full slots (int64 ``[K]``) of different lanes by the newest predictor."""
-        self._weights.refresh()
-        quality = quality_of(self._predictor)
+        quality = self._published.refresh()
         numbers = self._arena.lane_of(slots) - self._first_lane
         self._close_after_gaps(numbers, self._arena.slot_number[slots])
         index, lanes = torch.from_numpy(slots), torch.from_numpy(numbers)
@@ -161,8 +159,7 @@ class RedistributedLearner(SegmentLearner):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._predictor = build_predictor(self._algorithm)
-        self._predictor_weights = SharedWeights(self._predictor, self._arena.blocks[PREDICTOR])
+        self._predictor = PublishedPredictor(self._algorithm, self._arena)
         self._redistributed = 0  # steps of the last batch
 
     def _read(self, slots: np.ndarray) -> tuple[Batch, Tensor]:
@@ -171,8 +168,8 @@ class RedistributedLearner(SegmentLearner):
 
     def experience(self) -> dict[str, float]:
         """As in the base, with metrics of the predictor."""
-        self._predictor_weights.refresh()
-        return super().experience() | predictor_metrics(self._predictor, self._redistributed / max(1, len(self._lag)))
+        self._predictor.refresh()
+        return super().experience() | self._predictor.metrics(self._redistributed / max(1, len(self._lag)))
 
 
 class MixedAdvantages:
@@ -210,10 +207,9 @@ class EpisodeRedistribution:
     def __init__(self, algorithm: Algorithm, arena: ExperienceArena) -> None:
         config: Any = algorithm.config
         self._chunk = config.redistributor_chunk
-        self._points = config.redistribution_points * (config.redistribution_attribution == "integrated_gradients")
+        self._points = config.points_of_attribution
         self._observation = arena.shape.observation
-        self._predictor = build_predictor(algorithm)
-        self._weights = SharedWeights(self._predictor, arena.blocks[PREDICTOR])
+        self._predictor = PublishedPredictor(algorithm, arena)
 
     @torch.no_grad()
     def __call__(
@@ -230,8 +226,7 @@ class EpisodeRedistribution:
         is_terminated
             Whether the episode terminated; False: it was truncated.
         """
-        self._weights.refresh()
-        quality = quality_of(self._predictor)
+        quality = self._predictor.refresh()
         if quality == 0.0:
             return None
         contribution = self._contributions(self._observation.newest_of(obs), action)
@@ -245,7 +240,7 @@ class EpisodeRedistribution:
 
     def _contributions(self, obs: np.ndarray, action: np.ndarray) -> Tensor:
         """Contribution of each step, computed in chunks, float32 ``[T, 1]``."""
-        predictor, length = self._predictor, len(obs)
+        predictor, length = self._predictor.network, len(obs)
         memory, predicted, found = predictor.initial_memory(1), torch.zeros(1), []
         for begin in range(0, length, self._chunk):
             rows = slice(begin, begin + self._chunk)
@@ -294,16 +289,14 @@ class RedistributedReplayLearner(ReplayLearner):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._predictor = build_predictor(self._algorithm)
-        self._predictor_weights = SharedWeights(self._predictor, self._arena.blocks[PREDICTOR])
+        self._predictor = PublishedPredictor(self._algorithm, self._arena)
 
     def poll(self) -> bool:
         """Make one update, with weights by the present quality of predictions."""
-        self._predictor_weights.refresh()
-        self._reader.is_trusted = quality_of(self._predictor) > 0.0
+        self._reader.is_trusted = self._predictor.refresh() > 0.0
         return super().poll()
 
     def experience(self) -> dict[str, float]:
         """As in the base, with metrics of the predictor."""
         share = self._reader.share
-        return super().experience() | predictor_metrics(self._predictor, 0.0 if share is None else share.item())
+        return super().experience() | self._predictor.metrics(0.0 if share is None else share.item())

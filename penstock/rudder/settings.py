@@ -79,6 +79,11 @@ class DelayedRewardConfig(Config):
         """Whether rewards are redistributed."""
         return self.rewards == "rudder"
 
+    @property
+    def points_of_attribution(self) -> int:
+        """Points of integrated gradients; 0: contributions are differences of predictions."""
+        return self.redistribution_points if self.redistribution_attribution == "integrated_gradients" else 0
+
     def final_rewards(self) -> str | None:
         """Return what makes rewards final when a step is taken, as the end of a message; None: nothing does."""
         return None

@@ -23,6 +23,7 @@ from penstock.engine.nodes.host import About, HostReports, about_here, differenc
 from penstock.engine.nodes.node import Node
 from penstock.engine.nodes.receiver import RECEIVER, ReceiverRole
 from penstock.engine.nodes.sender import Home
+from penstock.engine.nodes.stream import free_address
 from penstock.engine.nodes.tasks import Tasks, roles_at_home
 from penstock.engine.nodes.transport import transport_of
 from penstock.engine.roles.specs import EvaluatorRole, LearnerRole, RolloutRole
@@ -78,7 +79,7 @@ class NodesBackend(Owned):
         ]
         self._next_look = self._next_knock = 0.0
         self._unanswered = 0
-        address, token, run = self._connection.free_address(), secrets.token_bytes(32), secrets.randbits(63)
+        address, token, run = free_address(self._connection.home), secrets.token_bytes(32), secrets.randbits(63)
         self._home = Home(address, token, run, 0, 0)
         paths = next(spec for spec in specs if isinstance(spec, RolloutRole)).rollout.paths
         turns = tuple(learner.algorithm.synchronous for learner in learners)

@@ -24,7 +24,6 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from penstock.config import Config, ConfigError
 from penstock.engine.nodes.choosing import GPU, SHARE, Bundle, Machine, Resources, nodes_wanted
 from penstock.engine.nodes.host import About, HostReports, NodeHost
-from penstock.engine.nodes.stream import free_address
 from penstock.ipc import whole_cores
 
 STORE_NBYTES = 100 * 2**20  # of Ray's object store, which is hardly used
@@ -180,10 +179,6 @@ class Cluster:
     def home(self) -> str:
         """Address of this machine for nodes."""
         return LOOPBACK if self._is_of_this_machine else str(ray.util.get_node_ip_address())
-
-    def free_address(self) -> tuple[str, int]:
-        """Return the address of this machine for nodes, and a free port of it."""
-        return free_address(self.home)
 
     def close(self) -> None:
         """End the connection, and with it a cluster that was started for the run."""
