@@ -91,7 +91,8 @@ def explained(error: BaseException, source: Any, kwargs: Mapping[str, Any]) -> E
             return UnknownEnvironmentError(needs(cause.name.partition(".")[0], extra))
     maker = _maker(source)
     if isinstance(error, ImportError) and isinstance(source, RegisteredEnv) and _is_of_gymnasium(maker):
-        newest = max((each for each in gymnasium.registry.values() if each.name == source.name), key=_version)
+        versions = [each for each in gymnasium.registry.values() if each.name == source.name]
+        newest = max(versions, key=lambda each: each.version or 0)
         hint = f" Newest of its kind: {newest.id!r}" if newest.id != source.id else ""
         return UnknownEnvironmentError(" ".join(str(error).split()) + hint)
     for cause in causes:
@@ -170,10 +171,6 @@ def _maker(source: Any) -> Any:
 def _is_of_gymnasium(maker: Any) -> bool:
     place = maker if isinstance(maker, str) else getattr(maker, "__module__", "")
     return place.partition(":")[0].partition(".")[0] == "gymnasium"
-
-
-def _version(registered: RegisteredEnv) -> int:
-    return registered.version or 0
 
 
 def _takes_seed(reset: Callable[..., Any]) -> bool:

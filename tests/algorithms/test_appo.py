@@ -238,7 +238,7 @@ def test_the_one_update_leaves_its_targets_to_the_return_statistics(estimator):
     assert model.return_moments.count.item() == before + T * B
 
 
-def test_a_batch_is_so_many_minibatches_whichever_lanes_they_come_from():
+def test_a_batch_has_num_minibatches_minibatches_of_any_lanes():
     algorithm = make(APPO, num_minibatches=5)  # of 12 steps in segments of 6
     assert algorithm.config.segments_per_batch == 10 and not algorithm.synchronous
 

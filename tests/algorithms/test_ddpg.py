@@ -138,7 +138,7 @@ def normal(num_lanes, seed=0):
     return torch.randn(num_lanes, 1, generator=torch.Generator().manual_seed(seed))
 
 
-def test_until_learning_starts_actions_are_uniform_whatever_the_policy_says():
+def test_until_learning_starts_actions_are_uniform_for_any_policy():
     algorithm, model = linear()
     set_actor(model, [[0.0, 0.0]], [3.0])
     columns, _ = algorithm.act(model, request(normal(10_000), steps=algorithm.config.learning_starts - 1))

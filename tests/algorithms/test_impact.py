@@ -64,7 +64,7 @@ def test_targets_are_of_the_target_policy_and_the_newest_values():
     assert not any(target.requires_grad for target in batch.targets.values())
 
 
-def test_the_target_network_is_the_model_of_every_so_many_updates_and_comes_back():
+def test_the_target_network_is_the_model_of_every_target_period_and_is_restored():
     algorithm, model = begun(target_period=3)
     head = algorithm.target.policy_head.weight
     before = head.clone()

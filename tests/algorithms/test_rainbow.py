@@ -194,7 +194,7 @@ def test_every_pass_of_an_update_has_noise_of_its_own(kind):
 
 
 @pytest.mark.parametrize("algorithm", [DQN, ApeX, Rainbow])
-def test_a_noisy_network_explores_by_noise_alone_whatever_the_schedule_says(algorithm):
+def test_a_noisy_network_explores_by_noise_alone_with_any_schedule(algorithm):
     """Every number is below exploration=1, and yet every action is the best of the lane's own noisy values."""
     made = make(algorithm, VECTOR, CHOICE, noisy=True, exploration=1.0, num_envs_per_worker=50, buffer_size=1_000)
     model, number = begin(made), torch.linspace(0.0, 0.99, 50).unsqueeze(1)

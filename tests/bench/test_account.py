@@ -69,7 +69,7 @@ def test_what_is_allowed_is_never_more_than_the_ideal():
     assert of_settings.efficiency == of_ideal.efficiency == of_ideal.efficiency_of_allowed
 
 
-def test_the_difference_is_told_by_where_the_cores_time_went():
+def test_the_difference_is_explained_by_the_uses_of_the_cores():
     account = Account(COSTS, CAPACITY, a_run())
     assert account.engine.rate == 100_000.0
     assert account.efficiency == pytest.approx(100_000 / (2 / (11.3 * US)))
@@ -99,7 +99,7 @@ def test_the_parts_add_up_to_all_that_went_by(env, learn, write, cpu, steps, win
     assert sum(account.parts.values()) == pytest.approx(2 * window / steps)
 
 
-def test_a_roles_time_is_told_apart_by_what_it_waited_for():
+def test_a_roles_time_is_divided_by_the_causes_of_its_waits():
     shares = shares_by_cause(a_run().roles[0])
     assert shares == {"working": 12 / 20, "held up": pytest.approx(2 / 20), "wait for slots": 6 / 20}
 

@@ -43,7 +43,7 @@ def config_of(command: str):
         (["dqn", "--env", "CartPole-v1", "--tune-batch"], "where the smallest batch is always the fastest"),
     ],
 )
-def test_wrong_usage_is_told_and_exits_with_2(args, message, machine, capsys):
+def test_wrong_usage_is_reported_and_exits_with_2(args, message, machine, capsys):
     assert main(["autotune", *args]) == 2
     out, err = capsys.readouterr()
     assert message in err and out == ""
@@ -136,7 +136,7 @@ def test_it_says_that_there_was_no_time_for_more(machine, capsys):
         (MemoryError("worker 1, lane 3, step 17"), 2),
     ],
 )
-def test_what_fails_at_once_is_told_as_by_train(error, code, monkeypatch, capsys):
+def test_failures_at_the_start_are_reported_as_by_train(error, code, monkeypatch, capsys):
     def fail(*_, **__):
         raise error
 

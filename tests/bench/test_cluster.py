@@ -119,6 +119,6 @@ def test_a_cluster_that_is_there_is_used_and_the_flags_of_prediction_count(measu
         (["sac", "--env", "Pendulum-v1"], "sac sends steps from its nodes, and the model is of segments"),
     ],
 )
-def test_wrong_usage_is_told_and_exits_with_2(args, message, capsys):
+def test_wrong_usage_is_reported_and_exits_with_2(args, message, capsys):
     assert main(["bench", "cluster", *args]) == 2
     assert message in capsys.readouterr().err

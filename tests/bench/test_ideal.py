@@ -29,7 +29,7 @@ from tests.bench.measured import CAPACITY, COSTS, a_run
         (["appo", "--env", "CartPole-v1", "--num-learners", "2"], "num_learners=2 share the updates of this run"),
     ],
 )
-def test_wrong_usage_is_told_and_exits_with_2(args, message, capsys):
+def test_wrong_usage_is_reported_and_exits_with_2(args, message, capsys):
     assert main(["bench", "ideal", *args]) == 2
     assert message in capsys.readouterr().err
 

@@ -90,7 +90,7 @@ def test_the_one_ply_player_wins_and_blocks():
 
 
 @pytest.mark.parametrize("game", [tic_tac_toe.TicTacToe, connect_four.ConnectFour])
-def test_both_players_are_told_how_their_game_has_ended(game):
+def test_both_players_get_the_end_of_their_game(game):
     lanes = make_env(game)
     lanes.reset()
     column = np.zeros((2, *lanes.observation.shape), lanes.observation.dtype)

@@ -230,7 +230,7 @@ def test_of_a_long_file_the_last_whole_lines_are_shown(tmp_path):
     assert text_of(file)["text"] == "" and list(pieces_of(file)) == [], "what became a link is not followed"
 
 
-def test_what_runs_have_otherwise_is_told_without_secrets(served, folder, ids):
+def test_differences_between_runs_are_shown_without_secrets(served, folder, ids):
     record(folder / "another", [(100, 5.0)], gamma=0.5, env_kwargs={"api_token": "SECRET2"})
     named = {run["run"]: run["id"] for run in json.loads(served.ask("/api/runs")[2])["runs"]}
     body = served.ask(f"/api/differences?runs={named['good']},{named['another']},nothing")[2]
@@ -378,7 +378,7 @@ def test_ctrl_c_ends_it_though_a_stream_is_open(tmp_path):
     assert said.strip() in ("", "Ctrl-C ends it")
 
 
-def test_it_is_in_the_way_of_nobody_and_loads_no_torch(served):
+def test_it_disturbs_no_other_process_and_loads_no_torch(served):
     assert os.getpriority(os.PRIO_PROCESS, served.process.pid) >= os.getpriority(os.PRIO_PROCESS, 0) + 10
     assert "libtorch" not in Path(f"/proc/{served.process.pid}/maps").read_text()
 

@@ -106,7 +106,7 @@ class Late(gymnasium.Env):
         ("--env CartPole-v1 --encoder importing.py:X", 1, 'importing.py", line 1, in <module>'),
     ],
 )
-def test_what_is_wrong_with_a_users_own_file_is_told_without_penstocks_frames(words, code, message, tmp_path, capsys):
+def test_errors_in_a_users_own_file_are_shown_without_penstocks_frames(words, code, message, tmp_path, capsys):
     (tmp_path / "mine.py").write_text(OWN_FILE)
     (tmp_path / "bad.py").write_text("class X:\n    def (\n")
     (tmp_path / "importing.py").write_text("import no_such_module_at_all\n")

@@ -234,7 +234,7 @@ def test_the_supervisor_listens_to_a_role_while_it_talks_to_it(monkeypatch):
         assert got == [SetWeights(large, None)] and heard == [("learner", Note(large))]
 
 
-def test_a_role_that_is_stopped_in_the_midst_of_a_report_holds_nobody_up(monkeypatch):
+def test_a_role_that_is_stopped_during_a_report_blocks_no_other(monkeypatch):
     with backend_of_two(monkeypatch) as (backend, heard, roles):
         report = b"".join(channel._framed(Note(bytes(50_000))))
         stopped = roles["learner"]._socket

@@ -29,7 +29,7 @@ def running():
     it.close()
 
 
-def test_a_death_is_told_with_its_status_and_a_killed_launcher_takes_the_roles_along(running):
+def test_a_death_is_reported_with_its_status_and_a_killed_launcher_takes_the_roles_along(running):
     first, *_kept = fork(running, "rollout-0")
     second, *_more_kept = fork(running, "learner")
     wait_until(lambda: {"penstock-rollout-0", "penstock-learner"} <= set(family(running.pid)), "the roles are named")
@@ -48,7 +48,7 @@ def test_a_death_is_told_with_its_status_and_a_killed_launcher_takes_the_roles_a
         fork(running, "evaluator")
 
 
-def test_a_death_is_told_also_where_the_maker_has_blocked_the_signals_of_it():
+def test_a_death_is_reported_also_where_the_maker_has_blocked_its_signals():
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         running = Launcher()
@@ -64,7 +64,7 @@ def test_a_death_is_told_also_where_the_maker_has_blocked_the_signals_of_it():
         running.close()
 
 
-def test_a_pathlib_path_among_the_places_of_modules_harms_nobody(monkeypatch):
+def test_a_pathlib_path_among_the_places_of_modules_does_no_harm(monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path, Path("/nowhere")])
     assert launcher_of_a_run() > 0
 

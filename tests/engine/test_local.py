@@ -164,7 +164,7 @@ def test_who_waits_for_a_target_leaves_the_cores_to_training_between_evaluations
         train_until(trainer, lambda: evaluations.requested > 1)  # weights that were set are looked at anew
 
 
-def test_an_interval_that_is_given_is_kept_whatever_evaluations_take(monkeypatch):
+def test_an_interval_that_is_given_is_kept_for_any_duration_of_evaluations(monkeypatch):
     monkeypatch.setattr("penstock.engine.evaluations.rest", lambda cores: 1e6)
     settings = {**TINY, "target_return": 501.0, "eval_interval": 1, "total_steps": FOR_EVER}
     with Trainer(APPO, **settings, run_dir=None) as trainer:

@@ -244,7 +244,7 @@ class Bell:
         self.rings += 1
 
 
-def test_as_much_is_drawn_ahead_as_it_takes_for_nobody_to_wait():
+def test_enough_is_drawn_ahead_for_no_process_to_wait():
     may_draw = threading.Event()
 
     def draw():

@@ -91,7 +91,7 @@ def test_the_best_weights_are_kept_at_home_and_written_there(ends, tmp_path):
     assert not ends.hear().policies[0].is_best and block_of(ends.home.arena) == kept
 
 
-def test_a_successor_on_another_node_has_the_best_weights_of_home_and_is_told_what_nobody_was(ends):
+def test_a_successor_on_another_node_has_the_best_weights_of_home_and_gets_undelivered_requests(ends):
     ends.ask()
     ends.send_weights()
     ends.evaluator.poll()
@@ -108,7 +108,7 @@ def test_a_successor_on_another_node_has_the_best_weights_of_home_and_is_told_wh
     assert not ends.evaluator.poll(), "it is told once"
 
 
-def test_a_deadline_is_so_many_seconds_ahead_whatever_the_nodes_clock_says(ends, monkeypatch):
+def test_a_deadline_is_the_same_number_of_seconds_ahead_by_any_clock_of_a_node(ends, monkeypatch):
     ends.send_weights()
     clock = time.monotonic
     ends.there.command(Evaluate(1, clock() + 50.0, (Candidate(None, None, {}),)))

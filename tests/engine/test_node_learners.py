@@ -34,7 +34,7 @@ def hears(control, meeting, calls):
     wait_until(lambda: (control[Control.MEETING], control[Control.CALLS]) == (meeting, calls), f"{meeting}, {calls}")
 
 
-def test_a_node_hears_every_call_though_the_first_learner_may_die_in_the_midst_of_one(board):
+def test_a_node_gets_every_call_although_the_first_learner_may_die_during_one(board):
     first = GroupMember(board.spec, 0, torch.device("cpu"))
     control, listening = listening_to(board)
     listening.start()

@@ -169,7 +169,7 @@ SEQUENCES = {"memory_size": 8, "sequence_length": 4, "sequence_overlap": 2, "bur
         pytest.param("ppo", {**SMALL, "num_policies": 2}, marks=LONG),
     ],
 )  # fmt: skip
-def test_whatever_learns_at_home_learns_from_nodes(on_nodes, algorithm, settings, monkeypatch):
+def test_every_algorithm_that_learns_at_home_learns_from_nodes(on_nodes, algorithm, settings, monkeypatch):
     """All nodes of the cluster that is found, wherever they choose actions."""
 
     def not_all_were_heard(status):

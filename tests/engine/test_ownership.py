@@ -83,7 +83,7 @@ print("trained on", flush=True)
 """
 
 
-def test_a_forked_child_leaves_its_parents_run_alone_whatever_it_does(tmp_path):
+def test_a_forked_child_never_disturbs_its_parents_run(tmp_path):
     with script(FORKS, tmp_path) as process:
         said, _ = process.communicate()
         assert process.returncode == 0 and said.endswith("trained on\n"), said

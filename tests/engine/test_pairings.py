@@ -61,7 +61,7 @@ def test_what_one_policy_wins_in_their_games_the_other_loses():
     assert found["red"].returns == red.returns and found["red"].mean_return == -found["blue"].mean_return
 
 
-def test_with_shuffled_seats_wins_are_those_of_whoever_played_the_seat(tmp_path, capsys):
+def test_with_shuffled_seats_wins_are_those_of_the_policy_in_the_seat(tmp_path, capsys):
     run = str(tmp_path / "run")
     with penstock.PPO(**{**MARKS, "run_dir": run}, seats="shuffled") as trainer:
         found = trainer.evaluate(20, deterministic=False)
@@ -148,7 +148,7 @@ class First:
 """
 
 
-def test_returns_are_shown_where_nobody_wins(tmp_path, capsys):
+def test_returns_are_shown_in_games_without_winners(tmp_path, capsys):
     run = tmp_path / "run"
     with penstock.PPO(**{**SIDES, "run_dir": str(run), "eval_interval": 100, "eval_against": ("random",)}) as trainer:
         trainer.train(quiet=True)

@@ -335,7 +335,7 @@ def test_policies_that_do_not_fit_the_agents_are_refused(settings, message):
         penstock.APPO(**settings)
 
 
-def test_agents_of_one_policy_with_different_spaces_are_told_to_have_policies_of_their_own():
+def test_agents_of_one_policy_with_different_spaces_are_refused_with_the_advice_of_separate_policies():
     with pytest.raises(UnsupportedSpaceError, match="give them policies of their own"):
         penstock.APPO(**{**SERIAL, "policies": {}})
 

@@ -181,7 +181,7 @@ def test_too_short_a_look_is_put_off_until_there_is_enough_to_share_out(now):
     assert spend(progress, now, 0.15, {"env": 0.06})["rollout x2"].activities["env"] == pytest.approx(0.25)
 
 
-def test_a_rest_between_two_trainings_is_nobodys_time(now):
+def test_a_rest_between_two_trainings_is_booked_to_no_role(now):
     progress = a_progress()
     spend(progress, now, 1.0, {"env": 1.0}, {"env": 1.0})
     progress.gauges[0, WALL][-1] += 60.0
@@ -258,7 +258,7 @@ def test_where_all_take_turns_in_one_thread_the_one_that_takes_longest_is_named(
     assert (status.limiting_role, status.limiting_reason) == ("learner", "busy 60% of the time, mostly learn")
 
 
-def test_the_cores_time_is_told_apart_by_what_it_went_into(now, own_cpu, monkeypatch):
+def test_the_cores_time_is_divided_by_its_uses(now, own_cpu, monkeypatch):
     monkeypatch.setattr(progress_module, "available_cores", lambda: 4.0)
     monkeypatch.setattr(progress_module, "busy_seconds", lambda: 100.0)
     progress = a_progress()

@@ -105,7 +105,7 @@ def test_exploration_falls_with_the_steps_that_are_taken_also_before_anything_is
     [(1, 1, "serial"), (1, 4, "serial"), (3, 2, "serial"), (3, 2, "local")],
 )
 @pytest.mark.parametrize("updates_per_step", [0.25, 1.0, 2.0])
-def test_whoever_is_polled_how_often_steps_and_updates_stay_within_the_band(
+def test_steps_and_updates_stay_within_the_band_for_any_order_of_polls(
     updates_per_step, num_workers, num_envs_per_worker, backend
 ):
     run = Replaying(
@@ -275,7 +275,7 @@ def test_the_rows_of_a_batch_get_the_temporal_differences_that_were_found_as_pri
 
 
 @pytest.mark.parametrize("interval", [1, 5])
-def test_weights_are_published_every_so_many_updates(interval):
+def test_weights_are_published_at_an_interval_of_updates(interval):
     run = Replaying(publish_interval=interval)
     versions = []
     for _ in range(12):

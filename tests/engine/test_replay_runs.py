@@ -477,7 +477,7 @@ def test_losses_that_only_some_updates_report_stay_in_view():
         assert {"critic_loss", "q", "actor_loss"} <= set(trainer.status.losses)
 
 
-def test_while_the_buffer_fills_nobody_plays_beyond_the_goal_in_processes():
+def test_while_the_buffer_fills_no_worker_plays_beyond_the_goal_in_processes():
     settings = {**LOCAL, **PENDULUM, "learning_starts": 5_000, "buffer_size": 10_000, "total_steps": 10_000}
     with penstock.TD3(**settings) as trainer:
         trainer.train(200, quiet=True)

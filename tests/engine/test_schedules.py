@@ -78,7 +78,7 @@ def test_workers_that_learn_themselves_follow_functions_too():
         assert 0.01 < rate_of(trainer) < 0.012
 
 
-def test_a_function_travels_to_the_learners_process_whatever_it_holds(tmp_path):
+def test_any_function_travels_to_the_learners_process(tmp_path):
     scale = 0.25
     settings = {**TINY, "run_dir": tmp_path / "run", "total_steps": 320}
     with Trainer(APPO, **settings, learning_rate=lambda progress: scale + 0.0 * progress) as trainer:

@@ -86,7 +86,7 @@ def test_in_order_one_seed_gives_one_set_of_weights_in_however_many_calls(algori
 
 
 @pytest.mark.parametrize(("algorithm", "settings"), RUNS)
-def test_in_processes_updates_keep_step_with_steps_whatever_a_batch_holds(algorithm, settings, tmp_path):
+def test_in_processes_updates_keep_step_with_steps_for_any_batch(algorithm, settings, tmp_path):
     path = tmp_path / "run"
     with algorithm(**{**LOCAL, **settings, "total_steps": 1_000, "run_dir": str(path)}) as trainer:
         result = trainer.train(quiet=True)

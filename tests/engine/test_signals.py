@@ -376,7 +376,7 @@ print("as ever")
 """
 
 
-def test_a_child_that_is_forked_meanwhile_heeds_signals_as_ever(tmp_path):
+def test_a_child_that_is_forked_meanwhile_handles_signals_as_before(tmp_path):
     """In a process of its own: in one that has used Ray, Ray's threads have a part in every fork."""
     with script(FORKS, tmp_path) as process:
         assert process.communicate(timeout=PATIENCE)[0].endswith("as ever\n")

@@ -136,7 +136,7 @@ class Harassed:
         return status.updates < self.enough
 
 
-def test_two_learners_go_on_whatever_strangers_say_at_their_ports(tmp_path):
+def test_two_learners_continue_with_any_input_of_strangers_at_their_ports(tmp_path):
     settings = {"num_learners": 2, "num_epochs": 1, "run_dir": str(tmp_path / "run"), "total_steps": FOR_EVER}
     with Trainer(PPO, **{**TINY, **settings}) as trainer:
         harassed = Harassed(trainer, tmp_path / "bomb")

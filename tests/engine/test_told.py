@@ -26,7 +26,7 @@ def taken(notes):
     return told
 
 
-def test_workers_evaluator_and_scores_are_told_apart(tmp_path):
+def test_workers_evaluator_and_scores_get_different_values(tmp_path):
     notes = tmp_path / "notes"
     with APPO(env=noting, env_kwargs={"notes": str(notes)}, run_dir=None, **TINY) as algo:
         algo.train(quiet=True)
@@ -42,7 +42,7 @@ def test_workers_evaluator_and_scores_are_told_apart(tmp_path):
         assert [told[:2] for told in taken(notes)] == [(-2, 2_000_000), (-2, 2_000_001)]
 
 
-def test_the_environment_of_a_film_is_told_too(tmp_path):
+def test_the_environment_of_a_film_gets_values_too(tmp_path):
     pytest.importorskip("imageio")
     notes = tmp_path / "notes"
     with APPO(env="CartPole-v1", run_dir=None, **TINY) as algo:

@@ -51,7 +51,7 @@ def test_each_optimiser_of_a_replay_learner_has_its_own_rate():
         assert rates == {"critic": 0.02, "actor": 0.01} and algorithm.config.tau == 0.5
 
 
-def test_workers_that_learn_themselves_hear_of_it():
+def test_workers_that_learn_themselves_get_changed_settings():
     settings = {**SERIAL, "env": "CartPole-v1", "num_envs_per_worker": 2, "segment_length": 8, "total_steps": 4_000}
     with penstock.A3C(**settings) as trainer:
         trainer.train(64, quiet=True)

@@ -178,7 +178,7 @@ def test_a_batch_that_lacks_a_leaf_is_refused() -> None:
         (observation_spec(ARM), arm()),
     ],
 )
-def test_a_batch_of_observations_is_told_from_one(spec: ObservationSpec, one: Any) -> None:
+def test_a_batch_of_observations_is_distinguished_from_one(spec: ObservationSpec, one: Any) -> None:
     def batch(value: Any) -> Any:
         if isinstance(value, dict):
             return {key: batch(member) for key, member in value.items()}

@@ -59,13 +59,13 @@ def with_defaults(*, worker_index: int | None = None, lane: int = -7, seed: int 
     return Told((worker_index, lane, seed))
 
 
-def test_a_function_is_told_worker_lane_and_seed_of_each_environment_with_defaults_or_without() -> None:
+def test_a_function_gets_worker_lane_and_seed_of_each_environment_with_defaults_or_without() -> None:
     expected = [(3, 6, SEEDS[0]), (3, 7, SEEDS[1])]
     assert predictor_metrics(everything) == predictor_metrics(with_defaults) == expected
     assert predictor_metrics("tests.envs.test_factories:everything") == expected
 
 
-def test_a_function_is_told_only_what_it_asks_for() -> None:
+def test_a_function_gets_only_the_values_that_it_requests() -> None:
     assert predictor_metrics(lambda lane: Told(lane)) == [6, 7]
     assert predictor_metrics(lambda: Told("nothing")) == ["nothing", "nothing"]
     assert predictor_metrics(lambda **others: Told(others)) == [{}, {}]
@@ -90,12 +90,12 @@ class Road(Told):
 
 
 @pytest.mark.parametrize("source", [Road, functools.partial(Road), "tests.envs.test_factories:Road"])
-def test_a_class_keeps_its_defaults_and_is_told_what_it_cannot_do_without(source: Any) -> None:
+def test_a_class_keeps_its_defaults_and_gets_its_required_values(source: Any) -> None:
     assert predictor_metrics(source) == [(3, 2, 0)] * 2
 
 
 @pytest.mark.parametrize("source", [ToldVector, lambda num_envs, lane, **others: ToldVector(num_envs, 4, 8, lane)])
-def test_a_vector_environment_is_told_the_first_of_its_lanes_and_their_number(source: Callable[..., Any]) -> None:
+def test_a_vector_environment_gets_the_first_of_its_lanes_and_their_number(source: Callable[..., Any]) -> None:
     is_class = source is ToldVector
     assert predictor_metrics(source, "vector") == ((3, 6, 2, SEEDS[0]) if is_class else (8, 6, 2, 4))
 

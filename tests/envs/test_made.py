@@ -71,14 +71,14 @@ class Battle(CountingEnv):
 
 
 @pytest.mark.parametrize("source", [Turns, Unnamed, SpacesByAgent])
-def test_an_environment_of_several_agents_of_an_unknown_kind_is_told_what_is_known(source):
+def test_an_environment_of_several_agents_of_an_unknown_kind_is_refused_with_the_known_kinds(source):
     message = "an environment of several agents.*: legal are PettingZoo's ParallelEnv"
     with pytest.raises(UnsupportedSpaceError, match=f"env='{source.__name__}': found {message}"):
         make_env(source)
 
 
 @pytest.mark.parametrize("source", [Parallel, Turns])
-def test_one_that_is_already_made_is_told_to_give_what_makes_it(source):
+def test_one_that_is_already_made_is_refused_with_the_advice_of_a_constructor(source):
     with pytest.raises(ConfigError, match=f"env=.*{source.__name__}.* is already made"):
         Config(env=source())
 

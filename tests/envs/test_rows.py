@@ -83,7 +83,7 @@ def test_every_step_reports_exactly_what_happened(arrangement: str, lane: int) -
     lanes.close()
 
 
-def test_single_environments_show_final_observations_of_terminated_episodes_too_if_they_are_told_to() -> None:
+def test_single_environments_show_final_observations_of_terminated_episodes_too_on_request() -> None:
     lanes = counting_lanes("single", [ENDINGS])
     assert isinstance(lanes, SingleLanes)
     lanes.show_finals()

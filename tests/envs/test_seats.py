@@ -179,7 +179,7 @@ def test_an_agent_that_is_offered_nothing_waits_for_its_turn():
     ]  # fmt: skip
 
 
-def test_nobody_may_have_to_act_for_a_while():
+def test_games_may_have_no_agent_to_act_for_a_while():
     class Slow(Masked):
         def shown(self, agent):
             return {**super().shown(agent), "action_mask": np.full(2, self.tick >= 2, np.int8)}

@@ -311,7 +311,7 @@ class Pair(gymnasium.ObservationWrapper):
         return observation, np.zeros(1, np.int8)
 
 
-def test_stacks_of_frames_are_told_from_rows_of_bytes_that_hold_stacks() -> None:
+def test_stacks_of_frames_are_distinguished_from_rows_of_bytes_that_hold_stacks() -> None:
     assert probe(EnvSpec.resolve(lambda: FrameStackObservation(CountingEnv(), 4)))[0].is_stacked
     observation, *_ = probe(EnvSpec.resolve(lambda: FrameStackObservation(Pair(CountingEnv()), 4)))
     assert [part.spec.shape for part in observation.parts] == [(4, 3), (4, 1)] and not observation.is_stacked

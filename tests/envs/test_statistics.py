@@ -146,7 +146,7 @@ def test_a_frozen_wrapper_is_switched_off_and_observations_are_what_the_saved_mo
     assert np.allclose(observation, (env.unwrapped.shown[0] - mean) / np.sqrt(var + env.epsilon), rtol=1e-5)
 
 
-def test_the_statistics_of_other_wrappers_are_refused_and_those_that_nobody_saved_are_warned_of():
+def test_the_statistics_of_other_wrappers_are_refused_and_missing_ones_are_warned_of():
     spec = EnvSpec.resolve(wrapped)
     other = (Moments("NormalizeObservation.obs_rms", 1.0, np.zeros(3), np.ones(3)),)
     with pytest.raises(EnvironmentFailure, match=r"obs_rms \[3\], and this environment has .*obs_rms \[2\]: wrap it"):

@@ -43,13 +43,13 @@ def states(arena):
     return [SlotState(arena.slots.state(slot)) for slot in range(arena.shape.num_slots)]
 
 
-def test_in_a_fresh_arena_every_slot_is_free_and_nobody_is_waited_for():
+def test_in_a_fresh_arena_every_slot_is_free_and_no_role_is_waited_for():
     arena = ExperienceArena.create(run_shape(slots_per_lane=3))
     assert len(arena.full) == 0 and states(arena) == [SlotState.FREE] * 6
     assert not arena.control.any() and arena.requests.pending() is None
 
 
-def test_whoever_attaches_sees_the_same_columns_words_and_slots():
+def test_attached_processes_see_the_same_columns_words_and_slots():
     shape = run_shape(slots_per_lane=2, state_size=2, records=(LOGITS,))
     creator = ExperienceArena.create(shape)
     other = ExperienceArena.attach(shape, os.dup(creator.arena.fd))
@@ -63,7 +63,7 @@ def test_whoever_attaches_sees_the_same_columns_words_and_slots():
     assert creator.slots.state(1) == SlotState.WRITING
 
 
-def test_whoever_attaches_can_wake_every_role():
+def test_attached_processes_can_wake_every_role():
     shape = run_shape(num_workers=2)
     creator = ExperienceArena.create(shape)
     bells = [creator.learner_bell, *creator.policy_bells, creator.evaluator_bell, *creator.rollout_bells]

@@ -228,7 +228,7 @@ def test_a_policy_worker_that_looks_in_the_midst_of_a_withdrawal_finds_nothing_a
     assert shared.answering.pending() is None and shared.asking.has_passed(1, 0)
 
 
-def test_each_of_several_policy_workers_answers_its_rollout_workers_and_hears_of_their_deaths_alone():
+def test_each_of_several_policy_workers_serves_its_own_rollout_workers_and_notices_their_deaths_alone():
     shape = run_shape(num_workers=3, num_envs_per_worker=4, num_groups=2, state_size=1, num_policy_workers=2)
     arena = ExperienceArena.create(shape)
     other = ExperienceArena.attach(shape, os.dup(arena.arena.fd))

@@ -25,7 +25,7 @@ def write(env, length):
 
 @settings(max_examples=40)
 @given(st.lists(parts, min_size=1, max_size=3), st.integers(1, 5))
-def test_whatever_its_length_segments_hold_what_each_agent_went_through(parts, length):
+def test_segments_of_any_length_hold_the_course_of_each_agent(parts, length):
     writing = write(AtOnce(parts), length)
     for seat, segments in enumerate(writing.finished):
         written = written_steps(segments)
@@ -34,7 +34,7 @@ def test_whatever_its_length_segments_hold_what_each_agent_went_through(parts, l
 
 @settings(max_examples=40)
 @given(st.integers(1, 3), st.integers(1, 8), st.data(), st.integers(1, 5))
-def test_in_turn_whatever_its_length_segments_hold_the_same_transitions(num_agents, moves, data, length):
+def test_in_turn_segments_of_any_length_hold_the_same_transitions(num_agents, moves, data, length):
     ends = data.draw(st.lists(st.sampled_from(KINDS), min_size=num_agents, max_size=num_agents))
     found = write(InTurn(num_agents, moves, ends), length)
     for seat, segments in enumerate(found.finished):

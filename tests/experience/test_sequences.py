@@ -149,7 +149,7 @@ def test_by_hand_an_episode_of_three_steps_and_the_beginning_of_the_next():
     ),
     num_rows=st.integers(0, 30),
 )
-def test_whatever_the_overlap_and_burn_in_the_steps_learned_from_are_those_that_happened(
+def test_with_any_overlap_and_burn_in_the_steps_learned_from_are_those_that_happened(
     arrangement, length, overlap, burn_in, endings_of_lanes, num_rows
 ):
     overlap, burn_in = min(overlap, length - 1), min(burn_in, length)

@@ -256,7 +256,7 @@ class Pictures(gymnasium.Env):
 
 
 @pytest.mark.parametrize("shape", [(3, 24, 24), (24, 24, 3), (8, 8, 3)], ids=str)
-def test_pictures_come_back_as_they_were_whatever_is_shared_in_memory(shape):
+def test_pictures_come_back_unchanged_with_any_sharing_in_memory(shape):
     env = Pictures(shape)
     playing = Playing(SingleLanes([env], [0], name="pictures"), spec=ObservationSpec(shape, "uint8")).play(14)
     batch = playing.replay.buffer.get_all()

@@ -88,7 +88,7 @@ def test_an_array_that_cannot_lie_there_is_refused(
 
 
 @pytest.mark.parametrize("nbytes", [0, 4095, 8192])
-def test_nobody_can_resize_an_arena(nbytes: int) -> None:
+def test_an_arena_cannot_be_resized(nbytes: int) -> None:
     arena = Arena.create(4096)
     with pytest.raises(PermissionError):
         os.ftruncate(arena.fd, nbytes)

@@ -73,7 +73,7 @@ def _burn(sent: Sent) -> None:
 
 
 @pytest.mark.timeout(60)
-def test_nobody_spins_while_others_want_every_core(arena: Arena, spawn: Start) -> None:
+def test_no_process_spins_while_others_want_every_core(arena: Arena, spawn: Start) -> None:
     begun, bell = Doorbell.create(arena, 0), Doorbell.create(arena, 64)
     cores = len(os.sched_getaffinity(0))
     for _ in range(cores):

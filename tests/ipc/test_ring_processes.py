@@ -116,7 +116,7 @@ def killed_inside(process: BaseProcess, arena: Arena) -> bool:
 
 
 @pytest.mark.timeout(60)
-def test_a_producer_killed_inside_a_push_has_pushed_nothing_and_blocks_nobody(fork: Start) -> None:
+def test_a_producer_killed_inside_a_push_has_pushed_nothing_and_blocks_no_other(fork: Start) -> None:
     arena = Arena.create(Ring.nbytes(HUGE))
     ring = Ring.create(arena, RING, HUGE)
     for _ in range(5):
