@@ -275,10 +275,11 @@ def test_each_learner_has_a_policy_worker_that_is_replaced_when_it_is_killed(alg
         assert min(acting(trainer)) > 0.0
         assert {"policy-0", "policy-0.1", "learner", "rank-1"} < set(pids_of(trainer))
         assert "policy x2" in {role.name for role in trainer.status.roles}
-        for name in ("policy-0.1", "rollout-1", "rollout-0"):
+        for number, name in enumerate(("policy-0.1", "rollout-1", "rollout-0"), start=1):
             os.kill(pids_of(trainer)[name], signal.SIGKILL)
+            wait_until(lambda: trainer.train(300, quiet=True) and trainer.status.restarts == number, "it is replaced")  # noqa: B023
             keeps_learning(trainer)
-        assert trainer.status.restarts == 3 and trainer.status.experience["learners/together"] == 2
+        assert trainer.status.experience["learners/together"] == 2
         family = Watched(roles_of(trainer))
     assert family.left_after(0.0) == []
 

@@ -281,21 +281,16 @@ def _metrics_of_policy(policy: PolicyStatus) -> dict[str, float]:
     if policy.exploits is not None:
         values["exploits"] = policy.exploits
     if policy.opponents:
-        values |= _metrics_of_opponents(policy)
+        scores = [opponent.score for opponent in policy.opponents]
+        values |= {
+            "opponents/rating": policy.rating or 0.0,
+            "opponents/pool": len(scores),
+            "opponents/games": policy.opponent_games,
+            "opponents/mean_score": fmean(scores),
+            "opponents/min_score": min(scores),
+        }
     values |= {f"tuned/{name}": value for name, value in policy.tuned.items()}
     return values | {f"loss/{name}": value for name, value in policy.losses.items()}
-
-
-def _metrics_of_opponents(policy: PolicyStatus) -> dict[str, float]:
-    """Metrics of a policy's past versions as opponents."""
-    scores = [opponent.score for opponent in policy.opponents]
-    return {
-        "opponents/rating": policy.rating or 0.0,
-        "opponents/pool": len(scores),
-        "opponents/games": policy.opponent_games,
-        "opponents/mean_score": fmean(scores),
-        "opponents/min_score": min(scores),
-    }
 
 
 def metrics_of(status: Status) -> dict[str, float]:
