@@ -1,6 +1,6 @@
 """Your own algorithm from replay: Munchausen DQN (Vieillard et al. 2020, arXiv:2007.14430), DQN with another target.
 
-An algorithm from replay is a config, a network and an update. Rollout workers, replay buffer, rate limiter, target
+An algorithm from replay is a config, a network and a loss. Rollout workers, replay buffer, rate limiter, target
 network, checkpoints and the live view work for yours as for Penstock's own.
 
     python examples/custom_replay_algorithm.py [STEPS]
@@ -33,7 +33,7 @@ class MunchausenDQN(DQN):
 
     Config = MunchausenConfig
 
-    def update(self, model, batch):
+    def evaluate(self, model, batch):
         """`y = r + bonus * [t log pi(a|o)]_clipped + discount * sum_a' pi (q' - t log pi)`, all by the target."""
         c = self.config
         action = batch.action.unsqueeze(1)
@@ -46,10 +46,7 @@ class MunchausenDQN(DQN):
 
         td_error = model.q(batch.obs).gather(1, action).squeeze(1) - y
         loss = (batch.weights * huber(td_error)).mean()
-        self.minimize("q", loss, max_grad_norm=c.max_grad_norm or torch.inf)
-        if batch.number % c.target_period == 0:
-            self.move_target(1.0)
-        return td_error.detach(), {"loss": loss, "log_pi": log_pi.mean()}
+        return td_error, loss, {"log_pi": log_pi.mean()}
 
 
 steps = int(sys.argv[1]) if len(sys.argv) > 1 else 60_000

@@ -55,12 +55,6 @@ class ReplayAlgorithm(Algorithm):
     target: Any
     evaluating: AbstractContextManager[bool]
     optimizers: dict[str, torch.optim.Optimizer]
-    _whole_target: Tensor
-    _whole_model: Tensor
-    _kept: list[tuple[nn.Module, str]]
-    _trained: dict[str, list[nn.Parameter]]
-    _rates: dict[str, Scheduled]
-    _model: PolicyNetwork
     generator: torch.Generator
     remarks: list[str]
 
@@ -155,11 +149,13 @@ class ReplayAlgorithm(Algorithm):
             self._whole_model = stretch_of(list(model.parameters()))
             self.target.input = model.input  # one normalisation of observations for both
             self._kept_by_target = foreign_buffers(self.target)
-        self.optimizers, self._trained, self._rates = {}, {}, {}
-        for name, (parameters, rate) in self.trained_parameters(model).items():
-            self.optimizers[name] = self.build_optimizer(joined(parameters), self.learning_rate(rate, 0.0))
-            self._trained[name] = [parameter for parameter in parameters if parameter.requires_grad]
-            self._rates[name] = rate
+        trained = self.trained_parameters(model)
+        self._rates = {name: rate for name, (_, rate) in trained.items()}
+        self._trained = {name: [each for each in own if each.requires_grad] for name, (own, _) in trained.items()}
+        self.optimizers = {
+            name: self.build_optimizer(joined(own), self.learning_rate(rate, 0.0))
+            for name, (own, rate) in trained.items()
+        }
         self.generator = torch.Generator(device).manual_seed(self.config.seed)
         if learning is None:
             self.restart_target(model)
@@ -194,10 +190,9 @@ class ReplayAlgorithm(Algorithm):
     def take_settings(self, config: Any) -> None:
         """Use other values of tunable settings, also in the optimisers."""
         super().take_settings(config)
-        for name, (_, rate) in self.trained_parameters(self._model).items():
-            self._rates[name] = rate
-            as_made = self.build_optimizer(nn.Parameter(torch.zeros(1)), self.learning_rate(rate, 0.0))
-            as_if_made(self.optimizers[name], as_made)
+        self._rates = {name: rate for name, (_, rate) in self.trained_parameters(self._model).items()}
+        for optimizer in self.optimizers.values():
+            as_if_made(optimizer, self.build_optimizer(nn.Parameter(torch.zeros(1)), 0.0))
 
     def inherit(self, learning: dict[str, Any]) -> None:
         """Continue with target network and optimisers from another's `learning_state`, but with own random numbers."""

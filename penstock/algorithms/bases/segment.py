@@ -166,21 +166,16 @@ class SegmentAlgorithm(Algorithm):
     def shuffled(self, batch: Batch, size: int, generator: torch.Generator) -> Iterator[Batch]:
         """Split a batch at random into minibatches of `size` steps: one pass over it."""
         if self.needs_segments:
-            num_segments = size // self.config.segment_length
-            if num_segments >= batch.num_segments:
-                yield batch
-                return
-            order = torch.randperm(batch.num_segments, generator=generator, device="cpu")
-            for index in order.split(num_segments):
-                yield batch.segments(index.to(batch.obs.device))
+            pool, number, count, select = batch, batch.num_segments, size // self.config.segment_length, batch.segments
         else:
-            flat = batch.flatten()
-            if size >= len(flat.reward):
-                yield flat
-                return
-            order = torch.randperm(len(flat.reward), generator=generator, device="cpu")
-            for index in order.split(size):
-                yield flat.transitions(index.to(batch.obs.device))
+            pool = batch.flatten()
+            number, count, select = len(pool.reward), size, pool.transitions
+        if count >= number:
+            yield pool
+            return
+        order = torch.randperm(number, generator=generator, device="cpu")
+        for index in order.split(count):
+            yield select(index.to(batch.obs.device))
 
     def estimate_advantages(self, model: ActorCritic, batch: Batch, value: Tensor, lambda_: float) -> dict[str, Tensor]:
         """Return targets by GAE: "advantage", "return" and "old_value", in units of the value head.
