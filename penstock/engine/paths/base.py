@@ -110,6 +110,10 @@ class DataPath:
         clock
             Clock of the rollout worker, for activities other than stepping and writing.
         """
+        return self._writer_class()(arena, worker, lanes, first_lane)
+
+    def _writer_class(self) -> Callable[..., ExperienceWriter]:
+        """Return the class of the writer, or a function with the same parameters."""
         raise NotImplementedError
 
     def learner(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 from penstock.config import ConfigError, ReplayConfig
 from penstock.engine.contracts import ExperienceWriter
@@ -14,9 +16,6 @@ from penstock.replay import Field
 
 if TYPE_CHECKING:
     from penstock.engine.contracts import Start
-    from penstock.engine.watching.clock import Clock
-    from penstock.envs.lanes import Lanes
-    from penstock.envs.single import SingleLanes
     from penstock.experience.arena import ExperienceArena
     from penstock.nn import PolicyNetwork
 
@@ -64,13 +63,10 @@ class HindsightPath(ReplayPath):
         replay, note = make_replay(algorithm, start, saved, transition_buffer(algorithm, obs=own))
         return cls(replay, config.hindsight, config.goals_per_step, config.seed), note
 
-    def writer(
-        self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, actor: Any, clock: Clock
-    ) -> ExperienceWriter:
-        """Make the writer of transitions, and of ended episodes for other goals."""
-        return HindsightWriter(
-            arena, worker, cast("SingleLanes", lanes), first_lane, self.replay,
-            strategy=self.strategy, goals_per_step=self.goals_per_step, seed=self.seed,
+    def _writer_class(self) -> Callable[..., ExperienceWriter]:
+        return partial(
+            HindsightWriter, replay=self.replay, strategy=self.strategy, goals_per_step=self.goals_per_step,
+            seed=self.seed,
         )  # fmt: skip
 
 

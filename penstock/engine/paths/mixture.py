@@ -17,8 +17,6 @@ from penstock.experience.segment_store import SegmentStore, StoringSegmentWriter
 if TYPE_CHECKING:
     from penstock.engine.contracts import Start
     from penstock.engine.roles.learner import Learner
-    from penstock.engine.watching.clock import Clock
-    from penstock.envs.lanes import Lanes
     from penstock.experience.arena import ExperienceArena
     from penstock.nn import PolicyNetwork
     from penstock.runs.run_directory import RunDirectory
@@ -58,11 +56,8 @@ class MixturePath(SegmentPath):
         assert isinstance(config, MixtureConfig)
         return replace(self, saved_at=run.replay_path) if config.save_replay else self
 
-    def writer(
-        self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, actor: Any, clock: Clock
-    ) -> ExperienceWriter:
-        """Make the writer of slots and stores."""
-        return StoringSegmentWriter(arena, worker, lanes, first_lane, self.stores)
+    def _writer_class(self) -> Callable[..., ExperienceWriter]:
+        return partial(StoringSegmentWriter, stores=self.stores)
 
     def _learner_class(self) -> Callable[..., Learner]:
         from penstock.engine.paths.mixture_learner import MixtureLearner

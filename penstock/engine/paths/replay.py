@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from penstock.engine.acting.inference import StepsTaken
     from penstock.engine.contracts import Start
     from penstock.engine.roles.learner import Learner
-    from penstock.engine.watching.clock import Clock
-    from penstock.envs.lanes import Lanes
     from penstock.experience.arena import ExperienceArena
     from penstock.nn import PolicyNetwork
     from penstock.runs.run_directory import RunDirectory
@@ -59,11 +57,8 @@ class ReplayPath(DataPath):
         assert isinstance(config, ReplayConfig)
         return replace(self, replay=replace(self.replay, saved_at=run.replay_path)) if config.save_replay else self
 
-    def writer(
-        self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, actor: Any, clock: Clock
-    ) -> ExperienceWriter:
-        """Make the writer of transitions."""
-        return TransitionWriter(arena, worker, lanes, first_lane, self.replay)
+    def _writer_class(self) -> Callable[..., ExperienceWriter]:
+        return partial(TransitionWriter, replay=self.replay)
 
     def _learner_class(self) -> Callable[..., Learner]:
         from penstock.engine.paths.replay_learner import ReplayLearner

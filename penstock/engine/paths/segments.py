@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.engine.roles.learner import Learner
-    from penstock.engine.watching.clock import Clock
-    from penstock.envs.lanes import Lanes
-    from penstock.experience.arena import ExperienceArena
     from penstock.nn import PolicyNetwork
 
 
@@ -35,11 +32,8 @@ class SegmentPath(DataPath):
             "segments_per_batch": config.fresh_per_batch,
         }
 
-    def writer(
-        self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, actor: Any, clock: Clock
-    ) -> ExperienceWriter:
-        """Make the writer of slots."""
-        return SegmentWriter(arena, worker, lanes, first_lane)
+    def _writer_class(self) -> Callable[..., ExperienceWriter]:
+        return SegmentWriter
 
     def _learner_class(self) -> Callable[..., Learner]:
         from penstock.engine.paths.segment_learner import SegmentLearner

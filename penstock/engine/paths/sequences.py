@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from penstock.algorithms.bases.q_learning import QLearning
     from penstock.engine.contracts import Start
     from penstock.engine.roles.learner import Learner
-    from penstock.engine.watching.clock import Clock
-    from penstock.envs.lanes import Lanes
     from penstock.experience.arena import ExperienceArena
     from penstock.nn import PolicyNetwork
 
@@ -38,11 +36,8 @@ class SequencePath(ReplayPath):
         replay, note = make_replay(algorithm, start, saved, sequence_buffer(algorithm))
         return cls(replay, algorithm.config.burn_in, algorithm.config.gamma), note
 
-    def writer(
-        self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, actor: Any, clock: Clock
-    ) -> ExperienceWriter:
-        """Make the writer of steps, of which the buffer makes sequences."""
-        return SequenceWriter(arena, worker, lanes, first_lane, self.replay, self.burn_in, self.gamma)
+    def _writer_class(self) -> Callable[..., ExperienceWriter]:
+        return partial(SequenceWriter, replay=self.replay, burn_in=self.burn_in, gamma=self.gamma)
 
     def _learner_class(self) -> Callable[..., Learner]:
         from penstock.engine.paths.replay_learner import ReplayLearner, SequenceReader
