@@ -14,6 +14,7 @@ from pathlib import Path
 
 from penstock.algorithms import ALGORITHMS, load_algorithm
 from penstock.config import PRESETS, Config, FreshConfig, PrioritizedReplayConfig, SegmentConfig, grouped
+from penstock.config.features import FEATURES, Feature
 from penstock.flags import field_documents
 
 SETTINGS_PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
@@ -26,6 +27,8 @@ SHARED: dict[str, tuple[ConfigClass, ConfigClass]] = {
     "learning from replay": (PrioritizedReplayConfig, Config),
 }
 """Settings that several algorithms share, by title: the class that has them and the class that it adds to."""
+
+OF_FEATURES = frozenset(name for feature in FEATURES for name in feature.settings)
 
 _HEAD = """<!-- Written by `python tools/pages.py` from the configs; edit those. -->
 
@@ -68,21 +71,36 @@ def settings_page() -> str:
         parts += [f"### {group.capitalize()}\n", _table([field.name for field in fields], configs, Config)]
     for what, (shared, base) in SHARED.items():
         sharing = [config for config in configs if issubclass(config, shared)]
-        added = [name for name in _names(shared) if name not in _names(base)]
+        added = [name for name in _names(shared) if name not in (*_names(base), *OF_FEATURES)]
         parts += [f"## Settings of {what}\n", f"{_listed(sharing)}.\n", _table(added, sharing, shared)]
+    parts += ["## Settings of features\n", *(part for feature in FEATURES for part in _feature(feature, configs))]
     parts += ["## Settings of each algorithm\n", *map(_section, configs), _PRESETS, *map(_preset, _preset_files())]
     return "\n".join(parts)
+
+
+def _feature(feature: Feature, configs: Sequence[ConfigClass]) -> list[str]:
+    """Return the section of a feature: a table for each set of algorithms that have the same settings."""
+    names = dict.fromkeys(name for config in configs for name in _names(config) if name in feature.settings)
+    by_owners: dict[tuple[ConfigClass, ...], list[str]] = {}
+    for name in names:
+        owners = tuple(config for config in configs if name in _names(config))
+        by_owners.setdefault(owners, []).append(name)
+    parts = [f"### {feature.group.capitalize()}\n"]
+    for owners, those in by_owners.items():
+        parts += [f"{_listed(owners)}:\n", _table(those, owners, owners[0])]
+    return parts
 
 
 def _section(config: ConfigClass) -> str:
     """Return the section of an algorithm: settings that it adds, and shared settings that it changes."""
     shared = [shared for shared, _ in SHARED.values() if issubclass(config, shared)][-1]
-    own = [name for name in _names(config) if name not in _names(shared)]
+    own = [name for name in _names(config) if name not in (*_names(shared), *OF_FEATURES)]
     of_path = [name for name in _names(shared) if name not in _names(Config)]
     changed = _changed(_names(Config), config, Config) + _changed(of_path, config, shared)
     summary = inspect.cleandoc(config.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
-    parts = [f"### {_name(config)}\n", f"{summary}\n", "Own settings:\n", _table(own, [config], config)]
-    return "\n".join([*parts, "With another default or meaning:\n", _table(changed, [config], config)])
+    tables = [_table(own, [config], config), "With another default or meaning:\n", _table(changed, [config], config)]
+    marked = [f"<!-- {_name(config)} -->\n", *tables, f"<!-- /{_name(config)} -->\n"]  # for the algorithm's own page
+    return "\n".join([f"### {_name(config)}\n", f"{summary}\n", "Own settings:\n", *marked])
 
 
 def _changed(names: Iterable[str], config: ConfigClass, shared: ConfigClass) -> list[str]:
