@@ -20,7 +20,7 @@ from typing import Any
 import penstock
 from penstock.engine.trainer import Trainer
 from penstock.envs.spec import EnvSpec
-from penstock.play.scoring import evaluate_model
+from penstock.play.scoring import evaluate_models
 from penstock.runs.machine import describe
 
 PLACE = f"{Path(__file__).parent / 'environments' / 'catch_tasks.py'}:CatchTasks"
@@ -40,7 +40,7 @@ def looked_at(trainer: Trainer) -> list[float]:
     trainer.get_parameters()  # so that the model has them
     model = trainer._policies[0].model
     return [
-        evaluate_model(model, EnvSpec.resolve(PLACE, {"task": task}, "make"), episodes=EPISODES).mean_return
+        evaluate_models([model], EnvSpec.resolve(PLACE, {"task": task}, "make"), episodes=EPISODES)[0].mean_return
         for task in (0, 1)
     ]
 

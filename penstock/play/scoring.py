@@ -30,27 +30,6 @@ Opponents = Sequence[str | Callable[..., Any]]
 EVALUATION_LANES, SCORING_LANES = 1_000_000, 2_000_000
 
 
-def evaluate_model(
-    model: PolicyNetwork,
-    env: EnvSpec,
-    *,
-    episodes: int,
-    deterministic: bool = True,
-    seed: int = 0,
-    max_steps: float = math.inf,
-    opponents: Opponents = (),
-) -> Evaluation:
-    """Play `episodes` of a new environment, different from those of the run's evaluator.
-
-    With `opponents`, as many games against each, from each seat (see `penstock.self_play.matches.MatchPlayer`).
-    """
-    (evaluation,) = evaluate_models(
-        [model], env, episodes=episodes, deterministic=deterministic, seed=seed, max_steps=max_steps,
-        opponents=opponents,
-    )  # fmt: skip
-    return evaluation
-
-
 def evaluate_models(
     models: Sequence[PolicyNetwork],
     env: EnvSpec,
@@ -62,10 +41,12 @@ def evaluate_models(
     opponents: Opponents = (),
     best: Sequence[Load] = (),
 ) -> tuple[Evaluation, ...]:
-    """Score the policies of an environment of several agents, which play together; see `evaluate_model`.
+    """Play `episodes` of a new environment, different from those of the run's evaluator; return each policy's score.
 
-    Against each opponent except "others", each policy plays as many games (see `penstock.play.teams.TeamPlayer`).
-    `best` returns each policy's best weights for "best", which is omitted without them.
+    Several policies play together in an environment of several agents. With `opponents`, one policy plays `episodes`
+    games against each, from each seat (see `penstock.self_play.matches.MatchPlayer`); each of several policies plays
+    `episodes` games against each except "others" (see `penstock.play.teams.TeamPlayer`). `best` returns each policy's
+    best weights for "best", which is omitted without them.
     """
     require(episodes > 0, "episodes", episodes, "more than 0")
     require(max_steps > 0, "max_steps", max_steps, "more than 0")
@@ -159,8 +140,8 @@ def evaluate_run(
     env = environment_of(policy)
     seed = secrets.randbits(31) if seed is None else seed
     with policy.code():  # opponents are code, too
-        evaluation = evaluate_model(
-            policy.model, env, episodes=episodes, deterministic=deterministic, seed=seed,
+        (evaluation,) = evaluate_models(
+            [policy.model], env, episodes=episodes, deterministic=deterministic, seed=seed,
             max_steps=config.eval_max_steps if max_steps is None else max_steps, opponents=config.eval_against,
         )  # fmt: skip
     if video is not None:

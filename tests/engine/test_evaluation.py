@@ -18,7 +18,7 @@ from penstock.engine.watching.clock import WALL
 from penstock.envs.making import lane_seed, make_group
 from penstock.play.evaluation import Evaluation
 from penstock.play.player import MAX_LANES, EpisodePlayer, lanes_for
-from penstock.play.scoring import EVALUATION_LANES, SCORING_LANES, evaluate_model
+from penstock.play.scoring import EVALUATION_LANES, SCORING_LANES, evaluate_models
 from penstock.runs.checkpoint import load_checkpoint
 from penstock.runs.store import CheckpointStore
 from tests.engine.collecting import FIRST_VERSION, Collecting
@@ -78,7 +78,8 @@ def a_policy(**settings):
 
 
 def score(run, episodes, **settings):
-    return evaluate_model(run.model, run.env, episodes=episodes, **settings)
+    (evaluation,) = evaluate_models([run.model], run.env, episodes=episodes, **settings)
+    return evaluation
 
 
 @pytest.mark.parametrize("episodes", [20, 40])
