@@ -189,7 +189,7 @@ def test_the_command_line_takes_a_lineage():
         ({"schedule": {0: {"target_kl": 0.1}}}, "target_kl cannot be tuned in a run with target_kl=None"),
         ({"schedule_policy": "3"}, "schedule_policy='3' chooses a policy of a lineage: give schedule"),
         ({"schedule": BY_HAND, "schedule_policy": "3"}, "schedule is of one policy: leave schedule_policy out"),
-        ({"schedule": json.dumps(BY_HAND), "schedule_policy": "3"}, "schedule is of one policy: leave schedule_policy out"),
+        ({"schedule": json.dumps(BY_HAND), "schedule_policy": "3"}, "is of one policy: leave schedule_policy out"),
         ({**POPULATION, "schedule": BY_HAND}, "schedule and pbt='truncation' both change the settings"),
         ({"policies": {"a": {"schedule": BY_HAND}, "b": {}}}, "schedule belongs to the whole run"),
     ],
