@@ -35,11 +35,6 @@ class Lineage:
         Called with a line when the file cannot be written; the run continues.
     may_write
         Called before a line is written: False drops it.
-
-    Attributes
-    ----------
-    count
-        Number of lines in the file; without a file, of events.
     """
 
     def __init__(
@@ -47,7 +42,12 @@ class Lineage:
         may_write: Callable[[], bool] = lambda: True,
     ) -> None:  # fmt: skip
         self._path, self._names, self._warn, self._may_write = path, tuple(names), warn, may_write
-        self.count = 0
+        self._count = 0
+
+    @property
+    def count(self) -> int:
+        """Number of lines in the file, 0 where it was lost with its directory; with None, number of events."""
+        return self._count if self._path is None or self._path.exists() else 0
 
     def start(self, member: int, settings: Mapping[str, float]) -> None:
         """Record the initial settings of a member."""
@@ -72,11 +72,11 @@ class Lineage:
         dict
             Settings of each policy after these lines; empty without a file.
         """
-        self.count = count
+        self._count = count
         if self._path is None or not self._path.is_file():
             return {}
         lines = self._path.read_bytes().splitlines(keepends=True)[:count]
-        self.count = len(lines)
+        self._count = len(lines)
         os.truncate(self._path, sum(map(len, lines)))
         events = [event_in(line) for line in lines]
         if None in events:
@@ -111,19 +111,18 @@ class Lineage:
         )
 
     def _append(self, event: str, member: int, steps: int, **values: Any) -> None:
+        count = self.count
         if self._path is not None:
             if not self._may_write():
                 return
             record = {"event": event, "policy": self._names[member], "steps": steps, **values}
             try:
                 with open(self._path, "ab") as file:  # one write: a line is whole, or missing
-                    if not file.tell():  # the directory was lost, and is written anew
-                        self.count = 0
                     file.write(f"{json.dumps(record)}\n".encode())
             except OSError as error:
                 self._warn(f"warning: {self._path} cannot be written ({error.strerror}); training goes on without it")
                 return
-        self.count += 1
+        self._count = count + 1
 
 
 def _now() -> float:
