@@ -141,10 +141,10 @@ def test_a_lane_is_granted_a_slot_again_only_when_the_learner_gives_it_back(ends
     ("under_way", "waiting", "granted"),
     [
         ([], [], [0, 1]),
-        ([2], [], [1, 2]),  # one segment is less than plenty
-        ([0, 1], [], [0, 1]),  # plenty is under way
+        ([2], [], [1, 2]),  # one segment is less than the backlog
+        ([0, 1], [], [0, 1]),  # the backlog is under way
         ([0, 2], [], [1]),  # so nothing for a lane that has a slot already
-        ([0], [2], [1, 2]),  # a segment that waits holds its lane up only where those that wait are plenty
+        ([0], [2], [1, 2]),  # a segment that waits holds its lane up only where those that wait reach the backlog
         ([], [2, 0], [1]),
         ([2, 3], [], []),
     ],
@@ -152,7 +152,7 @@ def test_a_lane_is_granted_a_slot_again_only_when_the_learner_gives_it_back(ends
 def test_a_lane_is_granted_slots_ahead_only_while_the_learner_would_run_short(under_way, waiting, granted):
     arena = ExperienceArena.create(run_shape(num_workers=2, segments_per_batch=1, slots_per_lane=2))
     seat = NodeLanes(1, 2, arena, transport_of(SegmentPath()), False)  # of lanes 2 and 3
-    arena.control[Control.PACE], seat._segment_time = 100, 1.5 * 100 / HEADROOM  # a batch and a half is plenty
+    arena.control[Control.PACE], seat._segment_time = 100, 1.5 * 100 / HEADROOM  # the backlog is a batch and a half
     for slot in under_way:
         arena.slots.claim(np.array([slot]), SlotState.FREE, SlotState.WRITING, slot // 2)
     arena.slots.claim(np.array(waiting, np.int64), SlotState.FREE, SlotState.FULL, 1)
@@ -162,7 +162,7 @@ def test_a_lane_is_granted_slots_ahead_only_while_the_learner_would_run_short(un
 def test_a_lane_is_granted_its_next_slot_as_soon_as_what_it_has_filled_is_there(ends, monkeypatch):
     monkeypatch.setattr(link, "SLEEP", 60.0)
     e = ends(slots_per_lane=3, pace=1)
-    e.until(lambda: e.free() == [0, 1, 2, 3])  # four segments are plenty
+    e.until(lambda: e.free() == [0, 1, 2, 3])  # the backlog is four segments
     e.fill([0, 2])
     e.until(lambda: e.free() == [1, 3, 4])
     assert e.arrived() == [2, 6]

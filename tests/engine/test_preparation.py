@@ -69,7 +69,7 @@ class Traffic:
     """Slots between groups, which write whenever they can, and a learner that takes a number of them in order."""
 
     def __init__(
-        self, num_workers: int, num_groups: int, group_size: int, segments_per_batch: int, plenty: float = 1.0
+        self, num_workers: int, num_groups: int, group_size: int, segments_per_batch: int, backlog: float = 1.0
     ) -> None:
         shape = shape_of(
             APPO, num_workers=num_workers, num_groups=num_groups, num_envs_per_worker=num_groups * group_size,
@@ -77,7 +77,7 @@ class Traffic:
         )  # fmt: skip
         self.arena = ExperienceArena.create(shape)
         self.segments_per_batch = segments_per_batch
-        self.plenty = plenty * segments_per_batch
+        self.backlog = backlog * segments_per_batch
         self.lanes = np.arange(shape.num_lanes).reshape(-1, group_size)
         self.slots = np.full_like(self.lanes, -1)
         self.num_segments = np.zeros(len(self.lanes), np.int64)
@@ -88,7 +88,7 @@ class Traffic:
         """Open the group's segments if they are not, else hand them over; False while it waits for slots."""
         worker, slots = group // self.arena.shape.num_groups, self.slots[group]
         if (slots < 0).any():
-            return self.arena.take(self.lanes[group], slots, worker, self.plenty)
+            return self.arena.take(self.lanes[group], slots, worker, self.backlog)
         assert self.arena.slots.claim(slots, SlotState.WRITING, SlotState.FULL, worker).all()
         self.arena.full.push_many(slots)
         slots.fill(-1)
@@ -166,7 +166,7 @@ def test_where_a_batch_is_as_much_of_every_lane_all_have_just_that_much_on_its_w
 
 
 def test_a_group_of_more_lanes_than_a_batch_writes_on_while_the_learner_is_the_faster():
-    slow, fast = Traffic(1, 1, 16, 4, plenty=1.0), Traffic(1, 1, 16, 4, plenty=4.5)
+    slow, fast = Traffic(1, 1, 16, 4, backlog=1.0), Traffic(1, 1, 16, 4, backlog=4.5)
     for traffic, goes_ahead in ((slow, False), (fast, True)):
         assert traffic.write(0) and traffic.write(0) and len(traffic.arena.waiting()) == 16
         assert traffic.write(0) is goes_ahead
@@ -188,13 +188,13 @@ def test_where_lanes_are_two_batches_or_more_and_the_learner_limits_the_run_each
 
 @settings(max_examples=60)
 @given(traffic=runs, moves=st.lists(st.integers(0, 9), max_size=120))
-def test_beside_what_is_plenty_no_more_segments_wait_than_there_are_lanes(traffic, moves):
+def test_beside_the_backlog_no_more_segments_wait_than_there_are_lanes(traffic, moves):
     for move in moves:
         if move >= 7:
             traffic.learn()
         else:
             traffic.write(move % len(traffic.lanes))
-        assert len(traffic.arena.waiting()) < traffic.arena.shape.num_lanes + traffic.plenty
+        assert len(traffic.arena.waiting()) < traffic.arena.shape.num_lanes + traffic.backlog
 
 
 @settings(max_examples=40)

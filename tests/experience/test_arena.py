@@ -170,7 +170,7 @@ def test_a_fast_worker_takes_no_slot_of_a_slow_one():
     assert not slow.open() and not len(arena.slots.in_state(SlotState.FREE))
 
 
-def test_a_lane_goes_ahead_of_the_learner_only_while_that_has_not_plenty():
+def test_a_lane_goes_ahead_of_the_learner_only_while_fewer_segments_wait_than_the_backlog():
     arena, (writer, other) = two_workers(slots_per_lane=3, segments_per_batch=3)
     arena.control[Control.PACE] = FOREVER
 
@@ -181,7 +181,7 @@ def test_a_lane_goes_ahead_of_the_learner_only_while_that_has_not_plenty():
         arena.release(taken)
 
     fill(writer)
-    fill(writer)  # two segments waited, and to so slow a learner a batch of three is plenty
+    fill(writer)  # two segments waited, and the backlog of so slow a learner is a batch of three
     assert not writer.open()
     fill(other)  # none of its own waits, however many of others do
     assert not other.open()
