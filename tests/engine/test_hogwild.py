@@ -202,7 +202,6 @@ def an_arena(**settings: Any) -> tuple[A3C, ExperienceArena]:
 def hammer(algorithm: A3C, arena: ExperienceArena, part: int, times: int) -> None:
     """Make many steps along a constant gradient, of every second parameter only."""
     parameters = SharedParameters(algorithm, arena)
-    algorithm.set_learning_rate(parameters.optimizer, progress=0.0)
     for number, parameter in enumerate(parameters.model.parameters()):
         parameter.grad = torch.ones_like(parameter) if number % 2 == part else None
     for _ in range(times):

@@ -114,10 +114,10 @@ def test_nobody_has_to_watch(fails):
     assert metrics.keys() == (set() if fails else {"loss", "grad_norm"})
 
 
-def test_the_learning_rate_is_set_once_per_batch():
+def test_the_learning_rate_is_set_when_the_optimizer_is_made_and_once_per_batch():
     noting = Noting()
     learn(noting, Minibatch(1), Minibatch(3))
-    assert noting.rates == [0.5]
+    assert noting.rates == [0.0, 0.5]
 
 
 @pytest.mark.parametrize("what", ["prepare", "gradient"])

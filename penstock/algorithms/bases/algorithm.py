@@ -195,12 +195,12 @@ class Algorithm:
     def set_learning_rate(
         self, optimizer: torch.optim.Optimizer, progress: float, base: Scheduled | None = None
     ) -> None:
-        """Set an optimiser's learning rate: once per batch, before the batch's first update, and nowhere else.
+        """Set an optimiser's learning rate: when it is made, and once per batch, before the batch's first update.
 
         Parameters
         ----------
         optimizer
-            Optimiser; the learning rate that it was made with has no effect.
+            Optimiser; nothing else sets its learning rate.
         progress
             Share of the run that is over, in [0, 1].
         base

@@ -65,7 +65,7 @@ class SegmentAlgorithm(Algorithm):
         return self.build_network(ActorCritic, {name: getattr(self.config, name) for name in names})
 
     def build_optimizer(self, model: Any) -> torch.optim.Optimizer:
-        """Make the optimiser. `set_learning_rate` sets its learning rate once per batch, before the first update."""
+        """Make the optimiser. `set_learning_rate` sets its learning rate then, and once per batch."""
         return fused_adam(list(model.parameters()), eps=1e-5)
 
     def record_columns(self) -> tuple[Column, ...]:
@@ -282,6 +282,7 @@ class SegmentUpdater:
     def __init__(self, algorithm: SegmentAlgorithm, model: Any, learning: dict[str, Any] | None = None) -> None:
         self._algorithm, self._model = algorithm, model
         self.optimizer = algorithm.build_optimizer(model)
+        algorithm.set_learning_rate(self.optimizer, progress=0.0)
         self.generator = torch.Generator().manual_seed(algorithm.config.seed)
         self.autocast = algorithm.autocast(next(model.parameters()).device)
         self._training = algorithm.training_mode(model)

@@ -76,6 +76,7 @@ class SharedParameters:
                 f"must return a penstock.algorithms.arithmetic.rmsprop.RMSProp, found a {type(optimizer).__name__}"
             )
         self.optimizer = optimizer
+        algorithm.set_learning_rate(optimizer, progress=0.0)
         squares = places_in(self.model, torch.from_numpy(arena.square_averages))
         for parameter, square in zip(self.model.parameters(), squares, strict=False):  # those of the buffers follow
             self.optimizer.state[parameter] = {"square_average": square}
