@@ -67,6 +67,7 @@ def test_a_notebook_completes_the_settings_of_a_trainer_that_it_has_imported(nam
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.long
 def test_a_type_checker_sees_every_setting_and_complains_of_others(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
     (tmp_path / "mypy.ini").write_text(CONFIG)

@@ -216,6 +216,7 @@ def test_real_trainings_are_measured_and_the_command_trains(monkeypatch, capsys)
         assert trainer.train(1_000, quiet=True).steps >= 1_000
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_ctrl_c_leaves_no_process():
     autotune = subprocess.Popen(

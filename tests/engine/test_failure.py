@@ -364,7 +364,7 @@ class NeverEnds(Counting):
         return answer
 
 
-@pytest.mark.parametrize("hangs_for_ever", [False, True], ids=["never ends", "hangs"])
+@pytest.mark.parametrize("hangs_for_ever", [False, pytest.param(True, marks=LONG)], ids=["never ends", "hangs"])
 def test_an_evaluation_that_does_not_end_keeps_no_run_from_its_end_and_costs_nothing(
     hangs_for_ever, tmp_path, monkeypatch
 ):

@@ -209,7 +209,7 @@ def test_replayed_sequences_are_what_each_agent_went_through():
 # ---- in processes
 
 
-@pytest.mark.parametrize("inference", ["local", "central"])
+@pytest.mark.parametrize("inference", ["local", pytest.param("central", marks=pytest.mark.long)])
 def test_a_killed_worker_is_replaced_in_a_run_that_waits_for_every_seat(inference, monkeypatch):
     monkeypatch.setattr(restarts, "LONGEST_BACK_OFF", 0.05)
     killed_at = []

@@ -348,7 +348,9 @@ class Numbered(AtOnce):
 
 
 @pytest.mark.parametrize(
-    "more", [{}, {"opponents": "1"}, {"opponents": "past", "opponent_share": 1.0}], ids=["both learn", "guest", "past"]
+    "more",
+    [{}, pytest.param({"opponents": "1"}, marks=LONG), {"opponents": "past", "opponent_share": 1.0}],
+    ids=["both learn", "guest", "past"],
 )
 @pytest.mark.parametrize("algorithm", [pytest.param(penstock.PPO, marks=LONG), penstock.APPO])
 def test_with_shuffled_seats_each_policy_learns_from_every_agent(algorithm, more, monkeypatch):

@@ -413,7 +413,7 @@ class Summing(APPO):
         super().prepare(model, batch)
 
 
-@pytest.mark.parametrize("inference", ["local", "central"])
+@pytest.mark.parametrize("inference", ["local", pytest.param("central", marks=LONG)])
 def test_a_worker_that_is_killed_in_the_middle_of_an_episode_is_replaced_by_one_that_redistributes(inference):
     settings = {**SMALL, "backend": "local", "inference": inference, "total_steps": 10**9, "max_policy_lag": 10**6,
                 "env_kwargs": {"length": 37}, "redistribution_max_error": 2.0}  # fmt: skip

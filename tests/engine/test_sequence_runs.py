@@ -85,7 +85,10 @@ def test_in_order_one_seed_gives_one_set_of_weights_in_however_many_calls(algori
     assert all(torch.isfinite(tensor).all() for tensor in weights.values())
 
 
-@pytest.mark.parametrize(("algorithm", "settings"), RUNS)
+@pytest.mark.parametrize(
+    ("algorithm", "settings"),
+    [RUNS[0], *(pytest.param(*run.values, id=run.id, marks=pytest.mark.long) for run in RUNS[1:])],
+)
 def test_in_processes_updates_keep_step_with_steps_for_any_batch(algorithm, settings, tmp_path):
     path = tmp_path / "run"
     with algorithm(**{**LOCAL, **settings, "total_steps": 1_000, "run_dir": str(path)}) as trainer:
