@@ -176,6 +176,8 @@ def test_a_killed_rollout_worker_is_replaced_once_the_policy_worker_has_passed_i
                 os.kill(killed[0], signal.SIGKILL)
 
         trainer.train(2_500, quiet=True, on_update=kill)
+        while trainer.status.restarts == 0:  # the other worker may have made all steps before the death was seen
+            trainer.train(500, quiet=True)
         assert killed and trainer.status.restarts == 1
         requests = arena_of(trainer).requests
         wait_until(lambda: requests.has_passed(1, 0), "the policy worker passes the death")
