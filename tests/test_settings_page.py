@@ -7,6 +7,7 @@ import shlex
 from penstock.algorithms import ALGORITHMS, load_algorithm
 from penstock.flags import EvalFlags, field_documents, own_documents, parse_config
 from tests.places import DOCS
+from tools.command_page import COMMAND_PAGE, command_page
 from tools.pages import SETTINGS_PAGE, settings_page
 
 CONFIGS = [load_algorithm(name).Config for name in ALGORITHMS]
@@ -15,6 +16,10 @@ SYMPTOMS = DOCS / "it-does-not-learn.md"
 
 def test_the_page_is_in_step_with_the_configs():
     assert SETTINGS_PAGE.read_text() == settings_page(), "write it anew: python tools/pages.py"
+
+
+def test_the_page_of_the_command_line_is_in_step_with_the_commands():
+    assert COMMAND_PAGE.read_text() == command_page(), "write it anew: python tools/command_page.py"
 
 
 def test_a_setting_means_the_same_in_python_and_on_the_command_line():
