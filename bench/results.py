@@ -4,10 +4,11 @@
 
 ``history/current.jsonl`` holds one record for every figure that stands, ``history/older.jsonl`` those that a newer one
 replaced, and ``history/final_policies.jsonl`` one for every training that bench/final_policies.py made. The table is
-printed; ``--write`` puts it into docs/performance.md, a few of its rows into README.md, the table of final policies
-into docs/results.md, and into docs/scaling.md what is in ``history/scaling/``, which ``penstock bench cluster --json``
-has written, each between two comments of the page. ``history/delayed.jsonl`` holds single runs of delayed.py,
-``history/runs/`` runs (see keep_runs.py). A comment of a page such as
+printed; ``--write`` puts it into docs/benchmarks/speed.md and, with every column, docs/benchmarks/figures.csv, a few of
+its rows into README.md, the table of final policies into docs/benchmarks/learning.md, and into
+docs/how-it-works/scaling.md what is in ``history/scaling/``, which ``penstock bench cluster --json`` has written, each
+between two comments of the page. ``history/delayed.jsonl`` holds single runs of delayed.py, ``history/runs/`` runs (see
+keep_runs.py). A comment of a page such as
 ``<!-- penstock compare bench/history/runs/cartpole --by algorithm --markdown -->`` is followed by what this command
 prints, and with ``--out`` by the picture that it draws.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import csv
 import io
 import json
 import re
@@ -34,10 +36,11 @@ from penstock.cli import main as penstock
 
 ROOT = Path(__file__).parents[1]
 HISTORY = ROOT / "bench" / "history"
-RUNS_PAGE = ROOT / "docs" / "runs.md"
+RUNS_PAGE = ROOT / "docs" / "guides" / "many-runs.md"
 BEGIN, END = "<!-- results: python bench/results.py --write -->", "<!-- /results -->"
 COMMAND = re.compile(r"<!-- (penstock [^\n]*) -->\n.*?<!-- /penstock -->", re.DOTALL)
 IN_README = ("solve-cartpole-appo", "cartpole-sample-factory", "td3-updates-sb3-2", "return-lunarlander-appo")
+PLAIN = ("target", "met", "rounds", "seeds", "machine", "commit", "command")
 COLUMNS = ("mark", "figure", "spread", "beside", "target", "met", "runs", "machine", "commit", "command")
 
 
@@ -48,6 +51,19 @@ def table(records: list[dict[str, Any]]) -> str:
         lines.append(_line([f"**{group}**", *[""] * (len(COLUMNS) - 1)]))
         lines.extend(_line(_cells(record)) for record in members)
     return "\n".join(lines)
+
+
+def as_csv(records: list[dict[str, Any]]) -> str:
+    """CSV: a row per figure, with plain numbers."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(("group", "mark", "what", "value", "unit", "lowest", "highest", "beside", "ratio", *PLAIN))
+    for record in records:
+        spread, against = record["spread"], record["against"] or {}
+        ends = (spread["lowest"], spread["highest"], against.get("what"), against.get("ratio"))
+        first = (record[name] for name in ("group", "mark", "what", "value", "unit"))
+        writer.writerow((*first, *ends, *(record[name] for name in PLAIN)))
+    return file.getvalue()
 
 
 def short_table(records: list[dict[str, Any]]) -> str:
@@ -64,14 +80,15 @@ def pages() -> dict[Path, str]:
     """Every page that shows stored results, as it should be."""
     tables = {
         ROOT / "README.md": short_table(read("current")),
-        ROOT / "docs" / "performance.md": table(read("current")),
-        ROOT / "docs" / "results.md": final_policies.table(RunsFile(final_policies.HISTORY).runs),
+        ROOT / "docs" / "benchmarks" / "speed.md": table(read("current")),
+        ROOT / "docs" / "benchmarks" / "learning.md": final_policies.table(RunsFile(final_policies.HISTORY).runs),
     }
     measured = [json.loads(file.read_text()) for file in sorted((HISTORY / "scaling").glob("*.json"))]
-    tables[ROOT / "docs" / "scaling.md"] = "\n\n".join(map(cluster.text, measured))
+    tables[ROOT / "docs" / "how-it-works" / "scaling.md"] = "\n\n".join(map(cluster.text, measured))
     texts = {page: with_table(page.read_text(), made) for page, made in tables.items()}
     texts[RUNS_PAGE] = RUNS_PAGE.read_text()
-    return {page: COMMAND.sub(_with_output, text) for page, text in texts.items()}
+    found = {page: COMMAND.sub(_with_output, text) for page, text in texts.items()}
+    return found | {ROOT / "docs" / "benchmarks" / "figures.csv": as_csv(read("current"))}
 
 
 def pictures() -> dict[Path, bytes]:
@@ -116,7 +133,7 @@ def with_table(text: str, made: str) -> str:
 def _with_output(match: re.Match[str]) -> str:
     command = shlex.split(match[1])
     if "--out" in command:
-        picture = f"../{command[command.index('--out') + 1]}".replace("../docs/", "")
+        picture = f"../{command[command.index('--out') + 1]}".replace("docs/", "")
         shown = f"![What this command draws]({picture})"
     else:
         shown = printed(tuple(command))

@@ -14,9 +14,11 @@ from tests.scripts import blocks, run_code, with_small_budgets
 pytestmark = pytest.mark.usefixtures("kept_launcher")
 PAGES = [*DOC_PAGES, ROOT / "CONTRIBUTING.md"]
 COMMANDS = [command for page in PAGES for command in commands(page, "penstock")]
+PAGES_OF_ENVIRONMENTS = ("environments", "vector-environments", "simulators", "several-agents")
+# Sections of these need other packages, see test_environments_page.py; the tutorial has files and commands.
 APART = {
-    DOCS / "environments.md",  # its sections need other packages, see test_environments_page.py
-    DOCS / "start" / "tutorial.md",  # its blocks are files, programs and commands, see test_tutorial.py
+    *(DOCS / "guides" / f"{page}.md" for page in PAGES_OF_ENVIRONMENTS),
+    DOCS / "start" / "tutorial.md",
 }
 WITH_PYTHON = [page for page in PAGES if "```python\n" in page.read_text() and page not in APART]
 DIRECTIVE = re.compile(r"^\.\. auto\w+:: ([\w.]+)$", re.MULTILINE)
@@ -32,7 +34,7 @@ def anchor(heading: str) -> str:
 
 
 def test_the_pages_with_python_are_found():
-    assert DOCS / "replay.md" in WITH_PYTHON
+    assert DOCS / "guides" / "replay.md" in WITH_PYTHON
 
 
 def test_commands_are_found_in_every_kind_of_block():
@@ -74,4 +76,5 @@ def test_links_lead_somewhere(page):
 def test_links_of_the_readme_reach_every_part_of_the_site():
     readme = (ROOT / "README.md").read_text()
     linked = {(ROOT / link).parent for link in re.findall(r"\]\((docs/[^)#]+\.md)", readme)}
-    assert {DOCS, DOCS / "start", DOCS / "reference" / "python"} <= linked
+    parts = ("start", "guides", "algorithms", "reference", "how-it-works", "benchmarks")
+    assert {DOCS / part for part in parts} <= linked

@@ -18,7 +18,10 @@ pytest.importorskip("furo", reason="the extra docs is not installed")
 
 AXE = Path(sys.prefix) / "axe" / "node_modules" / "axe-core" / "axe.min.js"  # of tests/dashboard/set_up_browser.sh
 WIDTHS = (390, 900, 1400)
-LOOKED_AT = ("index", "start/tutorial", "reference/python/trainer", "settings")
+LOOKED_AT = (
+    "index", "start/tutorial", "algorithms/ppo", "reference/python/trainer", "reference/settings", "how-it-works/map",
+    "benchmarks/speed", "repository/penstock/algorithms/ppo.py",
+)  # fmt: skip
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu",

@@ -1,4 +1,4 @@
-"""What docs/environments.md shows works: each section's Python trains, where the package that it needs is installed."""
+"""The pages of environments work: each section's Python trains, where the package that it needs is installed."""
 
 import importlib.util
 import re
@@ -12,8 +12,13 @@ from tests.scripts import blocks, run_code
 
 pytestmark = pytest.mark.usefixtures("kept_launcher")
 
-TEXT = (DOCS / "environments.md").read_text()
-SECTIONS = dict(section.split("\n", 1) for section in re.split(r"^## ", TEXT, flags=re.MULTILINE)[1:])
+PAGES = {
+    name: (DOCS / "guides" / f"{name}.md").read_text()
+    for name in ("environments", "vector-environments", "simulators", "several-agents")
+}
+SECTIONS = dict(
+    section.split("\n", 1) for text in PAGES.values() for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]
+)
 IMPORTED = {
     "envpool": "envpool", "dmcontrol": "shimmy", "minigrid": "minigrid", "highway": "highway_env",
     "robotics": "gymnasium_robotics",
@@ -21,8 +26,12 @@ IMPORTED = {
 SMALL = "total_steps=256, num_workers=1, num_envs_per_worker=2, eval_interval=0"
 
 
+def short(text: str) -> str:
+    return re.sub(r"total_steps=[\d_]+", SMALL, blocks(text, "python"))
+
+
 def python_of(section: str) -> str:
-    return re.sub(r"total_steps=[\d_]+", SMALL, blocks(SECTIONS[section], "python"))
+    return short(SECTIONS[section])
 
 
 def extra_of(section: str) -> str | None:
@@ -30,13 +39,17 @@ def extra_of(section: str) -> str | None:
     return named[0] if named else None
 
 
-def test_factories_and_vector_environments_train_one_after_the_other_as_one_script(tmp_path):
-    shown = run_code(python_of("Factories") + python_of("Vector environments"), tmp_path)
-    assert re.search(r"\d steps to get home\s*$", shown)
+def test_environments_of_factories_train(tmp_path):
+    run_code(short(PAGES["environments"]), tmp_path)
+
+
+def test_vector_environments_of_ones_own_train(tmp_path):
+    assert re.search(r"\d steps to get home\s*$", run_code(python_of("Vector environments of your own"), tmp_path))
 
 
 def test_several_agents_train_and_their_policy_plays(tmp_path):
-    assert re.search(r"steps to meet\nmet or late after \d+ steps\s*$", run_code(python_of("Several agents"), tmp_path))
+    shown = run_code(short(PAGES["several-agents"]), tmp_path)
+    assert re.search(r"steps to meet\nmet or late after \d+ steps\s*$", shown)
 
 
 @pytest.mark.timeout(180)

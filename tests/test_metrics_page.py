@@ -1,4 +1,4 @@
-"""What docs/metrics.md lists is what runs log: each name, and which algorithms log it."""
+"""The pages of metrics list what runs log: each name, and which algorithms log it."""
 
 import dataclasses
 import inspect
@@ -17,8 +17,8 @@ from penstock.rudder import predictor
 from penstock.runs.status import Status
 from tests.places import DOCS
 
-PAGE = (DOCS / "metrics.md").read_text()
-SYMPTOMS = (DOCS / "it-does-not-learn.md").read_text()
+PAGE = "".join((DOCS / "reference" / name).read_text() for name in ("metrics.md", "metrics-of-learning.md"))
+SYMPTOMS = (DOCS / "guides" / "it-does-not-learn.md").read_text()
 LOADED = {load_algorithm(name).__name__: load_algorithm(name) for name in ALGORITHMS}
 REPLAY = {name for name, algorithm in LOADED.items() if issubclass(algorithm, penstock.ReplayAlgorithm)}
 SEGMENTS = set(LOADED) - REPLAY

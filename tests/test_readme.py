@@ -11,7 +11,7 @@ from tests.commands import commands, read
 from tests.places import DOCS, ROOT
 from tests.scripts import blocks, run_code, with_small_budgets
 
-PAGES = [ROOT / "README.md", DOCS / "architecture.md"]
+PAGES = [ROOT / "README.md", DOCS / "how-it-works" / "map.md"]
 README = PAGES[0].read_text()
 
 

@@ -1,4 +1,4 @@
-"""docs/settings.md agrees with the configs, and flags named by pages exist."""
+"""docs/reference/settings.md agrees with the configs, and flags named by pages exist."""
 
 import dataclasses
 import re
@@ -11,7 +11,7 @@ from tools.command_page import COMMAND_PAGE, command_page
 from tools.pages import SETTINGS_PAGE, settings_page
 
 CONFIGS = [load_algorithm(name).Config for name in ALGORITHMS]
-SYMPTOMS = DOCS / "it-does-not-learn.md"
+SYMPTOMS = DOCS / "guides" / "it-does-not-learn.md"
 
 
 def test_the_page_is_in_step_with_the_configs():

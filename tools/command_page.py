@@ -33,7 +33,7 @@ FLAGS: dict[str, type | argparse.ArgumentParser | None] = {
 
 _EVERY_SETTING = "Every flag of `penstock train` is a flag."
 ALSO = {
-    "train": "`penstock train ALGORITHM --env ENV [flags]`. Every [setting](../settings.md) is a flag.",
+    "train": "`penstock train ALGORITHM --env ENV [flags]`. Every [setting](settings.md) is a flag.",
     "resume": "`penstock resume RUN [flags]`. Every setting that can change within a run is a flag. `penstock resume "
     "RUN --help` lists them with their present values.",
     "multirun": "`penstock multirun ALGORITHM[,ALGORITHM...] [flags]`. Every flag of `penstock train` is a flag, with "

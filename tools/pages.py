@@ -1,4 +1,4 @@
-"""Generator of ``docs/settings.md`` from the configs: all settings of all algorithms, and the presets.
+"""Generator of ``docs/reference/settings.md`` from the configs: all settings of all algorithms, and the presets.
 
 ``python tools/pages.py`` writes the page.
 """
@@ -17,7 +17,7 @@ from penstock.config import PRESETS, Config, FreshConfig, PrioritizedReplayConfi
 from penstock.config.features import FEATURES, Feature
 from penstock.flags import field_documents
 
-SETTINGS_PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
+SETTINGS_PAGE = Path(__file__).parents[1] / "docs" / "reference" / "settings.md"
 
 ConfigClass = type[Config]
 
@@ -163,7 +163,7 @@ def _preset(path: Path) -> str:
     names = dict.fromkeys(name for table in tables.values() for name in table)
     rows = [[f"`{name}`", *(_code(t[name]) if name in t else "" for t in tables.values())] for name in names]
     table = "\n".join(map(_row, [["setting", *tables], ["---"] * (len(tables) + 1), *rows]))
-    return f"### {path.stem}\n\n{' '.join(about)} File: [{path.name}](../penstock/presets/{path.name}).\n\n{table}\n"
+    return f"### {path.stem}\n\n{' '.join(about)} File: [{path.name}](../../penstock/presets/{path.name}).\n\n{table}\n"
 
 
 def _preset_files() -> list[Path]:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 HOUSE = REPOSITORY / "penstock"
-PAGE = REPOSITORY / "docs" / "architecture.md"
+PAGE = REPOSITORY / "docs" / "internals" / "tour.md"
 
 PRONOUNS = re.compile(r"(What|Who|Whoever|Whom|Whose|How|So many)\b")
 

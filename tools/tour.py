@@ -4,8 +4,8 @@
     python tools/tour.py --of appo            one observation of APPO, from env.step to the gradient
     python tools/tour.py --of dqn             one transition of DQN, from env.step to the gradient
     python tools/tour.py --of learning_rate   one setting of APPO, from the keyword to the optimiser
-    python tools/tour.py --write              write them into docs/architecture.md
-    python tools/tour.py --check              exit with 1 if docs/architecture.md differs
+    python tools/tour.py --write              write them into docs/internals/tour.md
+    python tools/tour.py --check              exit with 1 if docs/internals/tour.md differs
 
 A short serial training on the CPU runs under a profile function. The environment ends no episode within the tour.
 
@@ -32,7 +32,7 @@ from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 HOUSE = REPOSITORY / "penstock"
-PAGE = REPOSITORY / "docs" / "architecture.md"
+PAGE = REPOSITORY / "docs" / "internals" / "tour.md"
 BEGIN, END = "<!-- tour: written by `python tools/tour.py --write` -->", "<!-- end of the tour -->"
 
 REPORTING = ("engine/watching/", "engine/messages.py")
@@ -294,7 +294,7 @@ def main(args: list[str] | None = None) -> int:
     if flags.write:
         PAGE.write_text(new)
     elif new != page:
-        print("docs/architecture.md differs from the tours: python tools/tour.py --write")
+        print("docs/internals/tour.md differs from the tours: python tools/tour.py --write")
         return 1
     return 0
 

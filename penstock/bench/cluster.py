@@ -4,7 +4,7 @@ penstock bench cluster appo --env CartPole-v1 [every flag of the algorithm] [--u
                        [--bench-seconds 6] [--json FILE]
 
 Without an address, nodes are parts of this machine and share its cores. Trainings on 1, 2, ... nodes take turns, round
-after round. docs/scaling.md has the model and a result.
+after round. docs/how-it-works/scaling.md has the model and a result.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Model of the steps per second of a run on nodes; `penstock bench cluster` measures its constants.
 
 Every part of a run has a capacity, a fixed load, and a load per step. It bounds the rate by
-``(capacity - fixed) / per_step``; the least bound is the prediction. docs/scaling.md has the equations.
+``(capacity - fixed) / per_step``; the least bound is the prediction. docs/how-it-works/scaling.md has the equations.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def predict(c: Constants, s: Setting, m: Machines) -> Prediction:
 
 
 def parts_of(c: Constants, s: Setting, m: Machines) -> list[Part]:
-    """Return the parts of a run; docs/scaling.md has an equation for each."""
+    """Return the parts of a run; docs/how-it-works/scaling.md has an equation for each."""
     bounds = [part.bound for part in _parts(c, s, m, versions=0.0)]
     fastest = min((bound for bound in bounds if bound), default=0.0)  # of parts with a bound
     return _parts(c, s, m, versions_sent(c, s, m, fastest))

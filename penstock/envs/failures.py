@@ -14,7 +14,7 @@ _HERE = str(Path(__file__).parent)
 OF_COPIES = (
     "\nIn the processes of a run, code of a script, a notebook or a loose file is a copy, and pickle finds no copy by "
     "its name: keep the class in a module that can be imported, and give env='module:Class' (see "
-    "docs/environments.md#copies)"
+    "docs/guides/environments.md#copies)"
 )
 
 

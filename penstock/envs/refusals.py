@@ -71,7 +71,7 @@ def several_agents(env: Any) -> str:
     shown = f" ({', '.join(map(str, agents[:3]))}{', ...' if len(agents) > 3 else ''})" if agents else ""
     return (
         f"an environment of several agents{shown} of an unknown kind: legal are PettingZoo's ParallelEnv and "
-        "AECEnv with possible_agents, and environments of lists (see docs/environments.md)"
+        "AECEnv with possible_agents, and environments of lists (see docs/guides/several-agents.md)"
     )
 
 

@@ -92,7 +92,7 @@ def _require_present_members(path: type[DataPath]) -> None:
         if hasattr(path, name):
             raise ConfigError(
                 f"the data path {path.__name__} defines {name}, which is no member of a data path any more: in its "
-                f"place is {place}; see docs/architecture.md"
+                f"place is {place}; see docs/internals/data-paths.md"
             )
     if "device" not in inspect.signature(path.actor).parameters:
         raise ConfigError(f"the data path {path.__name__} defines actor without a device: it is called as {ACTOR}")
