@@ -73,6 +73,12 @@ def test_links_lead_somewhere(page):
     assert [link for link in links if not leads_somewhere(link, page)] == []
 
 
+def test_a_page_can_be_read_in_one_go():
+    generated = {DOCS / "reference" / "settings.md", DOCS / "benchmarks" / "speed.md"}
+    assert [name(page) for page in DOC_PAGES if page.stat().st_size > 20_000 and page not in generated] == []
+    assert (DOCS / "how-it-works" / "map.md").stat().st_size <= 15_000, "the map"
+
+
 def test_links_of_the_readme_reach_every_part_of_the_site():
     readme = (ROOT / "README.md").read_text()
     linked = {(ROOT / link).parent for link in re.findall(r"\]\((docs/[^)#]+\.md)", readme)}
