@@ -218,7 +218,7 @@ def tables(found: dict[str, Any]) -> list[list[list[str]]]:
             targets.append([row["group"], row["env"], f"{row['target']:g}", reached, *medians])
         made.append(targets)
     if found["improvement"]:
-        likely = [["", "probability of a higher score", "95 % interval", "environments"]]
+        likely = [["groups", "probability of a higher score", "95 % interval", "environments"]]
         for row in found["improvement"]:
             ends = "too few runs" if row["low"] is None else f"{row['low']:.2f} to {row['high']:.2f}"
             likely.append([f"{row['group']} over {row['other']}", f"{row['probability']:.2f}", ends, str(row["tasks"])])
