@@ -49,7 +49,8 @@ def table(records: list[dict[str, Any]]) -> str:
     lines = [_line(COLUMNS), "|---" * len(COLUMNS) + "|"]
     for group, members in groupby(records, lambda record: record["group"]):
         lines.append(_line([f"**{group}**", *[""] * (len(COLUMNS) - 1)]))
-        lines.extend(_line(_cells(record)) for record in members)
+        for *cells, command in map(_cells, members):
+            lines.append(_line([*cells, f"<details><summary>command</summary>{command}</details>"]))
     return "\n".join(lines)
 
 

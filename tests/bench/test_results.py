@@ -66,9 +66,9 @@ def test_a_row_shows_figure_spread_peer_target_and_where_it_comes_from(bench):
     assert group.split("|")[1] == " **Rates** "
     assert rows == [
         "| Pong | 1,642 steps/s | from 1,605 | a peer: 687; **2.39 x** | >= 2 x | yes | 3 rounds | a CPU | b0e3f48 "
-        "| `penstock bench throughput` |",
+        "| <details><summary>command</summary>`penstock bench throughput`</details> |",
         "| Pong | 1,642 steps/s | from 1,605 |  | <= 4 | **no** | 5 seeds | a CPU | not kept, up to dfc7a9f "
-        "| `penstock bench throughput` |",
+        "| <details><summary>command</summary>`penstock bench throughput`</details> |",
     ]
 
 
