@@ -20,6 +20,12 @@ APART = {
     *(DOCS / "guides" / f"{page}.md" for page in PAGES_OF_ENVIRONMENTS),
     DOCS / "start" / "tutorial.md",
 }
+# Those whose trainings take ten seconds and more.
+LONG = {
+    DOCS / "guides" / "training.md",
+    DOCS / "reference" / "python" / "policies.md",
+    DOCS / "reference" / "python" / "studies.md",
+}
 WITH_PYTHON = [page for page in PAGES if "```python\n" in page.read_text() and page not in APART]
 DIRECTIVE = re.compile(r"^\.\. auto\w+:: ([\w.]+)$", re.MULTILINE)
 
@@ -50,7 +56,9 @@ def test_the_penstock_command_can_be_read(command):
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("page", WITH_PYTHON, ids=name)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=pytest.mark.long) if page in LONG else page for page in WITH_PYTHON], ids=name
+)
 def test_the_python_blocks_run_one_after_the_other_as_one_script(page, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # what the page writes goes with the test
     run_code(with_small_budgets(blocks(page.read_text(), "python"), most=6_000), tmp_path)
