@@ -10,6 +10,7 @@ groups and are the keyword arguments of its trainer.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import textwrap
 import types
@@ -73,11 +74,14 @@ def _groups(configs: Iterable[ConfigClass]) -> Groups:
 
 def _definer(config: ConfigClass, name: str) -> ConfigClass:
     """Return the first ancestor of a config that defines a setting with the config's type."""
-    hints = {owner: typing.get_type_hints(owner) for owner in config.__mro__ if dataclasses.is_dataclass(owner)}
+    hints = {owner: _hints(owner) for owner in config.__mro__ if dataclasses.is_dataclass(owner)}
     annotating = [owner for owner in hints if name in inspect.get_annotations(owner)]
     alike = [owner for owner in annotating if hints[owner][name] == hints[config][name]]
     retyped = [owner for owner in annotating if owner not in alike]
     return [owner for owner in alike if not any(issubclass(other, owner) for other in retyped)][-1]
+
+
+_hints = functools.cache(typing.get_type_hints)
 
 
 def _trainer(face: type[faces.Face], groups: Groups) -> str:
@@ -101,7 +105,7 @@ def _trainer(face: type[faces.Face], groups: Groups) -> str:
 
 def _settings(name: str, bases: list[str], described: ConfigClass, settings: Iterable[str]) -> str:
     """Return a TypedDict of settings, described as in a config class."""
-    documents, hints, defaults = field_documents(described), typing.get_type_hints(described), _defaults(described)
+    documents, hints, defaults = field_documents(described), _hints(described), _defaults(described)
     lines = []
     for setting in settings:
         document = f'"""{" ".join(documents[setting].split())} Default: {defaults[setting]}."""'
