@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import os
 import re
@@ -203,6 +204,7 @@ class Config:
         self._validate_learners()
 
     @classmethod
+    @functools.cache
     def _hints(cls) -> dict[str, Any]:
         """Types of the fields, by name."""
         hints = typing.get_type_hints(cls)
