@@ -29,7 +29,6 @@ from penstock.play.evaluation import Evaluation
 from penstock.play.scoring import evaluate_models
 from penstock.runs.checkpoint import load_checkpoint, require_matching, save_checkpoint
 from penstock.runs.lookup import resolve_checkpoint
-from penstock.runs.notebook import run_html
 from penstock.runs.status import Status
 from penstock.runs.view import open_view
 
@@ -101,6 +100,8 @@ class Trainer(Steering, metaclass=_Hinted):
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows of the trainer: the state of the run, and the curves of its returns."""
+        from penstock.runs.notebook import run_html  # of use in notebooks alone
+
         return run_html(self.status, self.run_dir)
 
     @classmethod

@@ -53,7 +53,7 @@ class Buffer {
   std::vector<RowStore>& stores() { return stores_; }
   Priorities* priorities() { return priorities_ ? &*priorities_ : nullptr; }
 
-  // How little a row is wanted, where the schema has a group: written by readers, and as 0 by the writer.
+  // Score of a row, if the schema has a group: rows of low score are kept. Readers set it, the writer resets it to 0.
   float score(size_t row) const { return scores_[row].load(std::memory_order_relaxed); }
   void set_score(size_t row, float score) { scores_[row].store(score, std::memory_order_relaxed); }
 
