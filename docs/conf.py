@@ -21,13 +21,16 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
+    "figures",
+    "mathml",
     "repository_files",
 ]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
 
 myst_heading_anchors = 4
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["colon_fence", "dollarmath"]
+html_math_renderer = "mathml"
 
 default_role = "py:obj"
 autodoc_default_options = {"member-order": "bysource"}
@@ -40,6 +43,7 @@ napoleon_use_ivar = True
 html_theme = "furo"
 html_title = f"Penstock {release}"
 html_static_path = ["_static"]
+templates_path = ["_templates"]
 html_css_files = ["penstock.css"]
 html_show_sourcelink = False
 html_copy_source = False

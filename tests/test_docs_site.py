@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.algorithms import ALGORITHMS
 from tests.places import DOC_PAGES, DOCS, ROOT
 
 pytest.importorskip("furo", reason="the extra docs is not installed")
@@ -21,7 +22,7 @@ WIDTHS = (390, 900, 1400)
 LOOKED_AT = ("index", "reference/settings")
 LOOKED_AT_BEFORE_A_RELEASE = (
     "start/tutorial", "algorithms/ppo", "reference/python/trainer", "how-it-works/map", "benchmarks/speed",
-    "repository/penstock/algorithms/ppo.py",
+    "repository/penstock/algorithms/ppo.py", "search", "algorithms/impala",
 )  # fmt: skip
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 FLAGS = (
@@ -53,6 +54,15 @@ def test_every_page_is_there_with_its_search_index(site):
 def test_pages_load_nothing_from_elsewhere(site):
     loads = re.compile(r'<(?:script|img|iframe|source)[^>]* src="(?:https?:)?//|<link[^>]* href="(?:https?:)?//')
     assert [str(page) for page in site.rglob("*.html") if loads.search(page.read_text())] == []
+
+
+def test_every_algorithm_has_equations_as_mathml_and_no_script_draws_them(site):
+    pages = [page.stem for page in (DOCS / "algorithms").glob("*.md") if "## Equation" in page.read_text()]
+    assert {*ALGORITHMS} == {name.replace("-", "") for name in pages}
+    for name in pages:
+        text = (site / "algorithms" / f"{name}.html").read_text()
+        assert '<div class="equation"><math ' in text, name
+        assert "MathJax" not in text and "katex" not in text, name
 
 
 @contextmanager
@@ -121,5 +131,6 @@ def test_search_finds_a_page_without_any_other_server(browser, address):
     browser.get(f"{address}/search.html?q=recurrent")
     from selenium.webdriver.support.ui import WebDriverWait
 
+    assert browser.find_element("tag name", "h1").text == "Search"
     found = WebDriverWait(browser, 30).until(lambda _: browser.find_elements("css selector", "ul.search li a"))
     assert any("policies" in link.get_attribute("href") for link in found)
