@@ -241,6 +241,7 @@ def test_no_helper_is_written_twice():
 LEFT_OUT = {
     "penstock": {"torch", "gymnasium", "numpy"},
     "penstock.cli": {"torch", "gymnasium", "numpy", "tyro", "optuna"},
+    "penstock.engine.backends.forking": {"torch", "gymnasium", "numpy"},
     "penstock.config": {"torch", "gymnasium", "numpy"},
     "penstock.algorithms": {"torch", "gymnasium", "numpy"},
     "penstock.studies.table": {"torch", "gymnasium", "numpy"},
@@ -255,7 +256,6 @@ LEFT_OUT = {
     "penstock.search.command": {"torch", "gymnasium", "optuna"},
     "penstock.experience": {"torch", "gymnasium"},
     "penstock.engine.roles.rollout_worker": {"torch"},
-    "penstock.engine.backends.launcher": {"torch"},
     "penstock.engine.trainer": {"ray", "penstock.engine.nodes.backend", "penstock.engine.nodes.receiver"},
 }
 IMPORT_THEM = """

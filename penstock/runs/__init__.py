@@ -1,24 +1,31 @@
 """Files and views of runs: run directory, checkpoints, metrics, terminal view.
 
-Nothing here imports torch at module level, so that reading a run or showing one costs no second of start-up.
+Names are imported on first use, and nothing here imports torch at module level: reading a run or showing one costs no
+second of start-up.
 """
 
-from penstock.runs.checkpoint import (
-    Checkpoint,
-    CheckpointError,
-    DamagedCheckpointError,
-    MissingCheckpointError,
-    NewerCheckpointError,
-    UnreadableCheckpointError,
-    load_checkpoint,
-    save_checkpoint,
-)
-from penstock.runs.lookup import resolve_checkpoint
-from penstock.runs.metrics import MetricsLog
-from penstock.runs.run_directory import RunDirectory
-from penstock.runs.status import RoleShare, Status
-from penstock.runs.store import CheckpointStore
-from penstock.runs.vacancy import RunDirectoryError
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.runs.checkpoint import (
+        Checkpoint,
+        CheckpointError,
+        DamagedCheckpointError,
+        MissingCheckpointError,
+        NewerCheckpointError,
+        UnreadableCheckpointError,
+        load_checkpoint,
+        save_checkpoint,
+    )
+    from penstock.runs.lookup import resolve_checkpoint
+    from penstock.runs.metrics import MetricsLog
+    from penstock.runs.run_directory import RunDirectory
+    from penstock.runs.status import RoleShare, Status
+    from penstock.runs.store import CheckpointStore
+    from penstock.runs.vacancy import RunDirectoryError
 
 __all__ = [
     "Checkpoint",
@@ -37,3 +44,19 @@ __all__ = [
     "resolve_checkpoint",
     "save_checkpoint",
 ]
+
+_MODULES = {
+    "CheckpointStore": "store",
+    "MetricsLog": "metrics",
+    "RoleShare": "status",
+    "RunDirectory": "run_directory",
+    "RunDirectoryError": "vacancy",
+    "Status": "status",
+    "resolve_checkpoint": "lookup",
+}  # of all other names: checkpoint
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        return getattr(importlib.import_module(f"penstock.runs.{_MODULES.get(name, 'checkpoint')}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

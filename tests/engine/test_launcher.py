@@ -131,7 +131,7 @@ def test_it_has_imported_what_roles_need_before_it_forks_them():
     paths = (*learners, "segments", "replay", "gradients")
     needed = [f"penstock.engine.roles.{name}" for name in roles] + [f"penstock.engine.paths.{name}" for name in paths]
     script = (
-        "import sys; from penstock.engine.backends import launcher; launcher.import_what_roles_need(); "
+        "import sys; from penstock.engine.backends import forking; forking.import_what_roles_need(); "
         f"print([name for name in {[*needed, 'penstock.engine.acting.inference', 'torch']} if name not in sys.modules])"
     )
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

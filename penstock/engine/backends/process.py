@@ -18,6 +18,7 @@ import setproctitle
 
 from penstock.engine.backends.channel import Channel
 from penstock.engine.backends.interruption import leave_to_supervisor
+from penstock.engine.backends.launcher import module_path
 from penstock.engine.contracts import Role, RoleSpec
 from penstock.engine.messages import Failed, Ready, Stop
 from penstock.engine.roles.specs import RolloutRole
@@ -39,11 +40,6 @@ class RoleSetup:
 
     spec: RoleSpec
     shape: RunShape
-
-
-def module_path() -> list[str]:
-    """Return the entries of ``sys.path`` that Python uses: text, not `pathlib.Path`."""
-    return [entry for entry in sys.path if isinstance(entry, str)]
 
 
 def send_setup(send: Callable[[Any], None], setup: Any) -> None:
