@@ -85,6 +85,11 @@ def dashboard(args: list[str]) -> int:
     return _study("penstock.dashboard.command", args)
 
 
+def export(args: list[str]) -> int:
+    """Write a trained policy as one file that runs anywhere, or check such a file."""
+    return _study("penstock.export.command", args)
+
+
 def doctor(args: list[str]) -> int:
     """Check this machine: working parts, missing parts, advice."""
     from penstock.flags import DoctorFlags, parse_flags
@@ -135,6 +140,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "plot": plot,
     "compare": compare,
     "dashboard": dashboard,
+    "export": export,
     "doctor": doctor,
     "bench": bench,
     "autotune": autotune,
@@ -144,7 +150,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
 
 
 def _study(module: str, args: list[str]) -> int:
-    """Run the command of a module over many runs; return its exit code."""
+    """Run the command of a module; return its exit code."""
     with explained():
         code = int(importlib.import_module(module).command(args))
     return code

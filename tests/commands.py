@@ -8,6 +8,7 @@ from penstock.algorithms import load_algorithm
 from penstock.bench import autotune, cluster, ideal, throughput
 from penstock.bench.asked import parse
 from penstock.dashboard import command as dashboard
+from penstock.export import command as export
 from penstock.flags import EvalFlags, InfoFlags, parse_changes, parse_config, parse_flags
 from penstock.search import command as search
 from penstock.search import population_command as pbt
@@ -55,6 +56,8 @@ def read(command: list[str]) -> None:
         case ["compare", *flags]:
             behind = flags[flags.index("--") + 1 :] if "--" in flags else flags
             parse_flags(compare.Flags, behind, prog="penstock compare")
+        case ["export", *flags]:
+            parse_flags(export.Flags, flags, prog="penstock export")
         case ["multirun", *flags]:
             asked = plan.read([flag for flag in flags if flag != "--file" and not flag.endswith(".toml")])
             plan.plan(asked)

@@ -37,6 +37,7 @@ MAY_USE = {
     "algorithms": {"_native", "config", "imports", "replay", "envs", "experience", "nn"},
     "population": {"config"},
     "play": {"config", "runs", "nn", "envs", "algorithms", "surroundings", "trust"},
+    "export": {"algorithms", "config", "envs", "extras", "flags", "nn", "play", "runs"},
     "engine": {"config", "output", "runs", "ipc", "replay", "nn", "envs", "experience", "algorithms", "play"}
     | {"masking", "population", "surroundings", "travelling", "trust"},
     "rudder": {"_native", "config", "engine", "envs", "experience", "ipc", "nn", "algorithms", "play", "replay", "runs"}

@@ -79,8 +79,9 @@ def without_autocast(device: torch.device) -> AbstractContextManager[object]:
 
 
 def is_native(*tensors: Tensor) -> bool:
-    """Return whether the native core can compute with these tensors: float32, on the CPU."""
-    return all(tensor.device.type == "cpu" and tensor.dtype == torch.float32 for tensor in tensors)
+    """Return whether the native core can compute with these tensors: float32, on the CPU, and not being exported."""
+    is_float32 = all(tensor.device.type == "cpu" and tensor.dtype == torch.float32 for tensor in tensors)
+    return is_float32 and not torch.compiler.is_exporting()
 
 
 def in_float32(head: nn.Module, features: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from penstock.envs.spaces import ObservationPart, ObservationSpec, Scaling
 
@@ -198,7 +198,8 @@ class ObservationInput(nn.Module):
             return one_hot.scatter_(1, observation.unsqueeze(-1), 1.0)
         if self.nvec:
             one_hot = torch.zeros(observation.shape[0], sum(self.nvec), device=observation.device)
-            self._firsts = self._firsts.to(observation.device)  # once: CUDA graphs cannot contain copies from the host
+            if self._firsts.device != observation.device:  # once: CUDA graphs cannot contain copies from the host
+                self._firsts = self._firsts.to(observation.device)
             return one_hot.scatter_(1, observation + self._firsts, 1.0)
         x = observation.unsqueeze(-1) if self.is_scalar else observation
         x = x.float() if self.scaling is None else self._scaled(x, self.scaling)
@@ -207,7 +208,8 @@ class ObservationInput(nn.Module):
     def _scaled(self, x: Tensor, scaling: Scaling) -> Tensor:
         if len(scaling.unit) == 1 and scaling.origin == (0,):
             return x / scaling.unit[0]
-        self._origin, self._unit = self._origin.to(x.device), self._unit.to(x.device)
+        if self._origin.device != x.device:
+            self._origin, self._unit = self._origin.to(x.device), self._unit.to(x.device)
         return (x.to(torch.int64) - self._origin) / self._unit
 
     def describe(self) -> dict[str, str]:
@@ -252,8 +254,8 @@ class CompositeInput(nn.Module):
             ObservationInput(part.spec, normalize, raw_images, moments) for part in observation.parts
         )
 
-    def forward(self, observation: Tensor) -> Seen:
-        """Convert rows, uint8 ``[N, nbytes]``, into an encoder's input; with one part besides a mask a tensor."""
+    def forward(self, observation: Tensor | Mapping[str, Tensor]) -> Seen:
+        """Convert rows, see :func:`leaf`, into an encoder's input; with one part besides a mask a tensor."""
         seen = {part.path: stage(leaf(observation, part)) for part, stage in self._stages()}
         return seen[""] if self.is_plain else seen
 
@@ -261,7 +263,7 @@ class CompositeInput(nn.Module):
         """Describe the preprocessing of each leaf, by its path. See :meth:`ObservationInput.describe`."""
         return {part.path: stage.describe()[""] for part, stage in self._stages()}
 
-    def mask(self, observation: Tensor) -> Tensor | None:
+    def mask(self, observation: Tensor | Mapping[str, Tensor]) -> Tensor | None:
         """Return the legal actions of rows ``[..., nbytes]``: bool ``[..., M]``; ``None`` without a mask."""
         return None if self.mask_part is None else leaf(observation, self.mask_part)
 
@@ -290,8 +292,19 @@ def _in_words(scaling: Scaling) -> str:
     return f"(x - {origin:,}) / {unit:,.10g}" if origin else f"x / {unit:,.10g}"
 
 
-def leaf(rows: Tensor, part: ObservationPart) -> Tensor:
-    """Return one leaf of composite rows, uint8 ``[..., nbytes]``, as a view ``[..., *shape]`` in its dtype."""
+def leaf(rows: Tensor | Mapping[str, Tensor], part: ObservationPart) -> Tensor:
+    """Return one leaf of composite rows, ``[..., *shape]`` in its dtype.
+
+    Parameters
+    ----------
+    rows
+        Rows of bytes, uint8 ``[..., nbytes]``, of which the leaf is a view; or leaves by path, as exported programs
+        have them.
+    part
+        Place of the leaf.
+    """
+    if not isinstance(rows, Tensor):
+        return rows[part.path]
     shape, dtype = part.spec.shape, getattr(torch, part.spec.dtype)
     first = part.offset // dtype.itemsize
     values = rows.view(dtype)[..., first : first + math.prod(shape)]

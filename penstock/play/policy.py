@@ -16,7 +16,7 @@ from torch import Tensor
 
 from penstock.algorithms import load_algorithm
 from penstock.algorithms.bases.algorithm import Algorithm
-from penstock.config import Config, make_config, whole_arguments, with_arguments
+from penstock.config import Config, find_object, make_config, whole_arguments, with_arguments
 from penstock.envs.columns import ActionDecoder, observation_writer
 from penstock.envs.masks import flat_mask, mask_of_lane
 from penstock.envs.spaces import ActionSpec, ObservationPart, ObservationSpec
@@ -140,9 +140,15 @@ class Policy:
     @plain_torch()
     @torch.inference_mode()
     def choose(
-        self, observation: Any, state: Tensor | None = None, deterministic: bool = True, action_mask: Any = None
-    ) -> tuple[np.ndarray, np.ndarray, bool, Tensor]:
+        self, observation: Any, state: Tensor | None = None, deterministic: bool = True, action_mask: Any = None,
+        noise: Tensor | None = None,
+    ) -> tuple[np.ndarray, np.ndarray, bool, Tensor]:  # fmt: skip
         """Choose actions in the policy's form; parameters and errors as for `act`.
+
+        Parameters
+        ----------
+        noise
+            Random numbers of a sample, float32 ``[N, noise_size]``; None: from torch's global generator.
 
         Returns
         -------
@@ -168,12 +174,23 @@ class Policy:
         memory = self.model.initial_state(len(rows)) if state is None else state
         first = torch.full((len(rows),), state is None)
         distribution, memory = self.model.act(torch.from_numpy(obs), first, memory)
-        chosen = distribution.mode() if deterministic else distribution.sample(self._noise(len(rows)))
+        if deterministic:
+            chosen = distribution.mode()
+        else:
+            chosen = distribution.sample(self._noise(len(rows)) if noise is None else noise)
         return obs, chosen.numpy(), count is None, memory
 
     def decoded(self, chosen: np.ndarray) -> Any:
         """Return one action from `choose`, ``[1, ...]``, in the environment's form."""
         return self._decode.each(chosen)[0]
+
+    def export(self, path: str | os.PathLike[str], **settings: Any) -> dict[str, Any]:
+        """Write the policy as one file that runs without Penstock, with its contract beside it.
+
+        See :func:`penstock.export.export_policy`.
+        """
+        written: dict[str, Any] = find_object("penstock.export:export_policy", "export")(self, path, **settings)
+        return written
 
     def _legal(self, mask: Any, count: int | None) -> np.ndarray:
         """Return the mask of one observation, bool ``[M]``, or of N, ``[N, M]``."""

@@ -1,0 +1,146 @@
+"""Policies as files that run without Penstock: ONNX for onnxruntime, with a contract to test the other side by.
+
+The parts: `program.py` makes one function of a policy, `contract.py` describes it and gives cases, and a module per
+format writes the file.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.export.contract import as_bytes, check_cases, contract_beside, contract_in, contract_of
+from penstock.export.program import ExportError, PolicyProgram
+from penstock.extras import install_command
+from penstock.runs.documents import DocumentError, read_ordinary
+
+if TYPE_CHECKING:
+    from penstock.play.policy import Policy
+
+__all__ = ["FORMATS", "ExportError", "PolicyProgram", "check_file", "export_policy"]
+
+FORMATS: Mapping[str, tuple[str, str]] = {"onnx": (".onnx", "penstock.export.onnx")}
+"""Suffix and module of each format.
+
+A module has ``PACKAGES`` that it needs, ``file_of(program, contract)`` that returns the file's bytes, ``load(path)``
+that returns the function of a file, and ``contract_of_file(path)`` that returns the JSON of the contract within it.
+"""
+
+_MOST_CONTRACT_NBYTES = 1 << 30
+
+
+def export_policy(
+    policy: Policy, path: str | os.PathLike[str], *, format: str | None = None, all: bool = False, sampled: bool = False
+) -> dict[str, Any]:
+    """Write a policy as one file that runs without Penstock, and its contract beside it, ``PATH.json``.
+
+    The file holds everything between a raw observation and the environment's action: preprocessing, running
+    normalisation, memory, mask, choice of action, scaling. Its inputs are arrays of any number N of rows: ``obs``
+    ``[N, ...]``, or one ``obs/PATH`` per leaf of a composite observation; with memory ``state_in`` ``[N, S]`` and
+    ``first`` ``[N]``, true where an episode begins; with a mask ``mask`` ``[N, M]``. Its outputs are ``action``
+    ``[N, ...]``, or one ``action/PATH`` per leaf, and with memory ``state_out``.
+
+    The file is written only if its own runtime gives the actions of `Policy.act`, within 1e-5.
+
+    Parameters
+    ----------
+    policy
+        Loaded policy.
+    path
+        New file. Its suffix gives the format.
+    format
+        One of `FORMATS`; None: by the suffix.
+    all
+        Whether the file also returns ``log_prob`` and ``value``, where the network has them.
+    sampled
+        Whether actions are sampled with an input ``noise`` ``[N, K]``, uniform in [0, 1) or standard normal as the
+        contract says. Otherwise they are the most probable ones.
+
+    Returns
+    -------
+    dict
+        The contract.
+
+    Raises
+    ------
+    ExportError
+        A file exists, a package is missing, or the policy cannot be exported exactly; nothing was written.
+    """
+    path = Path(path)
+    module = _format_of(path, format)
+    for each in (path, contract_beside(path)):
+        if os.path.lexists(each):
+            raise ExportError(f"{each} exists: give another name, or remove it first")
+    contract = contract_of(program := PolicyProgram(policy, sampled=sampled, everything=all), policy, module.PACKAGES)
+    data = module.file_of(program, contract)
+    with tempfile.TemporaryDirectory(prefix="penstock-export-") as directory:
+        tried = Path(directory) / path.name
+        tried.write_bytes(data)
+        check_cases(contract, module.load(tried), str(path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _write_new(path, data)
+    _write_new(contract_beside(path), as_bytes(contract))
+    return contract
+
+
+def check_file(path: str | os.PathLike[str]) -> tuple[dict[str, Any], int]:
+    """Run the cases of an exported file's contract through the file.
+
+    The contract is the one beside the file, or without that the one in its metadata.
+
+    Returns
+    -------
+    contract : dict
+        The contract.
+    cases : int
+        Number of its cases, which all agree.
+
+    Raises
+    ------
+    ExportError
+        There is no such file or no contract, or an answer differs.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ExportError(f"{path} is not there: give a file that penstock export wrote")
+    module = _format_of(path, None)
+    beside = contract_beside(path)
+    try:
+        text = read_ordinary(beside, _MOST_CONTRACT_NBYTES) if beside.exists() else module.contract_of_file(path)
+    except (OSError, DocumentError) as error:
+        raise ExportError(str(error)) from None
+    if text is None:
+        raise ExportError(f"{path} has no contract, neither in {beside} nor in its metadata: export the policy again")
+    contract = contract_in(text, str(beside if beside.exists() else path))
+    return contract, check_cases(contract, module.load(path), str(path))
+
+
+def _format_of(path: Path, format: str | None) -> Any:
+    """Return the module of a format, by its name or a file's suffix."""
+    by_suffix = {suffix: name for name, (suffix, _) in FORMATS.items()}
+    name = by_suffix.get(path.suffix, "") if format is None else format
+    if name not in FORMATS:
+        legal = ", ".join(f"{name} ({suffix})" for name, (suffix, _) in FORMATS.items())
+        found = f"{path} has the suffix {path.suffix!r}" if format is None else f"format={format!r} is not legal"
+        raise ExportError(f"{found}: formats are {legal}")
+    suffix, place = FORMATS[name]
+    if path.suffix != suffix:
+        raise ExportError(f"{path} has the suffix {path.suffix!r}, and files of the format {name} have {suffix}")
+    module = importlib.import_module(place)
+    if missing := [package for package in module.PACKAGES if importlib.util.find_spec(package) is None]:
+        raise ExportError(f"the format {name} needs {', '.join(missing)}: {install_command('export')}")
+    return module
+
+
+def _write_new(path: Path, data: bytes) -> None:
+    """Write a file that does not exist yet."""
+    try:
+        with open(path, "xb") as file:
+            file.write(data)
+    except FileExistsError:
+        raise ExportError(f"{path} has appeared meanwhile: give another name, or remove it first") from None

@@ -1,0 +1,322 @@
+"""Contracts of exported policies: inputs, outputs, their origin, and cases by which another side tests itself."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from penstock.envs.columns import ActionDecoder
+from penstock.envs.spaces import ActionSpec, ObservationSpec
+from penstock.envs.statistics import statistics_of
+from penstock.export.program import (
+    FIRST,
+    MASK,
+    NEXT_STATE,
+    NOISE,
+    OBSERVATION,
+    STATE,
+    ExportError,
+    PolicyProgram,
+    Port,
+    action_leaves,
+    observation_leaves,
+)
+from penstock.runs.documents import DocumentError, document_in
+from penstock.runs.files import json_bytes
+
+if TYPE_CHECKING:
+    from penstock.play.policy import Policy
+
+FORMAT = "penstock contract"
+FORMAT_VERSION = 1
+TOLERANCE = 1e-5
+"""Largest legal difference of a floating-point output, relative to its magnitude, but to 1 for smaller ones."""
+
+Arrays = dict[str, np.ndarray]
+Run = Callable[[Arrays], Arrays]
+"""Runs a file: arrays ``[N, *shape]`` of all inputs to those of all outputs."""
+
+_CASE_ROWS = (1, 3, 3, 3)  # the last three are successive steps of three lanes
+_PLAIN = 256  # numbers of an array that are written as a list; larger ones as base64
+_UNITS = 64  # numbers of a leaf that have a unit each
+
+
+class Case(TypedDict):
+    """Inputs of one call, and the outputs that they give."""
+
+    inputs: Arrays
+    outputs: Arrays
+
+
+class _Contract(TypedDict):
+    """Keys of a contract that its check needs."""
+
+    format: str
+    format_version: int
+    inputs: list[dict[str, Any]]
+    outputs: list[dict[str, Any]]
+    tolerance: float
+    cases: list[dict[str, Any]]
+
+
+def contract_of(program: PolicyProgram, policy: Policy, packages: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the contract of a program, as JSON values.
+
+    Parameters
+    ----------
+    program
+        Program of the policy.
+    policy
+        Policy that gives the cases.
+    packages
+        Packages besides torch and Penstock whose versions are recorded.
+
+    Raises
+    ------
+    ExportError
+        The program's actions differ from those of `Policy.act`.
+    """
+    meta, observation = policy.meta, program.observation
+    seen = policy.model.input.describe()
+    ports = [_described(port) for port in program.inputs]
+    for port, described in zip(program.inputs, ports, strict=True):
+        if isinstance(port.spec, ObservationSpec):
+            described["seen as"] = seen.get(port.path, seen.get("", ""))
+    stacks = {path or OBSERVATION: leaf.shape[0] for path, leaf in observation_leaves(observation) if leaf.is_stacked}
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "policy": {
+            **{name: meta.get(name) for name in ("algorithm", "env", "steps", "mean_return")},
+            "parameters": sum(parameter.numel() for parameter in policy.model.parameters()),
+            "action": "sampled" if program.sampled else "most probable",
+            "noise": program.action.noise if program.sampled else None,
+        },
+        "inputs": ports,
+        "outputs": [_described(port) for port in program.outputs],
+        "time_step": {"seconds": None, "frame_stack": stacks or None},
+        "wrappers": [each.to_json() for each in statistics_of(meta)],
+        "versions": {name: _version(name) for name in ("penstock", "torch", *packages)},
+        "tolerance": TOLERANCE,
+        "cases": [
+            {"inputs": _all_written(case["inputs"]), "outputs": _all_written(case["outputs"])}
+            for case in cases_of(program, policy)
+        ],
+    }
+
+
+def cases_of(program: PolicyProgram, policy: Policy) -> list[Case]:
+    """Return calls of a program with what `Policy.act` answers.
+
+    With memory, the later calls are successive steps of the same lanes, some of which begin episodes.
+
+    Raises
+    ------
+    ExportError
+        The program answers otherwise.
+    """
+    cases: list[Case] = []
+    state: np.ndarray | None = None
+    for number, count in enumerate(_CASE_ROWS):
+        inputs = {name: tensor.numpy() for name, tensor in program.examples(count, seed=number).items()}
+        if STATE in inputs:
+            if state is None or len(state) != count:
+                inputs[STATE], inputs[FIRST] = np.zeros_like(inputs[STATE]), np.ones_like(inputs[FIRST])
+            else:
+                inputs[STATE] = state
+        with torch.no_grad():
+            outputs = run_program(program, inputs)
+        expected = acted(policy, inputs, program)
+        problem = difference({**outputs, **expected}, outputs, TOLERANCE)
+        if problem:
+            raise ExportError(f"the program of this policy differs from Policy.act in case {number}: {problem}")
+        cases.append({"inputs": inputs, "outputs": {**outputs, **expected}})
+        state = cases[-1]["outputs"].get(NEXT_STATE)
+    return cases
+
+
+def run_program(program: Callable[[dict[str, Tensor]], Mapping[str, Tensor]], inputs: Arrays) -> Arrays:
+    """Run a program of torch with arrays."""
+    tensors = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in inputs.items()}
+    return {name: tensor.detach().numpy() for name, tensor in program(tensors).items()}
+
+
+def acted(policy: Policy, inputs: Arrays, program: PolicyProgram) -> Arrays:
+    """Return the action, and with memory the state, that `Policy.act` answers to the inputs of a program."""
+    observed = {port.path: inputs[port.name] for port in program.inputs if port.name.startswith(OBSERVATION)}
+    spec, mask = program.observation, inputs.get(MASK)
+    observation: Any = observed if spec.parts else observed[""]
+    if spec.parts and "" in observed:  # a plain observation with a mask in the info
+        observation = observed[""]
+    if spec.mask is not None and not spec.mask_is_in_info:
+        observation = {**observation, spec.mask.path: mask}
+        mask = None
+    state = None
+    if STATE in inputs:
+        count = len(inputs[STATE])
+        begins = torch.from_numpy(inputs[FIRST]).unsqueeze(-1)
+        state = torch.where(begins, policy.model.initial_state(count), torch.from_numpy(inputs[STATE]))
+    noise = torch.from_numpy(inputs[NOISE]) if NOISE in inputs else None
+    _, chosen, _, after = policy.choose(observation, state, noise is None, mask, noise)
+    action = ActionDecoder(program.action)(chosen)
+    found = {port.name: _leaf_of(action, port.path, program.action) for port in program.outputs if port.spec}
+    return {**found, **({NEXT_STATE: after.numpy()} if STATE in inputs else {})}
+
+
+def difference(expected: Arrays, found: Arrays, tolerance: float) -> str:
+    """Return the first output that differs, in words; "" if all agree.
+
+    Integers must be equal, floating-point numbers within the tolerance; see `TOLERANCE`.
+    """
+    for name, array in expected.items():
+        other = found.get(name)
+        if other is None:
+            return f"there is no output {name!r}, only {', '.join(map(repr, found)) or 'none'}"
+        if other.shape != array.shape:
+            return f"{name} has the shape {list(other.shape)} instead of {list(array.shape)}"
+        apart = apart_by(array, other)
+        if apart.size and not apart.max() <= (tolerance if array.dtype.kind == "f" else 0.0):
+            at = np.unravel_index(int(np.nanargmax(apart)), apart.shape)
+            return f"{name}{list(map(int, at))} is {other[at]} instead of {array[at]}"
+    return ""
+
+
+def apart_by(expected: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """Return differences, relative to the magnitude of what is expected, but to 1 for smaller ones; float64."""
+    wide = expected.astype(np.float64)
+    return np.asarray(np.abs(found.astype(np.float64) - wide) / np.maximum(1.0, np.abs(wide)))
+
+
+def check_cases(contract: Mapping[str, Any], run: Run, file: str) -> int:
+    """Run the cases of a contract through a file, and return their number.
+
+    Raises
+    ------
+    ExportError
+        An answer differs; the message names case and output.
+    """
+    cases = cases_in(contract)
+    for number, case in enumerate(cases):
+        problem = difference(case["outputs"], run(case["inputs"]), contract["tolerance"])
+        if problem:
+            raise ExportError(f"{file} does not keep its contract: in case {number}, {problem}")
+    return len(cases)
+
+
+def cases_in(contract: Mapping[str, Any]) -> list[Case]:
+    """Return the cases of a contract as arrays."""
+    dtypes = {port["name"]: port["dtype"] for port in (*contract["inputs"], *contract["outputs"])}
+
+    def read(arrays: Mapping[str, Any]) -> Arrays:
+        return {name: _read(array, dtypes[name]) for name, array in arrays.items()}
+
+    return [{"inputs": read(case["inputs"]), "outputs": read(case["outputs"])} for case in contract["cases"]]
+
+
+def contract_in(text: bytes | str, name: str) -> dict[str, Any]:
+    """Return the contract in a JSON document.
+
+    Raises
+    ------
+    ExportError
+        It is no contract, or a newer one.
+    """
+    try:
+        contract = document_in(text.encode() if isinstance(text, str) else text, name, _Contract)
+    except DocumentError as error:
+        raise ExportError(str(error)) from None
+    if contract["format"] != FORMAT:
+        raise ExportError(f"{name} is no contract of an exported policy: its format is {contract['format']!r}")
+    if contract["format_version"] > FORMAT_VERSION:
+        raise ExportError(
+            f"{name} has version {contract['format_version']} of contracts, and this Penstock reads up to "
+            f"{FORMAT_VERSION}: update Penstock"
+        )
+    return contract
+
+
+def contract_beside(path: Path) -> Path:
+    """Return the path of the contract beside an exported file."""
+    return path.with_name(path.name + ".json")
+
+
+def as_bytes(contract: Mapping[str, Any]) -> bytes:
+    """Return a contract as readable JSON."""
+    return json_bytes(contract)
+
+
+def as_line(contract: Mapping[str, Any]) -> str:
+    """Return a contract as JSON in one line, for metadata."""
+    return json.dumps(contract)
+
+
+def _described(port: Port) -> dict[str, Any]:
+    """Return a port as JSON values; units are for the user to fill in."""
+    spec, leaf = port.spec, dict[str, Any]()
+    if isinstance(spec, ObservationSpec):
+        choices = (spec.num_values,) if spec.num_values is not None else spec.nvec
+        starts = (spec.start,) if spec.num_values is not None else spec.starts
+        leaf = {"path": port.path, **_range(spec, choices, starts)}
+    elif isinstance(spec, ActionSpec):
+        leaf = {"path": port.path, **_range(spec, spec.choices, (spec.start,) if spec.is_discrete else spec.starts)}
+    numbers = int(np.prod(port.shape))
+    if leaf:
+        leaf["unit"] = [""] * numbers if port.shape and numbers <= _UNITS else ""
+    return {"name": port.name, "dtype": port.dtype, "shape": ["N", *port.shape], **leaf}
+
+
+def _range(spec: ObservationSpec | ActionSpec, choices: tuple[int, ...], starts: tuple[int, ...]) -> dict[str, Any]:
+    """Return the legal values of a leaf: choices with their first value, or bounds, null where there is none."""
+    if choices:
+        return {"values": list(choices), "start": list(starts)}
+    bounds = {"low": spec.low, "high": spec.high}
+    return {name: each and [x if np.isfinite(x) else None for x in each] for name, each in bounds.items()}
+
+
+def _leaf_of(action: Any, path: str, spec: ActionSpec) -> np.ndarray:
+    """Return the leaf of the environment's actions at a path."""
+    if not spec.parts:
+        return np.asarray(action)
+    for number, (key, part) in enumerate(spec.parts):
+        name = str(number if key is None else key)
+        inner = action[number if key is None else key]
+        if path == name:
+            return np.asarray(inner)
+        if path.startswith(f"{name}/") and any(path == f"{name}/{each}" for each, _ in action_leaves(part)):
+            return _leaf_of(inner, path.removeprefix(f"{name}/"), part)
+    raise KeyError(path)
+
+
+def _all_written(arrays: Arrays) -> dict[str, Any]:
+    return {name: _written(array) for name, array in arrays.items()}
+
+
+def _written(array: np.ndarray) -> Any:
+    """Return an array as JSON: nested lists, or base64 of its bytes, little-endian and row by row."""
+    if array.size <= _PLAIN:
+        return array.tolist()
+    data = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<")).tobytes()
+    return {"shape": list(array.shape), "base64": base64.b64encode(data).decode()}
+
+
+def _read(written: Any, dtype: str) -> np.ndarray:
+    """Inverse of `_written`."""
+    if isinstance(written, dict):
+        raw = np.frombuffer(base64.b64decode(written["base64"]), np.dtype(dtype).newbyteorder("<"))
+        return raw.astype(dtype).reshape(written["shape"])
+    return np.array(written, dtype)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
