@@ -1,6 +1,9 @@
 # make demo: solve CartPole and score the result.  make test: the whole suite.  make lint: ruff and mypy.
 # make sanitize: the native core under the address, undefined-behaviour and thread sanitizers.
 # make test-long: soaks at their whole length and further variants of long tests, which `make test` leaves out.
+# make test-oldest: the tests of test-fast, and some of processes, with the oldest versions that pyproject.toml allows.
+# make test-newest: the same with the newest versions.
+# make check-wheel: builds sdist and wheel, and uses the wheel in an environment without compiler.
 # make test-fast: what tests need no training and no processes, in less than a minute.
 # make browser: Chromium and axe-core, with which `make test` tests the dashboard; without them these tests are skipped.
 # make docs: the documentation site, into docs/_build/html.  make docs-serve: the same, shown at http://127.0.0.1:8000.
@@ -11,7 +14,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 BUILT_FROM := pyproject.toml CMakeLists.txt $(wildcard src/* src/*/*)
 
-.PHONY: demo test test-fast test-long lint sanitize browser docs docs-serve bench-pendulum
+EXTRAS := atari,box2d,dashboard,plot,tune,video
+PROCESSES := tests/engine/test_serial.py tests/engine/test_local.py tests/engine/test_policy.py tests/engine/test_video.py
+
+.PHONY: demo test test-fast test-long test-oldest test-newest lint sanitize check-wheel browser docs docs-serve bench-pendulum
 
 demo: $(VENV)/.installed
 	$(BIN)/penstock train appo --env CartPole-v1 --target-return 475
@@ -26,12 +32,26 @@ test-fast: $(VENV)/.installed-dev
 test-long: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m long
 
+test-oldest: RESOLUTION := lowest-direct
+test-newest: RESOLUTION := highest
+test-oldest test-newest: test-%:
+	$(PYTHON) -m venv build/$*
+	build/$*/bin/python -m pip install --quiet uv
+	VIRTUAL_ENV=build/$* build/$*/bin/uv pip install --quiet --resolution $(RESOLUTION) --editable '.[$(EXTRAS)]'
+	VIRTUAL_ENV=build/$* build/$*/bin/uv pip install --quiet pytest pytest-timeout pytest-xdist hypothesis psutil
+	build/$*/bin/uv pip list --python build/$*
+	build/$*/bin/python -m pytest -n 2 --dist loadfile -m "not slow and not long"
+	build/$*/bin/python -m pytest -n 2 --dist loadfile -m "not long" $(PROCESSES)
+
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
 sanitize: $(VENV)/.installed-dev
 	@sh tests/native/sanitize.sh $(CURDIR)/$(BIN)/python
+
+check-wheel:
+	PYTHON=$(PYTHON) tools/release/check_wheel.sh
 
 browser: $(VENV)/.installed-dev
 	@sh tests/dashboard/set_up_browser.sh $(VENV)

@@ -30,7 +30,8 @@ class VectorLanes(Lanes):
     Parameters
     ----------
     env
-        Vector environment; its ``metadata["autoreset_mode"]`` selects the row of the table.
+        Vector environment; its ``autoreset_mode``, or else ``metadata["autoreset_mode"]``, selects the row of the
+        table.
     seed
         Seed of its first reset: one number per lane, or a single one, as its class takes them; None if it was seeded
         when made.
@@ -67,7 +68,6 @@ class VectorLanes(Lanes):
         self._env = env
         self._is_open = True
         self._seed: int | list[int] | np.ndarray | None = seed
-        # Read now: making an ALE environment later overwrites the metadata that vector environments inherit.
         self._mode = self._autoreset_mode()
         self._observations: Any = None
         self._final_observations: list[Any] = []
@@ -226,7 +226,11 @@ class VectorLanes(Lanes):
                 self._episodes.add_success(lane, successes[lane])
 
     def _autoreset_mode(self) -> AutoresetMode:
-        found = (self._env.metadata or {}).get("autoreset_mode")
+        # With ALE, and with Gymnasium before 1.4, environments of a class share their metadata, which has the mode of
+        # the last one made: the attribute comes first. A wrapper's own metadata overrules both.
+        metadata, inner = self._env.metadata or {}, self._env.unwrapped
+        found = getattr(inner, "autoreset_mode", None) if metadata is inner.metadata else None
+        found = metadata.get("autoreset_mode") if found is None else found
         try:
             return AutoresetMode(found)
         except ValueError:

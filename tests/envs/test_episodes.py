@@ -6,10 +6,12 @@ from functools import partial
 
 import numpy as np
 import pytest
+from gymnasium.vector import AutoresetMode
 
 from penstock.envs.lanes import EpisodeBook, EpisodeRecord, MetricMeans
+from penstock.envs.vector import VectorLanes
 from tests.envs.arrangements import ARRANGEMENTS, lanes_of
-from tests.envs.counting import CountingEnv
+from tests.envs.counting import CountingEnv, counting_vector
 
 NONE: list[int] = []
 
@@ -28,6 +30,23 @@ def test_a_reset_row_is_no_step() -> None:
     book.add(np.array([1.0, 0.0]), np.array([True, False]), NONE)
     book.add(np.array([1.0, 1.0]), np.array([True, True]), [0, 1])
     assert book.take() == [EpisodeRecord(1, 1.0, 1), EpisodeRecord(0, 3.0, 3), EpisodeRecord(1, 1.0, 1)]
+
+
+def test_vector_environments_that_share_metadata_keep_their_own_modes() -> None:
+    """With ALE, and with Gymnasium before 1.4, the metadata of a class names the mode of its last environment."""
+    endings = [[(2, "terminated"), (3, "truncated")], [(4, "truncated")]]
+    envs = [counting_vector(endings, mode) for mode in AutoresetMode]
+    for env in envs:
+        env.metadata = envs[-1].metadata
+    for env, steps_of_a_reset in zip(envs, (1, 0, 0), strict=True):
+        lanes = VectorLanes(env, [0, 1], name="counting")
+        lanes.reset()
+        # Two episodes of lane 0, and the next ones' first steps.
+        for _ in range(2 + 3 + 2 * steps_of_a_reset + 1):
+            lanes.step(np.zeros(2, np.int64))
+        found = {(episode.lane, episode.length, episode.episode_return) for episode in lanes.take_episodes()}
+        assert found == {(0, 2, 1.0 + 2.0), (0, 3, 3 * 1000 + 1.0 + 2.0 + 3.0), (1, 4, 1.0 + 2.0 + 3.0 + 4.0)}
+        lanes.close()
 
 
 class Succeeding(CountingEnv):

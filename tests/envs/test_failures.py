@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.vector import AutoresetMode
+from gymnasium.vector import AutoresetMode, VectorWrapper
 
 from penstock.envs import EnvironmentFailure, Lanes, UnsupportedSpaceError
 from penstock.envs.single import SingleLanes
@@ -242,8 +242,8 @@ def test_a_ragged_observation_before_a_masked_reset_is_refused() -> None:
 
 
 def test_a_vector_environment_must_say_how_it_resets() -> None:
-    env = AlteredVector()
-    env.metadata = {}
+    env = VectorWrapper(AlteredVector())
+    env.metadata = {}  # overrules that of the environment inside
     with pytest.raises(EnvironmentFailure, match=r"found None, legal are .*NEXT_STEP.*SAME_STEP.*DISABLED"):
         VectorLanes(env, [0, 1, 2], name="silent")
 
