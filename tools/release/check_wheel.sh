@@ -23,19 +23,20 @@ step() { printf '\n== %s (%s s)\n' "$1" "$SECONDS"; }
 environment() { "$python" -m venv "$work/$1"; }
 # Only what the environment itself has is on its PATH: no compiler, no cmake, no git.
 within() { local name=$1; shift; (cd "$work" && PATH="$work/$name/bin" CC='' CXX='' "$@"); }
+lacks() { for program; do if command -v "$program"; then return 1; fi; done; }
 
 environment tools
 tools=$work/tools/bin
-"$tools/python" -m pip install --quiet --upgrade pip build auditwheel abi3audit
+"$tools/python" -m pip install -qq --upgrade pip build auditwheel abi3audit
 if [ $# = 0 ]; then
   step "sdist"
   readarray -t needed < <("$python" -c '
 import sys, tomllib
 print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")')
-  "$tools/python" -m pip install --quiet "${needed[@]}"
-  "$tools/python" -m build --no-isolation --sdist --outdir "$OUT" . > "$work/log" || { cat "$work/log"; exit 1; }
+  "$tools/python" -m pip install -qq "${needed[@]}"
+  "$tools/python" -m build --no-isolation --sdist --outdir "$OUT" . > "$work/log" 2>&1 || { cat "$work/log"; exit 1; }
   step "wheel of the sdist, without an index"
-  PATH="$tools:$PATH" "$tools/python" -m pip wheel --quiet --no-index --no-deps --no-build-isolation \
+  PATH="$tools:$PATH" "$tools/python" -m pip wheel -qq --no-index --no-deps --no-build-isolation \
     --config-settings build-dir="$work/core" --wheel-dir "$OUT" "$OUT"/penstock-*.tar.gz
   set -- "$OUT"/penstock-*.whl
   ls -l "$OUT"
@@ -49,7 +50,7 @@ step "what the wheel needs of a system"
 case $wheel in *-abi3-*) "$tools/abi3audit" --strict --report "$wheel" ;; esac
 
 step "versions for penstock[all]"
-"$tools/python" -m pip install --quiet --dry-run --ignore-installed --only-binary :all: --report "$work/all.json" \
+"$tools/python" -m pip install -qq --dry-run --ignore-installed --only-binary :all: --report "$work/all.json" \
   "${wheel}[all]"
 "$tools/python" -c '
 import json, sys
@@ -59,15 +60,15 @@ print(len(found), "packages:", *(f"{name} {found[name]}" for name in ("numpy", "
 
 step "penstock.replay with NumPy alone"
 environment replay
-within replay python -m pip install --quiet numpy
-within replay python -m pip install --quiet --no-deps "$wheel"
+within replay python -m pip install -qq numpy
+within replay python -m pip install -qq --no-deps "$wheel"
 within replay python "$checkout/tools/release/use_wheel.py" replay
 
 step "CartPole in an empty environment"
 environment empty
-within empty sh -c '! command -v cc && ! command -v c++ && ! command -v gcc && ! command -v g++ && ! command -v cmake'
+within empty lacks cc c++ gcc g++ clang cmake git
 began=$SECONDS
-within empty python -m pip install --quiet "${wheel}[dashboard]"
+within empty python -m pip install -qq "${wheel}[dashboard]"
 installed=$SECONDS
 within empty penstock train appo --env CartPole-v1 --target-return 475 --seed 1 --run-dir solved > "$work/log" ||
   { cat "$work/log"; exit 1; }
