@@ -12,6 +12,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Three processes for two cores, because tests wait for processes that they start. Files stay whole: they share fixtures.
+SHARED := -n 3 --dist loadfile --no-loadscope-reorder
 BUILT_FROM := pyproject.toml CMakeLists.txt $(wildcard src/* src/*/*)
 
 EXTRAS := atari,box2d,dashboard,plot,tune,video
@@ -24,13 +26,13 @@ demo: $(VENV)/.installed
 	$(BIN)/penstock eval "$$(ls -td runs/*/ | head -n 1)" --episodes 100
 
 test: $(VENV)/.installed-dev browser
-	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=30 -m "not long"
+	$(BIN)/python -m pytest $(SHARED) --durations=30 -m "not long"
 
 test-fast: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not long"
+	$(BIN)/python -m pytest $(SHARED) -m "not slow and not long"
 
 test-long: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m long
+	$(BIN)/python -m pytest $(SHARED) -m long
 
 test-oldest: RESOLUTION := lowest-direct
 test-newest: RESOLUTION := highest

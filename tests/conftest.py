@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,8 @@ hypothesis.settings.load_profile("penstock")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Ray gives its processes a niceness of 15, with which a test beside other programs waits for minutes.
 os.environ.setdefault("RAY_worker_niceness", "0")
+# Collected modules are compiled once, for later runs and for processes of tests; after collection the shell decides.
+sys.dont_write_bytecode = False
 # A shell starts background commands with SIGINT ignored, and processes started by tests would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -43,10 +46,18 @@ SLOW_FILES = (
     "test_tutorial.py",
 )  # fmt: skip
 """Files elsewhere that take seconds."""
+LONGEST = (
+    "engine/test_nodes.py", "engine/test_signals.py", "dashboard/test_browser.py", "studies/test_multirun.py",
+    "test_docs_site.py", "engine/test_games.py", "engine/test_failure.py", "engine/test_redistributed_runs.py",
+    "test_docs.py", "self_play/test_past_of_several.py", "engine/test_policies.py", "engine/test_hindsight_runs.py",
+)  # fmt: skip
+"""Files that take longest: they come first, so that no process of the suite is left with one at the end."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that `make test-fast` leaves out."""
+    """Sort the files that take longest to the front; mark the tests that `make test-fast` leaves out."""
+    rank = {TESTS / place: number for number, place in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path, len(rank)))
     for item in items:
         place = item.path.relative_to(TESTS)
         if place.parts[0] in SLOW or place.as_posix() in SLOW_FILES:
@@ -55,6 +66,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """Keep the garbage collector from walking through thousands of tests."""
+    sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
     gc.collect()
     gc.freeze()
 
@@ -82,8 +94,8 @@ def kept_launcher(idle_launchers) -> Iterator[None]:
 
 @pytest.fixture(params=["short", pytest.param("long", marks=pytest.mark.long)])
 def soak(request: pytest.FixtureRequest) -> float:
-    """Share of a soak's length: a fifth in `make test`, all of it in `make test-long`."""
-    return 1.0 if request.param == "long" else 0.2
+    """Share of a soak's length: a tenth in `make test`, all of it in `make test-long`."""
+    return 1.0 if request.param == "long" else 0.1
 
 
 @pytest.fixture

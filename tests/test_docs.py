@@ -61,7 +61,7 @@ def test_the_penstock_command_can_be_read(command):
 )
 def test_the_python_blocks_run_one_after_the_other_as_one_script(page, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # what the page writes goes with the test
-    run_code(with_small_budgets(blocks(page.read_text(), "python"), most=6_000), tmp_path)
+    run_code(with_small_budgets(blocks(page.read_text(), "python"), most=2_000), tmp_path)
 
 
 def anchors(page: Path) -> set[str]:

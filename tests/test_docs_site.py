@@ -19,10 +19,9 @@ pytest.importorskip("furo", reason="the extra docs is not installed")
 
 AXE = Path(sys.prefix) / "axe" / "node_modules" / "axe-core" / "axe.min.js"  # of tests/dashboard/set_up_browser.sh
 WIDTHS = (390, 900, 1400)
-LOOKED_AT = ("index", "reference/settings")
-LOOKED_AT_BEFORE_A_RELEASE = (
-    "start/tutorial", "algorithms/ppo", "reference/python/trainer", "how-it-works/map", "benchmarks/speed",
-    "repository/penstock/algorithms/ppo.py", "search", "algorithms/impala",
+LOOKED_AT = (
+    "index", "reference/settings", "start/tutorial", "algorithms/ppo", "reference/python/trainer", "how-it-works/map",
+    "benchmarks/speed", "repository/penstock/algorithms/ppo.py", "search", "algorithms/impala",
 )  # fmt: skip
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 FLAGS = (
@@ -30,7 +29,7 @@ FLAGS = (
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
 )  # fmt: skip
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
 
 
 @pytest.fixture(scope="module")
@@ -113,9 +112,7 @@ def show(browser, address: str, page: str, width: int, theme: str) -> None:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize(
-    "page", [*LOOKED_AT, *(pytest.param(page, marks=pytest.mark.long) for page in LOOKED_AT_BEFORE_A_RELEASE)]
-)
+@pytest.mark.parametrize("page", LOOKED_AT)
 def test_a_page_fits_each_width_and_axe_finds_nothing(browser, address, page, theme):
     if not AXE.is_file():
         pytest.skip("axe-core is not installed: make browser")

@@ -48,6 +48,13 @@ def toy(monkeypatch, tmp_path):
     return replace_by
 
 
+@pytest.fixture
+def known_figures(monkeypatch):
+    """Penstock's own figures, without a measurement."""
+    monkeypatch.setattr(ipc, "messages_per_second", lambda producers, together, seconds: 1000.0)
+    monkeypatch.setattr(round_trips, "round_trips", lambda seconds, burners: np.full(9, 1000.0))
+
+
 def says(version: str, messages_per_second: float) -> str:
     return f"print('{json.dumps({'version': version, 'messages_per_second': messages_per_second})}')"
 
@@ -87,6 +94,7 @@ def test_all_is_measured_shown_and_written_down(toy, tmp_path, capsys):
         (1.0, 20.0, ["a core idle"]),
     ],
 )
+@pytest.mark.usefixtures("known_figures")
 def test_marks_are_judged(toy, monkeypatch, capsys, theirs, microseconds, missed):
     toy(says("1.5.2", theirs))
     monkeypatch.setattr(ipc, "QUICK", replace(ipc.QUICK, judged=True))
@@ -98,20 +106,22 @@ def test_marks_are_judged(toy, monkeypatch, capsys, theirs, microseconds, missed
     assert [line.removeprefix("  missed: ") for line in out.splitlines() if "missed: " in line] == missed
 
 
+@pytest.mark.usefixtures("known_figures")
 def test_where_there_is_one_core_none_can_be_idle_and_nothing_is_judged_by_it(monkeypatch, capsys):
     monkeypatch.setattr(ipc, "QUICK", replace(ipc.QUICK, judged=True))
     monkeypatch.setattr(ipc, "machine_facts", lambda: {**MACHINE, "cores": 1})
-    monkeypatch.setattr(round_trips, "round_trips", lambda seconds, burners: np.full(9, 1000.0))
     assert run(faster_fifo=None) is True
     assert "0 of 0 marks hold" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("known_figures")
 def test_trips_are_shown_by_percentiles(monkeypatch, capsys):
     monkeypatch.setattr(round_trips, "round_trips", lambda seconds, burners: np.arange(101.0))
     run(faster_fifo=None)
     assert table(capsys.readouterr().out)[-1][1:4] == ["50.0", "90.0", "99.0"]
 
 
+@pytest.mark.usefixtures("known_figures")
 def test_without_a_peer_the_own_figures_are_shown_and_how_to_get_it(tmp_path, capsys):
     assert run(faster_fifo=None, json=tmp_path / "figures.json") is True
     out = capsys.readouterr().out
@@ -123,6 +133,7 @@ def test_without_a_peer_the_own_figures_are_shown_and_how_to_get_it(tmp_path, ca
     assert [one["mark"] for one in written["messages"]] == [None] * 5
 
 
+@pytest.mark.usefixtures("known_figures")
 def test_another_version_of_the_peer_is_told(toy, capsys):
     toy(says("1.4.0", 1000.0))
     run()

@@ -30,14 +30,16 @@ pytestmark = pytest.mark.timeout(110)
 def small_and_alone(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv(peers.CPPRB.variable, raising=False)
-    monkeypatch.setattr(replay, "QUICK", replace(QUICK, seconds=0.001, capacity=2000, frames=64, writer_seconds=0.1))
+    small = {"seconds": 0.001, "capacity": 2000, "frames": 64, "writers": 1, "writer_seconds": 0.1}
+    monkeypatch.setattr(replay, "QUICK", replace(QUICK, **small))
 
 
 def flags(**changes) -> replay.Flags:
     return replay.Flags(**{"quick": True, "cpprb": Path(sys.executable), **changes})
 
 
-def test_every_operation_is_measured_on_both_sides_and_written_down(tmp_path, capsys):
+def test_every_operation_is_measured_on_both_sides_and_written_down(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(replay, "QUICK", replace(replay.QUICK, writers=4))
     assert run(flags(json=tmp_path / "figures.json", capacities=(1000.0,)), TOYS) is True
     out, err = capsys.readouterr()
     head, *rows = table(out)

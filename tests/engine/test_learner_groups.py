@@ -27,6 +27,7 @@ from penstock.experience.arena import Control
 from penstock.experience.layout import policy_worker_name
 from tests.engine.inside import arena_of, supervisor_of
 from tests.engine.processes import FOR_EVER, TINY, Watched, pids_of, roles_of, wait_until, without
+from tests.variants import only
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("kept_launcher")]
 
@@ -242,11 +243,10 @@ def test_learners_that_are_killed_again_and_again_end_the_run():
 
 
 CENTRAL = {"inference": "central", "num_learners": 2, "run_dir": None, "total_steps": FOR_EVER}
-ACTING = pytest.mark.parametrize(
-    ("algorithm", "settings"),
-    [(PPO, {**TINY, **CENTRAL, "num_epochs": 1}), (DQN, {**REPLAY, **CENTRAL})],
-    ids=["ppo", "dqn"],
-)
+ACTING = [
+    pytest.param(PPO, {**TINY, **CENTRAL, "num_epochs": 1}, id="ppo"),
+    pytest.param(DQN, {**REPLAY, **CENTRAL}, id="dqn"),
+]
 
 
 def acting(trainer):
@@ -268,7 +268,7 @@ def keeps_learning(trainer):
     wait_until(has_learned_from_all, "every group of lanes is answered, and updates are made")
 
 
-@ACTING
+@pytest.mark.parametrize(("algorithm", "settings"), only("ppo", ACTING))
 def test_each_learner_has_a_policy_worker_that_is_replaced_when_it_is_killed(algorithm, settings):
     with Trainer(algorithm, **settings) as trainer:
         keeps_learning(trainer)
@@ -284,7 +284,7 @@ def test_each_learner_has_a_policy_worker_that_is_replaced_when_it_is_killed(alg
     assert family.left_after(0.0) == []
 
 
-@ACTING
+@pytest.mark.parametrize(("algorithm", "settings"), only("dqn", ACTING))
 def test_learners_with_policy_workers_in_their_processes_are_replaced_with_them(algorithm, settings, monkeypatch):
     monkeypatch.setattr(roster, "shares_device", lambda config: True)
     with Trainer(algorithm, **settings) as trainer:

@@ -81,7 +81,7 @@ PAST_VERSIONS = {"num_agents": 2, "segment_length": 8, "batch_size": 24, "oppone
     ("env", "settings", "name"),
     [("CartPole-v1", POPULATION, "lineage.jsonl"), (Turns, PAST_VERSIONS, "matches.jsonl")],
 )
-@pytest.mark.parametrize("how", [lose, replace_by_empty])
+@pytest.mark.parametrize("how", [lose, pytest.param(replace_by_empty, marks=pytest.mark.long)])
 def test_lines_are_dropped_while_the_directory_is_lost_and_written_from_the_next_checkpoint_on(
     tmp_path, monkeypatch, env, settings, name, how
 ):

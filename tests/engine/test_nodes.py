@@ -136,10 +136,11 @@ def test_a_learner_on_another_node_learns_with_the_one_at_home_what_one_learner_
     assert family.left_after(5.0) == [] and not any(map(psutil.pid_exists, killed))
 
 
+@LONG
 @pytest.mark.parametrize(
     ("settings", "rows_of_a_step"),
     [
-        pytest.param({"env": Places, "hindsight": "future"}, 5, marks=LONG),  # once more for each of four goals
+        ({"env": Places, "hindsight": "future"}, 5),  # once more for each of four goals
         ({"env": Delayed, "rewards": "rudder", "redistributor_interval": 10, "updates_per_step": 0.25}, 1),
     ],
 )
@@ -185,6 +186,7 @@ def test_every_algorithm_that_learns_at_home_learns_from_nodes(on_nodes, algorit
     assert ("policy-0" in roles) is (settings.get("inference") == "central")
 
 
+@LONG
 def test_the_first_learner_goes_on_from_what_one_on_another_node_has(on_nodes):
     apart = {**on_nodes, "nodes": {"left": 1}, "num_learners": 2, "learner_nodes": {"right": 1}}
     with Trainer(PPO, **apart, segment_length=32, batch_size=256, num_epochs=2, total_steps=10**9) as trainer:
@@ -247,6 +249,7 @@ class OnOneNode:
         return gym.make("CartPole-v1")
 
 
+@LONG
 def test_an_environment_that_some_nodes_lack_ends_the_run_and_says_which_node(on_nodes, tmp_path):
     trainer = Trainer(APPO, **{**on_nodes, "env": OnOneNode(tmp_path / "mark")}, total_steps=10**9)
     with trainer, pytest.raises(TrainingFailed, match=r"(?s)rollout-0 of node-\d.*there is no such thing here"):

@@ -72,7 +72,7 @@ with penstock.PPO(**settings, run_dir="run") as trainer:
     for way in (leaves, raises, forgets, uses, makes_its_own):
         forked(way)
     try:
-        trainer.train(3000, on_update=forks_once)
+        trainer.train(500, on_update=forks_once)
     except RuntimeError as error:
         assert os.getpid() != forked_from and "was forked from process" in str(error)
         sys.exit(0)

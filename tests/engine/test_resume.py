@@ -177,21 +177,23 @@ def test_what_cannot_change_is_refused_and_nothing_is_written_down(tmp_path):
 def test_a_run_that_its_time_ended_goes_on_with_the_command_that_it_prints(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     flags = "--env CartPole-v1 --backend serial --num-workers 1 --hidden-sizes 8 --run-dir run --eval-interval 0"
-    assert main(["train", "appo", *flags.split(), "--max-seconds", "4"]) == 0
+    small = "--num-envs-per-worker 2 --segment-length 8 --batch-size 16 --max-seconds 1"
+    assert main(["train", "appo", *flags.split(), *small.split()]) == 0
     first = RunDirectory.open("run").checkpoints.latest().meta
     (command,) = re.findall(r"resume:   penstock (.*)", capsys.readouterr().out)
-    assert command == "resume run --max-seconds 4"
+    assert command == "resume run --max-seconds 1"
     assert main([*command.split(), "--eval-episodes", "3"]) == 0
     (command,) = re.findall(r"resume:   penstock (.*)", capsys.readouterr().out)
     run = RunDirectory.open("run")
     assert run.checkpoints.latest().meta["steps"] > first["steps"]
-    assert run.config["max_seconds"] == pytest.approx(first["seconds"] + 4.0, abs=1e-3)
+    assert run.config["max_seconds"] == pytest.approx(first["seconds"] + 1.0, abs=1e-3)
 
 
 OWN_ENVIRONMENTS = f"""
 import gymnasium
 import numpy as np
 import penstock
+from penstock.engine.backends import launcher
 from penstock.engine.trainer import Trainer
 
 
@@ -211,11 +213,12 @@ class Own(gymnasium.Env):
 
 gymnasium.register("Own-v0", entry_point=Own)
 settings = {{**{TINY!r}, "total_steps": 64}}
-for env, folder in ((Own, "by_class"), ("Own-v0", "by_id")):
-    with penstock.APPO(**{{**settings, "env": env}}, run_dir=folder) as algo:
-        print(folder, algo.train(quiet=True).steps >= 64, algo.evaluate(4).mean_return)
-with Trainer.resume("by_id", total_steps=128) as algo:
-    print("resumed", algo.train(quiet=True).steps >= 128)
+with launcher.kept():
+    for env, folder in ((Own, "by_class"), ("Own-v0", "by_id")):
+        with penstock.APPO(**{{**settings, "env": env}}, run_dir=folder) as algo:
+            print(folder, algo.train(quiet=True).steps >= 64, algo.evaluate(4).mean_return)
+    with Trainer.resume("by_id", total_steps=128) as algo:
+        print("resumed", algo.train(quiet=True).steps >= 128)
 """
 
 

@@ -76,7 +76,7 @@ def pending(pid: int, signum: int) -> bool:
     [
         (to_the_terminal, signal.SIGINT),
         pytest.param(to_every_process, signal.SIGTERM, marks=LONG),
-        (twice, signal.SIGTERM),
+        pytest.param(twice, signal.SIGTERM, marks=LONG),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
@@ -201,7 +201,10 @@ trainer.train(10**9)
 
 @pytest.mark.parametrize(
     "moment",
-    [pytest.param("while it trains", marks=LONG), "while another child holds its sockets", "while roles are made"],
+    [
+        pytest.param("while it trains", marks=LONG), "while another child holds its sockets",
+        pytest.param("while roles are made", marks=LONG),
+    ],
 )
 def test_nothing_outlives_a_main_process_that_is_killed(moment, tmp_path):
     before = shared_memory()
@@ -397,6 +400,7 @@ class StartsAndEnds(Counting):
         Path(folder, str(os.getpid())).write_text(str(ends))
 
 
+@pytest.mark.usefixtures("kept_launcher")
 def test_what_an_environment_starts_can_be_ended_by_signals(tmp_path):
     given = {"home": os.getpid(), "folder": str(tmp_path)}
     settings = {**TINY, "env": StartsAndEnds, "env_kwargs": given, "num_workers": 1, "num_envs_per_worker": 2}
@@ -418,6 +422,7 @@ class EndsAtASign(Counting):
         return super().step(action)
 
 
+@pytest.mark.usefixtures("kept_launcher")
 def test_an_environment_that_the_signal_has_ended_too_does_not_hinder_the_end_in_good_order(tmp_path):
     run, sign = tmp_path / "run", tmp_path / "sign"
 
@@ -439,6 +444,7 @@ def test_an_environment_that_the_signal_has_ended_too_does_not_hinder_the_end_in
     assert RunDirectory.open(run).checkpoints.latest().meta["updates"] > 0
 
 
+@pytest.mark.usefixtures("kept_launcher")
 def test_a_run_that_is_interrupted_while_it_fails_is_closed_at_once(tmp_path):
     sign = tmp_path / "sign"
     sign.touch()
@@ -455,6 +461,7 @@ def test_a_run_that_is_interrupted_while_it_fails_is_closed_at_once(tmp_path):
         assert supervisor_of(trainer).is_closed
 
 
+@pytest.mark.usefixtures("kept_launcher")
 def test_in_python_the_interruption_carries_the_result_and_training_can_go_on():
     trainer = Trainer(PPO, **TINY, run_dir=None)
     handler = signal.getsignal(signal.SIGINT)

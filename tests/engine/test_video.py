@@ -17,6 +17,12 @@ from penstock.play.film import film
 from penstock.play.policy import Policy
 
 
+@pytest.fixture(autouse=True)
+def without_garbage_collections(monkeypatch):
+    """PyAV collects garbage whenever it opens a file: a second among the objects of all tests, for 10 ms of film."""
+    monkeypatch.setattr("gc.collect", lambda *_: 0)
+
+
 class Painted(gymnasium.Env):
     """Shows how many steps it has made; lasts five; its pictures are of one grey, darker than the step before."""
 

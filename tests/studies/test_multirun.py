@@ -1,5 +1,7 @@
 """`penstock multirun`: what is done is skipped, what broke goes on, and nothing is left behind."""
 
+import contextlib
+import io
 import json
 import os
 import signal
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from penstock.cli import main
 from penstock.config import ConfigError
 from penstock.runs.process import this_process
 from penstock.runs.reading import find_runs
@@ -143,9 +146,10 @@ def start(folder: Path, *args: str) -> subprocess.Popen[str]:
 
 
 def finish(folder: Path, *args: str) -> tuple[int, str]:
-    process = start(folder, *args)
-    out, _ = process.communicate()
-    return process.returncode, out
+    """Exit code and output of the command, run in this process, which has imported torch."""
+    with contextlib.chdir(folder), contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(out):
+        code = main(["multirun", *args, "--name", "s"])
+    return code, out.getvalue()
 
 
 def wait_for(what):
