@@ -1,6 +1,6 @@
 # make demo: solve CartPole and score the result.  make test: the whole suite.  make lint: ruff and mypy.
 # make sanitize: the native core under the address, undefined-behaviour and thread sanitizers.
-# make test-long: soaks at their whole length and further variants of long tests, which `make test` leaves out.
+# make test-long: soaks, further variants of long tests, and the documentation site, which `make test` leaves out.
 # make test-oldest: the tests of test-fast, and some of processes, with the oldest versions that pyproject.toml allows.
 # make test-newest: the same with the newest versions.
 # make check-wheel: builds sdist and wheel, and uses the wheel in an environment without compiler.

@@ -70,7 +70,7 @@ class Loud(CartPoleEnv):
 
 
 @pytest.mark.timeout(90)
-@pytest.mark.parametrize("backend", ["serial", "local"])
+@pytest.mark.parametrize("backend", [pytest.param("serial", marks=pytest.mark.long), "local"])
 def test_a_training_whose_output_nobody_reads_any_more_ends_as_ever(backend, tmp_path):
     (tmp_path / "loud.py").write_text(LOUD)
     flags = f"--backend {backend} --num-workers 1 --total-steps 2000 --eval-episodes 1 --run-dir run --target-return 1"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -259,7 +260,9 @@ def test_the_short_form_finds_nothing_wrong(tmp_path):
     assert out.returncode == 0, out.stdout + out.stderr
     rows = {row[:43].strip(): row[43:].strip() for row in out.stdout.splitlines()}
     assert {name: rows[name] for name in WRONG} == dict.fromkeys(WRONG, "0")
-    assert int(rows["all"]) >= 7
+    stories = dict(re.findall(r"^story +\d+  (\S.*?) +\d+ lives, +(\d+) faults", out.stdout, re.MULTILINE))
+    # On a busy machine the trainings of the command may be done before its faults.
+    assert len(stories) == 4 and all(int(faults) for name, faults in stories.items() if name != "multirun")
     assert list(tmp_path.iterdir()) == []
 
 

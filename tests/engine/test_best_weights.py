@@ -49,7 +49,7 @@ class EvaluatedLate(gymnasium.Env):
 @pytest.mark.parametrize(
     ("algorithm", "settings", "run_dir"),
     [
-        (penstock.APPO, SEGMENTS, False),
+        pytest.param(penstock.APPO, SEGMENTS, False, marks=pytest.mark.long),
         (penstock.APPO, SEGMENTS, True),
         (penstock.DQN, REPLAY, False),
         (penstock.A3C, without(SEGMENTS, "batch_size"), True),

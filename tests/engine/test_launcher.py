@@ -24,7 +24,12 @@ pytestmark = pytest.mark.timeout(60)
 
 @pytest.fixture
 def running():
-    it = Launcher()
+    """A launcher whose maker has blocked its signals: it heeds those of its roles all the same."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        it = Launcher()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     yield it
     it.close()
 
@@ -46,22 +51,6 @@ def test_a_death_is_reported_with_its_status_and_a_killed_launcher_takes_the_rol
     assert processes.left_after(2.0) == []
     with pytest.raises(LauncherDied):
         fork(running, "evaluator")
-
-
-def test_a_death_is_reported_also_where_the_maker_has_blocked_its_signals():
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    try:
-        running = Launcher()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-    try:
-        role, *_kept = fork(running, "rollout-0")
-        os.kill(role, signal.SIGKILL)
-        heard = []
-        wait_until(lambda: heard.extend(running.deaths()) or heard, "the death is told")
-        assert heard == [(role, signal.SIGKILL)]
-    finally:
-        running.close()
 
 
 def test_a_pathlib_path_among_the_places_of_modules_does_no_harm(monkeypatch):

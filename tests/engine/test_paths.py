@@ -11,6 +11,7 @@ from penstock.algorithms import ALGORITHMS, load_algorithm
 from penstock.algorithms.impala import IMPALA
 from penstock.bench import BenchError
 from penstock.bench.data_paths import MeasuredMixture, measured_path
+from penstock.cli import main
 from penstock.config import ConfigError, make_config
 from penstock.engine.groups.rank_learner import RANK_LEARNERS, SegmentRankLearner, require_rank_learner
 from penstock.engine.nodes.transport import TRANSPORTS, StoredSegmentTransport, transport_class
@@ -121,27 +122,12 @@ OWN = textwrap.dedent(
 )
 
 
+@pytest.mark.usefixtures("kept_launcher")
 @pytest.mark.timeout(120)
-def test_one_of_ones_own_runs_in_processes_and_its_numbers_are_shown_and_logged(tmp_path):
+def test_one_of_ones_own_runs_in_processes_and_its_numbers_are_shown_and_logged(tmp_path, monkeypatch):
     (tmp_path / "own.py").write_text(OWN)
-    command = [
-        sys.executable,
-        "-m",
-        "penstock.cli",
-        "train",
-        "own.py:Own",
-        "--env",
-        "CartPole-v1",
-        "--total-steps",
-        "3000",
-    ]
-    run = subprocess.run(
-        [*command, "--inference", "central", "--run-dir", "run"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
+    monkeypatch.chdir(tmp_path)
+    flags = "--env CartPole-v1 --num-workers 1 --total-steps 2000 --eval-interval 0 --inference central --run-dir run"
+    assert main(["train", "own.py:Own", *flags.split()]) == 0
     logged = (tmp_path / "run" / "metrics.jsonl").read_text()
     assert '"own/batches"' in logged and '"policy_lag/mean"' in logged

@@ -110,12 +110,14 @@ def test_a_reader_never_sees_half_an_update_of_a_busy_writer(spawn: Start) -> No
 
 
 @pytest.mark.timeout(60)
-def test_a_writer_killed_at_any_instant_leaves_whole_weights_and_a_block_its_successor_can_use(fork: Start) -> None:
+def test_a_writer_killed_at_any_instant_leaves_whole_weights_and_a_block_its_successor_can_use(
+    fork: Start, soak: float
+) -> None:
     arena = Arena.create(WeightsBlock.nbytes(SIZE))
     block, out, chance = WeightsBlock.create(arena, 0, SIZE), np.zeros(SIZE, np.uint8), random.Random(3)
     killed_inside = 0
     begun = arena.array(16, 2, np.uint64)  # numbers of the last publish begun and of the last completed
-    for _ in range(100):
+    for _ in range(round(400 * soak)):
         writer = fork(_publish_for_ever, Sent(arena))
         goal = block.version + chance.randrange(1, 60)
         version = -1

@@ -60,7 +60,7 @@ def at_once(count: int, act) -> list[str]:
 @pytest.mark.parametrize("is_there", [False, True])
 def test_of_trainings_that_begin_at_once_in_one_directory_one_begins(tmp_path, monkeypatch, is_there):
     monkeypatch.setattr("penstock.runs.machine.commit_of", lambda *_: None)
-    for number in range(20):
+    for number in range(6):
         place = tmp_path / str(number)
         if is_there:
             place.mkdir()
