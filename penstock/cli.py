@@ -91,13 +91,21 @@ def export(args: list[str]) -> int:
 
 
 def doctor(args: list[str]) -> int:
-    """Check this machine: working parts, missing parts, advice."""
+    """Check this machine, or an environment: findings with advice."""
     from penstock.flags import DoctorFlags, parse_flags
 
-    parse_flags(DoctorFlags, args, prog="penstock doctor")
-    from penstock.doctor import report, run_checks
+    flags = parse_flags(DoctorFlags, args, prog="penstock doctor")
+    from penstock.doctor import report
+    from penstock.doctor.machine import run_checks
 
-    return report(run_checks())
+    if flags.env is None:
+        if flags.env_kwargs or flags.wrapper or flags.vectorize != "make":
+            raise CommandError("--env-kwargs, --vectorize and --wrapper are of an environment: give it with --env")
+        return report(run_checks(), as_json=flags.json)
+    with explained():
+        checks = importlib.import_module("penstock.doctor.environment").check_environment(flags)
+    success = "the environment keeps its contract"
+    return report(checks, subject=flags.env, success=success, as_json=flags.json)
 
 
 def bench(args: list[str]) -> int:

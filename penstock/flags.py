@@ -168,23 +168,46 @@ class EvalFlags:
     """Checkpoint of the run: "best", "latest", or its number of steps."""
     deterministic: bool = True
     """Play the most likely action instead of sampling."""
+    env: str | None = None
+    """Another environment to play, with the spaces of the run's: an id, "module:Class" or "file.py:Class"."""
+    env_kwargs: Annotated[dict[str, Any], _SETTINGS] = dataclasses.field(default_factory=dict)
+    """Arguments of the environment. Those of the run stay unless they are given here, or --env is; secrets are not
+    saved with a run."""
+    vectorize: str = "make"
+    """With --env: "vector" for a factory of vector environments."""
+    wrapper: tuple[str, ...] = ()
+    """Functions or classes, "module:Name" or "file.py:Name", that wrap the environment; the last is the outermost."""
     video: str | None = None
-    """File for a film of one more episode, e.g. episode.mp4; "auto": in the run, named after the weights' steps."""
+    """File for a film of one more episode, e.g. episode.mp4 or episode.gif; "auto": in the run, named after the
+    weights' steps."""
+    record: str | None = None
+    """Directory for a Minari dataset of the episodes, e.g. datasets/cartpole-v0 (needs the extra "minari")."""
     explain: str | None = None
     """File for a plot of one more episode's rewards, original and as learned from, e.g. episode.png; see rewards."""
     seed: int = 0
     """Seed of the environments and of sampling."""
     max_steps: int | None = None
     """Steps after which an episode is given up; None: the run's eval_max_steps."""
-    env_kwargs: Annotated[dict[str, Any], _SETTINGS] = dataclasses.field(default_factory=dict)
-    """Environment arguments that are not saved with the run, such as secrets; all others are read from the run."""
     trust_code: bool = False
     """Run code that came with a copied run, such as the file of its environment."""
 
 
 @dataclasses.dataclass(frozen=True)
 class DoctorFlags:
-    """Check this machine: working parts, missing parts, advice."""
+    """Check this machine, or an environment."""
+
+    env: str | None = None
+    """Environment to check instead of the machine: an id, "module:Class" or "file.py:Class"."""
+    env_kwargs: Annotated[dict[str, Any], _SETTINGS] = dataclasses.field(default_factory=dict)
+    """Arguments of the environment."""
+    vectorize: str = "make"
+    """"vector" for a factory of vector environments."""
+    wrapper: tuple[str, ...] = ()
+    """Functions or classes, "module:Name" or "file.py:Name", that wrap the environment; the last is the outermost."""
+    seconds: float = 12.0
+    """Time of the measurements of its speed, start-up not counted; 0: none are made."""
+    json: bool = False
+    """Print the findings as JSON."""
 
 
 def parse_flags(flags_class: type[F], args: Sequence[str], prog: str) -> F:

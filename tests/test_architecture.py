@@ -43,8 +43,8 @@ MAY_USE = {
     "rudder": {"_native", "config", "engine", "envs", "experience", "ipc", "nn", "algorithms", "play", "replay", "runs"}
     | {"surroundings"},
     "flags": {"config", "masking"},
-    "doctor": {"extras", "ipc"},
     "bench": {"config", "flags", "masking", "runs", "ipc", "nn", "envs", "experience", "algorithms", "play", "engine"},
+    "doctor": {"extras", "ipc", "config", "surroundings", "envs", "algorithms", "play", "engine", "bench", "flags"},
     "search": {"config", "masking", "runs", "ipc", "algorithms", "bench", "population", "trust"},
     "studies": {"config", "flags", "runs", "ipc", "algorithms"},
     "dashboard": {"flags", "masking", "runs", "studies"},

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 from packaging.requirements import Requirement
 
-from penstock import doctor
 from penstock import extras as penstock_extras
 from penstock.cli import main
-from penstock.doctor import CHECKS, TORCH_RANGE, Check, report, run_checks
+from penstock.doctor import Check, machine, report
+from penstock.doctor.machine import CHECKS, TORCH_RANGE, run_checks
 from penstock.extras import extra_with, missing_from
 from tests.places import ROOT
 
@@ -30,7 +30,7 @@ def test_a_machine_that_runs_this_suite_has_no_blocker(capsys):
 
 def test_a_blocker_exits_with_one_and_says_what_to_do(monkeypatch, capsys):
     blocker = Check("native core", "fail", "cannot be imported", "pip install --force-reinstall penstock")
-    monkeypatch.setattr(doctor, "CHECKS", {"native core": lambda: blocker})
+    monkeypatch.setattr(machine, "CHECKS", {"native core": lambda: blocker})
     assert main(["doctor"]) == 1
     out = capsys.readouterr().out
     assert "fail  native core  cannot be imported  -> pip install --force-reinstall penstock" in out
@@ -46,7 +46,7 @@ def test_a_check_that_breaks_is_a_blocker_itself(monkeypatch):
     def broken() -> Check:
         raise OSError("no such device")
 
-    monkeypatch.setattr(doctor, "CHECKS", {"cuda": broken})
+    monkeypatch.setattr(machine, "CHECKS", {"cuda": broken})
     (check,) = run_checks()
     assert (check.status, check.found) == ("fail", "OSError: no such device")
 
@@ -93,7 +93,7 @@ def test_the_supported_range_of_torch_is_the_one_that_is_installed_by():
 
 
 def test_a_neighbour_that_cannot_reach_the_memory_is_a_blocker(monkeypatch):
-    monkeypatch.setattr(doctor, "_NEIGHBOUR", "raise SystemExit('descriptor 5 is not open')")
+    monkeypatch.setattr(machine, "_NEIGHBOUR", "raise SystemExit('descriptor 5 is not open')")
     check = CHECKS["native core"]()
     assert check.status == "fail"
     assert "descriptor 5 is not open" in check.found

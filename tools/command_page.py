@@ -18,7 +18,7 @@ from penstock.cli import COMMANDS
 from penstock.commands.exits import EXIT_CODES
 from penstock.dashboard import command as dashboard
 from penstock.export import command as export
-from penstock.flags import EvalFlags, InfoFlags, own_documents
+from penstock.flags import DoctorFlags, EvalFlags, InfoFlags, own_documents
 from penstock.search import command as search
 from penstock.search import population_command as pbt
 from penstock.studies import compare, plan, plot, table
@@ -28,7 +28,7 @@ COMMAND_PAGE = Path(__file__).parents[1] / "docs" / "reference" / "command-line.
 FLAGS: dict[str, type | argparse.ArgumentParser | None] = {
     "train": None, "eval": EvalFlags, "info": InfoFlags, "resume": None, "runs": table.Flags,
     "multirun": plan.own_flags(), "plot": plot.Flags, "compare": compare.Flags, "dashboard": dashboard.Flags,
-    "export": export.Flags, "doctor": None, "autotune": autotune._own_flags(), "search": search._own_flags(),
+    "export": export.Flags, "doctor": DoctorFlags, "autotune": autotune._own_flags(), "search": search._own_flags(),
     "pbt": pbt.own_flags(),
 }  # fmt: skip
 """A command's own flags, as a dataclass or a parser; None: it has none."""

@@ -24,6 +24,8 @@ def evaluate(args: list[str]) -> int:
         raise CommandError(f"--episodes {flags.episodes} is not legal: play 1 or more")
     if flags.max_steps is not None and flags.max_steps < 1:
         raise CommandError(f"--max-steps {flags.max_steps} is not legal: play 1 or more")
+    if flags.explain is not None and (flags.env is not None or flags.wrapper):
+        raise CommandError("--explain plays the environment of the run: leave out --env and --wrapper")
     from penstock.config import FEATURES, find_object
     from penstock.runs.checkpoint import verify_checkpoint
     from penstock.runs.lookup import policies_of, resolve_checkpoint
@@ -45,7 +47,10 @@ def evaluate(args: list[str]) -> int:
                 )  # fmt: skip
     for name, result in results.items():
         which = "best checkpoint" if paths[name].name == "best" else f"checkpoint {paths[name].name}"
-        print(_score(result, f"{name}: " if name else "", metas[name], which))
+        meta = {**metas[name], **({"env": flags.env} if flags.env is not None else {})}
+        print(_score(result, f"{name}: " if name else "", meta, which))
+    if flags.record is not None:
+        print(f"dataset: {flags.record}")
     if video is not None:
         print(f"video: {video}")
     if flags.explain is not None:
@@ -101,14 +106,27 @@ def _video(flags: EvalFlags, paths: Mapping[str, Path], steps: int) -> str | Non
 
 def _play(flags: EvalFlags, paths: Mapping[str, Path], video: str | None) -> dict[str, Evaluation]:
     """Play the episodes; return the evaluations by policy."""
+    from penstock.config import find_object
     from penstock.play.scoring import evaluate_run, evaluate_together
 
     how: dict[str, Any] = {
         "episodes": flags.episodes, "deterministic": flags.deterministic, "video": video, "seed": flags.seed,
         "max_steps": flags.max_steps, "trust_code": flags.trust_code,
-        **({"env_kwargs": flags.env_kwargs} if flags.env_kwargs else {}),
+        **({"record": flags.record} if flags.record is not None else {}),
+        **({"wrappers": [find_object(name, "wrapper") for name in flags.wrapper]} if flags.wrapper else {}),
     }  # fmt: skip
+    if flags.env is not None:
+        from penstock.envs.spec import EnvSpec
+
+        try:
+            how["on"] = EnvSpec.resolve(flags.env, flags.env_kwargs, flags.vectorize)
+        except ValueError as error:  # its message is complete
+            raise CommandError(str(error)) from error
+    elif flags.env_kwargs:
+        how["env_kwargs"] = flags.env_kwargs
     if len(paths) > 1:
+        if flags.record is not None:
+            raise CommandError(f"--record has one policy: of {', '.join(paths)}, give the directory of one")
         return evaluate_together(paths, **how)
     return {name: evaluate_run(path, **how) for name, path in paths.items()}
 

@@ -99,6 +99,35 @@ def legal_instead(argument: str, legal: Sequence[str]) -> str:
     return f": {hint}legal are {', '.join(legal) or 'none'}"
 
 
+class Wrapped:
+    """Factory of environments inside wrappers; it takes the arguments of the factory that it wraps.
+
+    Parameters
+    ----------
+    source
+        Registered spec, or factory.
+    wrappers
+        Functions or classes that take an environment and return one; the last is the outermost.
+    """
+
+    def __init__(self, source: Any, wrappers: Sequence[Callable[[Any], Any]]) -> None:
+        self.source = source
+        self.wrappers = tuple(wrappers)
+        if callable(source):
+            self.__signature__ = inspect.signature(source)
+
+    def __call__(self, **kwargs: Any) -> Any:
+        if callable(self.source):
+            env = self.source(**kwargs)
+        else:
+            import gymnasium
+
+            env = (gymnasium.make_vec if "num_envs" in kwargs else gymnasium.make)(self.source, **kwargs)
+        for wrapper in self.wrappers:
+            env = wrapper(env)
+        return env
+
+
 def made_hint(env: Any) -> str:
     """Return a hint about an environment that is already made, where a constructor is expected; "" if it is not."""
     if isinstance(env, str | type) or not (hasattr(env, "step") and hasattr(env, "reset")):
@@ -126,9 +155,10 @@ def _parameters(source: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
 
 
 def _unwrapped(source: Any) -> tuple[Any, set[str]]:
-    """Return the callable within partials, and the names of the arguments that they bind."""
+    """Return the callable within partials and wrappers, and the names of the arguments that partials bind."""
     bound: set[str] = set()
-    while isinstance(source, functools.partial):
-        bound.update(source.keywords)
-        source = source.func
+    while isinstance(source, functools.partial | Wrapped):
+        if isinstance(source, functools.partial):
+            bound.update(source.keywords)
+        source = source.source if isinstance(source, Wrapped) else source.func
     return source, bound

@@ -149,10 +149,41 @@ class ObservationSpec:
         """Return whether networks see observations of both alike: same layout and same integer scales."""
         return self == other and [leaf.scaling for leaf in self.leaves] == [leaf.scaling for leaf in other.leaves]
 
+    def is_fit_for(self, other: ObservationSpec) -> bool:
+        """Return whether a policy trained on these observations can act on those of `other`.
+
+        Bounds count where the training knew them. Frame stacks count as plain arrays.
+        """
+        plain, others = replace(self, is_stacked=False), replace(other, is_stacked=False)
+        known = [leaf.low is not None or leaf.high is not None for leaf in self.leaves]
+        pairs = zip(self.leaves, other.leaves, known, strict=False)
+        return plain == others and all(mine.scaling == its.scaling for mine, its, is_known in pairs if is_known)
+
     @property
     def leaves(self) -> tuple[ObservationSpec, ...]:
         """Specs of the parts, in order; the spec itself if it is plain."""
         return tuple(part.spec for part in self.parts) or (self,)
+
+    def __str__(self) -> str:
+        mask = " with a mask of legal actions" if self.mask is not None else ""
+        if self.parts:
+            parts = (f"{part.path!r}: {part.spec}" if part.path else f"{part.spec}" for part in self.parts)
+            return f"{{{', '.join(parts)}}}{mask}"
+        if self.num_values is not None:
+            return f"{_one_of(self.num_values, self.start)}{mask}"
+        if self.nvec:
+            return f"choices of {', '.join(map(str, self.nvec))} values{mask}"
+        return f"{self.dtype} {self.shape}{_within(self.low, self.high)}{mask}"
+
+
+def _one_of(count: int, start: int) -> str:
+    return f"one of {count} values" + (f" from {start} on" if start else "")
+
+
+def _within(low: tuple[float, ...] | None, high: tuple[float, ...] | None) -> str:
+    """Describe bounds; "" without any."""
+    least, most = min(low or (-math.inf,)), max(high or (math.inf,))
+    return "" if math.isinf(least) and math.isinf(most) else f" within [{least:g}, {most:g}]"
 
 
 def _scale(low: float, high: float, limits: Any) -> tuple[int, float]:
@@ -243,6 +274,15 @@ class ActionSpec:
     def noise_size(self) -> int:
         """Random numbers per action: one per choice and number."""
         return len(self.choices) + self.num_numbers
+
+    def __str__(self) -> str:
+        if self.parts:
+            return f"{{{', '.join(f'{part}' if key is None else f'{key!r}: {part}' for key, part in self.parts)}}}"
+        if self.num_actions is not None:
+            return _one_of(self.num_actions, self.start)
+        if self.nvec:
+            return f"choices of {', '.join(map(str, self.nvec))} values"
+        return f"{self.dtype} {self.shape}{_within(self.low, self.high)}"
 
     @property
     def column_shape(self) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ import importlib
 import importlib.util
 import pickle
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any, Literal, get_args
@@ -19,8 +19,8 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec as RegisteredEnv
 
 from penstock.envs.envpool import NAMESPACE, pool_arguments
-from penstock.envs.factories import Vectorize, name_of_factory, require_fitting_arguments
-from penstock.envs.failures import UnknownEnvironmentError
+from penstock.envs.factories import Vectorize, Wrapped, name_of_factory, require_fitting_arguments
+from penstock.envs.failures import EnvironmentUsageError, UnknownEnvironmentError
 from penstock.envs.refusals import needs
 from penstock.envs.statistics import Moments
 from penstock.extras import extra_with, install_command, package_of_id
@@ -157,6 +157,23 @@ class EnvSpec:
     def _of(cls, name: str, kind: Kind, vectorize: Vectorize, source: Any, kwargs: dict[str, Any]) -> EnvSpec:
         file_name = re.sub(r"[^\w.]+", "-", name).strip("-")
         return cls(file_name, kind, vectorize, _pickled(name, source, kwargs), given=(source, kwargs))
+
+    def wrapped(self, wrappers: Sequence[Callable[[Any], Any]]) -> EnvSpec:
+        """Return the same environment inside wrappers, the last outermost; around a vector environment, as a whole.
+
+        Raises
+        ------
+        EnvironmentUsageError
+            The environment steps in native code that no wrapper reaches.
+        """
+        if self.kind in ("atari", "envpool"):
+            raise EnvironmentUsageError(
+                f"wrappers around {self.name} are not legal: its vector environment is native. Write a factory of "
+                "wrapped environments, such as file.py:make"
+            )
+        source, kwargs = self.unpack()
+        inside = EnvSpec.resolve(Wrapped(source, wrappers), kwargs, self.vectorize)
+        return dataclasses.replace(self, kind="callable", payload=inside.payload, given=inside.given)
 
     def unpack(self) -> tuple[Any, dict[str, Any]]:
         """Return the constructor, a registered spec, a callable or (ALE, EnvPool) None, and its keyword arguments.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,10 @@ from penstock.surroundings import Surroundings, seed_generators
 
 MAX_STEPS = 10_000
 FILMED_LANE = 4_000_000  # outside the lanes of training, evaluation, scoring and probing
-CONTAINERS = (".mp4", ".mkv", ".mov")
+CONTAINERS = (".mp4", ".mkv", ".mov", ".gif")
 ENLARGEMENT = 4  # ALE observations are small: a film shows each pixel as a square of this width
 ALE_FRAMES_PER_SECOND = 60
+GIF_FRAMES_PER_SECOND = 50  # a GIF counts in hundredths of a second, and browsers slow one hundredth down to ten
 
 
 def film(
@@ -39,7 +41,7 @@ def film(
     seed: int,
     teammates: Mapping[str, Policy] | None = None,
 ) -> None:
-    """Play one episode or game, of at most MAX_STEPS steps, and film it as H.264 video.
+    """Play one episode or game, of at most MAX_STEPS steps, and film it as H.264 video or as GIF.
 
     The film of an ALE game shows the policy's view: the newest frame of each observation.
 
@@ -50,7 +52,7 @@ def film(
     env
         Environment to play; one single environment is made, whatever its `vectorize`.
     path
-        Output file, whose suffix selects the container: .mp4, .mkv or .mov.
+        Output file, whose suffix selects the format: .mp4, .mkv, .mov or .gif.
     deterministic
         Whether to play the most probable actions instead of samples.
     seed
@@ -84,10 +86,21 @@ def film(
             )
             pictures = (picture_of(stage, env.name) for _ in played)
             first = next(pictures)  # creates no file for an environment that does not draw
-            with imageio.imopen(path, "w", plugin="pyav") as video:
-                video.init_video_stream("libx264", fps=_pictures_per_second(stage))
+            pace = _pictures_per_second(stage)
+            with imageio.imopen(path, "w", plugin="pillow" if path.endswith(".gif") else "pyav") as video:
+                if path.endswith(".gif"):
+                    _write_gif(video, chain([first], pictures), pace)
+                    return
+                video.init_video_stream("libx264", fps=pace)
                 for picture in chain([first], pictures):
                     video.write_frame(picture)
+
+
+def _write_gif(file: Any, pictures: Iterable[np.ndarray], pace: float) -> None:
+    """Write pictures as a GIF that repeats, at their pace in pictures per second; a faster one leaves pictures out."""
+    stride = math.ceil(pace / GIF_FRAMES_PER_SECOND)
+    for picture in islice(pictures, 0, None, stride):
+        file.write(picture, is_batch=False, bits=8, duration=1000.0 * stride / pace, loop=0)
 
 
 def play(policy: Policy, stage: gymnasium.Env, *, deterministic: bool, seed: int) -> Iterator[None]:
@@ -142,6 +155,8 @@ class AleScreen(gymnasium.Env):
         from penstock.envs.atari import make_atari
 
         self._game = make_atari(arguments, num_lanes=1, num_threads=1)
+        self.observation_space = self._game.single_observation_space
+        self.action_space = self._game.single_action_space
         self.metadata = {"render_modes": ["rgb_array"], "render_fps": ALE_FRAMES_PER_SECOND / arguments["frameskip"]}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:

@@ -32,6 +32,10 @@ def lanes_for(episodes: int) -> int:
     return max(n for n in range(1, min(episodes, MAX_LANES) + 1) if episodes % n == 0)
 
 
+def ignored_episode(lane: int, is_whole: bool) -> None:
+    """Ignore an episode that counts."""
+
+
 class Player(ABC):
     """Base of players: policies that play environments of their own, outside any arena.
 
@@ -52,6 +56,7 @@ class Player(ABC):
         max_steps: float = math.inf,
         deadline: float = math.inf,
         on_step: Callable[[], object] = lambda: None,
+        on_episode: Callable[[int, bool], object] = ignored_episode,
     ) -> tuple[Evaluation, ...]:
         """Play from fresh resets, an equal number of episodes in every lane; return each policy's evaluation.
 
@@ -67,8 +72,11 @@ class Player(ABC):
             Time at which all running episodes are given up (monotonic seconds), after at least one step of each lane.
         on_step
             Called after every step of the lanes.
+        on_episode
+            Called for every episode that counts, with its lane and whether it is whole rather than given up; its last
+            step is the one just made.
         """
-        return self._evaluations(PlaySession(self.group, episodes, max_steps, deadline, on_step))
+        return self._evaluations(PlaySession(self.group, episodes, max_steps, deadline, on_step, on_episode))
 
     @abstractmethod
     def _evaluations(self, session: PlaySession) -> tuple[Evaluation, ...]:
@@ -110,7 +118,8 @@ class PlaySession:
     episodes: int
     max_steps: float
     deadline: float
-    on_step: Callable[[], object]
+    on_step: Callable[[], object] = lambda: None
+    on_episode: Callable[[int, bool], object] = ignored_episode
 
     def play(
         self, actors: Sequence[Opponent], parts: Sequence[Part], outcomes: Sequence[Outcomes] = ()
@@ -146,7 +155,7 @@ class PlaySession:
             self._step(actors)
             is_late = time.monotonic() >= self.deadline
             for part in parts:
-                part.record(self.max_steps, is_late=is_late)
+                part.record(self.max_steps, is_late=is_late, on_episode=self.on_episode)
 
     def _await_outcomes(
         self, actors: Sequence[Opponent], parts: Sequence[Part], outcomes: Sequence[Outcomes]
@@ -231,17 +240,20 @@ class Part:
         action = choice.mode() if self._deterministic else choice.sample(self._tensor(self._noise.draw()))
         return action.cpu().numpy()
 
-    def record(self, max_steps: float, *, is_late: bool) -> None:
-        """Record ended episodes, and give up those that last too long."""
+    def record(self, max_steps: float, *, is_late: bool, on_episode: Callable[[int, bool], object]) -> None:
+        """Record ended episodes, and give up those that last too long; report both as `Player.play` does."""
         lanes = self._lanes
         for episode in lanes.take_episodes():
             lane = episode.lane
             if self._plays_on[lane]:
                 self.played[lane].append(episode)
+                on_episode(lane, True)
                 self._plays_on[lane] = len(self.played[lane]) < self._quota
         too_long = self._plays_on & (lanes.running_lengths >= (1 if is_late else max_steps))
         too_long |= self._plays_on & self._in_games_of(too_long)
-        self.given_up += [lanes.running_episode(lane) for lane in too_long.nonzero()[0].tolist()]
+        for lane in too_long.nonzero()[0].tolist():
+            self.given_up.append(lanes.running_episode(lane))
+            on_episode(lane, False)
         self._plays_on &= ~too_long & (not is_late)
 
     def evaluation(self) -> Evaluation:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, TypedDict, TypeVar
@@ -31,6 +31,8 @@ from penstock.surroundings import plain_torch
 from penstock.trust import code_of
 
 Env = TypeVar("Env")
+Wrappers = Sequence[Callable[[Any], Any]]
+"""Functions or classes that take an environment and return one."""
 _ROOM_TO_BUILD = 1 << 24  # bytes of temporary tensors while a network is built
 
 
@@ -208,17 +210,28 @@ class Policy:
         return draw(count, action.noise_size)
 
 
-def environment_of(policy: Policy) -> EnvSpec:
-    """Return the environment that a policy was trained on."""
+def environment_of(policy: Policy, on: EnvSpec | None = None, wrappers: Wrappers = ()) -> EnvSpec:
+    """Return the environment that a policy was trained on, or another for it to play.
+
+    Parameters
+    ----------
+    policy
+        The policy, whose running statistics the environment gets.
+    on
+        Other environment; None: that of the training.
+    wrappers
+        Functions or classes that take an environment and return one; the last is the outermost.
+    """
     mask_is_in_info = policy.algorithm.observation.mask_is_in_info
     with policy.code():
-        env = environment_named_by(policy.algorithm.config)
+        env = environment_named_by(policy.algorithm.config, on)
+    env = env.wrapped(wrappers) if wrappers else env
     return dataclasses.replace(env, mask_is_in_info=mask_is_in_info, statistics=statistics_of(policy.meta))
 
 
-def environment_named_by(config: Config) -> EnvSpec:
-    """Return the environment of a config; raise as `EnvSpec.resolve` does."""
-    spec = EnvSpec.resolve(config.env, whole_arguments(config.env_kwargs), config.vectorize)
+def environment_named_by(config: Config, on: EnvSpec | None = None) -> EnvSpec:
+    """Return the environment of a config, or another with its teams; raise as `EnvSpec.resolve` does."""
+    spec = on or EnvSpec.resolve(config.env, whole_arguments(config.env_kwargs), config.vectorize)
     return dataclasses.replace(spec, team_reward=config.team_reward, is_shuffled=config.seats == "shuffled")
 
 

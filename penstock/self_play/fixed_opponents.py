@@ -10,6 +10,7 @@ import numpy as np
 
 from penstock.config import find_object
 from penstock.envs.factories import requested
+from penstock.envs.lanes import Lanes
 from penstock.envs.masks import MASK
 from penstock.envs.seats import SeatLanes
 from penstock.nn import PolicyNetwork
@@ -37,12 +38,12 @@ class RandomOpponent(Opponent):
     Parameters
     ----------
     lanes
-        Lanes of its seats.
+        Its lanes.
     seed
         Seed of its random numbers.
     """
 
-    def __init__(self, lanes: SeatLanes, seed: int) -> None:
+    def __init__(self, lanes: Lanes, seed: int) -> None:
         self._lanes = lanes
         self._random = np.random.default_rng(seed)
         self._rows = np.arange(lanes.num_lanes, dtype=np.int64)

@@ -203,3 +203,15 @@ def test_a_file_that_could_not_be_written_is_refused_before_anything_is_played(t
     with pytest.raises(ConfigError, match=because):
         film(untrained(resolved(Painted)), resolved(Painted), str(tmp_path / name), deterministic=True, seed=0)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("fps", "stride", "duration"), [(10, 1, 100), (60, 2, 30)])
+def test_a_gif_has_the_pictures_at_their_pace_and_leaves_out_what_no_browser_shows(
+    tmp_path, monkeypatch, fps, stride, duration
+):
+    monkeypatch.setitem(Painted.metadata, "render_fps", fps)
+    path, env = str(tmp_path / "episode.gif"), resolved(Painted)
+    film(untrained(env), env, path, deterministic=True, seed=0)
+    pictures, about = imageio.imread(path, index=...), imageio.immeta(path)
+    assert np.allclose(pictures.mean((1, 2, 3)), [200, 170, 140, 110, 80, 50][::stride], atol=4)
+    assert (about["duration"], about["loop"]) == (duration, 0)

@@ -11,12 +11,11 @@ import platform
 import resource
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal
 
+from penstock.doctor import Check
 from penstock.extras import extras, install_command, missing_from, modules_of
 
 TORCH_RANGE = ((2, 8), (2, 14))
@@ -35,59 +34,9 @@ doorbell.ring()
 """
 
 
-@dataclass(frozen=True)
-class Check:
-    """One finding."""
-
-    name: str
-    status: Literal["ok", "warn", "fail"]
-    """"fail": Penstock does not run here. "warn": it runs, with the limit named in `advice`."""
-    found: str
-    advice: str = ""
-
-
 def run_checks() -> list[Check]:
     """Run every check; an exception in one counts as "fail"."""
     return [_guarded(name, check) for name, check in CHECKS.items()]
-
-
-def report(checks: Sequence[Check]) -> int:
-    """Print the findings, as a table in a terminal and as lines elsewhere.
-
-    Returns
-    -------
-    int
-        Exit code: 1 if a check failed, else 0.
-    """
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    blockers = sum(check.status == "fail" for check in checks)
-    if console.is_terminal:
-        console.print(_table(checks))
-    else:
-        for check in checks:
-            advice = f"  -> {check.advice}" if check.advice else ""
-            print(f"{check.status:<5} {check.name:<12} {check.found}{advice}")
-    plural = "" if blockers == 1 else "s"
-    print(f"{blockers} blocker{plural}: see the lines marked fail" if blockers else "ready to train")
-    return 1 if blockers else 0
-
-
-def _table(checks: Sequence[Check]) -> object:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    marks = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "bold red")}
-    table = Table(box=box.ROUNDED, border_style="bright_black", show_header=False, title="penstock doctor")
-    for check in checks:
-        mark, color = marks[check.status]
-        found = Text(check.found)
-        if check.advice:
-            found.append(f"\n{check.advice}", color if check.status != "ok" else "dim")
-        table.add_row(Text(mark, color), Text(check.name, "bold"), found)
-    return table
 
 
 def _guarded(name: str, check: Callable[[], Check]) -> Check:
@@ -233,8 +182,8 @@ def _penstock() -> Check:
         found = version("penstock")
     except PackageNotFoundError:
         return Check("penstock", "warn", "runs from a source tree that is not installed", "pip install -e .")
-    here, used = Path("penstock").resolve(), Path(__file__).resolve().parent
-    if here != used and (here / "doctor.py").is_file():
+    here, used = Path("penstock").resolve(), Path(__file__).resolve().parents[1]
+    if here != used and (here / "doctor" / "machine.py").is_file():
         problem = f"{found} from {used}, not the source tree in this folder"
         return Check("penstock", "warn", problem, f"to use this one: pip install -e {here.parent}")
     return Check("penstock", "ok", found)

@@ -1,0 +1,328 @@
+"""Contract of an environment, checked by Gymnasium's checker and by playing it with random legal actions.
+
+The environment is made in this process several times, and closed again.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import warnings
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import compress
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.utils.env_checker import check_env
+
+from penstock.config import ConfigError
+from penstock.doctor import Check
+from penstock.envs.factories import OUTSIDE
+from penstock.envs.failures import PROBED_LANE, EnvironmentFailure, EnvironmentUsageError
+from penstock.envs.lanes import EpisodeRecord, outline
+from penstock.envs.making import Probed, construct, make_lanes, probe
+from penstock.envs.spec import EnvSpec
+from penstock.play.film import make_stage, picture_of
+from penstock.self_play.fixed_opponents import RandomOpponent
+from penstock.surroundings import kept_settings, seed_generators
+
+STEPS, SECONDS = 3_000, 8.0  # of each of two plays, whichever ends it first
+SEED = 7
+_ALIKE = 3  # whole episodes of one length that look like a time limit
+_LARGE_REWARD = 100.0
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m|^WARN: ", re.MULTILINE)
+# Notes of Gymnasium's checker on what Penstock does itself: actions are scaled to their bounds, unbounded numbers are
+# legal, wrapped environments are checked as they are trained on.
+_SETTLED = ("recommend using a symmetric and normalized space", "infinity. This is probably", "unwrapped version")
+
+
+def check_contract(env: EnvSpec) -> list[Check]:
+    """Return the findings about an environment; after one that nothing can follow, no further ones."""
+    try:
+        seen = probe(env)
+    except (EnvironmentUsageError, EnvironmentFailure) as error:
+        return [Check("spaces", "fail", str(error), "mend the environment, or wrap it")]
+    agents = f"; {len(seen.agents)} agents: {', '.join(seen.agents)}" if seen.agents else ""
+    checks = [Check("spaces", "ok", f"observations {seen.observation}; actions {seen.action}{agents}")]
+    is_single = not env.is_vector and not seen.agents
+    if is_single:
+        checks.append(_by_gymnasium(env, seen))
+    watches: list[_Watch] = []
+    play = _Play(seen).run(env.wrapped([partial(_watched, watches)]) if is_single else env, STEPS, SECONDS)
+    if play.failure is not None:
+        advice = "the lanes of every training refuse this: mend the environment, or wrap it"
+        return [*checks, Check("episodes", "fail", str(play.failure), advice)]
+    spec = watches[0].spec_of_env if watches else None
+    checks += [*(_watch_found(watches[0]) if watches else ()), _seeds(env, seen, play, spec), _ends(play, watches)]
+    return [*checks, _rewards(play), *([_rendering(env)] if env.kind != "atari" else [])]
+
+
+@dataclass
+class _Play:
+    """Random legal actions in an environment, and the values that it returned.
+
+    Attributes
+    ----------
+    rows
+        Observations, rewards, ends of each step, as bytes.
+    episodes
+        Whole episodes.
+    ends
+        Number of episodes by "terminated" and "truncated".
+    rewards
+        Smallest and largest reward, and their sum.
+    failure
+        Failure that ended the play.
+    """
+
+    seen: Probed
+    rows: list[tuple[int, bytes, bytes]] = field(default_factory=list)
+    episodes: list[EpisodeRecord] = field(default_factory=list)
+    ends: Counter[str] = field(default_factory=Counter)
+    rewards: list[float] = field(default_factory=list)
+    failure: EnvironmentFailure | None = None
+
+    def run(self, env: EnvSpec, steps: int, seconds: float, general_seed: int = 0) -> _Play:
+        """Play for a number of steps or seconds; `general_seed` is that of the process's generators."""
+        seed_generators(general_seed)
+        end = time.monotonic() + seconds
+        try:
+            env = replace(env, mask_is_in_info=self.seen.mask_is_in_info)
+            count = 2 if env.is_vector else 1
+            with closing(make_lanes(env, count, seed=SEED, first_lane=PROBED_LANE, worker_index=OUTSIDE)) as lanes:
+                opponent = RandomOpponent(lanes, SEED)
+                obs = np.zeros((lanes.num_lanes, *lanes.observation.shape), lanes.observation.dtype)
+                everyone = np.arange(lanes.num_lanes, dtype=np.int64)
+                lanes.reset()
+                lanes.write_observations(obs, everyone)
+                self.rows.append((hash(obs.tobytes()), b"", b""))
+                while len(self.rows) <= steps and time.monotonic() < end:
+                    lanes.step(opponent.act())
+                    lanes.write_finals(obs, everyone[: len(lanes.finals)])
+                    lanes.write_observations(obs, everyone)
+                    ends = lanes.terminated.tobytes() + lanes.truncated.tobytes()
+                    self.rows.append((hash(obs.tobytes()), lanes.reward.tobytes(), ends))
+                    self.rewards += compress(lanes.reward.tolist(), lanes.valid.tolist())
+                    self.ends["terminated"] += int(lanes.terminated.sum())
+                    self.ends["truncated"] += int(lanes.truncated.sum())
+                    self.episodes += [episode for episode in lanes.take_episodes() if episode.length]
+        except EnvironmentFailure as failure:
+            self.failure = failure
+        return self
+
+
+class _Watch(gymnasium.Wrapper):
+    """Wrapper that compares an environment's values with its spaces and with each other.
+
+    Attributes
+    ----------
+    outside
+        Description of the first observation outside of the space; None without one.
+    changed
+        Description of the first change of each info's shape, by key.
+    odd_flag
+        Description of the first end of an episode that is no bool; None without one.
+    """
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        self.outside: str | None = None
+        self.changed: dict[str, str] = {}
+        self.odd_flag: str | None = None
+        self._shapes: dict[str, tuple[int, ...]] = {}
+        self._place = "reset"
+        self._steps = 0
+
+    @property
+    def spec_of_env(self) -> Any:
+        """Registered spec of the environment; None without one."""
+        return getattr(self.env.unwrapped, "spec", None)
+
+    @property
+    def limit(self) -> int | None:
+        """Steps of the time limit that wrappers declare; None without one."""
+        env: Any = self.env
+        while isinstance(env, gymnasium.Wrapper):
+            if isinstance(env, gymnasium.wrappers.TimeLimit):
+                return int(env._max_episode_steps)
+            env = env.env
+        return getattr(self.spec_of_env, "max_episode_steps", None)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        answer = self.env.reset(seed=seed)
+        if isinstance(answer, tuple) and len(answer) == 2:
+            self._look(*answer, f"reset() after step {self._steps}" if self._steps else "the first reset()")
+        return answer
+
+    def step(self, action: Any) -> Any:
+        answer = self.env.step(action)
+        self._steps += 1
+        if isinstance(answer, tuple) and len(answer) == 5:
+            self._look(answer[0], answer[4], f"step {self._steps}")
+            for name, value in zip(("terminated", "truncated"), answer[2:4], strict=True):
+                if not isinstance(value, bool | np.bool_) and self.odd_flag is None:
+                    self.odd_flag = f"{name} in step {self._steps} is {outline(value)}"
+        return answer
+
+    def _look(self, observation: Any, info: Any, place: str) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if self.outside is None and not self.observation_space.contains(observation):
+                self.outside = f"{place} returned {_why_outside(self.observation_space, observation)}"
+        for key, value in info.items() if isinstance(info, Mapping) else ():
+            shape = np.shape(value) if isinstance(value, np.ndarray | np.generic | int | float) else None
+            if shape is not None and self._shapes.setdefault(key, shape) != shape:
+                self.changed.setdefault(key, f"{key!r} of shape {self._shapes[key]} has shape {shape} in {place}")
+
+
+def _watched(watches: list[_Watch], env: gymnasium.Env) -> _Watch:
+    watches.append(_Watch(env))
+    return watches[-1]
+
+
+def _watch_found(watch: _Watch) -> list[Check]:
+    """Return the findings about observations, infos and flags."""
+    space = watch.observation_space
+    observations = Check("observations", "ok", f"within {space}" if len(str(space)) < 80 else "within their space")
+    if watch.outside is not None:
+        advice = "widen the space to what the environment returns, or return what the space says"
+        observations = Check("observations", "fail", watch.outside, advice)
+    infos = Check("infos", "ok", "each value keeps its shape")
+    if watch.changed:
+        advice = "pad it to one shape: datasets and vector environments stack infos"
+        infos = Check("infos", "warn", "; ".join(watch.changed.values()), advice)
+    if watch.odd_flag is None:
+        return [observations, infos]
+    return [observations, infos, Check("ends", "warn", f"no bool: {watch.odd_flag}", "return bool(...)")]
+
+
+def _why_outside(space: gymnasium.Space, value: Any, path: str = "observation") -> str:
+    """Describe an observation that lies outside of its space."""
+    if isinstance(space, spaces.Dict) and isinstance(value, Mapping):
+        if value.keys() != space.spaces.keys():
+            return f"{path} with the keys {sorted(map(str, value))}, expected {sorted(map(str, space.spaces))}"
+        wrong = next(key for key, part in space.spaces.items() if not part.contains(value[key]))
+        return _why_outside(space.spaces[wrong], value[wrong], f"{path}[{wrong!r}]")
+    if not isinstance(space, spaces.Box):
+        return f"{path} {outline(value)}, expected one of {space}"
+    array = np.asarray(value)
+    if array.shape != space.shape:
+        return f"{path} of shape {array.shape}, expected {space.shape}"
+    if not np.can_cast(array.dtype, space.dtype):
+        return f"{path} of dtype {array.dtype}, expected {space.dtype}: return it with .astype(np.{space.dtype})"
+    index = tuple(np.argwhere(~((array >= space.low) & (array <= space.high)))[0].tolist())
+    bounds = f"[{space.low[index]:g}, {space.high[index]:g}]"
+    return f"{path}{list(index) if index else ''} = {array[index]:g}, expected a value within {bounds}"
+
+
+def _by_gymnasium(env: EnvSpec, seen: Probed) -> Check:
+    """Run Gymnasium's checker."""
+    if seen.observation.mask is not None:
+        return Check("gymnasium", "ok", "its checker is not run: it would take actions that the mask forbids")
+    source, kwargs = env.unpack()
+    with kept_settings(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        made = construct(source, kwargs, {"worker_index": OUTSIDE, "lane": PROBED_LANE, "seed": SEED})
+        with closing(made):
+            try:
+                check_env(made, skip_render_check=True, skip_close_check=True)
+            except Exception as error:  # an AssertionError, or any error of the environment
+                problem = f"{type(error).__name__}: {error}" if not isinstance(error, AssertionError) else str(error)
+                advice = "Gymnasium's check_env, which says this, is in gymnasium.utils.env_checker"
+                return Check("gymnasium", "fail", problem.partition("\n")[0], advice)
+    notes = dict.fromkeys(_COLOURS.sub("", str(each.message)) for each in caught)
+    notes = {note: None for note in notes if not any(words in note for words in _SETTLED)}
+    if notes:
+        return Check("gymnasium", "warn", " ".join(notes), "it trains; Gymnasium's checker asks for this")
+    return Check("gymnasium", "ok", "its checker finds nothing")
+
+
+def _seeds(env: EnvSpec, seen: Probed, play: _Play, spec: Any) -> Check:
+    """Compare a second play with the same seed and actions."""
+    if getattr(spec, "nondeterministic", False):
+        return Check("seeds", "ok", "the environment is declared nondeterministic")
+    again = _Play(seen).run(env, len(play.rows) - 1, 2 * SECONDS, general_seed=1)
+    if again.failure is not None:
+        return Check("seeds", "fail", f"only a second environment fails: {again.failure}", "look for shared state")
+    pairs = enumerate(zip(play.rows, again.rows, strict=False))
+    step, difference = next(((number, pair) for number, pair in pairs if pair[0] != pair[1]), (None, None))
+    if difference is None:
+        return Check("seeds", "ok", f"the same seed and actions give the same {len(again.rows) - 1:,} steps")
+    parts = zip(("observation", "reward", "end"), *difference, strict=True)
+    what = next(name for name, one, other in parts if one != other)
+    place = f"step {step}" if step else "the first reset"
+    return Check(
+        "seeds", "fail", f"with the same seed and actions, the {what} of {place} differs",
+        "draw from self.np_random, which super().reset(seed=seed) seeds, and from no global generator; what is random "
+        "for good is registered with nondeterministic=True",
+    )  # fmt: skip
+
+
+def _ends(play: _Play, watches: list[_Watch]) -> Check:
+    """Judge ends of episodes, and the time limit."""
+    steps, lengths = len(play.rows) - 1, [episode.length for episode in play.episodes]
+    limit, known = (watches[0].limit, "declared") if watches else (None, "known")
+    if not lengths:
+        found = f"none of {steps:,} steps ended an episode"
+        if limit:
+            return Check("time limit", "ok", f"{found}; the time limit is {limit:,} steps")
+        return Check(
+            "time limit", "warn", f"{found}, and no time limit is {known}",
+            "bound episodes with gymnasium.wrappers.TimeLimit, or evaluations with eval_max_steps",
+        )  # fmt: skip
+    terminated, truncated = play.ends["terminated"], play.ends["truncated"]
+    found = (
+        f"{len(lengths)} episodes of {min(lengths):,} to {max(lengths):,} steps: {terminated} terminated, "
+        f"{truncated} truncated" + (f"; the time limit is {limit:,}" if limit else "")
+    )
+    if not truncated and len(lengths) >= _ALIKE and len(set(lengths)) == 1 and lengths[0] > 1:
+        return Check(
+            "time limit", "warn", f"every episode terminated after {lengths[0]:,} steps",
+            "if that is a time limit, return truncated=True instead: nothing comes after a termination, and the "
+            "learner counts what follows as 0",
+        )  # fmt: skip
+    if not truncated and limit is None:
+        return Check(
+            "time limit", "ok", f"{found}; no time limit is {known}",
+            "if a good policy may play for ever: gymnasium.wrappers.TimeLimit, and eval_max_steps for evaluations",
+        )  # fmt: skip
+    return Check("time limit", "ok", found)
+
+
+def _rewards(play: _Play) -> Check:
+    least, most = min(play.rewards), max(play.rewards)
+    found = f"finite, from {least:g} to {most:g}, mean {np.mean(play.rewards):.3g}"
+    if least == most == 0.0:
+        return Check(
+            "rewards", "warn", f"none in {len(play.rewards):,} steps of random actions",
+            "learning starts from rewards: reward partial success, or begin near the goal (see It does not learn)",
+        )  # fmt: skip
+    if max(-least, most) > _LARGE_REWARD:
+        return Check("rewards", "ok", found, "large rewards slow learning: reward_scale brings them near 1")
+    return Check("rewards", "ok", found)
+
+
+def _rendering(env: EnvSpec) -> Check:
+    """Draw a picture, if the environment declares that it can."""
+    try:
+        with closing(make_stage(env, SEED, draws=False)) as stage:
+            declared = list((getattr(stage, "metadata", None) or {}).get("render_modes", []))
+        if "rgb_array" not in declared:
+            advice = "for films: metadata['render_modes'] with 'rgb_array', and a render() of uint8 [H, W, 3]"
+            return Check("rendering", "ok", f"render modes: {', '.join(map(str, declared)) or 'none'}", advice)
+        with closing(make_stage(env, SEED)) as stage:
+            stage.reset(seed=SEED)
+            height, width, _ = picture_of(stage, env.name).shape
+    except ConfigError as error:
+        causes = [error.__cause__, getattr(error.__cause__, "__cause__", None)]
+        is_missing = any(isinstance(each, ImportError | gymnasium.error.DependencyNotInstalled) for each in causes)
+        if is_missing or "vector environments" in str(error):
+            return Check("rendering", "ok", f"no films: {error}")
+        return Check("rendering", "fail", str(error), "draw in every declared mode, or leave it out of render_modes")
+    return Check("rendering", "ok", f"render modes: {', '.join(declared)}; pictures of {width} x {height}")
