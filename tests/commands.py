@@ -9,7 +9,7 @@ from penstock.bench import autotune, cluster, ideal, throughput
 from penstock.bench.asked import parse
 from penstock.dashboard import command as dashboard
 from penstock.export import command as export
-from penstock.flags import EvalFlags, InfoFlags, parse_changes, parse_config, parse_flags
+from penstock.flags import DoctorFlags, EvalFlags, InfoFlags, parse_changes, parse_config, parse_flags
 from penstock.search import command as search
 from penstock.search import population_command as pbt
 from penstock.studies import compare, plan, plot, table
@@ -67,5 +67,7 @@ def read(command: list[str]) -> None:
             parse(flags, cluster._own_flags())
         case ["bench", "throughput", *flags]:
             parse_flags(throughput.Flags, flags, prog="penstock bench throughput")
+        case ["doctor", *flags]:
+            parse_flags(DoctorFlags, flags, prog="penstock doctor")
         case rest:
-            assert rest == ["doctor"]
+            raise AssertionError(f"penstock has no command {rest}")

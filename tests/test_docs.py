@@ -19,6 +19,7 @@ PAGES_OF_ENVIRONMENTS = ("environments", "vector-environments", "simulators", "s
 APART = {
     *(DOCS / "guides" / f"{page}.md" for page in PAGES_OF_ENVIRONMENTS),
     DOCS / "start" / "tutorial.md",
+    DOCS / "guides" / "evaluating.md",
 }
 # Those whose trainings take ten seconds and more.
 LONG = {
