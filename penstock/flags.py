@@ -173,7 +173,7 @@ class EvalFlags:
     env_kwargs: Annotated[dict[str, Any], _SETTINGS] = dataclasses.field(default_factory=dict)
     """Arguments of the environment. Those of the run stay unless they are given here, or --env is; secrets are not
     saved with a run."""
-    vectorize: str = "make"
+    vectorize: Literal["make", "vector"] = "make"
     """With --env: "vector" for a factory of vector environments."""
     wrapper: tuple[str, ...] = ()
     """Functions or classes, "module:Name" or "file.py:Name", that wrap the environment; the last is the outermost."""
@@ -200,7 +200,7 @@ class DoctorFlags:
     """Environment to check instead of the machine: an id, "module:Class" or "file.py:Class"."""
     env_kwargs: Annotated[dict[str, Any], _SETTINGS] = dataclasses.field(default_factory=dict)
     """Arguments of the environment."""
-    vectorize: str = "make"
+    vectorize: Literal["make", "vector"] = "make"
     """"vector" for a factory of vector environments."""
     wrapper: tuple[str, ...] = ()
     """Functions or classes, "module:Name" or "file.py:Name", that wrap the environment; the last is the outermost."""

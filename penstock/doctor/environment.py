@@ -135,7 +135,7 @@ def _in_one_process(env: EnvSpec, group: int, seconds: float) -> tuple[float, fl
     """
     with ExitStack() as stack:
         one, many = (_Lanes(stack, env, count) for count in (1, group))
-        loops = [one.step, many.step]
+        loops: list[Callable[[int], int]] = [one.step, many.step]
         if not (env.is_vector or one.lanes.agents or one.opponent is not None):
             loops.append(_bare_loop(stack, env, one))
         each = seconds / _TURNS / len(loops)

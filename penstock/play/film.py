@@ -87,20 +87,23 @@ def film(
             pictures = (picture_of(stage, env.name) for _ in played)
             first = next(pictures)  # creates no file for an environment that does not draw
             pace = _pictures_per_second(stage)
-            with imageio.imopen(path, "w", plugin="pillow" if path.endswith(".gif") else "pyav") as video:
-                if path.endswith(".gif"):
-                    _write_gif(video, chain([first], pictures), pace)
-                    return
+            if path.endswith(".gif"):
+                _write_gif(path, chain([first], pictures), pace)
+                return
+            with imageio.imopen(path, "w", plugin="pyav") as video:
                 video.init_video_stream("libx264", fps=pace)
                 for picture in chain([first], pictures):
                     video.write_frame(picture)
 
 
-def _write_gif(file: Any, pictures: Iterable[np.ndarray], pace: float) -> None:
+def _write_gif(path: str, pictures: Iterable[np.ndarray], pace: float) -> None:
     """Write pictures as a GIF that repeats, at their pace in pictures per second; a faster one leaves pictures out."""
+    import imageio.v3 as imageio
+
     stride = math.ceil(pace / GIF_FRAMES_PER_SECOND)
-    for picture in islice(pictures, 0, None, stride):
-        file.write(picture, is_batch=False, bits=8, duration=1000.0 * stride / pace, loop=0)
+    with imageio.imopen(path, "w", plugin="pillow") as file:
+        for picture in islice(pictures, 0, None, stride):
+            file.write(picture, is_batch=False, bits=8, duration=1000.0 * stride / pace, loop=0)
 
 
 def play(policy: Policy, stage: gymnasium.Env, *, deterministic: bool, seed: int) -> Iterator[None]:

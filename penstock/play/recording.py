@@ -221,8 +221,8 @@ class EpisodeRecorder:
 
 def _stacked(space: gymnasium.Space, values: list[Any]) -> Any:
     """Return values of a space as arrays with a leading axis, in its Dicts and Tuples."""
-    stacked: Any = concatenate(space, values, create_empty_array(space, len(values), fn=np.empty))
-    return stacked
+    empty: Any = create_empty_array(space, len(values), fn=np.empty)
+    return concatenate(space, values, empty)
 
 
 class _unwarned(warnings.catch_warnings):
