@@ -101,9 +101,10 @@ def _write_gif(path: str, pictures: Iterable[np.ndarray], pace: float) -> None:
     import imageio.v3 as imageio
 
     stride = math.ceil(pace / GIF_FRAMES_PER_SECOND)
+    how: dict[str, Any] = {"is_batch": False, "bits": 8, "duration": 1000.0 * stride / pace, "loop": 0}
     with imageio.imopen(path, "w", plugin="pillow") as file:
         for picture in islice(pictures, 0, None, stride):
-            file.write(picture, is_batch=False, bits=8, duration=1000.0 * stride / pace, loop=0)
+            file.write(picture, **how)
 
 
 def play(policy: Policy, stage: gymnasium.Env, *, deterministic: bool, seed: int) -> Iterator[None]:
