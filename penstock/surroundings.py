@@ -92,8 +92,9 @@ def kept_settings() -> Iterator[None]:
 @contextmanager
 def plain_torch() -> Iterator[None]:
     """Within the block, torch creates float32 tensors on the CPU and records gradients, whatever its defaults."""
-    found = _torch()
-    _set_torch(_plain_torch())
+    found, plain = _torch(), _plain_torch()
+    if found != plain:
+        _set_torch(plain)
     try:
         yield
     finally:

@@ -107,7 +107,6 @@ class Policy:
         action = self.algorithm.action
         return self.decoded(np.zeros((1, *action.column_shape), action.column_dtype))
 
-    @torch.inference_mode()
     def act(
         self, observation: Any, state: Tensor | None = None, deterministic: bool = True, action_mask: Any = None
     ) -> Any:
@@ -173,7 +172,9 @@ class Policy:
             writer.write_each(obs, rows, [observation])
         else:
             writer.write_batch(obs, rows, observation)
-        memory = self.model.initial_state(len(rows)) if state is None else state
+        memory = state
+        if memory is None:
+            memory = self.model.initial_state(len(rows)) if self.has_memory else torch.empty(len(rows), 0)
         first = torch.full((len(rows),), state is None)
         distribution, memory = self.model.act(torch.from_numpy(obs), first, memory)
         if deterministic:
