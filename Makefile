@@ -1,4 +1,4 @@
-# make demo: solve CartPole and score the result.  make test: the whole suite.  make lint: ruff and mypy.
+# make demo: solve CartPole and score the result.  make test: the whole suite.  make lint: ruff, mypy and the linters of workflows.
 # make sanitize: the native core under the address, undefined-behaviour and thread sanitizers.
 # make test-long: soaks, further variants of long tests, and the documentation site, which `make test` leaves out.
 # make test-oldest: the tests of test-fast, and some of processes, with the oldest versions that pyproject.toml allows.
@@ -48,6 +48,7 @@ test-oldest test-newest: test-%:
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	@sh tools/release/lint_workflows.sh $(VENV)
 
 sanitize: $(VENV)/.installed-dev
 	@sh tests/native/sanitize.sh $(CURDIR)/$(BIN)/python

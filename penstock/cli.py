@@ -44,8 +44,10 @@ def _command(args: list[str]) -> int:
     name, *rest = args
     if name == "--version":
         import penstock
+        from penstock.runs.machine import penstock_commit
 
-        print(f"penstock {penstock.__version__}")
+        commit = penstock_commit()
+        print(f"penstock {penstock.__version__}" + (f" (commit {commit})" if commit else ""))
         return DONE
     try:
         if name not in COMMANDS:

@@ -44,13 +44,14 @@ MAY_USE = {
     | {"surroundings"},
     "flags": {"config", "masking"},
     "bench": {"config", "flags", "masking", "runs", "ipc", "nn", "envs", "experience", "algorithms", "play", "engine"},
-    "doctor": {"extras", "ipc", "config", "surroundings", "envs", "algorithms", "play", "engine", "bench", "flags"},
+    "doctor": {"extras", "ipc", "config", "surroundings", "envs", "algorithms", "play", "engine", "bench", "flags"}
+    | {"runs"},
     "search": {"config", "masking", "runs", "ipc", "algorithms", "bench", "population", "trust"},
     "studies": {"config", "flags", "runs", "ipc", "algorithms"},
     "dashboard": {"flags", "masking", "runs", "studies"},
     "commands": {"config", "imports", "runs", "envs", "algorithms", "play", "engine", "flags", "bench", "studies"}
     | {"dashboard", "masking", "trust"},
-    "cli": {"output", "commands", "flags", "doctor", "bench"},
+    "cli": {"output", "commands", "flags", "doctor", "bench", "runs"},
     "__init__": {"config", "envs", "algorithms", "play", "engine"},
 }
 

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -15,6 +16,7 @@ from penstock.cli import main
 from penstock.envs.failures import EnvironmentFailure, UnknownEnvironmentError, UnsupportedSpaceError
 from penstock.play.evaluation import Evaluation
 from penstock.runs.checkpoint import CheckpointError
+from penstock.runs.machine import penstock_commit
 from penstock.runs.run_directory import RunDirectory
 
 ENV = ["--env", "CartPole-v1"]
@@ -122,6 +124,12 @@ for command in sys.argv[1:]:
             code = exit.code
     print(command, code or 0, "penstock" in printed.getvalue(), *sorted(left_out & set(sys.modules)), sep="|")
 """
+
+
+def test_the_version_names_the_commit_of_the_checkout(capsys):
+    assert main(["--version"]) == 0
+    commit = penstock_commit()
+    assert capsys.readouterr().out == f"penstock {version('penstock')}" + (f" (commit {commit})\n" if commit else "\n")
 
 
 @pytest.mark.timeout(60)

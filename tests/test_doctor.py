@@ -1,6 +1,11 @@
 """The doctor finds obstacles to Penstock on this machine, and their remedies."""
 
+import errno
+import multiprocessing
+import os
 import re
+import shutil
+import subprocess
 import sys
 import tomllib
 from importlib.metadata import metadata, version
@@ -29,11 +34,11 @@ def test_a_machine_that_runs_this_suite_has_no_blocker(capsys):
 
 
 def test_a_blocker_exits_with_one_and_says_what_to_do(monkeypatch, capsys):
-    blocker = Check("native core", "fail", "cannot be imported", "pip install --force-reinstall penstock")
+    blocker = Check("native core", "fail", "cannot be imported", "pip install --force-reinstall WHEEL_OR_CHECKOUT")
     monkeypatch.setattr(machine, "CHECKS", {"native core": lambda: blocker})
     assert main(["doctor"]) == 1
     out = capsys.readouterr().out
-    assert "fail  native core  cannot be imported  -> pip install --force-reinstall penstock" in out
+    assert "fail  native core  cannot be imported  -> pip install --force-reinstall WHEEL_OR_CHECKOUT" in out
     assert "1 blocker" in out
 
 
@@ -49,6 +54,40 @@ def test_a_check_that_breaks_is_a_blocker_itself(monkeypatch):
     monkeypatch.setattr(machine, "CHECKS", {"cuda": broken})
     (check,) = run_checks()
     assert (check.status, check.found) == ("fail", "OSError: no such device")
+
+
+def test_a_small_or_full_dev_shm_is_said_with_what_needs_it(monkeypatch):
+    look = CHECKS["/dev/shm"]
+    monkeypatch.setattr(machine.os, "statvfs", lambda _: SimpleNamespace(f_bavail=16_384, f_frsize=4_096))
+    assert (look().status, look().found) == ("ok", "64 MiB free") and "--shm-size=1g" in look().advice
+    monkeypatch.setattr(machine.os, "statvfs", lambda _: SimpleNamespace(f_bavail=2**20, f_frsize=4_096))
+    assert look() == Check("/dev/shm", "ok", "4,096 MiB free")
+    monkeypatch.setattr(multiprocessing.context.ForkContext, "Lock", full)
+    assert look().status == "warn" and "No space left on device" in look().found
+
+
+def full(_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+TRAINING_WITHOUT_SHARED_FILES = """
+mount -t tmpfs -o size=4k,ro tmpfs /dev/shm || exit 77
+exec "$0" -m penstock.cli train ppo --env CartPole-v1 --run-dir None --num-workers 2 --total-steps 512 \
+    --segment-length 32 --eval-interval 0
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_training_needs_no_dev_shm():
+    if shutil.which("unshare") is None:
+        pytest.skip("no unshare")
+    command = ["unshare", "--mount", "sh", "-c", TRAINING_WITHOUT_SHARED_FILES, sys.executable]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode == 77 or "unshare failed" in done.stderr:
+        pytest.skip(f"this user may not mount: {done.stderr}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "done after 512 steps" in done.stdout
 
 
 def test_a_terminal_gets_a_table(monkeypatch, capsys):

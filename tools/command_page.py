@@ -51,8 +51,8 @@ _HEAD = """<!-- Written by `python tools/command_page.py` from the commands; edi
 
 # Command line
 
-`penstock COMMAND --help` shows a command's flags, `penstock --version` the version. A flag that switches something off
-begins with `--no-`: `--no-deterministic`.
+`penstock COMMAND --help` shows a command's flags, `penstock --version` the version and the commit. A flag that switches
+something off begins with `--no-`: `--no-deterministic`.
 """
 
 

@@ -24,6 +24,7 @@ TORCH_RANGE = ((2, 8), (2, 14))
 _PYTHON = (3, 11)
 _COMFORTABLE_MEMORY = 2 * 2**30
 _COMFORTABLE_FILES = 512
+_COMFORTABLE_SHARED_MEMORY = 2**30
 _NEIGHBOUR = """
 import sys
 from penstock.ipc import Arena, Doorbell, Ring
@@ -60,7 +61,8 @@ def _native_core() -> Check:
     try:
         from penstock.ipc import Arena, Doorbell, Ring
     except ImportError as error:
-        return Check("native core", "fail", f"cannot be imported: {error}", "pip install --force-reinstall penstock")
+        advice = "pip install --force-reinstall WHEEL_OR_CHECKOUT"
+        return Check("native core", "fail", f"cannot be imported: {error}", advice)
     offset = (Ring.nbytes(8) + 63) // 64 * 64
     arena = Arena.create(offset + Doorbell.nbytes)
     ring, doorbell = Ring.create(arena, 0, 8), Doorbell.create(arena, offset)
@@ -87,6 +89,20 @@ def _memory() -> Check:
     if available < _COMFORTABLE_MEMORY:
         return Check("memory", "warn", found, "each process takes up to 0.5 GiB: use few workers, or free memory")
     return Check("memory", "ok", found)
+
+
+def _shared_memory() -> Check:
+    """Look at /dev/shm, which a training does not need."""
+    from penstock.ipc import problem_of_locks
+
+    users = "Ray, several learners on GPUs, and environments with processes of their own, such as AsyncVectorEnv"
+    advice = f"a training needs none; {users} do: docker run --shm-size=1g"
+    if reason := problem_of_locks():
+        return Check("/dev/shm", "warn", reason, advice)
+    space = os.statvfs("/dev/shm")
+    free = space.f_bavail * space.f_frsize
+    found = f"{free / 2**20:,.0f} MiB free"
+    return Check("/dev/shm", "ok", found, "" if free >= _COMFORTABLE_SHARED_MEMORY else advice)
 
 
 def _cores() -> Check:
@@ -186,7 +202,9 @@ def _penstock() -> Check:
     if here != used and (here / "doctor" / "machine.py").is_file():
         problem = f"{found} from {used}, not the source tree in this folder"
         return Check("penstock", "warn", problem, f"to use this one: pip install -e {here.parent}")
-    return Check("penstock", "ok", found)
+    from penstock.runs.machine import penstock_commit
+
+    return Check("penstock", "ok", f"{found}, commit {penstock_commit() or 'unknown'}")
 
 
 CHECKS: dict[str, Callable[[], Check]] = {
@@ -194,6 +212,7 @@ CHECKS: dict[str, Callable[[], Check]] = {
     "system": _system,
     "native core": _native_core,
     "memory": _memory,
+    "/dev/shm": _shared_memory,
     "cores": _cores,
     "torch": _torch,
     "cuda": _cuda,

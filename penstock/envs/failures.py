@@ -7,6 +7,8 @@ import traceback
 from pathlib import Path
 from types import TracebackType
 
+from penstock.ipc import problem_of_locks
+
 PROBED_LANE = 3_000_000  # outside the lanes of training, evaluation and scoring
 
 _HERE = str(Path(__file__).parent)
@@ -62,6 +64,8 @@ class EnvironmentFailure(RuntimeError):
         """Make a failure from a description or an exception."""
         if isinstance(problem, BaseException):
             advice = OF_COPIES if isinstance(problem, pickle.PicklingError) else ""
+            if isinstance(problem, OSError) and (reason := problem_of_locks()):
+                advice = f"\n{reason}: free space there, or start the container with --shm-size=1g"
             lines = traceback.format_exception(type(problem), problem, _own_frames(problem))
             problem = "".join(lines).rstrip() + advice
         return cls(env, phase, lane, step, problem)

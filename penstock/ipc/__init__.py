@@ -19,6 +19,7 @@ from penstock.ipc.limits import (
     busy_by_core,
     cpu_quota,
     memory_use,
+    problem_of_locks,
     require_memory,
     whole_cores,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "fence",
     "gather",
     "memory_use",
+    "problem_of_locks",
     "require_memory",
     "scatter",
     "set_parent_death_signal",

@@ -117,6 +117,20 @@ def require_memory(nbytes: int, what: str) -> None:
         )
 
 
+def problem_of_locks() -> str | None:
+    """Return the reason why processes of this machine can share no `multiprocessing.Lock`; None: they can.
+
+    Such locks, of `gymnasium.vector.AsyncVectorEnv` for example, are files in /dev/shm. Penstock's own memory is not.
+    """
+    import multiprocessing
+
+    try:
+        multiprocessing.get_context("fork").Lock()
+    except OSError as error:
+        return f"no multiprocessing.Lock can be made in /dev/shm ({error.strerror})"
+    return None
+
+
 def _quota(group: Cgroup) -> float | None:
     files = ("cpu.max",) if group.version == 2 else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
     try:

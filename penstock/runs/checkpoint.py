@@ -356,7 +356,7 @@ def _read_meta(path: Path) -> dict[str, Any]:
     if isinstance(version, int) and version > FORMAT_VERSION:
         raise NewerCheckpointError(
             f"{path} was written by a newer Penstock: it has format version {version}, and this Penstock reads "
-            f"up to {FORMAT_VERSION}. Upgrade with: pip install --upgrade penstock"
+            f"up to {FORMAT_VERSION}: open it with a Penstock as new as the one that wrote it"
         )
     return meta
 

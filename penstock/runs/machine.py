@@ -55,9 +55,14 @@ def this_provenance() -> dict[str, str | None]:
 
 
 def penstock_commit() -> str | None:
-    """Return the commit of Penstock's source; None outside a repository."""
+    """Return the commit of Penstock's source: of its checkout, or as its build has recorded it; None if unknown."""
     own = Path(__file__)
-    return commit_of(own.parent, own.name)
+    if (commit := commit_of(own.parent, own.name)) is None:
+        try:
+            commit = (own.parents[1] / "commit.txt").read_text().strip() or None
+        except OSError:
+            return None
+    return commit
 
 
 def versions() -> dict[str, str]:
@@ -105,7 +110,7 @@ def commit_of(folder: Path, file: str | None = None) -> str | None:
     try:
         if file is not None and _git(folder, "ls-files", "--error-unmatch", file).returncode:
             return None
-        return _git(folder, "describe", "--always", "--dirty").stdout.strip() or None
+        return _git(folder, "describe", "--always", "--dirty", "--exclude=*").stdout.strip() or None
     except (OSError, subprocess.TimeoutExpired):
         return None
 

@@ -261,6 +261,14 @@ class Copied(FaultyEnv):
         return pickle.dumps(work)
 
 
+@pytest.mark.parametrize("is_full", [True, False])
+def test_an_environment_that_finds_no_room_in_dev_shm_says_so(is_full: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    reason = "no multiprocessing.Lock can be made in /dev/shm" if is_full else None
+    monkeypatch.setattr("penstock.envs.failures.problem_of_locks", lambda: reason)
+    failure = EnvironmentFailure.of("Async", "make", None, 0, OSError(28, "No space left on device"))
+    assert ("--shm-size=1g" in str(failure)) == is_full
+
+
 def test_of_what_pickle_does_not_find_by_its_name_the_failure_says_that_it_is_a_copy_and_what_to_do() -> None:
     failure = failure_of(SingleLanes([Copied()], [0], name="copied"))
     assert "PicklingError" in str(failure) and "code of a script, a notebook or a loose file is a copy" in str(failure)

