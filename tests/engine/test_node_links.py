@@ -1,6 +1,8 @@
 """A sender and a receiver over loopback, in one process: what a node writes, home learns from."""
 
 import contextlib
+import os
+import resource
 import socket
 import threading
 import time
@@ -343,3 +345,27 @@ def test_strangers_who_say_nothing_or_a_byte_now_and_then_are_closed_and_take_no
     for stranger in strangers:
         stranger.close()
     ends.close()
+
+
+def test_nodes_connect_again_after_the_receiver_could_open_no_file(ends):
+    e = ends()
+    e.until(lambda: e.free() == [0, 1, 2, 3])
+    e.sender.close()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    stranger = socket.socket()
+    used = [os.open(os.devnull, os.O_RDONLY)]
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (used[0] + 8, hard))
+        with contextlib.suppress(OSError):
+            while True:
+                used.append(os.open(os.devnull, os.O_RDONLY))
+        stranger.connect(e.address)
+        e.until(lambda: any("Too many open files" in getattr(each, "text", "") for each in e.reports))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for file in used:
+            os.close(file)
+        stranger.close()
+    e.connect(2)
+    e.until(lambda: e.free() == [0, 1, 2, 3])
+    assert e.status().is_there

@@ -7,6 +7,7 @@ it. A learner reads both in the same way.
 from __future__ import annotations
 
 import contextlib
+import resource
 import socket
 import threading
 import time
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 RECEIVER = "receiver"
 REPORT_INTERVAL = 0.5  # seconds
 SUMMED = ("steps", "nbytes", "weights_nbytes", "stale", "doubled", "missing")  # over policies, of a node's status
+ACCEPT_PAUSE = 0.1  # seconds after a connection could not be accepted
 MOST_UNPROVEN = 64  # connections at a time without a proof of the token
 
 
@@ -64,7 +66,9 @@ class ReceiverRole:
     is_vital: ClassVar[bool] = False
 
     def build(self, arena: ExperienceArena, report: Tell) -> Role:
-        """Listen."""
+        """Listen, with as many open files as the system allows: each node has a connection for each policy."""
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         return Receiver(self, arena, report)
 
     def successor(self, arena: ExperienceArena) -> ReceiverRole:
@@ -148,11 +152,17 @@ class Receiver:
             self._refusals.append(why)
 
     def _accept(self) -> None:
+        has_failed = False
         while not self._is_over:
             try:
                 connection, _ = self._listener.accept()
-            except OSError:
-                return
+            except OSError as error:  # too many open files, or no memory: until some are free, nodes wait
+                if not has_failed:
+                    self._refuse(f"{error.strerror}; nodes that connect wait until it can be accepted")
+                has_failed = True
+                time.sleep(ACCEPT_PAUSE)
+                continue
+            has_failed = False
             if len(self._unproven) < MOST_UNPROVEN:
                 self._unproven[connection] = time.monotonic() + SILENCE
                 threading.Thread(target=self._admit, args=(connection,), daemon=True).start()
