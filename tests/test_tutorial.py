@@ -60,7 +60,9 @@ def test_every_block_works_after_those_before_it(tmp_path, monkeypatch):
 
 @pytest.mark.timeout(240)
 @pytest.mark.usefixtures("kept_launcher")
-def test_every_block_of_the_page_of_evaluations_works_after_those_before_it(tmp_path):
+def test_every_block_of_the_page_of_evaluations_works_after_those_before_it(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "worlds", raising=False)
     printed, _ = run_page(DOCS / "guides" / "evaluating.md", tmp_path)
     assert re.search(r"2 \d+ [\d.]+\nCartPole-v1\s*$", printed)
     assert (tmp_path / "episode.gif").read_bytes()[:3] == b"GIF"
