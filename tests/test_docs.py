@@ -84,6 +84,27 @@ def test_links_lead_somewhere(page):
     assert [link for link in links if not leads_somewhere(link, page)] == []
 
 
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("evaluate with sampled actions", "--no-deterministic"),
+        ("let a recurrent policy act in a loop", "action, state = policy.act(observation, state)"),
+        ("layout in which it gets images", "`[N, H, W, C]`"),
+        ("know how much memory a run needs", "a rollout worker"),
+        ("stop at a plateau", "self.since < self.steps"),
+        ("make the environment harder while training", "file in `reset`"),
+        ("go on from another run's weights", 'algo.set_parameters("runs/base")'),
+        ("know whether my environment keeps its contract", "penstock doctor --env"),
+    ],
+)
+def test_a_link_of_the_first_page_leads_to_the_section_with_the_answer(question, answer):
+    (row,) = [line for line in (DOCS / "index.md").read_text().splitlines() if question in line]
+    file, _, place = row.partition("](")[2].partition(")")[0].partition("#")
+    sections = re.split(r"^## ", (DOCS / file).read_text(), flags=re.MULTILINE)
+    (section,) = [section for section in sections if anchor(section.partition("\n")[0]) == place]
+    assert answer in section
+
+
 def test_a_page_can_be_read_in_one_go():
     generated = {DOCS / "reference" / "settings.md", DOCS / "benchmarks" / "speed.md"}
     assert [name(page) for page in DOC_PAGES if page.stat().st_size > 20_000 and page not in generated] == []

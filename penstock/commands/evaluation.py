@@ -24,6 +24,8 @@ def evaluate(args: list[str]) -> int:
         raise CommandError(f"--episodes {flags.episodes} is not legal: play 1 or more")
     if flags.max_steps is not None and flags.max_steps < 1:
         raise CommandError(f"--max-steps {flags.max_steps} is not legal: play 1 or more")
+    if flags.env is None and flags.vectorize != "make":
+        raise CommandError("--vectorize is of another environment: give it with --env")
     if flags.explain is not None and (flags.env is not None or flags.wrapper):
         raise CommandError("--explain plays the environment of the run: leave out --env and --wrapper")
     from penstock.config import FEATURES, find_object

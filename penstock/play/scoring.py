@@ -20,7 +20,7 @@ from penstock.envs.making import agents_of, lane_seed, make_group
 from penstock.envs.spec import EnvSpec
 from penstock.nn import PolicyNetwork
 from penstock.play.evaluation import Evaluation
-from penstock.play.film import film
+from penstock.play.film import CONTAINERS, film, require_writable
 from penstock.play.player import Part, PlaySession, ignored_episode, lanes_for
 from penstock.play.policy import Policy, Wrappers, environment_of, load_policy
 from penstock.play.recording import EpisodeRecorder
@@ -107,6 +107,8 @@ def evaluate_together(
     episodes, deterministic, video, seed, max_steps, on, wrappers, **settings
         As for `evaluate_run`.
     """
+    if video is not None:
+        require_writable("video", video, "a film", CONTAINERS)
     policies = {name: load_policy(path, **settings) for name, path in paths.items()}
     first = next(iter(policies.values()))
     config, env = first.algorithm.config, environment_of(first, on, wrappers)
@@ -177,6 +179,8 @@ def evaluate_run(
     ConfigError
         The dataset or the film cannot be written.
     """
+    if video is not None:
+        require_writable("video", video, "a film", CONTAINERS)
     policy = load_policy(path, **settings)
     config = policy.algorithm.config
     env = environment_of(policy, on, wrappers)
