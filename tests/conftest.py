@@ -12,6 +12,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from tests.browsing import chromium
 from tests.starting import Start, starter
 
 # No test depends on how fast the machine is.
@@ -90,6 +91,13 @@ def kept_launcher(idle_launchers) -> Iterator[None]:
             launcher.give_back(idle_launchers.pop(), is_idle=True)
         yield
         idle_launchers.append(launcher.take())
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium; the test is skipped where it is not installed."""
+    with chromium() as chrome:
+        yield chrome
 
 
 @pytest.fixture(params=["short", pytest.param("long", marks=pytest.mark.long)])

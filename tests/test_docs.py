@@ -23,6 +23,7 @@ APART = {
 }
 # Those whose trainings take ten seconds and more.
 LONG = {
+    DOCS / "guides" / "deployment.md",
     DOCS / "guides" / "training.md",
     DOCS / "reference" / "python" / "policies.md",
     DOCS / "reference" / "python" / "studies.md",

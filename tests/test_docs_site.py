@@ -1,18 +1,14 @@
 """The documentation site builds without a warning, needs no other server, and can be used by everybody."""
 
-import functools
-import http.server
 import re
-import shutil
 import subprocess
 import sys
-import threading
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from penstock.algorithms import ALGORITHMS
+from tests.browsing import resize, served
 from tests.places import DOC_PAGES, DOCS, ROOT
 
 pytest.importorskip("furo", reason="the extra docs is not installed")
@@ -23,12 +19,6 @@ LOOKED_AT = (
     "index", "reference/settings", "start/tutorial", "algorithms/ppo", "reference/python/trainer", "how-it-works/map",
     "benchmarks/speed", "repository/penstock/algorithms/ppo.py", "search", "algorithms/impala",
 )  # fmt: skip
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-FLAGS = (
-    "--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu",
-    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
-)  # fmt: skip
-
 pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
 
 
@@ -64,36 +54,6 @@ def test_every_algorithm_has_equations_as_mathml_and_no_script_draws_them(site):
         assert "MathJax" not in text and "katex" not in text, name
 
 
-@contextmanager
-def served(folder: Path):
-    """Serve a folder on this machine; yields the address."""
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *_):
-            pass
-
-    handler = functools.partial(Quiet, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if CHROMIUM is None or DRIVER is None:
-        pytest.skip("Chromium is not installed: make browser")
-    selenium = pytest.importorskip("selenium.webdriver")
-    from selenium.webdriver.chrome.service import Service
-
-    options = selenium.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for flag in FLAGS:
-        options.add_argument(flag)
-    chrome = selenium.Chrome(options=options, service=Service(DRIVER))
-    yield chrome
-    chrome.quit()
-
-
 @pytest.fixture(scope="module")
 def address(site):
     with served(site) as found:
@@ -102,9 +62,7 @@ def address(site):
 
 def show(browser, address: str, page: str, width: int, theme: str) -> None:
     """Open a page in a window of this width, in the light or the dark theme."""
-    browser.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride", {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    )
+    resize(browser, width)
     browser.get(f"{address}/{page}.html")
     browser.execute_script("localStorage.setItem('theme', arguments[0])", theme)
     browser.refresh()

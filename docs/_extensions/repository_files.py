@@ -23,7 +23,10 @@ ROOT = Path(__file__).parents[2]
 PAGES = "repository"
 INCLUDED = ("contributing",)
 """Pages whose text lies in the root of the repository."""
-LANGUAGES = {".py": "python", ".toml": "toml", ".h": "cpp", ".cpp": "cpp", ".sh": "bash", ".md": "markdown"}
+LANGUAGES = {
+    ".py": "python", ".toml": "toml", ".h": "cpp", ".cpp": "cpp", ".sh": "bash", ".md": "markdown", ".js": "js",
+    ".html": "html",
+}  # fmt: skip
 
 
 class LinksToFiles(SphinxTransform):

@@ -1,4 +1,4 @@
-"""Policies as files that run without Penstock: ONNX for onnxruntime, with a contract to test the other side by.
+"""Policies as files that run without Penstock: ONNX, torch.export, C; a contract tests the other side.
 
 The parts: `program.py` makes one function of a policy, `contract.py` describes it and gives cases, and a module per
 format writes the file.
@@ -24,11 +24,16 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMATS", "ExportError", "PolicyProgram", "check_file", "export_policy"]
 
-FORMATS: Mapping[str, tuple[str, str]] = {"onnx": (".onnx", "penstock.export.onnx")}
+FORMATS: Mapping[str, tuple[str, str]] = {
+    "onnx": (".onnx", "penstock.export.onnx"),
+    "torch": (".pt2", "penstock.export.pt2"),
+    "c": (".c", "penstock.export.c"),
+}
 """Suffix and module of each format.
 
-A module has ``PACKAGES`` that it needs, ``file_of(program, contract)`` that returns the file's bytes, ``load(path)``
-that returns the function of a file, and ``contract_of_file(path)`` that returns the JSON of the contract within it.
+A module has ``PACKAGES`` that it needs, ``file_of(program, contract)`` that returns the file's bytes,
+``load(path, contract)`` that returns the function of a file, and ``contract_of_file(path)`` that returns the JSON of
+the contract within it.
 """
 
 _MOST_CONTRACT_NBYTES = 1 << 30
@@ -81,7 +86,7 @@ def export_policy(
     with tempfile.TemporaryDirectory(prefix="penstock-export-") as directory:
         tried = Path(directory) / path.name
         tried.write_bytes(data)
-        check_cases(contract, module.load(tried), str(path))
+        check_cases(contract, module.load(tried, contract), str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     _write_new(path, data)
     _write_new(contract_beside(path), as_bytes(contract))
@@ -117,7 +122,7 @@ def check_file(path: str | os.PathLike[str]) -> tuple[dict[str, Any], int]:
     if text is None:
         raise ExportError(f"{path} has no contract, neither in {beside} nor in its metadata: export the policy again")
     contract = contract_in(text, str(beside if beside.exists() else path))
-    return contract, check_cases(contract, module.load(path), str(path))
+    return contract, check_cases(contract, module.load(path, contract), str(path))
 
 
 def _format_of(path: Path, format: str | None) -> Any:

@@ -24,7 +24,7 @@ class Flags:
     """Directory of a run, or of one checkpoint."""
     out: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="OUT")] = None
     """New file, e.g. policy.onnx. Its contract is written beside it, as policy.onnx.json."""
-    format: Literal["onnx"] | None = None
+    format: Literal["onnx", "torch", "c"] | None = None
     """Format of the file; by default that of its suffix."""
     all: bool = False
     """Return log_prob and value, too."""

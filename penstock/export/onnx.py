@@ -14,7 +14,6 @@ import numpy as np
 from penstock.export.contract import Arrays, Run, as_line
 from penstock.export.program import ExportError, PolicyProgram
 
-SUFFIX = ".onnx"
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 """Packages of the extra "export", whose versions the contract records."""
 OPSET = 18
@@ -81,7 +80,7 @@ def require_inputs(names: Iterable[str], graph: Any) -> None:
         )
 
 
-def load(path: Path) -> Run:
+def load(path: Path, contract: Mapping[str, Any]) -> Run:
     """Return the function of an ONNX file, in onnxruntime on the CPU.
 
     Raises

@@ -1,5 +1,5 @@
-# Installs what the dashboard is tested with, where that can be done: Debian's Chromium, and axe-core from npm.
-# It never fails. Without Chromium or axe-core their tests are skipped, and say so.
+# Installs what pages are tested with, where that can be done: Debian's Chromium, axe-core from npm, and from there what
+# the page of examples/browser needs. It never fails. Without one of them its tests are skipped, and say so.
 #
 #     sh tests/dashboard/set_up_browser.sh VENV
 
@@ -20,5 +20,13 @@ if ! [ -f "$1/axe/node_modules/axe-core/axe.min.js" ]; then
         timeout 120 npm install --prefix "$1/axe" --no-audit --no-fund --ignore-scripts "axe-core@$AXE" >/dev/null 2>&1
     [ -f "$1/axe/node_modules/axe-core/axe.min.js" ] ||
         echo "the test of the dashboard's accessibility will be skipped: axe-core $AXE cannot be had from npm"
+fi
+
+if ! [ -d "$1/onnxruntime-web/node_modules/onnxruntime-web/dist" ]; then
+    mkdir -p "$1/onnxruntime-web" && cp examples/browser/package.json "$1/onnxruntime-web"
+    command -v npm >/dev/null &&
+        timeout 300 npm install --prefix "$1/onnxruntime-web" --no-audit --no-fund --ignore-scripts >/dev/null 2>&1
+    [ -d "$1/onnxruntime-web/node_modules/onnxruntime-web/dist" ] ||
+        echo "the test of a policy in the browser will be skipped: onnxruntime-web cannot be had from npm"
 fi
 exit 0

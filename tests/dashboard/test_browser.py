@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import shutil
 import signal
 import sys
 from pathlib import Path
@@ -16,37 +15,16 @@ from tests.dashboard.serving import dashboard_of
 from tests.studies.recorded import record
 
 pytest.importorskip("uvicorn", reason="the extra dashboard is not installed")
-selenium = pytest.importorskip("selenium", reason="selenium is not installed")
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-if CHROMIUM is None or DRIVER is None:
-    pytest.skip("Chromium is not installed: apt-get install chromium chromium-driver", allow_module_level=True)
+pytest.importorskip("selenium", reason="selenium is not installed")
 
-from selenium.webdriver import Chrome, ChromeOptions  # noqa: E402
-from selenium.webdriver.chrome.service import Service  # noqa: E402
-from selenium.webdriver.common.by import By  # noqa: E402
-from selenium.webdriver.common.keys import Keys  # noqa: E402
-from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
 
 pytestmark = pytest.mark.timeout(180)
 AXE = Path(sys.prefix) / "axe" / "node_modules" / "axe-core" / "axe.min.js"  # of set_up_browser.sh
 AXE_HASH = "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c"
 EVIL = "<img src=x onerror=\"document.title='evil'\"><script>document.title='evil'</script>"
-FLAGS = (
-    "--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1400,1000", "--disable-gpu",
-    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
-)  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def browser():
-    options = ChromeOptions()
-    options.binary_location = CHROMIUM
-    for flag in FLAGS:
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    chrome = Chrome(options=options, service=Service(DRIVER))
-    yield chrome
-    chrome.quit()
 
 
 @pytest.fixture(autouse=True)

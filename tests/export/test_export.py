@@ -133,7 +133,7 @@ def test_nothing_that_exists_is_overwritten(tmp_path, name):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["policy.pickle"], "formats are onnx (.onnx)"),
+        (["policy.pickle"], "formats are onnx (.onnx), torch (.pt2), c (.c)"),
         (["--format", "onnx", "policy.pt"], "files of the format onnx have .onnx"),
         ([], "give a run and a new file"),
     ],
