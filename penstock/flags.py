@@ -276,16 +276,20 @@ def _groups(
 def _read(name: str, flags: list[Flag], args: Sequence[str], prog: str, description: str) -> dict[str, Any]:
     """Read flags and groups of flags; return the values by name."""
     values: dict[str, Any] = {}
-    for flag, value in vars(_cli(_flags_class(name, flags), args, prog, description)).items():
+    # Each flag has its help: without the marker, tyro looks for more in the source of a class that has none.
+    marker = (tyro.conf.HelptextFromCommentsOff,)
+    for flag, value in vars(_cli(_flags_class(name, flags), args, prog, description, marker)).items():
         values |= vars(value) if flag.startswith("group_") else {flag: value}
     return values
 
 
-def _cli(flags_class: type[F], args: Sequence[str], prog: str, description: str | None = None) -> F:
+def _cli(
+    flags_class: type[F], args: Sequence[str], prog: str, description: str | None = None, config: tuple[Any, ...] = ()
+) -> F:
     """Read flags; whole numbers may be written as 1e5."""
     registry = ConstructorRegistry()
     registry.primitive_rule(_whole_number)
-    return tyro.cli(flags_class, args=list(args), prog=prog, description=description, registry=registry)
+    return tyro.cli(flags_class, args=list(args), prog=prog, description=description, config=config, registry=registry)
 
 
 def _flags_class(name: str, flags: list[Flag]) -> type:

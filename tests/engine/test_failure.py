@@ -65,7 +65,7 @@ class InterruptsWhen:
 
 
 class Killer:
-    """Kills one role after the other at random moments; is satisfied when 2,000 steps were learned from after that."""
+    """Kills one role after the other at random moments; is satisfied when 500 steps were learned from after that."""
 
     def __init__(self, trainer, victims):
         self._backend = supervisor_of(trainer).backend
@@ -84,7 +84,7 @@ class Killer:
                 threading.Timer(self._moments.uniform(0.0, 0.2), os.kill, (pid, signal.SIGKILL)).start()
         elif status.restarts == self._restarts:
             self.steps = self.steps or status.steps
-            return status.steps > self.steps + 2_000
+            return status.steps > self.steps + 500
         return False
 
 

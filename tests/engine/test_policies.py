@@ -233,13 +233,13 @@ def test_weights_are_set_from_every_place_that_holds_them(tmp_path):
 def test_a_killed_rollout_worker_takes_its_place_in_every_arena_again():
     settings = {**SMALL, "run_dir": None, "inference": "central", "num_workers": 2}
     with penstock.APPO(**settings, total_steps=10**9) as trainer:
-        trainer.train(1_000, quiet=True)
+        trainer.train(300, quiet=True)
         killed = pids_of(trainer)["rollout-0"]
         os.kill(killed, signal.SIGKILL)
-        trainer.train(3_000, quiet=True)
+        trainer.train(1_000, quiet=True)
         wait_until(lambda: pids_of(trainer).get("rollout-0", killed) != killed, "the worker is replaced")
         status, watched = trainer.status, Watched(roles_of(trainer))
-        assert status.restarts == 1 and all(policy.steps > 900 for policy in status.policies)
+        assert status.restarts == 1 and all(policy.steps > 300 for policy in status.policies)
     assert not watched.left_after(5.0)
 
 
@@ -269,7 +269,7 @@ def test_a_killed_learner_ends_the_run_which_says_whose_it_was_and_goes_on_from_
     monkeypatch.setattr("penstock.ipc.limits.available_cores", lambda: cores)
     run = tmp_path / "run"
     trainer = penstock.APPO(**SMALL, run_dir=str(run), total_steps=10**9)
-    trainer.train(1_000, quiet=True)
+    trainer.train(300, quiet=True)
     family = Watched(roles_of(trainer))
     os.kill(pids_of(trainer)[victim], signal.SIGKILL)
     story = rf"^{victim} {whose} \(process \d+\) was killed by SIGKILL\n.*penstock resume {run}$"
@@ -277,21 +277,21 @@ def test_a_killed_learner_ends_the_run_which_says_whose_it_was_and_goes_on_from_
         trainer.train(10**9, quiet=True)
     assert family.left_after(2.0) == []
     assert f"{victim} {whose}" in json.loads((run / "status.json").read_text())["reason"]
-    with penstock.APPO.resume(run, total_steps=3_000) as resumed:
-        assert resumed.train(quiet=True).steps >= 3_000
+    with penstock.APPO.resume(run, total_steps=1_000) as resumed:
+        assert resumed.train(quiet=True).steps >= 1_000
 
 
 def test_a_killed_policy_worker_of_the_second_policy_is_replaced(tmp_path):
     run = tmp_path / "run"
     with penstock.APPO(**SMALL, inference="central", run_dir=str(run), total_steps=10**9) as trainer:
-        trainer.train(1_000, quiet=True)
+        trainer.train(300, quiet=True)
         killed = pids_of(trainer)["policy-1"]
         before = [policy.steps for policy in trainer.status.policies]
         os.kill(killed, signal.SIGKILL)
-        trainer.train(3_000, quiet=True)
+        trainer.train(1_000, quiet=True)
         assert pids_of(trainer)["policy-1"] != killed and trainer.status.restarts == 1
         after = [policy.steps for policy in trainer.status.policies]
-        assert all(steps > was + 500 for steps, was in zip(after, before, strict=True))
+        assert all(steps > was + 200 for steps, was in zip(after, before, strict=True))
     log = (run / "log.txt").read_text()
     assert re.search(r"policy-1 of policy 'prey' \(process \d+\) was killed by SIGKILL\n +policy-1 is replaced", log)
 

@@ -92,7 +92,7 @@ def test_a_guest_acts_by_the_newest_weights_of_its_policy():
         for action in (2, 0, 1):
             trainer.set_parameters({"one": always(trainer, "one", action)})
             trainer.train(120, quiet=True)  # games under way end
-            trainer.train(4_000, quiet=True)
+            trainer.train(1_500, quiet=True)
             pair, _ = trainer.status.policies
             assert pair.mean_return == 3.0 * action, "in all games, those with a guest among them"
 
@@ -115,21 +115,21 @@ def test_in_processes_guests_play_on_when_their_worker_and_who_acts_for_them_wer
         "run_dir": str(tmp_path / "run"),
     }  # fmt: skip
     with penstock.APPO(**known_to(penstock.APPO, {**SERIAL, **settings})) as trainer:
-        trainer.train(2_000, quiet=True)
+        trainer.train(800, quiet=True)
         assert {"policy-0", "policy-1", "policy-2"} <= pids_of(trainer).keys(), "the last one acts for guests"
         for victim in ("policy-2", "rollout-1"):
             killed, steps = pids_of(trainer)[victim], trainer.status.steps
             os.kill(killed, signal.SIGKILL)
-            trainer.train(2_000, quiet=True)
+            trainer.train(800, quiet=True)
             wait_until(lambda v=victim, k=killed: pids_of(trainer).get(v, k) != k, "it is replaced")
-            trainer.train(2_000, quiet=True)
-            assert trainer.status.steps >= steps + 4_000
+            trainer.train(800, quiet=True)
+            assert trainer.status.steps >= steps + 1_600
         assert trainer.status.restarts == 2
         watched, weights = Watched(roles_of(trainer)), trainer.get_parameters()
     assert not watched.left_after(5.0)
     with penstock.APPO.resume(tmp_path / "run") as resumed:
         assert all(identical(resumed.get_parameters()[name], weights[name]) for name in weights)
-        resumed.train(1_000, quiet=True)
+        resumed.train(300, quiet=True)
         assert resumed.config.opponents == "one"
     assert main(["eval", str(tmp_path / "run"), "--episodes", "4"]) == 0
     assert "one: against others as a: mean return " in capsys.readouterr().out
