@@ -49,7 +49,7 @@ SLOW_FILES = (
 """Files elsewhere that take seconds."""
 LONGEST = (
     "engine/test_nodes.py", "engine/test_signals.py", "dashboard/test_browser.py", "studies/test_multirun.py",
-    "test_docs_site.py", "engine/test_games.py", "engine/test_failure.py", "engine/test_redistributed_runs.py",
+    "bench/test_replay.py", "engine/test_games.py", "engine/test_failure.py", "engine/test_redistributed_runs.py",
     "test_docs.py", "self_play/test_past_of_several.py", "engine/test_policies.py", "engine/test_hindsight_runs.py",
 )  # fmt: skip
 """Files that take longest: they come first, so that no process of the suite is left with one at the end."""

@@ -12,10 +12,10 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 SHORT_RUNS = {
     "custom_environment.py": (["2000"], r"after:  mean return +\S+, +\d+ steps to the pier"),
     "custom_network.py": (["2000"], r"trained for 2,048 steps\nit balanced the pole for \d+ steps"),
-    "custom_data_path.py": (["5000"], r"mean return \S+ after \S+ steps \((steps|target)\), \d+ batches kept"),
+    "custom_data_path.py": (["3000"], r"mean return \S+ after \S+ steps \((steps|target)\), \d+ batches kept"),
     "custom_algorithm.py": (["2000"], r"mean return \S+ after 2,048 steps \(steps\)"),
     "hindsight.py": (["1500"], r"hindsight=None: success rate \S+\nhindsight=future: success rate \S+"),
-    "memory.py": (["2000"], r"memory=none: mean return \S+\nmemory=gru: mean return \S+"),
+    "memory.py": (["1000"], r"memory=none: mean return \S+\nmemory=gru: mean return \S+"),
     "custom_replay_algorithm.py": (["1500"], r"mean return \S+ after 1,5\d\d steps \(steps\)"),
     "apex_replay.py": (["100"], r"explorer 0 died after .*\n100 updates on [\d,]+ rows: mean return \d+\.\d"),
     "ray_trainable.py": (["2000", "1"], r"best: mean return \S+ with learning rate \S+"),

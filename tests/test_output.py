@@ -73,7 +73,7 @@ class Loud(CartPoleEnv):
 @pytest.mark.parametrize("backend", [pytest.param("serial", marks=pytest.mark.long), "local"])
 def test_a_training_whose_output_nobody_reads_any_more_ends_as_ever(backend, tmp_path):
     (tmp_path / "loud.py").write_text(LOUD)
-    flags = f"--backend {backend} --num-workers 1 --total-steps 2000 --eval-episodes 1 --run-dir run --target-return 1"
+    flags = f"--backend {backend} --num-workers 1 --total-steps 600 --eval-episodes 1 --run-dir run --target-return 1"
     command = ["-m", "penstock.cli", "train", "ppo", "--env", "loud.py:Loud", *flags.split()]
     with started([*command, "--eval-interval", "10000"], tmp_path) as process:
         assert process.stdout.readline()
@@ -81,5 +81,5 @@ def test_a_training_whose_output_nobody_reads_any_more_ends_as_ever(backend, tmp
         assert process.wait(PATIENCE * 2) == 0
     run = RunDirectory.open(tmp_path / "run")
     steps = run.checkpoints.latest().meta["steps"]
-    assert steps >= 2000
+    assert steps >= 600
     assert json.loads(run.metrics.read_text().splitlines()[-1])["steps"] == steps

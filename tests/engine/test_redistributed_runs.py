@@ -279,11 +279,11 @@ def test_a_killed_redistributor_is_replaced_and_goes_on_with_what_it_had_publish
 
 def test_a_resumed_run_goes_on_with_its_predictor_and_its_lessons(tmp_path):
     path = tmp_path / "run"
-    settings = {**SMALL, "env_kwargs": {"length": 4, "pays": 1.0}, "run_dir": str(path), "total_steps": 4_000}
+    settings = {**SMALL, "env_kwargs": {"length": 4, "pays": 1.0}, "run_dir": str(path), "total_steps": 2_400}
     with penstock.PPO(**settings) as algo:
         algo.train(quiet=True)
         before = dict(algo.status.experience)
-    with Trainer.resume(path, total_steps=4_200) as trainer:
+    with Trainer.resume(path, total_steps=2_600) as trainer:
         trainer.train(quiet=True)
         after = trainer.status.experience
     assert before["redistribution/quality"] > 0.5 and after["redistribution/updates"] > before["redistribution/updates"]

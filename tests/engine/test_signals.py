@@ -2,7 +2,6 @@
 
 import fcntl
 import json
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -23,6 +22,7 @@ from penstock.engine.trainer import Trainer
 from penstock.runs.process import ENDING
 from penstock.runs.run_directory import RunDirectory
 from tests.engine.broken_environment import Counting
+from tests.engine.forked import end_of_forked
 from tests.engine.inside import supervisor_of
 from tests.engine.processes import FOR_EVER, PATIENCE, TINY, Watched, family, script, started, wait_for_line, wait_until
 from tests.places import ROOT
@@ -347,30 +347,10 @@ def test_a_signal_that_was_ignored_before_stays_ignored():
         signal.signal(signal.SIGINT, before)
 
 
-def say_so_and_stay(connection):
-    connection.send("here")
-    while True:
-        time.sleep(0.01)
-
-
-def end_of_forked(signum):
-    """How a child ends that is forked and then sent a signal: SIGTERM before it can have done anything."""
-    ours, theirs = multiprocessing.Pipe()
-    child = multiprocessing.get_context("fork").Process(target=say_so_and_stay, args=(theirs,), daemon=True)
-    child.start()
-    if signum == signal.SIGINT:
-        ours.recv()
-    os.kill(child.pid, signum)
-    child.join(PATIENCE / 3)
-    code = child.exitcode
-    child.kill()
-    return code
-
-
 FORKS = """
 import signal
 from penstock.engine.backends.interruption import interruption
-from tests.engine.test_signals import end_of_forked
+from tests.engine.forked import end_of_forked
 
 with interruption():
     assert all(end_of_forked(signal.SIGTERM) == -signal.SIGTERM for _ in range(20))
