@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import sys
 from dataclasses import replace
 
@@ -309,6 +310,19 @@ def test_an_algorithm_whose_workers_share_memory_says_why_it_stays_at_home(on_no
 def test_where_there_is_no_cluster_the_error_says_how_to_start_one():
     with pytest.raises(ConfigError, match=r"address='127.0.0.1:1': there is no Ray cluster .*ray start --head"):
         Trainer(APPO, **CARTPOLE, backend="ray", address="127.0.0.1:1")
+
+
+def test_on_a_machine_without_a_raylet_the_error_says_how_to_add_it():
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        port = head.getsockname()[1]
+        said = f"address='127.0.0.1:{port}' answers, but this machine is no node .* ray start --address=127.0.0.1:"
+        with pytest.raises(ConfigError, match=said):
+            Trainer(APPO, **CARTPOLE, backend="ray", address=f"127.0.0.1:{port}")
+
+
+def test_addresses_of_ray_client_are_refused_by_name():
+    with pytest.raises(ConfigError, match="address='ray://there:10001' is of Ray Client"):
+        Trainer(APPO, **CARTPOLE, backend="ray", address="ray://there:10001")
 
 
 @pytest.mark.parametrize("backend", ["serial", "local"])

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import ray
+from ray._private.services import find_gcs_addresses
 from ray.autoscaler.sdk import request_resources
 from ray.autoscaler.v2.sdk import get_cluster_status
 from ray.exceptions import GetTimeoutError, RayError
@@ -40,6 +41,10 @@ LOOPBACK = "127.0.0.1"
 
 class NodeLost(RuntimeError):
     """A host is gone, or does not answer."""
+
+
+class _NotANode(Exception):
+    """This machine is no node of the cluster."""
 
 
 _cluster: Cluster | None = None  # a process has one connection to Ray
@@ -111,6 +116,11 @@ class Cluster:
 
     def _connect(self, config: Config) -> None:
         quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+        if config.address is not None and config.address.startswith("ray://"):
+            raise ConfigError(
+                f"address={config.address!r} is of Ray Client, by which a run cannot reach its nodes: run on a machine "
+                "of the cluster, with the address HOST:PORT of its head, or submit the command: ray job submit"
+            )
         try:
             if config.address is None:
                 cores = max(whole_cores(), *(each.cores for each in nodes_wanted(config, config.num_workers or 1)))
@@ -120,12 +130,18 @@ class Cluster:
                 )  # fmt: skip
             else:
                 _knock_at(config.address, KNOCK_SECONDS)
+                _require_raylet(config.address)
                 ray.init(address=config.address, **quiet)
             _let_ray_print(False)
         except (OSError, ValueError, RuntimeError) as error:
             raise ConfigError(
                 f"address={config.address!r}: there is no Ray cluster there ({_first_line(error)}); start one "
                 "with: ray start --head, or leave the address out for a cluster of this machine"
+            ) from error
+        except _NotANode as error:
+            raise ConfigError(
+                f"address={config.address!r} answers, but this machine is no node of a cluster there: add it with: "
+                f"ray start --address={config.address}, or run on a machine of the cluster"
             ) from error
 
     def machines(self) -> list[Machine]:
@@ -348,6 +364,16 @@ def _knock_at(address: str, timeout: float) -> None:
     host, _, port = address.rpartition(":")
     if host and port.isdecimal():
         socket.create_connection((host, int(port)), timeout=timeout).close()
+
+
+def _require_raylet(address: str) -> None:
+    """Raise `_NotANode` if no process of Ray on this machine uses the head: `ray.init` would look for half a minute.
+
+    Processes name the head by an address of their own choice, so that ports are compared.
+    """
+    host, _, port = address.rpartition(":")
+    if host and port.isdecimal() and not any(each.endswith(f":{port}") for each in find_gcs_addresses()):
+        raise _NotANode
 
 
 def _leave_ray() -> None:
