@@ -68,6 +68,17 @@ def test_the_python_blocks_run_one_after_the_other_as_one_script(page, tmp_path,
     run_code(with_small_budgets(blocks(page.read_text(), "python"), most), tmp_path)
 
 
+@pytest.mark.long
+def test_the_script_of_stable_baselines3_runs(tmp_path):
+    pytest.importorskip("stable_baselines3")
+    shown = blocks((DOCS / "start" / "coming-from.md").read_text(), "py")
+    script = shown[: shown.index("# python cleanrl")].replace("total_timesteps=100_000", "total_timesteps=2_000")
+    assert script.count("stable_baselines3") == 3
+    mean = re.search(r"\d+\.\d+", run_code(script, tmp_path))
+    assert mean and 1 <= float(mean[0]) <= 500
+    assert (tmp_path / "balanced.zip").is_file()
+
+
 def anchors(page: Path) -> set[str]:
     text = page.read_text()
     return {anchor(heading) for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)} | set(DIRECTIVE.findall(text))

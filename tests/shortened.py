@@ -1,0 +1,78 @@
+"""Program that stands before `penstock` and `python` in PATH when the shell blocks of pages run: test_docs_shell.py.
+
+    python tests/shortened.py penstock train ppo --env CartPole-v1
+
+The command runs as it is given, but for the flags that say how long: what takes minutes takes seconds. A target or a
+mark that is therefore missed (exit code 3) is no failure.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+SOLVED_IN_SECONDS = ("CartPole-v1", "Pendulum-v1")
+"""Environments whose trainings with a target have time to reach it."""
+PENSTOCK = {
+    "eval": {"--episodes": 2},
+    "multirun": {"--total-steps": 2_000, "--seeds": 1},
+    "search": {"--total-steps": 2_000, "--trials": 2, "--seeds": 1, "--jobs": 1},
+    "pbt": {"--total-steps": 20_000, "--jobs": 1, "--population": 2, "--pbt-interval": 10_000},
+    "autotune": {"--seconds": 20},
+    "bench ideal": {"--rounds": 1, "--bench-seconds": 1},
+    "bench throughput": {"--rounds": 1, "--seconds": 1},
+    "bench cluster": {"--rounds": 1, "--bench-seconds": 1, "--up-to": 1},
+}
+"""Most of what a command may ask for, by its first words."""
+SCRIPTS = {
+    "a3c_scaling.py": {"--steps": 2_000, "--seeds": 1},
+    "asynchrony.py": {"--steps": 50, "--repeats": 1},
+    "learning.py": {"--seeds": 1},
+    "nodes.py": {"--rounds": 1, "--seconds": 1},
+    "policy_lag.py": {"--steps": 2_000, "--seeds": 1, "--lags": 1},
+    "population.py": {"--seeds": 1},
+    "scaling.py": {"--rounds": 1, "--seconds": 0.2},
+    "slow_env.py": {"--rounds": 1, "--seconds": 0.5},
+    "torture.py": {"--faults": 2},
+    "updates.py": {"--rounds": 1, "--updates": 8, "--rows": 2_000},
+}
+"""The same of the scripts in ``bench/``."""
+TRAINING_SECONDS, SOLVING_SECONDS = 10, 60
+MISSED = 3
+
+
+def shortened(command: Sequence[str]) -> list[str]:
+    """Return a command with small budgets."""
+    program, *words = command
+    if program == "python":
+        limits = SCRIPTS.get(Path(words[0]).name, {})
+    elif words[0] in ("train", "resume") and "--help" not in words:
+        solved = "--target-return" in words and any(env in words for env in SOLVED_IN_SECONDS)
+        limits = {"--max-seconds": SOLVING_SECONDS if solved else TRAINING_SECONDS}
+    elif "--show" in words:
+        limits = {}
+    else:
+        limits = PENSTOCK.get(" ".join(words[:2]), PENSTOCK.get(words[0], {}))
+    for flag, most in limits.items():
+        if flag in words:
+            place = words.index(flag) + 1
+            words[place] = str(min(float(words[place]), most)).removesuffix(".0")
+        elif flag in ("--seeds", "--jobs", "--pbt-interval", "--population") and program == "penstock":
+            continue  # without the flag it is small already
+        else:
+            words += [flag, str(most)]
+    return [program, *words]
+
+
+def main() -> int:
+    """Run the command of the command line; return its exit code."""
+    program, *words = shortened(sys.argv[1:])
+    start = [] if program == "python" else [Path(sys.executable).parent / "penstock"]
+    code = subprocess.call([sys.executable, *start, *words])
+    return 0 if code == MISSED else code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
