@@ -4,6 +4,7 @@
 not here are listed in `LEFT_OUT`, each with its reason.
 """
 
+import contextlib
 import importlib.util
 import os
 import re
@@ -91,10 +92,12 @@ def run(command: str, folder: Path) -> str:
     )  # fmt: skip
     try:
         shown, _ = process.communicate(timeout=LIMIT)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        shown, _ = process.communicate()
-        pytest.fail(f"{command}\nhas not ended after {LIMIT:g} s:\n{shown[-3000:]}")
+    except subprocess.TimeoutExpired as error:
+        pytest.fail(f"{command}\nhas not ended after {LIMIT:g} s:\n{(error.stdout or b'').decode()[-3000:]}")
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
     assert process.returncode == 0, f"{command}\nended with exit code {process.returncode}:\n{shown[-3000:]}"
     return shown
 

@@ -85,7 +85,7 @@ def outputs(page: str) -> list[str]:
 def shape(output: str) -> str:
     """Return an output without what differs from run to run: numbers, the limiting role, and the widths of columns."""
     plain = re.sub(r"(rollout|policy) workers?|learner|evaluator|environments?", "ROLE", output)
-    return re.sub(r"[\s─]+", " ", re.sub(r"[+-]?\d[\d,.:]*( s\b)?", "0", plain)).strip()
+    return re.sub(r"[\s─]+", " ", re.sub(r"[+-]?\d+([,.:]\d+)*( s\b)?", "0", plain)).strip()
 
 
 def main() -> None:
