@@ -1,7 +1,8 @@
 """The shell blocks of every page run as they stand, one after the other in one folder.
 
-`tests/shortened.py` stands before `penstock` and `python` in PATH and keeps trainings short. Blocks that need what is
-not here are listed in `LEFT_OUT`, each with its reason.
+Those of the tutorial and of the page of evaluations run in `test_tutorial.py`. `tests/shortened.py` stands before
+`penstock` and `python` in PATH and keeps trainings short. Commands that need what is not here are listed in `LEFT_OUT`,
+each with its reason.
 """
 
 import contextlib
@@ -20,14 +21,17 @@ from tests.places import DOC_PAGES, DOCS, ROOT
 from tests.scripts import blocks, run_code, with_small_budgets
 from tests.shortened import shortened
 
-PAGES = [page for page in [*DOC_PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"] if page.stem != "tutorial"]
+ELSEWHERE = ("tutorial", "evaluating")
+PAGES = [*(page for page in DOC_PAGES if page.stem not in ELSEWHERE), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 FENCED = re.compile(r"^```bash\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"(?<=\n\n)(?: {4}.*\n)+")
 PROGRAMS = ("penstock ", "python ", "make ", "taskset ", ".venv/bin/")
 LIMIT = 300.0
 LEFT_OUT = {
-    r"^(pip install|python3 -m venv|make )": "installs, or builds the whole: CI and the tests of packaging do",
-    r"^\.venv/bin/python": "tests and generators of the repository, which run in the suite themselves",
+    r"^(pip install|python3 -m venv|(OUT=dist )?make )": "installs, or builds the whole",
+    r"^(\.venv/bin/)?python (tools/|-m pytest)": "tests and generators, which the suite runs",
+    r"^docker ": "needs Docker",
+    r"walk\.py:": "names an environment of the reader's own",
     r"--device cuda": "needs a GPU",
     r"^(srun|head=|sleep)|--learner-nodes": "needs several machines",
     r"^penstock dashboard": "shows pages until it is stopped; tests/dashboard starts it",
@@ -42,6 +46,7 @@ NEEDED = {
 }  # fmt: skip
 """Packages without which a command is left out, by a word of the command."""
 FILE = re.compile(r"^<!-- file: (\S+) -->\n+```\w+\n(.*?)^```", re.MULTILINE | re.DOTALL)
+NAMED = re.compile(r"^```python\n(# (\w+\.py)\n.*?)^```", re.MULTILINE | re.DOTALL)
 RUNS = {
     "many-runs": (
         "runs/CartPole-v1-appo-20261121-082732", "runs/CartPole-v1-appo-20261121-093011", "other/runs/one", "runs/ours",
@@ -113,6 +118,8 @@ def checkout(folder: Path, page: Path) -> None:
         shim.chmod(0o755)
     text = page.read_text()
     for name, written in FILE.findall(text):
+        (folder / name).write_text(written)
+    for written, name in NAMED.findall(text):
         (folder / name).write_text(written)
     stored = sorted((ROOT / "bench" / "history" / "runs" / "cartpole").iterdir())
     for place, run_dir in zip(RUNS.get(page.stem, ()), stored, strict=False):
