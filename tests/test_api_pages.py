@@ -18,6 +18,7 @@ NO_PAGE = {"__version__", "replay"}
 MODULES_OF_ERRORS = (
     "penstock.config", "penstock.envs", "penstock.engine.trainer", "penstock.runs.checkpoint",
     "penstock.runs.run_directory", "penstock.runs.vacancy", "penstock.studies", "penstock.replay",
+    "penstock.export",
 )  # fmt: skip
 """Modules from which users import exceptions."""
 RESULTS = (

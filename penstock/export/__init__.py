@@ -40,7 +40,13 @@ _MOST_CONTRACT_NBYTES = 1 << 30
 
 
 def export_policy(
-    policy: Policy, path: str | os.PathLike[str], *, format: str | None = None, all: bool = False, sampled: bool = False
+    policy: Policy,
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    all: bool = False,
+    sampled: bool = False,
+    time_step: float | None = None,
 ) -> dict[str, Any]:
     """Write a policy as one file that runs without Penstock, and its contract beside it, ``PATH.json``.
 
@@ -65,6 +71,8 @@ def export_policy(
     sampled
         Whether actions are sampled with an input ``noise`` ``[N, K]``, uniform in [0, 1) or standard normal as the
         contract says. Otherwise they are the most probable ones.
+    time_step
+        Seconds between two actions, for the contract.
 
     Returns
     -------
@@ -82,6 +90,7 @@ def export_policy(
         if os.path.lexists(each):
             raise ExportError(f"{each} exists: give another name, or remove it first")
     contract = contract_of(program := PolicyProgram(policy, sampled=sampled, everything=all), policy, module.PACKAGES)
+    contract["time_step"]["seconds"] = time_step
     data = module.file_of(program, contract)
     with tempfile.TemporaryDirectory(prefix="penstock-export-") as directory:
         tried = Path(directory) / path.name

@@ -30,6 +30,8 @@ class Flags:
     """Return log_prob and value, too."""
     sampled: bool = False
     """Sample actions with an input "noise" instead of taking the most probable ones."""
+    time_step: float | None = None
+    """Seconds between two actions, for the contract."""
     policy: str | None = None
     """Name of the policy, for a run with several."""
     checkpoint: str = "best"
@@ -55,7 +57,9 @@ def command(args: list[str]) -> int:
         raise ExportError("give a run and a new file: penstock export RUN policy.onnx; or --check FILE")
     path = resolve_checkpoint(flags.run, flags.checkpoint, policy=flags.policy)
     policy = load_policy(path, trust_code=flags.trust_code)
-    contract = export_policy(policy, flags.out, format=flags.format, all=flags.all, sampled=flags.sampled)
+    contract = export_policy(
+        policy, flags.out, format=flags.format, all=flags.all, sampled=flags.sampled, time_step=flags.time_step
+    )
     print("\n".join(_about(contract, flags.out)))
     return 0
 

@@ -34,7 +34,7 @@ def exported(tmp_path_factory):
     """A checkpoint, the file that the command made of it, and what the command printed."""
     folder = tmp_path_factory.mktemp("exported")
     save_fresh(folder / "saved", fresh_policy(BY_NAME["a2c, mlp, normalised"]))
-    command = ["export", str(folder / "saved"), str(folder / "policy.onnx"), "--all"]
+    command = ["export", str(folder / "saved"), str(folder / "policy.onnx"), "--all", "--time-step", "0.02"]
     done = subprocess.run([sys.executable, "-m", "penstock.cli", *command], capture_output=True, text=True, timeout=110)
     assert done.returncode == 0, done.stderr
     return folder, done.stdout
@@ -101,6 +101,7 @@ def test_the_contract_describes_the_file_and_lies_in_its_metadata_too(exported):
     assert port["name"] == "obs" and port["shape"] == ["N", 6] and port["unit"] == [""] * 6
     assert port["seen as"] == "less its running mean, by its running deviation"
     assert contract["outputs"][0]["values"] == [5] and contract["outputs"][0]["start"] == [-2]
+    assert contract["time_step"] == {"seconds": 0.02, "frame_stack": None}
     assert contract["versions"]["torch"] == torch.__version__ and contract["policy"]["algorithm"] == "a2c"
     assert str(folder) not in str(model) and penstock.__path__[0] not in str(model), "paths of the machine"
 
