@@ -251,7 +251,7 @@ def test_an_encoder_of_images_is_refused_where_no_part_is_one():
         build("nature_cnn", VECTORS)
 
 
-def test_what_is_made_of_one_part_can_depend_on_another():
+def test_features_can_depend_on_several_parts_together():
     """A goal beside a position: whether their signs agree is no sum of something of each alone."""
     torch.manual_seed(0)
     observation = composite({"position": ObservationSpec((1,), "float32"), "goal": ObservationSpec((1,), "float32")})
