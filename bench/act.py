@@ -169,7 +169,7 @@ def measured(found: list[tuple[str, Act, int]], rounds: int, calls: int) -> dict
     return times
 
 
-def record(network: str, name: str, times: list[float], act: float, facts: dict[str, Any], rounds: int) -> dict:
+def record(network: str, name: str, times: list[float], act: float, facts: dict[str, Any], given: Any) -> dict:
     """Return a row of the history: median, 10th and 90th percentile, beside ``policy.act``."""
     low, high = (round(float(np.percentile(times, q)), 2) for q in (10, 90))
     value = round(statistics.median(times), 2)
@@ -179,8 +179,9 @@ def record(network: str, name: str, times: list[float], act: float, facts: dict[
         "what": f"{IN_WORDS[network]}: {name}",
         "value": value, "unit": "us", "spread": {"lowest": low, "highest": high}, "against": against, "target": None,
         "met": None, "machine": f"{facts['cpu']}, {facts['cores']:g} cores, load {facts['load']:.1f}",
-        "commit": (facts["commit"] or "").removesuffix("-dirty"), "rounds": rounds, "seeds": None,
-        "date": datetime.date.today().isoformat(), "command": f"python bench/act.py --rounds {rounds}",
+        "commit": (facts["commit"] or "").removesuffix("-dirty"), "rounds": given.rounds, "seeds": None,
+        "date": datetime.date.today().isoformat(),
+        "command": f"python bench/act.py --rounds {given.rounds} --calls {given.calls}",
     }  # fmt: skip
 
 
@@ -201,7 +202,7 @@ def main() -> None:
             times = measured(list(ways(network, Path(folder))), given.rounds, given.calls)
             act = round(statistics.median(times["policy.act"]), 2)
             for name, values in times.items():
-                row = record(network, name, values, act, facts, given.rounds)
+                row = record(network, name, values, act, facts, given)
                 print(f"{IN_WORDS[network]:24}{name:28}{row['value']:10.2f}{row['spread']['highest']:10.2f}")
                 records.append(row)
     if given.write:
