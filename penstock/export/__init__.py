@@ -32,8 +32,8 @@ FORMATS: Mapping[str, tuple[str, str]] = {
 """Suffix and module of each format.
 
 A module has ``PACKAGES`` that it needs, ``file_of(program, contract)`` that returns the file's bytes,
-``load(path, contract)`` that returns the function of a file, and ``contract_of_file(path)`` that returns the JSON of
-the contract within it.
+``load(path, contract)`` that returns the function of a file, ``contract_of_file(path)`` that returns the JSON of the
+contract within it, and may have ``VERSIONS`` of the format for the contract.
 """
 
 _MOST_CONTRACT_NBYTES = 1 << 30
@@ -91,6 +91,7 @@ def export_policy(
             raise ExportError(f"{each} exists: give another name, or remove it first")
     contract = contract_of(program := PolicyProgram(policy, sampled=sampled, everything=all), policy, module.PACKAGES)
     contract["time_step"]["seconds"] = time_step
+    contract["versions"] |= getattr(module, "VERSIONS", {})
     data = module.file_of(program, contract)
     with tempfile.TemporaryDirectory(prefix="penstock-export-") as directory:
         tried = Path(directory) / path.name

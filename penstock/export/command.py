@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 
-from penstock.export import check_file, export_policy
+from penstock.export import ExportError, check_file, export_policy
 from penstock.export.contract import contract_beside
 from penstock.flags import parse_flags
 from penstock.play.policy import load_policy
@@ -44,8 +45,6 @@ class Flags:
 
 def command(args: list[str]) -> int:
     """Export a policy or check a file; return the exit code."""
-    from penstock.export.program import ExportError
-
     flags = parse_flags(Flags, args, prog="penstock export")
     if flags.check is not None:
         if flags.run is not None:
@@ -55,7 +54,7 @@ def command(args: list[str]) -> int:
         return 0
     if flags.run is None or flags.out is None:
         raise ExportError("give a run and a new file: penstock export RUN policy.onnx; or --check FILE")
-    path = resolve_checkpoint(flags.run, flags.checkpoint, policy=flags.policy)
+    path = resolve_checkpoint(flags.run, flags.checkpoint, _warn, flags.policy)
     policy = load_policy(path, trust_code=flags.trust_code)
     contract = export_policy(
         policy, flags.out, format=flags.format, all=flags.all, sampled=flags.sampled, time_step=flags.time_step
@@ -78,12 +77,18 @@ def _about(contract: dict[str, Any], out: Path) -> list[str]:
         f"  outputs: {ports['outputs']}",
         f"  actions: {policy['action']}" + (f", by {policy['noise']} noise" if policy["noise"] else ""),
     ]
+    if "opset" in contract["versions"]:
+        lines.append(f"  opset: {contract['versions']['opset']}")
     if stacks:
         lines.append(f"  stacked frames: {', '.join(f'{name} {count}' for name, count in stacks.items())}")
     if contract["wrappers"]:
         names = ", ".join(each["name"] for each in contract["wrappers"])
         lines.append(f"  not in the file: the wrappers of its environment ({names}); their moments are in the contract")
     return [*lines, f"  contract: {shown_path(contract_beside(out))}, {len(contract['cases'])} cases"]
+
+
+def _warn(message: str) -> None:
+    print(f"warning: {message}", file=sys.stderr)
 
 
 def _shape(port: dict[str, Any]) -> str:

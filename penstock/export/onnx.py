@@ -18,6 +18,8 @@ PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 """Packages of the extra "export", whose versions the contract records."""
 OPSET = 18
 """Version of the ONNX operators: that of torch's own translations, and known to onnxruntime-web and TensorRT."""
+VERSIONS = {"opset": OPSET}
+"""Versions of the format, for the contract."""
 KEY = "penstock.contract"
 """Key of the contract in the file's metadata."""
 MOST_NBYTES = 2_000_000_000  # a file of protobuf ends at 2 GiB

@@ -1,5 +1,6 @@
 """Exported policies: the file acts as `Policy.act` does, says so in its contract, and is refused where it does not."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -8,14 +9,17 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from gymnasium import spaces
 from torch import nn
 
 import penstock
 from bench.export import KINDS, MOVES, VECTOR, Kind, arrays_of, compared, fresh_policy, save_fresh
 from penstock.cli import main
+from penstock.envs.statistics import Moments
 from penstock.export import ExportError, PolicyProgram, check_file, export_policy
 from penstock.export.contract import acted, cases_in, contract_of, run_program
 from penstock.export.onnx import KEY, OPSET, file_of, require_inputs, session_run
+from penstock.play.policy import Policy
 
 BY_NAME = {kind.name: kind for kind in KINDS}
 TOLERANCE = 1e-5
@@ -97,6 +101,7 @@ def test_the_contract_describes_the_file_and_lies_in_its_metadata_too(exported):
     inside = json.loads(next(each.value for each in model.metadata_props if each.key == KEY))
     assert inside == contract
     assert [each.version for each in model.opset_import if not each.domain] == [OPSET]
+    assert contract["versions"]["opset"] == OPSET
     (port,) = contract["inputs"]
     assert port["name"] == "obs" and port["shape"] == ["N", 6] and port["unit"] == [""] * 6
     assert port["seen as"] == "less its running mean, by its running deviation"
@@ -104,6 +109,19 @@ def test_the_contract_describes_the_file_and_lies_in_its_metadata_too(exported):
     assert contract["time_step"] == {"seconds": 0.02, "frame_stack": None}
     assert contract["versions"]["torch"] == torch.__version__ and contract["policy"]["algorithm"] == "a2c"
     assert str(folder) not in str(model) and penstock.__path__[0] not in str(model), "paths of the machine"
+
+
+def test_the_contract_has_the_stacked_frames_and_the_statistics_of_wrappers(tmp_path, capsys):
+    statistics = Moments("NormalizeObservation.obs_rms", 9.0, np.zeros(4), np.full(4, 2.0)).to_json()
+    policy = fresh_policy(Kind("ppo", "frames", spaces.Box(0, 255, (4, 12, 12), np.uint8), MOVES))
+    policy.algorithm.observation = dataclasses.replace(policy.algorithm.observation, is_stacked=True)
+    save_fresh(tmp_path / "saved", Policy(policy.algorithm, policy.model, {**policy.meta, "statistics": [statistics]}))
+    assert main(["export", str(tmp_path / "saved"), str(tmp_path / "policy.pt2")]) == 0
+    contract = json.loads((tmp_path / "policy.pt2.json").read_text())
+    assert contract["time_step"]["frame_stack"] == {"obs": 4} and contract["wrappers"] == [statistics]
+    printed = capsys.readouterr().out
+    assert "stacked frames: obs 4" in printed
+    assert "wrappers of its environment (NormalizeObservation.obs_rms)" in printed
 
 
 def test_a_file_that_keeps_its_contract_passes_the_check(copied, capsys):
