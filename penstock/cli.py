@@ -140,6 +140,16 @@ def pbt(args: list[str]) -> int:
     return _measure("penstock.search.population_command", args)
 
 
+def hub(args: list[str]) -> int:
+    """Publish runs on the Hugging Face Hub, and fetch published ones."""
+    return _exchange("hub", args)
+
+
+def import_sb3(args: list[str]) -> int:
+    """Make a run of a model of Stable-Baselines3."""
+    return _exchange("import_sb3", args)
+
+
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "train": train,
     "eval": evaluate,
@@ -156,7 +166,16 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "autotune": autotune,
     "search": search,
     "pbt": pbt,
+    "hub": hub,
+    "import-sb3": import_sb3,
 }
+
+
+def _exchange(command: str, args: list[str]) -> int:
+    """Run a command of `penstock.exchange.command`; return its exit code."""
+    with explained():
+        code = int(getattr(importlib.import_module("penstock.exchange.command"), command)(args))
+    return code
 
 
 def _study(module: str, args: list[str]) -> int:

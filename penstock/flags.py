@@ -140,6 +140,9 @@ _SETTINGS = PrimitiveConstructorSpec[dict[str, Any]](
     str_from_instance=lambda value: [f"{key}={json.dumps(item, default=repr)}" for key, item in masked(value).items()],
 )
 
+Arguments = Annotated[dict[str, Any], _SETTINGS]
+"""Flag type of arguments by name, written KEY=VALUE."""
+
 _Run = Annotated[Path, tyro.conf.arg(metavar="RUN")]
 
 

@@ -8,6 +8,7 @@ from penstock.algorithms import load_algorithm
 from penstock.bench import autotune, cluster, ideal, throughput
 from penstock.bench.asked import parse
 from penstock.dashboard import command as dashboard
+from penstock.exchange import command as exchange
 from penstock.export import command as export
 from penstock.flags import DoctorFlags, EvalFlags, InfoFlags, parse_changes, parse_config, parse_flags
 from penstock.search import command as search
@@ -31,6 +32,12 @@ def read(command: list[str]) -> None:
             parse_config(load_algorithm(algorithm).Config, flags, prog="penstock train")
         case ["eval", *flags]:
             parse_flags(EvalFlags, flags, prog="penstock eval")
+        case ["hub", "push", *flags]:
+            parse_flags(exchange.PushFlags, flags, prog="penstock hub push")
+        case ["hub", "pull", *flags]:
+            parse_flags(exchange.PullFlags, flags, prog="penstock hub pull")
+        case ["import-sb3", *flags]:
+            parse_flags(exchange.ImportFlags, flags, prog="penstock import-sb3")
         case ["info", *flags]:
             parse_flags(InfoFlags, flags, prog="penstock info")
         case ["resume", _, *flags]:

@@ -81,7 +81,7 @@ def test_nothing_is_described_twice():
 
 
 @pytest.mark.parametrize("name", DESCRIBED)
-def test_described_objects_have_docstrings_of_their_own(name):
+def test_what_is_described_has_a_docstring_of_its_own(name):
     described = found(name)
     own = vars(described).get("__doc__") if inspect.isclass(described) else inspect.getdoc(described)
     assert own

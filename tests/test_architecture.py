@@ -49,8 +49,10 @@ MAY_USE = {
     "search": {"config", "masking", "runs", "ipc", "algorithms", "bench", "population", "trust"},
     "studies": {"config", "flags", "runs", "ipc", "algorithms"},
     "dashboard": {"flags", "masking", "runs", "studies"},
+    "exchange": {"algorithms", "config", "envs", "extras", "flags", "masking", "nn", "play", "runs", "surroundings"}
+    | {"trust"},
     "commands": {"config", "imports", "runs", "envs", "algorithms", "play", "engine", "flags", "bench", "studies"}
-    | {"dashboard", "masking", "trust"},
+    | {"dashboard", "exchange", "masking", "trust"},
     "cli": {"output", "commands", "flags", "doctor", "bench", "runs"},
     "__init__": {"config", "envs", "algorithms", "play", "engine"},
 }

@@ -308,7 +308,7 @@ def test_without_a_run_directory_nothing_is_offered_to_resume(capsys):
 @pytest.mark.parametrize(
     "refusal", [UnknownEnvironmentError, UnsupportedSpaceError, CheckpointError, MemoryError], ids=lambda e: e.__name__
 )
-def test_an_error_that_the_user_can_mend_is_one_line_and_exits_with_two(refusal, capsys):
+def test_what_the_user_can_mend_is_one_line_and_exits_with_two(refusal, capsys):
     engine.refusal = refusal("4.0 GiB needed, 2.0 GiB available")
     assert main(["train", "ppo", *ENV]) == 2
     assert capsys.readouterr().err == "error: 4.0 GiB needed, 2.0 GiB available\n"
@@ -355,7 +355,7 @@ def test_resume_goes_on_with_the_run(run_dir, capsys):
         (["--clip-range", "x"], "--clip-range"),
     ],
 )
-def test_settings_that_cannot_change_within_a_run_are_refused_with_the_reason(flags, message, run_dir, capsys):
+def test_what_cannot_change_within_a_run_is_refused_with_the_reason(flags, message, run_dir, capsys):
     assert main(["resume", "my-run", *flags]) == 2
     assert message in capsys.readouterr().err
     assert engine.made == []

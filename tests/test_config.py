@@ -204,13 +204,13 @@ POSITIVE = [
 
 @pytest.mark.parametrize("value", [0, -1])
 @pytest.mark.parametrize("name", POSITIVE)
-def test_positive_settings_are_refused_at_zero_and_below(name, value):
+def test_what_must_be_positive_is_refused_at_zero_and_below(name, value):
     assert f"is not legal: {name} must be more than 0" in refusal(**{name: value})
 
 
 @pytest.mark.parametrize("value", [0, -2])
 @pytest.mark.parametrize("name", ["num_workers", "num_groups", "max_seconds", "reward_clip"])
-def test_settings_that_are_positive_or_left_open_are_refused_at_zero_and_below(name, value):
+def test_what_is_positive_or_left_open_is_refused_at_zero_and_below(name, value):
     assert f"is not legal: {name} must be more than 0, or None" in refusal(**{name: value})
     assert getattr(made(**{name: None}), name) is None
 
@@ -336,7 +336,7 @@ def test_settings_survive_json(config_class):
         (functools.partial(CountingEnv, tag=3), "functools.partial(<class 'tests.envs.counting.CountingEnv'>, tag=3)"),
     ],
 )
-def test_callables_are_written_by_name(source, name):
+def test_what_can_be_called_is_written_by_name(source, name):
     config = made(env=source)
     assert config.env is source
     assert json.loads(json.dumps(config.to_json()))["env"] == name

@@ -31,7 +31,6 @@ LEFT_OUT = {
     r"^(pip install|python3 -m venv|(OUT=dist )?make )": "installs, or builds the whole",
     r"^(\.venv/bin/)?python (tools/|-m pytest)": "tests and generators, which the suite runs",
     r"^docker ": "needs Docker",
-    r"examples/browser|^npm |http\.server": "needs npm and a browser; test_deployment_page.py runs the page",
     r"walk\.py:": "names an environment of the reader's own",
     r"--device cuda": "needs a GPU",
     r"^(srun|head=|sleep)|--learner-nodes": "needs several machines",
@@ -55,7 +54,7 @@ RUNS = {
     ),
 }  # fmt: skip
 """Runs that a page takes to be there, copies of stored ones."""
-TRAINED = {"it-does-not-learn": "runs/my-run", "deployment": "runs/cartpole"}
+TRAINED = {"it-does-not-learn": "runs/my-run"}
 """A run that a page takes to be there, with its weights."""
 WITH_PYTHON = ("populations",)
 """Pages whose commands go on from what their Python leaves behind."""

@@ -174,7 +174,7 @@ def declared(monkeypatch):
         ("gymnasium[none]", ""),
     ],
 )
-def test_packages_missing_from_an_extra_are_found_through_the_extras_of_its_packages(declared, required, missing):
+def test_what_is_missing_from_an_extra_is_found_through_the_extras_of_its_packages(declared, required, missing):
     declared["gymnasium"] = ['no-such-game; extra == "games"', 'other; extra == "others"', "numpy"]
     assert ", ".join(missing_from([Requirement(required)])) == missing
 

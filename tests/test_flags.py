@@ -117,7 +117,7 @@ def test_every_setting_that_is_put_into_a_group_is_one_and_in_no_other():
     assert set(placed) <= known and len(placed) == len(set(placed))
 
 
-def test_settings_of_all_algorithms_are_put_into_a_group_and_few_of_them_into_that_of_learning():
+def test_what_all_algorithms_share_is_put_into_a_group_and_little_of_it_into_that_of_learning():
     learning = {field.name for field in features.grouped(Config)[features.LEARNING]}
     assert learning == {"gamma", "learning_rate_schedule"}, "a new one is put into config/features.py"
 

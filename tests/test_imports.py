@@ -76,7 +76,7 @@ def test_files_of_one_name_in_two_folders_are_two_modules(tmp_path):
     assert [place_of(found) for found in classes] == [f"{tmp_path}/{folder}/env.py:Env" for folder in ("a", "b")]
 
 
-def test_a_missing_object_is_a_config_error_that_names_the_setting(own_file):
+def test_what_is_not_there_is_a_config_error_that_names_the_setting(own_file):
     for name, message in (
         ("no_such_module:Encoder", "encoder='no_such_module:Encoder': there is no module 'no_such_module'"),
         ("no_such.py:Encoder", "encoder='no_such.py:Encoder': there is no file 'no_such.py'"),

@@ -13,7 +13,7 @@ from penstock.runs.run_directory import RunDirectory
 from tests.engine.processes import PATIENCE, started
 
 
-def test_output_that_cannot_be_written_is_dropped_and_the_stream_of_before_comes_back(monkeypatch):
+def test_what_cannot_be_written_is_dropped_and_the_stream_of_before_comes_back(monkeypatch):
     reader, writer = os.pipe()
     os.close(reader)
     unread = os.fdopen(writer, "w")
@@ -28,7 +28,7 @@ def test_output_that_cannot_be_written_is_dropped_and_the_stream_of_before_comes
         unread.close()
 
 
-def test_output_that_can_be_written_is_written_in_order(tmp_path, monkeypatch):
+def test_what_can_be_written_is_written_in_order(tmp_path, monkeypatch):
     with open(tmp_path / "out", "w", encoding="latin-1") as stream:
         monkeypatch.setattr(sys, "stdout", stream)
         print("before", end=" ")

@@ -119,7 +119,7 @@ def test_a_value_of_the_wrong_type_is_refused(settings, legal):
     assert legal in refusal(**settings)
 
 
-def test_settings_of_segments_alone_are_no_settings_of_replay():
+def test_what_only_segments_have_is_no_setting_of_replay():
     assert "unknown setting 'segment_length'" in refusal(segment_length=8)
     assert "unknown setting 'num_epochs'" in refusal(num_epochs=2)
 

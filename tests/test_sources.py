@@ -53,7 +53,7 @@ def test_other_shares_are_refused_with_the_nearest_that_are_legal(batch, fresh, 
         assert abs(legal[0].share - share) <= Fraction(1, batch)
 
 
-def test_sources_that_no_batch_can_mix_are_refused_by_name():
+def test_what_a_batch_cannot_be_a_mix_of_is_refused_by_name():
     told = refusal("queue:0.5", "uniform:0.4")
     assert "sum to 9/10 (queue:1/2 uniform:2/5): the nearest that are legal are queue:9/16 uniform:7/16" in told
     assert "not whole numbers of the 16 segments of a batch" in refusal("queue:0.3", "uniform:0.7")

@@ -30,7 +30,7 @@ def maker():
     return names["maker"]
 
 
-def test_an_object_that_cannot_be_imported_travels_by_value(maker):
+def test_what_cannot_be_imported_travels_by_value(maker):
     assert pickle.loads(packed(maker(5)))().step() == [-1 / 5, -1 / 4, -1 / 3]
 
 
@@ -43,7 +43,7 @@ def test_a_traceback_of_what_has_travelled_names_its_file_and_line_in_inner_func
     assert frames[0].name == "step"
 
 
-def test_an_object_that_cannot_travel_is_refused():
+def test_what_cannot_travel_says_so():
     with pytest.raises(TypeError, match="cannot pickle"):
         packed(threading.Lock())
 
@@ -57,7 +57,7 @@ def test_a_large_value_is_pickled_without_its_memory_and_opened_by_another_proce
     assert found.stdout.decode() == f"{value['table'].sum()} ['a', 'b']\n"
 
 
-def test_an_opened_parcel_may_be_written_into_and_no_other_reader_sees_that():
+def test_who_opens_a_parcel_may_write_into_it_and_no_other_sees_that():
     parcel = Parcel(np.zeros(300_000))
     one, other = parcel.open(), parcel.open()
     one[:] = 7.0

@@ -113,7 +113,7 @@ def test_code_of_a_run_from_elsewhere_is_refused_by_every_command_before_it_is_i
     assert main(["eval", str(copied), "--checkpoint", "latest", "--episodes", "2"]) == 0, "the run is one's own now"
 
 
-def test_objects_that_the_caller_names_need_no_trust(own, tmp_path):
+def test_what_the_caller_names_needs_no_trust(own, tmp_path):
     run, ran = own
     copied, file = unsealed(run, tmp_path / "copied"), ran.with_suffix(".py")
     policy = penstock.load_policy(copied, encoder=f"{file}:Encoder")

@@ -17,6 +17,7 @@ from penstock.bench import BENCHES, autotune
 from penstock.cli import COMMANDS
 from penstock.commands.exits import EXIT_CODES
 from penstock.dashboard import command as dashboard
+from penstock.exchange import command as exchange
 from penstock.export import command as export
 from penstock.flags import DoctorFlags, EvalFlags, InfoFlags, own_documents
 from penstock.search import command as search
@@ -30,6 +31,7 @@ FLAGS: dict[str, type | argparse.ArgumentParser | None] = {
     "multirun": plan.own_flags(), "plot": plot.Flags, "compare": compare.Flags, "dashboard": dashboard.Flags,
     "export": export.Flags, "doctor": DoctorFlags, "autotune": autotune._own_flags(), "search": search._own_flags(),
     "pbt": pbt.own_flags(),
+    "hub": None, "import-sb3": exchange.ImportFlags,
 }  # fmt: skip
 """A command's own flags, as a dataclass or a parser; None: it has none."""
 
@@ -64,6 +66,8 @@ def command_page() -> str:
         bench = importlib.import_module(module)
         flags = bench.Flags if hasattr(bench, "Flags") else bench._own_flags()
         sections.append(_section(f"bench {name}", inspect.getdoc(bench) or "", flags))
+    for name, flags in (("hub push", exchange.PushFlags), ("hub pull", exchange.PullFlags)):
+        sections.append(_section(name, inspect.getdoc(flags) or "", flags))
     codes = EXIT_CODES.partition(": ")[2]
     return "\n".join([_HEAD, *sections, f"## Exit codes\n\n{codes[0].upper()}{codes[1:]}.\n"])
 

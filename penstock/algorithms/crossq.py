@@ -61,7 +61,7 @@ class CrossQ(SAC):
         """Make the policy, both critics and the temperature."""
         c = self.config
         return self.build_network(
-            NormalizedActorCritic, num_critics=2, critic_sizes=c.critic_hidden_sizes, initial_alpha=c.initial_alpha
+            NormalizedActorCritic, num_critics=2, critic_sizes=c.critic_hidden_sizes, **self.network_settings
         )
 
     def build_optimizer(self, parameter: nn.Parameter, learning_rate: float) -> torch.optim.Optimizer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from penstock.algorithms.arithmetic.td import squared_td_error, td_target
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.continuous import ControlAlgorithm, ControlConfig
-from penstock.config import Config, Scheduled, Tunable, require
+from penstock.config import NETWORK, Config, Scheduled, Tunable, require
 from penstock.experience.batch import TransitionBatch
 from penstock.nn import StochasticActorCritic, TanhGaussian
 
@@ -22,7 +22,10 @@ from penstock.nn import StochasticActorCritic, TanhGaussian
 class SACConfig(ControlConfig):
     """SAC: maximises return and entropy; the temperature between them keeps the entropy at its target."""
 
-    fixed: ClassVar[Mapping[str, str]] = {"initial_alpha": "a learned temperature has left its start"}
+    fixed: ClassVar[Mapping[str, str]] = {
+        "initial_alpha": "a learned temperature has left its start",
+        "log_std": NETWORK,
+    }
 
     alpha: Tunable[float | None] = None
     """Fixed temperature; None: learned."""
@@ -30,6 +33,9 @@ class SACConfig(ControlConfig):
     """Initial value of a learned temperature."""
     target_entropy: Tunable[float | None] = None
     """Target of a learned temperature: entropy of actions in [-1, 1]; None: minus their dimension (appendix D)."""
+    log_std: Literal["squashed", "clipped"] = "squashed"
+    """Bounds of the logarithm of the policy's standard deviation: "squashed", by tanh into [-5, 2]; "clipped", to
+    [-20, 2], as in the published code."""
 
     def validate(self) -> None:
         super().validate()
@@ -47,7 +53,12 @@ class SAC(ControlAlgorithm):
 
     def build_model(self) -> StochasticActorCritic:
         """Make the policy, both critics and the temperature."""
-        return self.build_network(StochasticActorCritic, num_critics=2, initial_alpha=self.config.initial_alpha)
+        return self.build_network(StochasticActorCritic, num_critics=2, **self.network_settings)
+
+    @property
+    def network_settings(self) -> dict[str, Any]:
+        """Arguments of the network from the settings."""
+        return {"initial_alpha": self.config.initial_alpha, "clips_log_std": self.config.log_std == "clipped"}
 
     def trained_parameters(self, model: Any) -> dict[str, tuple[list[nn.Parameter], Scheduled]]:
         """Parameters of the critics, of the policy, and the temperature."""

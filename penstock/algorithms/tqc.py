@@ -58,7 +58,7 @@ class TQC(SAC):
         c = self.config
         return self.build_network(
             StochasticActorCritic,
-            num_critics=c.num_critics, num_quantiles=c.num_quantiles, initial_alpha=c.initial_alpha,
+            num_critics=c.num_critics, num_quantiles=c.num_quantiles, **self.network_settings,
         )  # fmt: skip
 
     def update(self, model: StochasticActorCritic, batch: TransitionBatch) -> tuple[Tensor, Metrics]:

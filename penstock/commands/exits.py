@@ -78,12 +78,16 @@ def _exit_code(error: Exception) -> int | None:
     from penstock.dashboard import DashboardError
     from penstock.engine.endings import TrainingFailed
     from penstock.envs.failures import EnvironmentFailure, EnvironmentUsageError
+    from penstock.exchange import ExchangeError
     from penstock.imports import UntrustedCodeError
     from penstock.runs.checkpoint import CheckpointError
     from penstock.runs.vacancy import RunDirectoryError
     from penstock.studies import StudyError
 
-    usage = (BenchUsageError, CheckpointError, ConfigError, DashboardError, MemoryError, RunDirectoryError, StudyError)
-    if isinstance(error, (*usage, EnvironmentUsageError, UntrustedCodeError)):  # the request can be corrected
+    usage = (
+        BenchUsageError, CheckpointError, ConfigError, DashboardError, EnvironmentUsageError, ExchangeError,
+        MemoryError, RunDirectoryError, StudyError, UntrustedCodeError,
+    )  # fmt: skip
+    if isinstance(error, usage):  # the request can be corrected
         return WRONG_USAGE
     return FAILED if isinstance(error, BenchError | EnvironmentFailure | TrainingFailed) else None

@@ -22,7 +22,7 @@ Settings that can change within a run are flags: --total-steps, --target-return,
 
 def usage(commands: Mapping[str, Callable[[list[str]], int]]) -> str:
     """Return the usage of ``penstock``, with each command's docstring."""
-    lines = "\n".join(f"  {name:<10}{(command.__doc__ or '').strip()}" for name, command in commands.items())
+    lines = "\n".join(f"  {name:<12}{(command.__doc__ or '').strip()}" for name, command in commands.items())
     return f"""usage: penstock COMMAND ...
 
 {lines}

@@ -150,8 +150,9 @@ class Config:
     """Seed of weights, environments and exploration."""
 
     encoder: str | Callable[..., Any] = "auto"
-    """"mlp", "nature_cnn", "impala_resnet", or "auto" (by observation); a custom nn.Module as "module:Class" or
-    "file.py:Class", in Python also the class itself or a callable."""
+    """"mlp", "nature_cnn", "nature_cnn_mlp" (the latter with hidden_sizes), "impala_resnet", or "auto" (by
+    observation); a custom nn.Module as "module:Class" or "file.py:Class", in Python also the class itself or a
+    callable."""
     hidden_sizes: tuple[int, ...] = (64, 64)
     """Widths of the hidden layers of mlp networks."""
     activation: Literal["tanh", "relu", "elu", "silu"] = "tanh"

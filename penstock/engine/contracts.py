@@ -98,7 +98,7 @@ class Start:
     state
         Progress of learning.
     learning
-        Saved state of the learner alone.
+        Saved state of the learner alone; None: it begins anew, also where a checkpoint has weights alone.
     meta
         Metadata of the checkpoint; empty: from nothing.
     """

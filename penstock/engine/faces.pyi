@@ -118,8 +118,9 @@ class _Shared(TypedDict, total=False):
     seed: int
     """Seed of weights, environments and exploration. Default: 0."""
     encoder: str | Callable[..., Any]
-    """"mlp", "nature_cnn", "impala_resnet", or "auto" (by observation); a custom nn.Module as "module:Class" or
-    "file.py:Class", in Python also the class itself or a callable. Default: "auto"."""
+    """"mlp", "nature_cnn", "nature_cnn_mlp" (the latter with hidden_sizes), "impala_resnet", or "auto" (by
+    observation); a custom nn.Module as "module:Class" or "file.py:Class", in Python also the class itself or a
+    callable. Default: "auto"."""
     hidden_sizes: Sequence[int]
     """Widths of the hidden layers of mlp networks. Default: (64, 64)."""
     activation: Literal["tanh", "relu", "elu", "silu"]
@@ -416,6 +417,9 @@ class _SAC(TypedDict, total=False):
     target_entropy: float | None
     """Target of a learned temperature: entropy of actions in [-1, 1]; None: minus their dimension (appendix D).
     Default: None."""
+    log_std: Literal["squashed", "clipped"]
+    """Bounds of the logarithm of the policy's standard deviation: "squashed", by tanh into [-5, 2]; "clipped", to [-20,
+    2], as in the published code. Default: "squashed"."""
 
 class APPOSettings(
     _Shared, _SharedExceptA3C, _Fresh, _DelayedReward, _SegmentDelayedReward, _Segment, _Asynchronous, _Adam, _Proximal,

@@ -306,8 +306,9 @@ def checkpoints_to_go_on_from(run: RunDirectory, report: Callable[[str], None] |
 def _start_from(checkpoint: Checkpoint, model: PolicyNetwork) -> Start:
     require_matching(checkpoint.weights, model.state_dict(), str(checkpoint.path))
     model.load_state_dict(checkpoint.weights)
-    state, meta = checkpoint.state or {}, checkpoint.meta
-    return Start(LearnerState(state.get("steps", meta["steps"]), meta["version"], meta["updates"]), state, meta)
+    learning, meta = checkpoint.state, checkpoint.meta
+    steps = (learning or {}).get("steps", meta["steps"])
+    return Start(LearnerState(steps, meta["version"], meta["updates"]), learning, meta)
 
 
 def _note_of_memory(names: Sequence[str], shapes: Sequence[RunShape]) -> list[str]:

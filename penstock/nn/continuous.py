@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
 
-from penstock.nn.encoders import takes_bytes
+from penstock.nn.encoders import NatureCNNAndMLP, takes_bytes
 from penstock.nn.exploration import Deterministic, TanhGaussian
 from penstock.nn.layers import ACTIVATIONS, require_memory_of_layers
 from penstock.nn.mlp import FUSED_ACTIVATIONS, MLP, SideBySide, fits, fused_layers, in_float32, without_autocast
@@ -33,7 +34,8 @@ class ContinuousActorCritic(PolicyNetwork):
 
     For vectors, actor and critics have separate layers (``config.hidden_sizes``), and critics take observation and
     action side by side. With images or a custom encoder, the actor has one encoder and the critics share another; its
-    features and the action enter 256 units of each critic.
+    features and the action enter 256 units of each critic. With ``encoder="nature_cnn_mlp"``, the critics share the
+    convolutions alone, and have the actor's widths behind them.
 
     Encoders and the critics' hidden layers may run under ``torch.autocast``; all else computes in float32 regardless.
 
@@ -84,11 +86,12 @@ class ContinuousActorCritic(PolicyNetwork):
         self.input = build_input(observation, config.normalize_observations, takes_bytes(config.encoder, observation))
         self.encoder, num_features = feedforward_encoder(observation, config)
         self.actor_head = nn.Linear(num_features, outputs_per_dimension * action.noise_size)
+        sizes, activation = config.hidden_sizes if critic_sizes is None else critic_sizes, config.activation
         if isinstance(self.encoder, MLP):
             self.critic_encoder: nn.Module = SideBySide()
             num_features = encoder_input_size(observation)
-            sizes = config.hidden_sizes if critic_sizes is None else critic_sizes
-            activation = config.activation
+        elif isinstance(self.encoder, NatureCNNAndMLP):
+            self.critic_encoder, num_features = feedforward_encoder(observation, replace(config, encoder="nature_cnn"))
         else:
             self.critic_encoder, _ = feedforward_encoder(observation, config)
             sizes, activation = IMAGE_CRITIC_SIZES, "relu"
@@ -188,6 +191,8 @@ class StochasticActorCritic(ContinuousActorCritic):
         As for :class:`ContinuousActorCritic`.
     initial_alpha : float
         Initial temperature.
+    clips_log_std : bool
+        As for :class:`TanhGaussian`.
 
     Attributes
     ----------
@@ -205,17 +210,19 @@ class StochasticActorCritic(ContinuousActorCritic):
         initial_alpha: float = 1.0,
         num_quantiles: int = 1,
         critic_sizes: tuple[int, ...] | None = None,
+        clips_log_std: bool = False,
     ) -> None:
         super().__init__(
             observation, action, config,
             num_critics=num_critics, outputs_per_dimension=2, num_quantiles=num_quantiles, critic_sizes=critic_sizes,
         )  # fmt: skip
+        self.clips_log_std = clips_log_std
         self.log_alpha = nn.Parameter(torch.tensor(math.log(initial_alpha)))
 
     @in_shares(0, observation=0)
     def policy(self, observation: Tensor) -> TanhGaussian:
         """Return distributions over ``[N, d]`` actions for observations ``[N, *shape]`` of the column."""
-        return TanhGaussian(self.actor(observation))
+        return TanhGaussian(self.actor(observation), self.clips_log_std)
 
     def act(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[TanhGaussian, Tensor]:
         """Return choices for one row of every lane, without critics. See :meth:`PolicyNetwork.act`."""

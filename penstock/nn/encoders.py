@@ -56,6 +56,17 @@ class NatureCNN(nn.Sequential):
         self.output_size: int = 512
 
 
+class NatureCNNAndMLP(nn.Sequential):
+    """A :class:`NatureCNN`, then fully connected layers."""
+
+    def __init__(self, observation: ObservationSpec, hidden_sizes: tuple[int, ...], activation: str) -> None:
+        convolutions = NatureCNN(observation)
+        features = replace(observation, shape=(convolutions.output_size,), dtype="float32")
+        layers = MLP(features, hidden_sizes, activation)
+        super().__init__(convolutions, layers)
+        self.output_size: int = layers.output_size
+
+
 class ImpalaResNet(nn.Sequential):
     """Deep network of IMPALA: 15 convolutions in three sections and 256 units (arXiv:1802.01561, figure 3)."""
 
@@ -182,7 +193,7 @@ class ImagesAndMore(nn.Module):
         return encoded
 
 
-ENCODER_NAMES = ("auto", "mlp", *IMAGE_ENCODERS)
+ENCODER_NAMES = ("auto", "mlp", *IMAGE_ENCODERS, "nature_cnn_mlp")
 
 
 def takes_bytes(encoder: str | EncoderBuilder, observation: ObservationSpec) -> bool:
@@ -202,14 +213,14 @@ def build_encoder(
     ----------
     encoder : str or callable
         One of ``ENCODER_NAMES``; ``"auto"`` is ``nature_cnn`` for images, ``impala_resnet`` for smaller images, and
-        ``mlp`` for all others. In a composite observation each image has its own encoder, followed by an ``mlp`` over
-        the features and all other parts; with ``"mlp"`` images are treated as numbers. Or custom: a ``nn.Module``
-        class or a callable that takes the observation spec. Its ``F`` is its attribute ``output_size``, or found by
-        a dry run.
+        ``mlp`` for all others; ``"nature_cnn_mlp"`` is ``nature_cnn``, then an ``mlp`` over its features. In a
+        composite observation each image has its own encoder, followed by an ``mlp`` over the features and all other
+        parts; with ``"mlp"`` images are treated as numbers. Or custom: a ``nn.Module`` class or a callable that takes
+        the observation spec. Its ``F`` is its attribute ``output_size``, or found by a dry run.
     observation : ObservationSpec
         Spec of the observations.
     hidden_sizes, activation
-        Widths and activation of an ``mlp``; other encoders have fixed ones.
+        Widths and activation of an ``mlp``; other layers have fixed ones.
 
     Returns
     -------
@@ -228,9 +239,11 @@ def build_encoder(
     observation = unmasked(observation)
     if callable(encoder):
         return _build_own(encoder, observation)
-    network: MLP | ImagesAndMore | NatureCNN | ImpalaResNet
+    network: MLP | ImagesAndMore | NatureCNN | NatureCNNAndMLP | ImpalaResNet
     if encoder == "mlp" or (encoder == "auto" and not observation.is_image):
         network = MLP(observation, hidden_sizes, activation)
+    elif not observation.parts and encoder == "nature_cnn_mlp":
+        network = NatureCNNAndMLP(observation, hidden_sizes, activation)
     elif not observation.parts:
         network = IMAGE_ENCODERS[_fitting_encoder(observation) if encoder == "auto" else encoder](observation)
     elif observation.is_image:

@@ -19,6 +19,7 @@ from penstock.nn.distributions import HALF_LOG_TWO_PI
 from penstock.nn.mlp import is_native
 
 LOG_STD_RANGE = (-5.0, 2.0)
+CLIPPED_LOG_STD_RANGE = (-20.0, 2.0)
 
 
 class Deterministic:
@@ -72,16 +73,19 @@ class TanhGaussian:
     ----------
     outputs : Tensor
         Outputs of the actor, float32 ``[..., 2 d]``: means before the tanh, then ``x``.
+    clips_log_std : bool
+        Whether the logarithm of the standard deviation is ``clip(x, -20, 2)``, as in the published code.
     """
 
-    __slots__ = ("outputs",)
+    __slots__ = ("clips_log_std", "outputs")
 
-    def __init__(self, outputs: Tensor) -> None:
+    def __init__(self, outputs: Tensor, clips_log_std: bool = False) -> None:
         self.outputs = outputs
+        self.clips_log_std = clips_log_std
 
     def map(self, change: Callable[[Tensor], Tensor]) -> TanhGaussian:
         """Return a distribution with transformed parameters, for example joined from several."""
-        return TanhGaussian(change(self.outputs))
+        return TanhGaussian(change(self.outputs), self.clips_log_std)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -97,8 +101,11 @@ class TanhGaussian:
     @property
     def log_std(self) -> Tensor:
         """Logarithms of the standard deviations before the tanh, float32 ``[..., d]``."""
+        x = self.outputs.chunk(2, -1)[1]
+        if self.clips_log_std:
+            return x.clamp(*CLIPPED_LOG_STD_RANGE)
         low, high = LOG_STD_RANGE
-        return low + 0.5 * (high - low) * (1.0 + self.outputs.chunk(2, -1)[1].tanh())
+        return low + 0.5 * (high - low) * (1.0 + x.tanh())
 
     def sample(self, noise: Tensor) -> Tensor:
         """Draw actions ``tanh(mean + std * noise)``.
@@ -135,7 +142,7 @@ class TanhGaussian:
         log_prob : Tensor
             Log-densities as actions in [-1, 1], in nats, float32 ``[...]``, with gradient.
         """
-        if is_native(self.outputs, noise):
+        if not self.clips_log_std and is_native(self.outputs, noise):
             return _sample_natively(self.outputs, noise)
         log_std = self.log_std
         u = torch.addcmul(self.mean, log_std.exp(), noise)

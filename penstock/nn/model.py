@@ -35,8 +35,8 @@ class NetworkConfig:
     Attributes
     ----------
     encoder
-        "auto" (by observation), "mlp", "nature_cnn" or "impala_resnet"; or a custom ``nn.Module`` class or callable
-        that takes the observation spec (see :func:`penstock.nn.build_encoder`).
+        "auto" (by observation), "mlp", "nature_cnn", "nature_cnn_mlp" or "impala_resnet"; or a custom ``nn.Module``
+        class or callable that takes the observation spec (see :func:`penstock.nn.build_encoder`).
     hidden_sizes, activation
         Widths and activation ("tanh", "relu", "elu", "silu") of the mlp encoder.
     memory, memory_size

@@ -70,7 +70,7 @@ def test_masked_steps_change_neither_the_loss_nor_its_gradient():
         torch.testing.assert_close(gradient, before[name], msg=name)
 
 
-def test_the_origin_of_an_action_does_not_matter():
+def test_how_the_action_came_about_does_not_matter():
     algorithm = make(A2C)
     model = make_model(algorithm)
     batch = collect(algorithm, model)

@@ -107,7 +107,7 @@ def test_no_gradient_flows_through_vtrace_targets():
 
 
 @pytest.mark.parametrize("estimator", ["gae", "vtrace"])
-def test_the_likelihood_of_a_masked_action_changes_neither_the_loss_nor_its_gradient(estimator):
+def test_how_likely_a_masked_action_was_changes_neither_the_loss_nor_its_gradient(estimator):
     algorithm = make(APPO, memory="gru", advantage_estimator=estimator)
     model = make_model(algorithm)
     batch = prepared(algorithm, model)

@@ -29,7 +29,7 @@ def collected(algorithm, model, shift=0.0):
 
 @pytest.mark.parametrize("action", [CHOICE, TORQUE])
 @pytest.mark.parametrize("memory", MEMORIES)
-def test_records_of_the_network_itself_are_cloned_already(action, memory):
+def test_what_the_network_recorded_itself_is_cloned_already(action, memory):
     algorithm, plain = (make(kind, action, memory=memory, **s) for kind, s in ((CLEAR, SMALL), (IMPALA, {})))
     model = make_model(algorithm)
     batch = collected(algorithm, model)

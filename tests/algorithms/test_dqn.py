@@ -178,7 +178,7 @@ def test_the_next_value_is_that_of_the_best_legal_action(double, mask, bootstrap
     assert metrics["q"] == 0.0 and metrics["loss"] == bootstrap - 0.5 and metrics["grad_norm"].isfinite()
 
 
-def test_illegal_actions_are_neither_chosen_nor_learned():
+def test_what_is_illegal_is_neither_chosen_nor_learned():
     algorithm = make(DQN, MASKED, CHOICE, exploration=0.5, exploration_final=0.5)
     model = begin(algorithm)
     set_q(model, [[1.0, 3.0, 2.0], [1.0, 3.0, 2.0]])

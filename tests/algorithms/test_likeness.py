@@ -14,7 +14,7 @@ def features(seed=0):
 
 
 @pytest.mark.parametrize("distance", ["ln_norm", "cosine", "kl"])
-def test_unchanged_behaviour_is_nearest_and_more_change_is_farther(distance):
+def test_what_has_not_changed_is_nearest_and_more_change_is_farther(distance):
     then, noise = features(), features(1)
     steps = torch.linspace(0.0, 1.2, M).view(1, M, 1)
     found = change(then + steps * noise[:, :1], then.clone().copy_(then[:, :1]), ALL, distance)

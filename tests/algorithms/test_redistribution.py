@@ -47,7 +47,7 @@ def test_no_prediction_is_left_out_so_that_contributions_add_up_to_the_last_one(
     assert differences(PREDICTION).sum() == PREDICTION[-1], "an off-by-one would add up to the one before"
 
 
-def test_the_rest_of_the_return_beside_contributions_is_spread_evenly():
+def test_what_contributions_miss_of_the_return_is_spread_evenly():
     redistributed = return_equivalent(differences(PREDICTION), torch.tensor(1.2, dtype=torch.float64))
     assert numbers(redistributed) == [0.25, 0.35, 0.45, 0.15] and redistributed.sum().item() == pytest.approx(1.2)
 
@@ -98,7 +98,7 @@ def unexplained_by(returns, predictions, of_all=0.0):
         ([7.0, 7.0], [7.0, 7.0], 1.0),  # nothing to explain
     ],
 )
-def test_the_share_of_the_variance_of_returns_that_predictions_leave_unexplained(returns, predictions, share):
+def test_what_predictions_leave_unexplained_of_how_returns_differ(returns, predictions, share):
     assert unexplained_by(returns, predictions) == pytest.approx(share)
 
 

@@ -85,7 +85,7 @@ def test_the_predictor_is_given_neither_the_return_nor_a_count_of_steps():
     assert rows.shape == (len(rows), 2 + 2 + ACTIONS) and len(rows) > 2 * 2 * 9 and (rows == rows[0]).all()
 
 
-def test_an_action_in_its_place_is_credited_when_it_is_done():
+def test_what_was_done_where_is_credited_when_it_is_done():
     """Which of four doors it is, is shown once; the right action there brings 1, another one takes 1.
 
     The flag that lasts from then on would suffice for a predictor that finds out later.

@@ -175,7 +175,7 @@ def test_an_illegal_setting_of_the_network_is_a_config_error_that_names_it():
         make(PPO, memory="gru", shared_encoder=False).build_model()
 
 
-def test_an_object_that_is_no_encoder_is_a_config_error_and_an_error_inside_of_one_is_not():
+def test_what_is_no_encoder_is_a_config_error_and_an_error_inside_of_one_is_not():
     def broken(observation):
         return observation.shape + 1
 
@@ -193,7 +193,7 @@ def test_algorithms_are_found_by_name_in_any_case_or_by_module_and_class():
 
 
 @pytest.mark.parametrize("place", ["math:sqrt", "math:pi", "penstock.config:SegmentConfig", "collections:OrderedDict"])
-def test_an_object_that_is_no_algorithm_is_refused(place):
+def test_what_is_no_algorithm_is_refused(place):
     with pytest.raises(ConfigError, match=rf"algorithm='{place}' is not legal: it must be a subclass of SegmentAlgori"):
         load_algorithm(place)
 

@@ -61,7 +61,7 @@ def test_settings_allow_as_much_as_the_least_of_their_limits(changes, limit, rat
     assert min(found, key=found.get) == limit and found[limit] * US == pytest.approx(rate)
 
 
-def test_the_allowed_rate_is_never_more_than_the_ideal():
+def test_what_is_allowed_is_never_more_than_the_ideal():
     of_ideal, of_settings = Account(COSTS, CAPACITY, a_run()), Account(COSTS, replace(CAPACITY, workers=1), a_run())
     assert (of_ideal.allowed_by, of_ideal.allowed) == ("cores", of_ideal.ideal)
     assert of_settings.allowed_by == "rollout workers" and of_settings.ideal == of_ideal.ideal

@@ -54,7 +54,7 @@ def test_a_line_has_neither_a_negative_height_nor_slope(points, line):
     assert cluster._line(points) == pytest.approx(line)
 
 
-def test_the_cost_of_streams_is_measured_over_loopback():
+def test_what_streams_cost_is_measured_over_loopback():
     assert _line([100, 1_100], [5.0, 15.0]) == pytest.approx((4.0, 0.01))
     found = dataclasses.asdict(stream_costs(blocks=5, versions=5))
     assert min(found.values()) >= 0.0 and found["trip"] > 0.0 and found["reduce_byte"] > 0.0

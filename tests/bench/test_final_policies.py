@@ -32,7 +32,7 @@ def test_the_table_shows_lowest_and_median_of_the_newest_run_of_each_seed(bench)
     assert peer == "| cartpole-ppo | Stable-Baselines3 | 1 |" + " 7.0 / 7.0 |" * 4 + " 5.0 | a CPU | abc |"
 
 
-def test_results_of_these_sources_in_the_history_are_not_run_again(bench, tmp_path, monkeypatch):
+def test_what_the_history_holds_of_these_sources_is_not_run_again(bench, tmp_path, monkeypatch):
     measure, facts = bench["measure"], {"cpu": "a CPU", "commit": "abc", "cores": 2, "load": 0.0}
     history = tmp_path / "history.jsonl"
     held = [a_record(1, 500.0), a_record(2, 500.0, commit="older"), a_record(1, 500.0, "sb3", commit="older")]

@@ -97,7 +97,7 @@ def test_replay_is_measured_from_a_buffer_that_is_soon_full_enough_and_that_is_t
 
 
 @pytest.mark.parametrize("kind", [BenchError, TrainingFailed])
-def test_a_failure_of_a_measurement_exits_with_1(kind, monkeypatch, capsys):
+def test_what_fails_while_it_is_measured_exits_with_1(kind, monkeypatch, capsys):
     def fail(*_, **__):
         raise kind("measuring alone, env-0 failed")
 

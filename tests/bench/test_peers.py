@@ -61,7 +61,7 @@ def test_it_is_installed_once_in_an_environment_of_its_own(commands, tmp_path):
     assert len(commands) == 2
 
 
-def test_packages_that_undo_a_pin_are_installed_afterwards(commands):
+def test_what_undoes_a_pin_is_installed_afterwards(commands):
     SAMPLE_FACTORY.find(None, install=True)
     _, first, second = commands
     assert first[-3:] == ["torch>=2.8,<2.14", "sample-factory==2.1.1", "ale-py==0.12.1"]
@@ -78,7 +78,7 @@ def test_an_installation_that_fails_says_why_and_is_tried_again(monkeypatch, com
     assert CPPRB.find(None, install=False) is None
 
 
-def test_the_advice_to_get_one_can_be_typed_as_it_stands():
+def test_how_to_get_one_can_be_typed_as_it_stands():
     assert SAMPLE_FACTORY.how_to_get().splitlines() == [
         "no comparison: sample-factory 2.1.1 is needed in an environment of its own, either",
         "  python bench/throughput.py --install-peers",

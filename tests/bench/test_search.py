@@ -67,7 +67,7 @@ def test_the_place_of_inference_and_the_groups_are_chosen(central, groups, machi
     assert search.found() == {"inference": place} | ({"num_groups": 1} if central > 1.0 < groups else {})
 
 
-def test_the_value_of_auto_is_seen_in_the_first_trial_and_is_not_measured_again(machine):
+def test_what_auto_means_is_seen_in_the_first_trial_and_is_not_measured_again(machine):
     search = make("appo", fixed={"num_workers", "num_envs_per_worker", "num_groups"})
     search.run()
     assert search.first.settings["inference"] == "local"
@@ -90,7 +90,7 @@ def test_with_everything_fixed_one_measurement_is_all(machine):
     assert len(search.trials) == 1 and search.found() == {}
 
 
-def test_a_setting_faster_by_less_than_the_margin_changes_nothing(machine):
+def test_what_is_faster_by_less_than_the_margin_changes_nothing(machine):
     machine.rate = lambda config: 10_000.0 * (1.0 if config.num_envs_per_worker == 16 else 0.99 * MARGIN)
     search = make("appo", fixed=KEPT | {"num_workers"})
     search.run()
@@ -255,7 +255,7 @@ def test_replay_begins_at_once_in_a_small_buffer_while_it_is_measured_and_only_t
     assert search.kept() == ""
 
 
-def test_settings_that_the_config_refuses_are_not_measured(machine):
+def test_what_the_config_refuses_is_not_measured(machine):
     machine.rate = hill(512, 4)
     search = make("dqn", ratio_slack=3, updates_per_step=0.5, fixed=KEPT)  # at most 6 lanes per worker
     search.run()
@@ -287,7 +287,7 @@ def test_a_candidate_that_fails_is_remembered_with_its_reason_and_never_the_best
     assert {trial.error for trial in failed} == {"9 GiB needed"} and {trial.rate for trial in failed} == {0.0}
 
 
-def test_a_setting_that_fails_when_it_is_measured_again_is_not_the_best(machine, monkeypatch):
+def test_what_fails_when_it_is_measured_again_is_not_the_best(machine, monkeypatch):
     machine.rate = lambda config: 90_000.0 if config.num_envs_per_worker == 64 else 10_000.0
     seen = []
     fails_later = failing(

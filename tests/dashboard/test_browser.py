@@ -132,7 +132,7 @@ def test_a_run_is_drawn_and_follows_its_files(browser, runs, live):
         assert complaints(browser) == []
 
 
-def test_lines_that_a_resume_undoes_go_from_the_page(browser, runs, live):
+def test_what_a_resume_undoes_goes_from_the_page(browser, runs, live):
     append(live, steps=900, seconds=90, **{"episode/mean_return": 555.0})
     with dashboard_of(runs) as served:
         open_run(browser, served, "live")
@@ -169,7 +169,7 @@ def connections(served):
     return sum(line[1].endswith(f":{served.port:04X}") and line[3] == "01" for line in lines)
 
 
-def test_contents_of_a_copied_run_are_text(browser, runs):
+def test_what_a_copied_run_holds_is_text(browser, runs):
     run = record(runs / "evil<b>", [(1, 1.0)], env=EVIL, algorithm=EVIL, state="failed", reason=EVIL, note=EVIL)
     append(run, steps=2, seconds=2, **{f"loss/{EVIL}": 1.0, "__proto__": 1.0, "constructor": 2.0})
     run.directory.log(EVIL)

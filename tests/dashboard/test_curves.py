@@ -41,7 +41,7 @@ def test_a_curve_follows_its_file(tmp_path):
     assert curve.points()[1].tolist() == [20, 40, 60]
 
 
-def test_points_that_a_resume_undoes_go_from_the_curve(tmp_path):
+def test_what_a_resume_undoes_goes_from_the_curve(tmp_path):
     path = tmp_path / "metrics.jsonl"
     append(path, 10, 20, 30)
     curve = GrowingCurve(path, "steps", Y)

@@ -99,7 +99,7 @@ def test_a_name_that_was_allowed_is_answered(folder):
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
-def test_requests_of_another_site_are_refused(served, site):
+def test_what_another_site_asks_for_is_refused(served, site):
     assert served.ask("/api/runs", Sec_Fetch_Site=site)[0] == 403
     _, headers, _ = served.ask("/api/runs", Origin="http://evil.example", Sec_Fetch_Site="same-origin")
     assert "access-control-allow-origin" not in headers
@@ -143,7 +143,7 @@ def test_links_lead_out_of_no_run(served, ids):
     assert (code, film, headers["content-type"]) == (200, b"film", "video/mp4")
 
 
-def test_values_that_may_be_secrets_are_masked(served, ids):
+def test_what_may_be_a_secret_is_masked(served, ids):
     body = served.ask(f"/api/runs/{ids['good']}")[2]
     assert b"SECRET" not in body and b"shown" in body
     assert "--gamma 0.9" in json.loads(body)["made"]["command"]
@@ -172,7 +172,7 @@ def test_every_answer_forbids_foreign_code(served, path, host):
     assert headers["cache-control"] == "no-store" and "server" not in headers
 
 
-def test_contents_of_a_run_are_never_html(served, ids):
+def test_what_a_run_holds_is_never_html(served, ids):
     for path in ("/api/runs", f"/api/runs/{ids['evil']}", f"/api/runs/{ids['evil']}/history"):
         _, headers, body = served.ask(path)
         assert headers["content-type"] == "application/json"
@@ -392,7 +392,7 @@ def test_it_disturbs_no_other_process_and_loads_no_torch(served):
         (["--port", "PORT"], "is not available: Address already in use"),
     ],
 )
-def test_a_folder_or_address_that_cannot_be_served_is_refused(served, tmp_path, args, message):
+def test_what_cannot_be_served_is_told(served, tmp_path, args, message):
     (tmp_path / "file").touch()
     words = {"FILE": str(tmp_path / "file"), "NOTHERE": str(tmp_path / "nothere"), "PORT": str(served.port)}
     done = subprocess.run(

@@ -98,7 +98,7 @@ def learn(algorithm, model, batches, gradient=None):
         (LASER, {"replay": ["queue:1/2", "uniform:1/2"]}), (IMPACT, {"target_period": 4}), (PQN, {}),
     ],
 )  # fmt: skip
-def test_learned_weights_are_the_same(algorithm, settings):
+def test_what_is_learned_is_the_same(algorithm, settings):
     weights, told = [], []
     for captures in (False, True):
         made_one, model = made(algorithm, **settings)
@@ -135,7 +135,7 @@ def test_updates_that_depend_on_the_progress_of_the_run_are_not_captured_and_tha
     ]
 
 
-def test_a_gradient_that_cannot_be_captured_runs_as_it_is_written():
+def test_what_cannot_be_captured_runs_as_it_is_written():
     class Unrecordable(CapturedGradient):
         def _record(self, compute):
             raise RuntimeError("operation not permitted when stream is capturing")

@@ -119,7 +119,7 @@ def test_bfloat16_graphs_answer_what_bfloat16_answers_operation_by_operation():
     run.close()
 
 
-def test_a_computation_that_no_graph_can_hold_runs_without_and_is_said_once():
+def test_what_no_graph_can_hold_runs_without_and_is_said_once():
     run, inference = on_gpu(Peeking, num_workers=3, num_envs_per_worker=2, num_groups=1)
     for _ in range(5):
         assert run.poll()

@@ -93,7 +93,7 @@ def test_lanes_are_padded_to_a_power_of_two_groups_and_at_most_to_all_of_them():
     run.close()
 
 
-def test_padding_of_a_bucket_is_answered_and_written_nowhere():
+def test_what_pads_a_bucket_is_answered_and_written_nowhere():
     run = Collecting(APPO, inference="central", num_workers=5, num_envs_per_worker=1)
     inference = device_inference(run)
     for worker in run.workers:
@@ -105,7 +105,7 @@ def test_padding_of_a_bucket_is_answered_and_written_nowhere():
     run.close()
 
 
-def test_padding_of_a_bucket_has_legal_actions_before_any_request():
+def test_what_pads_a_bucket_has_legal_actions_before_anyone_has_asked():
     run = Collecting(APPO, inference="central", env=MaskedEnv, env_kwargs={"at": "observation"})
     for bucket in device_inference(run)._buckets:
         legal = run.model.input.mask(torch.from_numpy(bucket.asked.arrays["obs"]))
@@ -122,7 +122,7 @@ def test_a_request_notices_that_its_steps_are_looked_at_and_nothing_else():
 
 
 @pytest.mark.parametrize(("algorithm", "is_captured"), [(APPO, True), (Scheduled, False)])
-def test_a_policy_that_depends_on_the_number_of_steps_is_never_captured(algorithm, is_captured, monkeypatch):
+def test_what_depends_on_the_number_of_steps_is_never_captured(algorithm, is_captured, monkeypatch):
     run = Collecting(algorithm, inference="central", num_groups=1)
     inference, asked_for = device_inference(run), []
     inference._captures = True
@@ -182,7 +182,7 @@ def test_all_graphs_have_their_memory_from_one_pool(monkeypatch):
     run.close()
 
 
-def test_staged_rows_arrive_on_the_other_side_and_only_when_they_are_sent():
+def test_what_is_staged_arrives_on_the_other_side_and_only_when_it_is_sent():
     fields = [("bytes", (3, 5), torch.uint8), ("nothing", (3, 0), torch.float32), ("truth", (3,), torch.bool),
               ("numbers", (3, 2), torch.float64), ("whole", (3,), torch.int64)]  # fmt: skip
     staging = Staging(fields, CPU)

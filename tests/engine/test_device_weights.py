@@ -58,7 +58,7 @@ def test_the_inference_takes_the_newest_weights_with_their_version_and_steps(run
     assert values(ends.acts) == {2.0}
 
 
-def test_later_changes_of_the_learner_do_not_change_its_published_weights(run):
+def test_what_the_learner_goes_on_to_change_does_not_change_what_it_has_published(run):
     ends = Ends(run)
     ends.learn(1.0, version=4, steps=100)
     with torch.no_grad():

@@ -50,7 +50,7 @@ def run(tmp_path_factory):
     return path
 
 
-def test_values_that_json_cannot_hold_are_marked(run):
+def test_what_json_cannot_hold_is_marked(run):
     assert json.loads((run / "config.json").read_text())["env_kwargs"] == {
         "table": {NOT_SAVED: "numpy.ndarray float64 (100, 10)"},
         "start": {"$tuple": [1, {"$float": "inf"}]},

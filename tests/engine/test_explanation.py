@@ -40,7 +40,7 @@ def test_an_episode_is_drawn_with_pictures_from_the_command_line(run, tmp_path, 
     assert file.read_bytes().startswith(b"\x89PNG") and f"explanation: {file}" in capsys.readouterr().out
 
 
-def test_drawn_rewards_add_up_to_the_return():
+def test_what_is_drawn_adds_up_to_the_return():
     with penstock.PPO("CartPole-v1", rewards="rudder", run_dir=None, **SMALL) as algo:
         algo.train(quiet=True)
         parameters, algorithm = algo.get_parameters()[0], policy_of(algo).algorithm

@@ -277,7 +277,7 @@ NAN = np.array([0.0, np.nan], np.float32)
     ],
     ids=["NaN observation", "NaN reward", "wrong shape", "wrong dtype", "exception"],
 )
-def test_breaches_of_the_contract_are_named_by_both_backends(answer, problem, backend, tmp_path):
+def test_what_breaks_the_contract_is_named_by_both_backends(answer, problem, backend, tmp_path):
     settings = {**ONE_LANE, "env": FaultyEnv, "env_kwargs": {"step_answers": {20: answer}}, "backend": backend}
     trainer = Trainer(PPO, **{**settings, "run_dir": str(tmp_path / "run")})
     story = rf"(?s)rollout-0: environment FaultyEnv failed in step \(lane 0, step 20\): .*{problem}.*penstock resume"

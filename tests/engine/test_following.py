@@ -123,7 +123,7 @@ def test_a_resume_has_the_values_of_its_steps_even_where_the_checkpoint_is_of_ju
         assert trainer.get_hyperparameters()["learning_rate"] == 2e-3
 
 
-def test_settings_of_a_run_hold_in_its_resume_until_the_next_moment(tmp_path):
+def test_what_was_set_in_a_run_holds_in_its_resume_until_the_next_moment(tmp_path):
     run = tmp_path / "run"
     with penstock.PPO(**{**SMALL, "run_dir": str(run)}, schedule=BY_HAND) as trainer:
         trainer.train(300, quiet=True)

@@ -341,7 +341,7 @@ class Absent(Together):
         AtOnce.__init__(self, (Part(0, 2, "terminated"), Part(3, 1, "terminated")))
 
 
-def test_an_agent_without_a_part_in_a_game_has_no_episode_in_an_evaluation():
+def test_who_has_no_part_in_a_game_has_no_episode_in_an_evaluation():
     with penstock.APPO(env=Absent, **SERIAL) as trainer:
         assert trainer.evaluate(2).lengths == (2, 2)
 

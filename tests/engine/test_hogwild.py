@@ -401,7 +401,7 @@ def test_two_workers_both_contribute_and_their_steps_add_up(tmp_path):
     assert family.left_after(0.0) == []
 
 
-def test_segments_that_others_have_full_when_the_goal_is_reached_are_learned_from_in_the_next_call():
+def test_what_others_have_full_when_the_goal_is_reached_is_learned_from_in_the_next_call():
     with Trainer(A3C, **SERIAL) as trainer:
         assert trainer.train(1, quiet=True).steps == 2 * 5, "one worker's segments reach the goal"
         before = weights_of(trainer)

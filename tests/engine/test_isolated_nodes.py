@@ -17,7 +17,7 @@ TESTS = "tests/engine/on_isolated_nodes.py"
 
 @pytest.mark.timeout(1_800)
 @pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
-def test_nodes_that_share_nothing_but_files_and_a_network_link_behave_as_two_machines():
+def test_what_is_true_of_two_machines_is_true_of_nodes_that_share_nothing_but_files_and_a_network_link():
     pytest_alone = [sys.executable, "-m", "pytest", "-v", "-p", "no:xdist", "-p", "no:cacheprovider", TESTS]
     done = subprocess.run(pytest_alone, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert done.returncode == 0, done.stdout

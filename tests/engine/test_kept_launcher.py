@@ -68,7 +68,7 @@ class StartsAProcess(Counting):
             return np.zeros(2, np.float32), {}
 
 
-def test_processes_that_an_environment_has_started_end_with_its_role(tmp_path):
+def test_what_an_environment_has_started_ends_with_its_role(tmp_path):
     settings = {**TINY, "env": StartsAProcess, "env_kwargs": {"folder": str(tmp_path)}, "num_workers": 1}
     with Trainer(PPO, **{**settings, "num_envs_per_worker": 2}, run_dir=None) as trainer:
         trainer.train(32, quiet=True)

@@ -100,7 +100,7 @@ def all_killed(trainer):
     assert f"published last, of step {status.steps:,}: it is new, and no other has learned yet" in log
 
 
-def test_a_run_goes_on_from_the_state_of_the_other_learner_whichever_is_killed_until_both_are(tmp_path):
+def test_whichever_learner_is_killed_the_run_goes_on_from_what_the_other_has_until_both_are(tmp_path):
     run = {"num_learners": 2, "num_epochs": 1, "run_dir": str(tmp_path / "run"), "total_steps": FOR_EVER}
     trainer = Trainer(PPO, **TINY, **run)
     killed(trainer, "learner", "rank-1")
@@ -123,7 +123,7 @@ def test_a_run_goes_on_from_the_state_of_the_other_learner_whichever_is_killed_u
     assert family.left_after(0.0) == []
 
 
-def test_weights_that_a_group_has_learned_from_replay_outlive_its_learners_and_are_resumed_by_one(tmp_path):
+def test_what_a_group_has_learned_from_replay_outlives_its_learners_and_is_resumed_by_one(tmp_path):
     run = {"num_learners": 2, "run_dir": str(tmp_path / "run"), "total_steps": FOR_EVER}
     with Trainer(DQN, **REPLAY, **run) as trainer:
         killed(trainer, "rank-1", "learner")
@@ -178,7 +178,7 @@ def test_algorithms_whose_workers_learn_and_machines_without_a_gpu_for_each_lear
         require_learners(PPO, make_config(PPO.Config, {**away, "learner_nodes": 1}))
 
 
-def test_the_successor_of_a_learner_that_was_invited_is_not_invited_itself():
+def test_who_takes_the_place_of_a_learner_that_was_invited_is_not_invited_itself():
     board, cpu = Board(2), torch.device("cpu")
     first, dead, successor = (GroupMember(board.spec, rank, cpu) for rank in (0, 1, 1))
     assert first.others_ready(1) is None

@@ -131,7 +131,7 @@ def test_a_batch_of_which_any_update_is_not_finite_stays_out_of_the_statistics(f
     run.close()
 
 
-def test_metrics_of_a_skipped_update_are_not_reported():
+def test_what_a_skipped_update_would_have_reported_is_not_reported():
     run, learner = a_run(Poisoned, batch_size=32, num_epochs=3)
     run.algorithm.factors = (1.0, math.nan, 1.0)
     seen, loss = [], run.algorithm.loss

@@ -151,7 +151,7 @@ def train_until(trainer, condition):
         trainer.train(100, quiet=True)
 
 
-def test_a_wait_for_a_target_leaves_the_cores_to_training_between_evaluations(monkeypatch):
+def test_who_waits_for_a_target_leaves_the_cores_to_training_between_evaluations(monkeypatch):
     monkeypatch.setattr("penstock.engine.evaluations.rest", lambda cores: 1e6)  # times milliseconds: longer than this
     settings = {**TINY, "target_return": 501.0, "eval_interval": None, "total_steps": FOR_EVER}
     with Trainer(APPO, **settings, run_dir=None) as trainer:

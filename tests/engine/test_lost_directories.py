@@ -106,7 +106,7 @@ def test_lines_are_dropped_while_the_directory_is_lost_and_written_from_the_next
         assert trainer.train(quiet=True).steps >= 2560
 
 
-def test_a_run_that_has_taken_the_place_of_another_is_left_alone(tmp_path, monkeypatch, capsys):
+def test_what_has_taken_the_place_of_a_run_is_left_alone(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("penstock.engine.watching.chronicle.REFRESH_INTERVAL", 0.0)
     path, seen = tmp_path / "run", []
 

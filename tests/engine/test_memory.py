@@ -68,7 +68,7 @@ def test_with_burn_in_the_maze_is_solved():
     assert return_of(penstock.IMPALA, memory="gru", burn_in=8, batch_size=64) > 0.95
 
 
-def test_steps_before_a_segment_reach_it_through_the_memory_state():
+def test_what_lies_before_a_segment_reaches_it_through_the_memory_state():
     """The sign and the wall are two steps apart, so that no segment of two steps holds both."""
     settings = {"segment_length": 2, "num_envs_per_worker": 32, "total_steps": 12_288}
     assert return_of(penstock.A2C, memory="gru", **settings) > 0.95

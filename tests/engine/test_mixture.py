@@ -198,7 +198,7 @@ def test_weights_from_outside_fence_fresh_segments_and_leave_replayed_ones():
         assert any(segment in old for segment in segments[4:]) and held == 20
 
 
-def test_figures_of_the_sources_are_logged(tmp_path):
+def test_what_a_run_says_of_its_sources_is_logged(tmp_path):
     path = tmp_path / "run"
     with Trainer(LASER, **{**SMALL, "run_dir": str(path)}, replay=["queue:1/4", "uniform:3/4,capacity=20"]) as trainer:
         trainer.train(1_000, quiet=True)
@@ -272,7 +272,7 @@ def test_enough_is_drawn_ahead_for_no_process_to_wait():
     assert not any(thread.name == "drawing" for thread in threading.enumerate())
 
 
-def test_an_error_in_drawing_ends_the_run_with_its_story():
+def test_what_goes_wrong_in_drawing_ends_the_run_with_its_story():
     def draw():
         raise ValueError("nothing there")
 
@@ -314,7 +314,7 @@ def test_segments_that_are_gone_are_not_chosen_and_the_others_are():
         assert len(looks) == 30 and draw.num_uniform == 0, "nothing is looked at twice"
 
 
-def test_segments_that_fill_the_sources_are_taken_into_the_normalisation_of_observations():
+def test_what_fills_the_sources_is_taken_into_the_normalisation_of_observations():
     with Trainer(Watching, **SMALL, replay=HALF) as trainer:
         trainer.train(600, quiet=True)
         steps, weights = trainer.status.steps, trainer.get_parameters()[0]

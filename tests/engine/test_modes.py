@@ -74,7 +74,7 @@ def trained(name, encoder, updates=6, **settings):
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_passes_with_a_gradient_run_in_training_mode_and_no_others_do(name):
+def test_what_brings_a_gradient_runs_in_training_mode_and_nothing_else_does(name):
     Watched.seen.clear()
     with trained(name, Watched) as algo:
         algo.evaluate(1)

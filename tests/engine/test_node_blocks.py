@@ -69,7 +69,7 @@ def test_bytes_arrive_as_they_were_sent_however_the_ends_cut_them(sent, sizes):
 
 
 @pytest.mark.parametrize(("token", "run"), [(b"u" * 32, 5), (TOKEN, 6)], ids=["another token", "another run"])
-def test_a_stranger_without_the_token_of_the_run_is_not_let_in(token, run):
+def test_who_does_not_know_the_token_of_the_run_is_not_let_in(token, run):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address, streams = listener.getsockname(), []
 

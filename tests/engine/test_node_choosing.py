@@ -143,7 +143,7 @@ def test_a_cluster_with_no_place_for_a_learner_but_home_is_refused_with_the_reas
         ([machine("a", 16, is_home=True)], {"nodes": 1, "address": None, "evaluator": "node"}, 5),
     ],
 )
-def test_learners_at_home_have_no_cores_that_a_node_has_of_home(machines, settings, cores, monkeypatch):
+def test_what_a_node_has_of_homes_cores_the_learners_at_home_have_not(machines, settings, cores, monkeypatch):
     config = APPO.Config(**{**SETTINGS, "num_workers": 4, **settings})
     assert cores_at_home(config, machines) == cores
     monkeypatch.setattr("penstock.engine.roster.whole_cores", lambda: 16)

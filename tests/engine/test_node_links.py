@@ -267,7 +267,7 @@ def test_a_block_that_comes_twice_and_one_for_slots_that_were_not_granted_are_re
     assert e.status().missing == 6  # numbers 2 to 7: the sender went on from 7
 
 
-def test_counts_of_a_host_that_is_replaced_are_kept(ends):
+def test_what_was_counted_of_a_host_that_is_replaced_is_kept(ends):
     e = ends()
     e.until(lambda: e.free() == [0, 1, 2, 3])
     e.sender._number = 2
@@ -319,7 +319,7 @@ def test_a_host_that_was_replaced_is_not_let_in_again(ends):
     before.close()
 
 
-def test_a_message_that_no_node_sends_ends_its_connection_alone(ends):
+def test_what_no_node_sends_ends_its_connection_alone(ends):
     e = ends()
     e.until(lambda: e.free() == [0, 1, 2, 3])
     e.sender._stream.send(e.sender._frame(Kind.GRANT))

@@ -105,7 +105,7 @@ class Counted(Owned):
         self.times += more
 
 
-def test_an_owned_object_is_closed_by_its_maker_and_a_grandchild_owns_those_it_makes():
+def test_what_is_owned_is_closed_by_its_maker_and_a_grandchild_owns_what_it_makes():
     source = """
 import os, sys
 from tests.engine.test_ownership import Counted

@@ -51,7 +51,7 @@ def always(model, action):
     return model
 
 
-def test_wins_of_one_policy_are_losses_of_the_other():
+def test_what_one_policy_wins_in_their_games_the_other_loses():
     with penstock.PPO(**MARKS) as trainer:
         found = trainer.evaluate(6, deterministic=False)
     (red,), (blue,) = found["red"].matches, found["blue"].matches

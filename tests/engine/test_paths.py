@@ -49,7 +49,7 @@ def test_a_data_path_may_be_given_by_its_class_or_by_its_place(tmp_path):
         (7, "must be a subclass of penstock.engine.paths.DataPath, found a int"),
     ],
 )
-def test_an_object_that_is_no_data_path_is_refused_by_name(path, message):
+def test_what_is_no_data_path_is_refused_by_name(path, message):
     with pytest.raises(ConfigError, match=message.replace("(", "\\(")):
         penstock.Trainer(with_path(path), **SERIAL)
 

@@ -224,7 +224,7 @@ def test_settings_given_when_a_run_goes_on_win_over_restored_ones(tmp_path):
         assert learner_of(trainer, 1)._updater.optimizer.param_groups[0]["lr"] == 2e-3
 
 
-def test_settings_from_outside_are_those_that_copies_are_made_of(tmp_path):
+def test_what_is_set_from_outside_is_what_copies_are_made_of(tmp_path):
     run = tmp_path / "run"
     with penstock.PPO(**{**PBT, "run_dir": str(run), "pbt_interval": 10**9}) as trainer:
         trainer.train(256, quiet=True)

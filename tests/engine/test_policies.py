@@ -173,7 +173,7 @@ def test_replay_driven_policies_learn_side_by_side():
 @pytest.mark.parametrize(
     ("settings", "whose"), [({}, "learner-1 of policy 'prey': "), ({"env": "CartPole-v1", "policies": {}}, "")]
 )
-def test_notes_of_a_learner_name_its_policy_where_there_are_several(tmp_path, settings, whose):
+def test_what_a_learner_notes_says_whose_it_is_where_there_are_several(tmp_path, settings, whose):
     run = tmp_path / "run"
     with penstock.APPO(**{**SERIAL, **settings, "run_dir": str(run)}, total_steps=400) as trainer:
         trainer.train(100, quiet=True)

@@ -129,7 +129,7 @@ def test_an_observation_of_another_shape_is_refused(tmp_path, shape):
         policy.act(np.zeros(shape, np.float32))
 
 
-def test_facts_of_the_checkpoint_come_with_the_policy(tmp_path):
+def test_what_is_known_of_the_checkpoint_comes_with_the_policy(tmp_path):
     meta = saved(tmp_path).meta
     assert meta["algorithm"] == "ppo" and meta["env"] == "CartPole-v1" and meta["steps"] == 64
     assert meta["config"]["hidden_sizes"] == [8]

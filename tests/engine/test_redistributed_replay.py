@@ -170,7 +170,7 @@ def test_once_predictions_are_trusted_rewards_from_before_weigh_nothing():
     assert weights([UNTRUSTED, UNTRUSTED, OWN], True) == ([0.5, 0.5, 0.5], 0.0), "there is nothing else yet"
 
 
-def test_the_newest_predictor_is_the_one_trusted(open_gate):
+def test_what_is_trusted_is_what_the_newest_predictor_says(open_gate):
     with Trainer(DQN, **SMALL) as trainer:
         trainer.train(60, quiet=True)
         learner: Any = learner_of(trainer)

@@ -78,7 +78,7 @@ def test_one_seed_gives_one_set_of_weights_bit_for_bit_in_however_many_calls_and
     assert not identical(at_once, other)
 
 
-def test_work_of_the_supervisor_between_calls_changes_nothing(tmp_path):
+def test_what_the_supervisor_does_between_calls_changes_nothing(tmp_path):
     in_parts, _ = trained(penstock.TD3, 40, 20, **PENDULUM)
     with penstock.TD3(**{**SERIAL, **PENDULUM}) as trainer:
         trainer.train(40, quiet=True)

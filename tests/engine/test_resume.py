@@ -164,7 +164,7 @@ def test_settings_that_change_within_a_run_win_over_what_is_restored_and_are_wri
     assert "learning_rate=2e-05 (was 0.001)" in log and "total_steps=512 (was 256)" in log
 
 
-def test_settings_that_cannot_change_are_refused_and_nothing_is_written_down(tmp_path):
+def test_what_cannot_change_is_refused_and_nothing_is_written_down(tmp_path):
     path = tmp_path / "run"
     with Trainer(APPO, **TINY, backend="serial", total_steps=64, run_dir=str(path)) as trainer:
         trainer.train(quiet=True)

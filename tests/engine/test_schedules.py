@@ -60,7 +60,7 @@ def test_an_entropy_bonus_follows_its_function():
     assert asked == [0.0, 0.5]
 
 
-def test_learners_from_replay_follow_functions_too_each_optimiser_its_own():
+def test_who_learns_from_replay_follows_functions_too_each_optimiser_its_own():
     with Trainer(DQN, **REPLAY, total_steps=40, learning_rate=lambda progress: 0.01 * (1.0 - progress)) as trainer:
         trainer.train(quiet=True)
         assert 0.0 < rate_of(trainer) < 0.001

@@ -91,7 +91,7 @@ def test_a_full_slot_holds_redistributed_rewards_that_add_up_to_returns(make):
     assert np.mean([is_redistributed(row) for row in run.rows]) > 0.9
 
 
-def test_rewards_that_are_fed_are_those_of_the_environment(make):
+def test_what_is_fed_are_the_rewards_of_the_environment(make):
     run = make()
     reader = run.path.feed.reader()
     for _ in range(6):
@@ -165,7 +165,7 @@ class AsOnANode(Redistributing):
 
 
 @pytest.mark.parametrize("value", ["redistributed", "original"])
-def test_rewards_redistributed_at_home_for_a_node_are_those_of_its_own_workers(make, value):
+def test_what_home_redistributes_for_a_node_is_what_its_own_workers_do(make, value):
     """Also where several segments of a lane come together, as they lie in their slots."""
     ours, theirs = make(redistribution_value=value), make(AsOnANode, redistribution_value=value)
     home = RedistributedSegmentPath(theirs.algorithm, Feed.make(theirs.arena.shape))
@@ -195,7 +195,7 @@ def test_a_lane_comes_once_in_each_turn_and_in_its_order():
     assert turns == [[0, 1, 3], [2, 4], [5]] and list(each_lane_once(np.empty(0, np.int64))) == []
 
 
-def test_rows_of_no_step_end_no_episode(make):
+def test_what_lies_in_rows_of_no_step_ends_no_episode(make):
     run = make()
     arena, slots = run.arena, np.array([0])
     redistribute = SegmentRedistribution(run.algorithm, arena, range(2))

@@ -96,7 +96,7 @@ def test_where_nothing_is_to_be_learned_no_update_begins():
     assert noting.noted == ["prepare", "layers", "statistics"]
 
 
-def test_values_that_are_not_finite_are_left_out_and_keep_the_batch_from_the_statistics():
+def test_what_is_not_finite_is_left_out_and_keeps_the_batch_from_the_statistics():
     noting = Noting(fails=True)
     assert learn(noting, Minibatch(1), Minibatch(2), Minibatch(3)) == {"loss": 2.0}
     assert noting.noted == ["prepare", *update(1), ("begin",), ("skipped", "loss nan, gradient norm 0.0"), *update(3)]

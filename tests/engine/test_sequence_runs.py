@@ -152,7 +152,7 @@ CHANGES = [{"memory": "gru"}, {"burn_in": 1}, {"sequence_overlap": 2}, {"rescale
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_settings_of_weights_and_stored_sequences_cannot_change_within_a_run(change, tmp_path):
+def test_what_weights_and_stored_sequences_are_of_cannot_change_within_a_run(change, tmp_path):
     begin(tmp_path / "run")
     with pytest.raises(penstock.config.ConfigError, match=next(iter(change))):
         Trainer.resume(str(tmp_path / "run"), total_steps=140, **change)

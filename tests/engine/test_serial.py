@@ -76,7 +76,7 @@ def test_the_users_own_random_numbers_have_no_say():
     assert identical(weights, trained(penstock.PPO, 64)[0])
 
 
-def test_work_of_the_supervisor_between_calls_changes_nothing(tmp_path):
+def test_what_the_supervisor_does_between_calls_changes_nothing(tmp_path):
     at_once, _ = trained(penstock.APPO, 128, **APPO)
     with penstock.APPO(**{**SERIAL, **APPO}) as trainer:
         trainer.train(64, quiet=True)
@@ -179,7 +179,7 @@ def test_a_closed_run_leaves_the_precision_of_products_as_it_was(monkeypatch):
     assert torch.get_float32_matmul_precision() == before == "highest"
 
 
-def test_seconds_that_a_batch_took_decide_nothing():
+def test_what_a_batch_took_decides_nothing():
     with penstock.APPO(**SERIAL, **APPO) as trainer:
         trainer.train(100, quiet=True)
         assert arena_of(trainer).control[Control.PACE] == 0

@@ -381,7 +381,7 @@ class StartsAndEnds(Counting):
 
 
 @pytest.mark.usefixtures("kept_launcher")
-def test_processes_that_an_environment_starts_can_be_ended_by_signals(tmp_path):
+def test_what_an_environment_starts_can_be_ended_by_signals(tmp_path):
     given = {"home": os.getpid(), "folder": str(tmp_path)}
     settings = {**TINY, "env": StartsAndEnds, "env_kwargs": given, "num_workers": 1, "num_envs_per_worker": 2}
     with Trainer(PPO, **settings, run_dir=None) as trainer:

@@ -94,7 +94,7 @@ def test_only_who_has_the_secret_is_answered_and_only_by_who_has_it(board):
     assert "secret" not in repr(board.spec)
 
 
-def test_a_proof_is_of_no_use_for_another_connection(board):
+def test_what_a_proof_says_is_of_no_use_for_another_connection(board):
     with socket.create_connection((board.spec.address, board.spec.port), timeout=5) as connection:
         nonce = connection.recv(boards.NONCE_NBYTES)
         connection.sendall(nonce + boards.proof(board.spec.secret, b"board", nonce, nonce))

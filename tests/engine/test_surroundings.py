@@ -145,7 +145,7 @@ def raise_what_cannot_travel():
     raise DiesWhenMadeError(1, 2)
 
 
-def test_a_call_apart_answers_raises_or_dies_there_and_the_launcher_stays_fit_for_the_run():
+def test_what_is_looked_at_apart_answers_raises_or_dies_there_and_the_launcher_stays_fit_for_the_run():
     with launcher.kept():
         launcher.prepare()
         with launcher.lent() as lent:

@@ -15,7 +15,7 @@ PPO = {**SERIAL, "env": "CartPole-v1", "num_envs_per_worker": 2, "segment_length
 REPLAY = {**SERIAL, "env": "Pendulum-v1", "batch_size": 8, "learning_starts": 32, "total_steps": 1_000}
 
 
-def test_settings_reach_live_groups_betas_and_the_loss_before_the_next_batch():
+def test_what_is_set_reaches_live_groups_betas_and_the_loss_before_the_next_batch():
     with penstock.PPO(**PPO) as trainer:
         trainer.train(64, quiet=True)
         state = learner_of(trainer)._updater.optimizer.state_dict()["state"]
@@ -91,7 +91,7 @@ def test_in_processes_too_and_a_resume_restores_it_unless_it_says_otherwise(tmp_
         ({7: {"gamma": 0.9}}, r"policies \[7\]; there are \[0\]"),
     ],
 )
-def test_settings_that_cannot_be_tuned_are_refused_and_nothing_is_changed(settings, message):
+def test_what_cannot_be_tuned_is_refused_and_nothing_is_changed(settings, message):
     with penstock.PPO(**PPO) as trainer:
         before = trainer.get_hyperparameters()
         with pytest.raises(ConfigError, match=message):

@@ -76,7 +76,7 @@ def test_a_function_gets_only_the_values_that_it_requests() -> None:
     assert predictor_metrics(positional) == [9, 9]
 
 
-def test_arguments_of_the_user_are_kept() -> None:
+def test_what_the_user_gives_is_kept() -> None:
     assert predictor_metrics(everything, env_kwargs={"lane": 1, "seed": None}) == [(3, 1, None)] * 2
     assert predictor_metrics(functools.partial(everything, seed=4)) == [(3, 6, 4), (3, 7, 4)]
     assert predictor_metrics(functools.partial(everything, 8)) == [(8, 6, SEEDS[0]), (8, 7, SEEDS[1])]

@@ -103,7 +103,7 @@ def test_an_observation_that_does_not_fit_is_named_by_its_place(spec: Observatio
         assert caught.value.index == place
 
 
-def test_the_text_of_an_observation_error_is_the_fault_that_it_is_given() -> None:
+def test_what_is_wrong_with_an_observation_is_its_errors_text() -> None:
     assert str(BadObservationError(3, "expected a number")) == "expected a number"
 
 

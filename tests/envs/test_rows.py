@@ -148,7 +148,7 @@ def test_metrics_are_averaged_over_all_real_steps_even_the_last_ones_of_episodes
     lanes.close()
 
 
-def test_rewards_and_ends_in_reset_rows_of_a_vector_environment_are_ignored() -> None:
+def test_what_a_vector_environment_says_of_its_reset_rows_is_not_believed() -> None:
     lanes = altered_lanes(lambda obs, reward, terminated, *rest: (obs, reward + 5, ~terminated, *rest))
     lanes.reset()
     lanes.step(np.zeros(3, np.int64))

@@ -240,7 +240,7 @@ def test_arguments_that_do_not_fit_are_refused_before_anything_is_made() -> None
         EnvSpec.resolve(CountingEnv, vectorize="vector")
 
 
-def test_an_object_that_cannot_be_pickled_is_refused_with_advice() -> None:
+def test_what_cannot_be_pickled_is_refused_with_advice() -> None:
     lock = threading.Lock()
     with pytest.raises(ValueError, match=r"lambda.*cannot travel to worker processes: .*lock.*inside the callable"):
         EnvSpec.resolve(lambda: CountingEnv() if lock else None)

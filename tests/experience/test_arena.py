@@ -192,7 +192,7 @@ def test_a_lane_goes_ahead_of_the_learner_only_while_fewer_segments_wait_than_th
     assert writer.open() and other.open()
 
 
-def test_slots_that_the_learner_takes_while_they_are_counted_do_not_count_twice():
+def test_what_the_learner_takes_hold_of_while_it_is_counted_does_not_count_twice():
     arena, (writer, _) = two_workers(segments_per_batch=3)
     arena.control[Control.PACE] = FOREVER
     fill(writer)

@@ -27,7 +27,7 @@ def test_every_strategy_ends_and_takes_each_candidate_at_most_once(size, data, s
     assert len(chosen) == count and len(set(chosen.tolist())) == count
 
 
-def test_a_segment_without_a_distance_counts_as_farthest():
+def test_what_has_no_distance_counts_as_farthest():
     assert choose(np.array([np.nan, 2.0, np.inf, 1.0]), np.ones(4, int), 2, 1).tolist() == [3, 1]
 
 

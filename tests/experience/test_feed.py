@@ -50,7 +50,7 @@ def test_each_segment_comes_out_once_and_in_order(run):
     assert numbers_of(found) == {0: [1, 2, 3, 4, 5, 6], 1: [1, 2, 3, 4, 5, 6]}
 
 
-def test_rows_that_come_out_are_those_that_the_learner_reads(run):
+def test_what_comes_out_is_what_the_learner_reads(run):
     reader = run.feed.reader()
     for _ in range(3):
         batch, found = run.take(), {lane: segment for lane, _, segment in reader.take()}
@@ -97,7 +97,7 @@ def test_where_values_learn_from_original_rewards_a_truncated_episode_counts_wha
         assert value != 0.0
 
 
-def test_rows_overwritten_before_they_are_read_are_missing_in_the_numbers(run):
+def test_what_is_overwritten_before_it_is_read_is_missing_in_the_numbers(run):
     reader = run.feed.reader()
     for _ in range(ROUNDS + 5):
         run.take()

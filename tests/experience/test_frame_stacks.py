@@ -26,7 +26,7 @@ def stacks_of(rows, depth, begins, padding, random, shape=(3, 5)):
     st.integers(1, 12), st.integers(1, 5), st.lists(st.sets(st.integers(0, 11)), min_size=1, max_size=3),
     st.sampled_from(["zero", "reset"]), st.integers(0, 100), st.sampled_from([(3, 5), (4, 4), (8,)]),
 )  # fmt: skip
-def test_stacks_taken_apart_come_together_and_take_a_frame_for_each_row(rows, depth, begins, padding, seed, shape):
+def test_what_was_taken_apart_comes_together_and_takes_a_frame_for_each_row(rows, depth, begins, padding, seed, shape):
     random = np.random.default_rng(seed)
     obs = np.stack([stacks_of(rows, depth, one, padding, random, shape) for one in begins])
     stacks = FrameStacks(rows, depth)

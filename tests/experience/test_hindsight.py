@@ -173,7 +173,7 @@ def test_an_episode_may_be_longer_than_any_before():
     assert_true(playing, [endings, shorter], "future", 4)
 
 
-def test_rewards_of_a_wrapper_count_and_the_environment_is_asked_through_the_others():
+def test_what_a_wrapper_says_of_rewards_counts_and_the_environment_is_asked_through_the_others():
     class Doubled(gymnasium.Wrapper):
         def step(self, action):
             obs, reward, *rest = self.env.step(action)
@@ -205,7 +205,7 @@ def test_a_wrapper_that_changes_rewards_and_not_what_is_computed_is_refused():
         (lambda *_: np.nan, "expected a finite float32 reward, found nan"),
     ],
 )
-def test_errors_of_a_reward_name_environment_and_lane(answer, message):
+def test_what_is_wrong_with_a_reward_names_environment_and_lane(answer, message):
     wrong = type("Wrong", (Places,), {"compute_reward": answer})
     playing = Relabelling([wrong()]).play(4)
     with pytest.raises(EnvironmentFailure, match=rf"failed in compute_reward \(lane 10(.|\n)*{message}"):

@@ -66,7 +66,7 @@ def test_several_choices_are_a_vector_of_integers_and_beside_numbers_of_floats()
         assert regions["noise"].shape[-1] == size
 
 
-def test_counters_of_different_processes_lie_in_different_cache_lines():
+def test_what_different_processes_count_lies_in_different_cache_lines():
     regions = run_shape(num_workers=3).regions()
     for name in ("control", "asked", "answered", "deaths", "deaths_passed"):
         assert regions[name].shape[1] * 8 == ALIGNMENT

@@ -69,7 +69,7 @@ def play(path: ReplayPath, arena: ExperienceArena, num_steps: int, before_each: 
 
 
 @pytest.mark.parametrize("make", [transitions, sequences])
-def test_rows_that_go_by_an_outbox_are_written_as_if_they_had_gone_at_once(make):
+def test_what_goes_by_an_outbox_is_written_as_if_it_had_gone_at_once(make):
     at_home, by_outbox = make(), make()
     shape = run_shape(segment_length=1, records=RECORDS, state_size=2)
     direct, node = ExperienceArena.create(shape), ExperienceArena.create(shape)
@@ -166,7 +166,7 @@ def test_episodes_that_home_redistributes_for_a_node_are_those_of_home(monkeypat
             np.testing.assert_array_equal(values, same_steps[name], err_msg=name)
 
 
-def test_held_rows_are_written_when_learning_waits_for_a_first_row():
+def test_what_is_held_is_written_when_learning_waits_for_a_first_row():
     step = {"obs": np.ones((2, 3), np.float32), "action": np.zeros(2, np.int64), "reward": np.ones(2, np.float32)}
     fields = transition_fields(OBSERVATION, ACTION, with_values=False) | {"kind": Field((), "int8")}
     replay = Replay(ReplayBuffer(50, fields), RateLimiter(1.0, 6), 1, 1.0)

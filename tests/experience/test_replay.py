@@ -71,7 +71,7 @@ def test_a_replay_that_goes_on_counts_as_if_it_had_never_stopped():
         assert replay.steps_learned(updates + 1) == 33
 
 
-def test_segments_let_in_or_drawn_ahead_of_the_checkpoint_are_neither_taken_nor_learned_from():
+def test_what_was_let_in_or_drawn_ahead_of_the_checkpoint_is_neither_taken_nor_learned_from():
     one = make(1.0, slack=2)
     updates = play(one, 20)
     drawn_ahead = updates - 2

@@ -75,7 +75,7 @@ def test_in_the_beginning_nothing_is_asked_and_nothing_is_open(shared):
     assert shared.asking.num_answered(0) == 0
 
 
-def test_a_request_is_pending_with_all_its_rows_and_the_policy_worker_is_woken(shared):
+def test_who_asks_is_pending_with_all_that_it_said_and_the_policy_worker_is_woken(shared):
     rung = shared.arena.policy_bells[0].value
     shared.ask(1, 2)
     assert shared.arena.policy_bells[0].value != rung
@@ -132,7 +132,7 @@ def test_actions_are_read_behind_a_fence_after_the_answer_was_seen(shared, at_th
     assert shared.answered(0) == [True] and passed == ["a fence"]
 
 
-def test_a_worker_with_local_inference_answers_its_request_before_any_other_sees_it(shared):
+def test_who_infers_for_itself_answers_its_request_before_anyone_else_sees_it(shared):
     seen = []
 
     def answer(pending: Pending) -> None:
@@ -169,7 +169,7 @@ def test_an_answer_that_is_not_finished_leaves_the_memory_that_it_started_from(s
         shared.answer()
 
 
-def test_a_withdrawn_request_is_pending_no_more_and_the_policy_worker_is_woken(shared):
+def test_what_is_withdrawn_is_pending_no_more_and_the_policy_worker_is_woken(shared):
     shared.ask(0, 1, 2, 3)
     rung = shared.arena.policy_bells[0].value
     assert shared.asking.withdraw(1) == 1

@@ -143,7 +143,7 @@ def test_importance_weights_come_with_the_beta_that_was_asked_for(draws_ahead):
     reader.close()
 
 
-def test_an_error_while_a_batch_is_drawn_is_raised_where_it_is_taken(draws_ahead):
+def test_what_goes_wrong_while_a_batch_is_drawn_is_raised_where_it_is_taken(draws_ahead):
     replay = make(2, prioritized=True)
     replay.limiter.insert(8)
     replay.buffer.update_priorities([0, 1], [0.0, 0.0])

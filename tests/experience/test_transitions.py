@@ -194,7 +194,7 @@ def test_three_step_rows_of_several_lanes_end_with_their_own_episode(arrangement
     ),
     num_rows=st.integers(0, 25),
 )
-def test_rows_in_the_buffer_are_the_steps_that_happened(arrangement, n_step, endings_of_lanes, num_rows):
+def test_what_lies_in_the_buffer_is_what_happened(arrangement, n_step, endings_of_lanes, num_rows):
     playing = Playing(counting_lanes(arrangement, endings_of_lanes), n_step).play(num_rows)
     rows = 0
     for lane, endings in enumerate(endings_of_lanes):
@@ -372,7 +372,7 @@ def test_an_autoreset_is_no_step_for_the_rate_limiter(arrangement):
         assert limiter.inserts == playing.num_steps.sum()
 
 
-def test_observations_of_a_lane_lie_in_its_own_slot_and_stay_there_until_its_step_is_written():
+def test_what_a_lane_shows_lies_in_its_own_slot_and_stays_there_until_its_step_is_written():
     playing = Playing(counting_lanes("single", [[(9, "terminated")]] * 2))
     arena, writer = playing.arena, playing.writer
     assert writer.open() and writer.slots.tolist() == [0, 1]

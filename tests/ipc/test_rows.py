@@ -132,7 +132,7 @@ def test_scatter_writes_only_to_writable_columns_of_the_same_dtype() -> None:
         scatter(COLUMN, ROWS, BATCH.astype("f8"))
 
 
-def test_a_value_that_is_no_array_is_refused() -> None:
+def test_what_is_no_array_is_refused() -> None:
     with pytest.raises(TypeError, match="rows must be a NumPy array, found list"):
         gather(COLUMN, [0, 1], BATCH)  # type: ignore[arg-type]
 

@@ -41,5 +41,5 @@ def test_in_another_precision_it_is_torchs_own(dtype):
     assert torch.equal(Tanh()(x), x.tanh())
 
 
-def test_nan_stays_nan():
+def test_what_is_not_a_number_stays_so():
     assert Tanh()(torch.tensor([torch.nan])).isnan().all()

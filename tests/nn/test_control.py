@@ -39,11 +39,12 @@ def deterministic(observation=VECTOR, action=TORQUE, *, num_critics=CRITICS, exp
     )
 
 
-def stochastic(observation=VECTOR, action=TORQUE, *, num_critics=CRITICS, initial_alpha=1.0, **config):
+def stochastic(observation=VECTOR, action=TORQUE, *, num_critics=CRITICS, initial_alpha=1.0, clips=False, **config):
     torch.manual_seed(0)
     return StochasticActorCritic(
-        observation, action, settings(config), num_critics=num_critics, initial_alpha=initial_alpha
-    )
+        observation, action, settings(config),
+        num_critics=num_critics, initial_alpha=initial_alpha, clips_log_std=clips,
+    )  # fmt: skip
 
 
 @pytest.fixture
@@ -96,6 +97,21 @@ def test_the_deviation_of_stochastic_actions_stays_within_bounds(output, log_std
     nn.init.zeros_(network.actor_head.weight)
     nn.init.constant_(network.actor_head.bias, output)
     torch.testing.assert_close(network.policy(observations(VECTOR, B)).log_std, torch.full((B, D), log_std))
+
+
+@pytest.mark.parametrize(("output", "log_std"), [(-50.0, -20.0), (-3.0, -3.0), (50.0, 2.0)])
+def test_a_clipped_deviation_is_the_output_within_the_published_bounds(output, log_std):
+    """With it the native core, which squashes, does not draw: densities are those of the clipped deviation."""
+    network = stochastic(clips=True)
+    nn.init.zeros_(network.actor_head.weight)
+    nn.init.constant_(network.actor_head.bias, output)
+    policy = network.policy(observations(VECTOR, B))
+    torch.testing.assert_close(policy.log_std, torch.full((B, D), log_std))
+    rows = policy.map(lambda outputs: outputs[:1])
+    action, log_prob = rows.sample_with_log_prob(torch.zeros(1, D))
+    density = -D * (log_std + 0.5 * math.log(2 * math.pi)) - (1.0 - action.double().square()).log().sum()
+    if abs(output) < 5.0:  # the tangent has not rounded to 1
+        assert log_prob.item() == pytest.approx(density.item(), abs=1e-4)
 
 
 def test_even_far_from_its_middle_the_deviation_has_a_gradient():

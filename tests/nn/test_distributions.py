@@ -362,7 +362,7 @@ def test_squashed_actions_their_log_densities_and_gradients_agree_with_torch_dis
     torch.testing.assert_close(one.outputs.grad, other.outputs.grad.to(dtype), **near)
 
 
-def test_nan_stays_visible_in_actions_and_densities():
+def test_what_is_no_number_stays_visible_in_actions_and_densities():
     outputs = torch.tensor([[0.0, math.nan, 0.0, 0.0], [0.0, 0.0, math.nan, 0.0], [0.0] * 4])
     action, log_prob = TanhGaussian(outputs).sample_with_log_prob(torch.ones(3, 2))
     assert action.isnan().tolist() == [[False, True], [True, False], [False, False]]

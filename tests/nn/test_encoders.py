@@ -9,7 +9,7 @@ from torch import nn
 
 from penstock.envs.spaces import ObservationSpec
 from penstock.nn import EncoderError, build_encoder
-from penstock.nn.encoders import ImageLayout, ImagesAndMore, ImpalaResNet, NatureCNN, takes_bytes
+from penstock.nn.encoders import ImageLayout, ImagesAndMore, ImpalaResNet, NatureCNN, NatureCNNAndMLP, takes_bytes
 from penstock.nn.mlp import MLP
 from penstock.nn.observations import ObservationInput, build_input, encoder_input_shape
 from tests.nn.composites import ARM, CAMERA, ROOM, composite, random_rows
@@ -21,13 +21,16 @@ RGB = ObservationSpec((96, 80, 3), "uint8")
 TINY = ObservationSpec((7, 7, 3), "uint8")
 
 
+_OF_BYTES = (NatureCNN, NatureCNNAndMLP, ImpalaResNet)
+
+
 def build(encoder, observation):
     return build_encoder(encoder, observation, (32, 16), "tanh")
 
 
 def features_of(module, observation, rows=5):
     x = torch.rand(rows, *encoder_input_shape(observation))
-    return module((256 * x).to(torch.uint8) if isinstance(module, (NatureCNN, ImpalaResNet)) else x)
+    return module((256 * x).to(torch.uint8) if isinstance(module, _OF_BYTES) else x)
 
 
 @pytest.mark.parametrize(
@@ -42,6 +45,7 @@ def features_of(module, observation, rows=5):
         ("nature_cnn", RGB, 512),
         ("nature_cnn", ObservationSpec((36, 36, 1), "uint8"), 512),
         ("nature_cnn", ObservationSpec((1, 37, 50), "float32"), 512),
+        ("nature_cnn_mlp", RGB, 16),
         ("impala_resnet", ATARI, 256),
         ("impala_resnet", RGB, 256),
         ("impala_resnet", TINY, 256),
@@ -251,7 +255,7 @@ def test_an_encoder_of_images_is_refused_where_no_part_is_one():
         build("nature_cnn", VECTORS)
 
 
-def test_features_can_depend_on_several_parts_together():
+def test_what_is_made_of_one_part_can_depend_on_another():
     """A goal beside a position: whether their signs agree is no sum of something of each alone."""
     torch.manual_seed(0)
     observation = composite({"position": ObservationSpec((1,), "float32"), "goal": ObservationSpec((1,), "float32")})

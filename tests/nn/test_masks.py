@@ -92,7 +92,7 @@ def test_with_any_masks_all_results_and_gradients_are_finite(action, seed, scale
 
 
 @KINDS
-def test_legal_actions_are_chosen_as_if_no_other_existed(action):
+def test_what_is_legal_is_chosen_as_if_nothing_else_existed(action):
     """The same distribution made of the legal logits alone gives the same entropies, divergences and gradients."""
     legal = legal_values(masks(action, 1, seed=4), action.choices)
     left = tuple(int(x.sum()) for x in legal.split(action.choices, 1))

@@ -193,7 +193,7 @@ def test_unrolling_a_sequence_gives_the_values_that_acting_row_by_row_does(obser
     assert state.shape == (B, 6 if memory == "gru" else 12)
 
 
-def test_calls_that_need_a_memory_or_none_are_refused_otherwise():
+def test_what_needs_a_memory_or_must_have_none_says_so():
     x, first = observations(VECTOR, 3, B), torch.zeros(3, B, dtype=torch.bool)
     with pytest.raises(ValueError, match="has no values of single observations: use unroll, or act"):
         network(memory="gru").q(x[0])

@@ -122,7 +122,7 @@ def test_scores_are_of_episodes_since_the_last_exploit_and_too_few_are_none():
     assert needy.score(0) == 3.0 and needy.decide([10, 10]) == []  # the other has none
 
 
-def test_a_policy_that_diverges_copies_one_of_the_best_and_not_for_ever():
+def test_whoever_diverges_copies_one_of_the_best_and_not_for_ever():
     population = scored("truncation", [9.0, 1.0, 5.0])
     decision = population.rescue(0, 3)
     assert (decision.event, decision.member, decision.parent) == ("diverged", 0, 2)

@@ -56,7 +56,7 @@ def test_without_a_name_it_is_the_policy_with_the_best_of_the_last_scores(lineag
     assert load_schedule(lineage.parent) == load_schedule(lineage, "a")
 
 
-def test_a_policy_whose_copy_has_no_weights_yet_keeps_its_own(tmp_path):
+def test_who_was_to_copy_weights_that_were_not_there_yet_keeps_its_own(tmp_path):
     rescued = event("b", 40, 3.0, "diverged", parent="a", parent_steps=None, version=None, scores={})
     path = written(tmp_path / "l", event("a", 0, 1.0, "start"), event("b", 0, 2.0, "start"), rescued)
     assert rates(load_schedule(path, "b")) == {0: 2.0, 40: 3.0}
@@ -92,7 +92,7 @@ def test_a_schedule_that_is_given_may_have_the_keys_of_json_and_is_put_in_order(
         (json.dumps(event("b", 9, 1.0, "exploit", parent="a", version=1)) + "\n", "b", "written by an older version"),
     ],
 )  # fmt: skip
-def test_a_file_that_is_no_lineage_is_refused(tmp_path, content, policy, message):
+def test_what_is_no_lineage_is_refused(tmp_path, content, policy, message):
     (tmp_path / "lineage.jsonl").write_text(content)
     with pytest.raises(ConfigError, match=message):
         load_schedule(tmp_path, policy)
@@ -113,6 +113,6 @@ def test_a_file_that_is_no_lineage_is_refused(tmp_path, content, policy, message
         ({0: {"gamma": "high"}}, "schedule: gamma='high' is not legal"),
     ],
 )
-def test_an_object_that_is_no_schedule_is_refused(given, message):
+def test_what_is_no_schedule_is_refused(given, message):
     with pytest.raises(ConfigError, match=message):
         schedule_of(given, None)

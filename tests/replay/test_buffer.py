@@ -69,7 +69,7 @@ def test_many_rows_at_once_are_the_same_as_one_by_one_even_more_than_there_is_ro
 
 @pytest.mark.parametrize("sampler", [Uniform(), Prioritized()])
 @pytest.mark.parametrize("capacity", CAPACITIES)
-def test_sampled_rows_are_in_the_buffer(capacity: int, sampler: Uniform | Prioritized) -> None:
+def test_what_is_sampled_is_in_the_buffer(capacity: int, sampler: Uniform | Prioritized) -> None:
     buffer = numbered(capacity, sampler=sampler)
     for number in range(3 * capacity):
         buffer.add(number=number, obs=np.full(3, number))

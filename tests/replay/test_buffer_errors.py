@@ -78,7 +78,7 @@ def test_a_finite_number_that_would_become_infinite_is_named(
     assert len(buffer) == 0
 
 
-def test_infinite_and_nan_values_stay_so_and_others_are_rounded() -> None:
+def test_what_is_infinite_or_nan_stays_so_and_the_rest_is_rounded() -> None:
     buffer = ReplayBuffer(10, {"obs": Field((3,), "float16")})
     buffer.add(obs=np.array([np.inf, np.nan, 0.1]))
     np.testing.assert_array_equal(buffer.get_all()["obs"], [np.array([np.inf, np.nan, 0.1], np.float16)])
@@ -146,7 +146,7 @@ def test_priorities_must_be_as_many_as_what_they_are_for() -> None:
         buffer.update_priorities([0, 1], [1.0])
 
 
-def test_calls_for_a_prioritized_buffer_are_refused_by_others() -> None:
+def test_what_only_a_prioritized_buffer_can_do_says_so() -> None:
     for ask in (lambda buffer: buffer.update_priorities([0], [1.0]), lambda buffer: buffer.max_priority):
         with pytest.raises(TypeError, match=r"this buffer has no priorities: make it with sampler=Prioritized\(\)"):
             ask(ten_rows())

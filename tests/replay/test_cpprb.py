@@ -246,7 +246,7 @@ def test_all_rows_of_an_empty_buffer_are_empty_arrays(kind):
     }  # fmt: skip
 
 
-def test_returned_arrays_are_copies(kind):
+def test_what_is_given_out_is_a_copy(kind):
     buffer = filled(kind, 4, 3)
     buffer.get_all_transitions()["a"][:] = 99
     buffer.sample(10)["a"][:] = 99

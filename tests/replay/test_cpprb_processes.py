@@ -127,7 +127,7 @@ def test_another_process_may_be_the_learner(kind):
     assert buffer.get_max_priority() == 5.0
 
 
-def test_the_kind_of_memory_is_checked_and_otherwise_without_effect():
+def test_what_the_memory_is_made_of_is_checked_and_otherwise_without_effect():
     for context in (None, multiprocessing, multiprocessing.get_context("spawn")):
         assert cpprb.MPReplayBuffer(5, FIELDS, ctx=context, logger=None).get_buffer_size() == 5
     with pytest.raises(ValueError, match="backend='nonsense'"):

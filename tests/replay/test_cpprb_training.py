@@ -168,7 +168,7 @@ def test_hooks_change_what_is_stored_when_an_episode_ends_and_what_is_summed(tra
 
 
 @pytest.mark.parametrize("kind", [cpprb.PrioritizedReplayBuffer, cpprb.MPPrioritizedReplayBuffer])
-def test_values_that_the_policy_update_returns_become_the_priorities(trained, kind):
+def test_what_is_learned_becomes_the_priorities(trained, kind):
     buffer, *_ = trained(kind=kind, policy=lambda *arguments: [5.0, 5.0], max_steps=4, batch_size=2)
     assert buffer.get_max_priority() == 5.0
     with pytest.raises(TypeError, match="update_policy"):

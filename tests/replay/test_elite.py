@@ -61,7 +61,7 @@ def test_a_saved_buffer_comes_back(tmp_path):
     assert numbers_in(again) == numbers_in(buffer)
 
 
-def test_calls_that_need_scores_or_an_order_are_refused_without():
+def test_what_has_no_scores_and_what_has_no_order_says_so():
     plain = ReplayBuffer(3, {"number": Field()})
     with pytest.raises(TypeError, match=r"needs a buffer with scores: make it with sampler=Elite\(\)"):
         plain.update_scores(np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(1))

@@ -16,7 +16,7 @@ from tests.replay.fake_core import SETTINGS, FakeCore, filled, loaded, named_fil
 
 @pytest.mark.parametrize("rows", [0, 1, 4, 7, 10, 23])
 @pytest.mark.parametrize("prioritized", [True, False])
-def test_a_saved_buffer_is_loaded(tmp_path, rows, prioritized):
+def test_what_was_saved_is_loaded(tmp_path, rows, prioritized):
     core = filled(rows=rows, prioritized=prioritized)
     assert saved(core, tmp_path) == loaded(tmp_path, prioritized=prioritized)
 

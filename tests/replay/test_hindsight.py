@@ -384,7 +384,7 @@ def test_a_missing_field_is_named() -> None:
     assert len(hindsight) == 0
 
 
-def test_later_steps_of_an_episode_need_the_fields_of_its_first() -> None:
+def test_what_the_first_step_of_an_episode_has_all_have() -> None:
     hindsight = Hindsight(FakeBuffer(), reached)
     hindsight.add(obs=0, action=0, next_obs=0, terminated=False)
     with pytest.raises(KeyError, match=r"found no \['terminated'\]"):

@@ -190,7 +190,7 @@ def test_an_error_says_who_is_ahead_and_how_far() -> None:
     assert issubclass(NotReady, TimeoutError)
 
 
-def test_the_inserts_that_an_error_names_as_missing_are_exactly_those_missing() -> None:
+def test_what_an_error_says_is_missing_is_exactly_what_is_missing() -> None:
     limiter = RateLimiter(samples_per_insert=4, min_size=100, tolerance=64)
     limiter.insert(100)
     limiter.sample(64)

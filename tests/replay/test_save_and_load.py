@@ -412,7 +412,7 @@ def test_a_value_of_a_manifest_that_no_save_writes_is_named(kind, path, value, t
 
 @pytest.mark.parametrize("make_it", [os.mkfifo, os.mkdir])
 @pytest.mark.parametrize("name", ["manifest.json", "rows-0"])
-def test_a_file_that_is_not_regular_is_refused_and_not_waited_for(make_it, name, tmp_path):
+def test_what_is_no_regular_file_is_refused_and_not_waited_for(make_it, name, tmp_path):
     folder = a_save("uniform", tmp_path / "save")
     (file,) = folder.glob(f"{name}*")
     file.unlink()

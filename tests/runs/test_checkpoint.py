@@ -265,7 +265,7 @@ def test_a_checkpoint_of_a_newer_penstock_asks_for_an_upgrade(tmp_path, monkeypa
     assert not isinstance(e.value, DamagedCheckpointError)
 
 
-def test_a_directory_that_is_no_checkpoint_is_told_apart_from_a_missing_one(tmp_path):
+def test_what_is_no_checkpoint_is_told_apart_from_what_is_missing(tmp_path):
     with pytest.raises(CheckpointError, match="nowhere does not exist"):
         load_checkpoint(tmp_path / "nowhere")
     (tmp_path / "photos").mkdir()

@@ -75,7 +75,7 @@ def test_a_reader_never_sees_half_a_replacement(tmp_path):
             seen.add(load_whole(tmp_path / "c"))
 
 
-def test_files_that_a_living_process_writes_aside_are_left_to_it(tmp_path):
+def test_what_a_living_process_writes_aside_is_left_to_it(tmp_path):
     own = tmp_path / f".c.{os.getpid()}-0a1b.aside"
     own.mkdir()
     remove_leftovers(tmp_path)

@@ -56,7 +56,7 @@ def test_of_a_file_that_was_replaced_everything_is_read_again(tmp_path):
 
 
 @pytest.mark.timeout(30)
-def test_a_file_that_is_not_ordinary_has_no_lines(tmp_path):
+def test_what_is_no_ordinary_file_has_no_lines(tmp_path):
     (tmp_path / "secret").write_text("secret\n")
     (tmp_path / "link").symlink_to(tmp_path / "secret")
     os.mkfifo(tmp_path / "fifo")
@@ -66,6 +66,6 @@ def test_a_file_that_is_not_ordinary_has_no_lines(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "x:1", "1:x", "1", "1:2:3"])
-def test_a_text_that_is_no_cursor_is_refused(text):
+def test_what_is_no_cursor_is_refused(text):
     with pytest.raises(ValueError):
         Cursor.read(text)

@@ -76,7 +76,7 @@ def nvml(monkeypatch):
     return made
 
 
-def test_figures_that_nvml_lacks_are_none_and_not_zero(nvml):
+def test_what_nvml_does_not_say_is_none_and_not_zero(nvml):
     gpus = Gpus()
     assert gpus.names == ["H100", "H100 (MIG)", "H100"]
     assert gpus.sample() == {

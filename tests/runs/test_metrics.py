@@ -45,7 +45,7 @@ def test_each_write_is_one_line_and_one_scalar_per_value(tmp_path, in_2001):
     assert scalars(tmp_path, "losses/policy") == [(100, -0.5)]
 
 
-def test_written_lines_are_there_before_the_log_is_closed(tmp_path):
+def test_what_was_written_is_there_before_the_log_is_closed(tmp_path):
     log = MetricsLog(tmp_path)
     log.write(100, 1.5, {"return": 20.0})
     assert lines(tmp_path)[0]["return"] == 20.0
@@ -53,7 +53,7 @@ def test_written_lines_are_there_before_the_log_is_closed(tmp_path):
     log.close()
 
 
-def test_values_that_are_not_finite_are_null_in_the_line_and_themselves_in_tensorboard(tmp_path, in_2001):
+def test_what_is_not_finite_is_null_in_the_line_and_itself_in_tensorboard(tmp_path, in_2001):
     log = MetricsLog(tmp_path)
     log.write(1, 1.0, {"loss": math.nan, "best": -math.inf})
     log.close()
@@ -127,7 +127,7 @@ def followed(monkeypatch):
     return directories
 
 
-def test_readers_that_follow_tensorboards_files_as_wandb_does_are_told_of_the_runs(tmp_path, followed):
+def test_who_follows_tensorboards_files_as_wandb_does_is_told_of_the_runs(tmp_path, followed):
     log = MetricsLog(tmp_path)
     log.write(100, 1.5, {"return": 20.0})
     assert followed == [str(tmp_path)]

@@ -136,7 +136,7 @@ def test_a_place_that_cannot_be_written_is_named():
         create("file/run")
 
 
-def test_a_directory_that_is_no_run_is_not_opened_and_the_runs_there_are_shown():
+def test_what_is_no_run_is_not_opened_and_the_runs_there_are_shown():
     run = create().path
     shown = run.relative_to(Path.cwd())
     with pytest.raises(RunDirectoryError, match=f"nowhere does not exist, not a run: .* in runs are {shown}"):

@@ -20,7 +20,7 @@ def stand(*lines):
     return steps[standing_rows(steps, seconds, marks > 0)].tolist()
 
 
-def test_lines_that_a_resume_undid_are_left_out():
+def test_what_a_resume_undid_is_left_out():
     lines = [line(100), line(200), line(150, 20.1), line(300), line(200, 19.0, resumed=True), line(250), line(350)]
     assert stand(*lines) == [100, 200, 150, 250, 350]
 
@@ -34,7 +34,7 @@ def test_of_an_earlier_penstock_seconds_that_go_back_say_it():
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.booleans()), max_size=30))
-def test_lines_that_stand_are_those_left_when_taken_one_by_one(lines):
+def test_what_stands_is_what_is_left_when_lines_are_taken_one_by_one(lines):
     kept, before = [], 0
     for n, (steps, seconds, is_marker) in enumerate(lines):
         if is_marker or seconds < before:

@@ -117,7 +117,7 @@ def test_readers_never_find_a_part(tmp_path, fork):
         assert json.loads((tmp_path / "status.json").read_bytes())["steps"] == 100
 
 
-def test_files_that_a_killed_process_had_begun_are_removed(tmp_path):
+def test_what_a_killed_process_had_begun_to_write_is_removed(tmp_path):
     (tmp_path / ".status.json.4194305-abcd.aside").touch()
     StateFile(tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -138,7 +138,7 @@ def _denied(path: Path):
     raise PermissionError(13, "Permission denied", str(path))
 
 
-def test_files_that_the_run_did_not_write_are_not_pruned(tmp_path):
+def test_what_the_run_did_not_write_is_not_pruned(tmp_path):
     store = CheckpointStore(tmp_path, keep=1)
     store.save(10, meta={"run": "another"}, weights={})
     store.save(20, meta={"run": "mine"}, weights={})
@@ -191,7 +191,7 @@ def test_a_kill_while_an_old_one_is_removed_leaves_none_that_looks_damaged(tmp_p
     assert sorted(p.name for p in tmp_path.iterdir()) == ["30", "40"]
 
 
-def test_remains_of_a_dead_process_are_cleared_at_the_next_save(tmp_path):
+def test_what_a_dead_process_left_is_cleared_at_the_next_save(tmp_path):
     store = CheckpointStore(tmp_path, keep=1)
     (tmp_path / ".10.4194305-0a1b.aside").mkdir()  # above the highest process id that Linux gives
     save(store, 20)

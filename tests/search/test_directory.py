@@ -38,7 +38,7 @@ def test_another_search_in_the_same_place_is_refused(change, message, tmp_path):
     assert message in str(caught.value) and "give another --dir" in str(caught.value)
 
 
-def test_a_directory_that_is_no_search_is_neither_taken_nor_changed(tmp_path):
+def test_what_is_no_search_is_neither_taken_nor_changed(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(ConfigError, match="is not empty, and holds no search"):
         SearchDirectory.share(tmp_path, FACTS)

@@ -66,7 +66,7 @@ def line(steps: int, seconds: float, value: float | None) -> str:
     return json.dumps({"steps": steps, "seconds": seconds, "return": value}) + "\n"
 
 
-def test_an_evaluation_repeated_after_a_resume_counts_once(tmp_path):
+def test_what_was_evaluated_again_after_a_resume_counts_once(tmp_path):
     told = [line(10, 1.0, 1), line(20, 2.0, 2), line(30, 3.0, 3), line(20, 2.5, 7), line(30, 3.5, 8)]
     (tmp_path / "evaluations.jsonl").write_text("".join(told))
     assert [(one.steps, one.mean_return) for one in read_evaluations(tmp_path)] == [(10, 1), (20, 7), (30, 8)]

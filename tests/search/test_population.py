@@ -136,7 +136,7 @@ def test_a_population_that_was_killed_goes_on_as_if_it_had_not_been(tmp_path):
         assert identical(one, other)
 
 
-def test_a_member_that_is_to_copy_another_hands_over_the_copy_and_its_newest_weights_when_it_has_trained(tmp_path):
+def test_who_is_to_copy_another_hands_over_what_it_is_to_copy_and_its_newest_weights_when_it_has_trained(tmp_path):
     runs, _ = made(tmp_path / "p", count=3)
     train(runs, 0, 1, 2)
     settings = {"learning_rate": 1e-3}
@@ -205,7 +205,7 @@ def test_a_population_of_an_older_version_goes_on_with_the_defaults_of_settings_
         (["--space", "nowhere.toml", "--dir", "p"], "the space 'nowhere.toml' cannot be read"),
     ],
 )
-def test_requests_that_the_command_cannot_meet_are_refused(tmp_path, monkeypatch, flags, message):
+def test_what_the_command_cannot_do_it_says(tmp_path, monkeypatch, flags, message):
     monkeypatch.chdir(tmp_path)
     with pytest.raises((BenchUsageError, ConfigError), match=message):
         population_command.command(["ppo", "--env", "CartPole-v1", *flags])
@@ -232,7 +232,7 @@ def test_members_that_cannot_go_on_are_set_aside_or_left_as_they_are(tmp_path):
     assert not before - contents(runs.path)
 
 
-def test_files_in_the_place_of_a_population_are_not_touched(tmp_path):
+def test_what_lies_where_a_population_shall_be_is_not_touched(tmp_path):
     (tmp_path / "member-0").mkdir()
     (tmp_path / "member-0" / "notes.txt").write_text("mine")
     with pytest.raises(ConfigError, match="holds member-0, and no population"):

@@ -92,7 +92,7 @@ def test_a_setting_that_is_a_number_or_none_has_a_range():
         ({"seed": {"low": 0, "high": 9}}, "seed cannot be searched: --seeds averages over seeds"),
     ],
 )
-def test_an_illegal_space_is_refused_with_the_value_found(tables, message):
+def test_what_is_not_legal_is_told_with_what_was_found(tables, message):
     with pytest.raises(ConfigError) as caught:
         space_of(tables, APPO)
     assert message in str(caught.value)
@@ -135,7 +135,7 @@ def test_settings_that_are_legal_only_together_may_be_searched():
     assert together.names == ["batch_size", "gamma", "segment_length"]
 
 
-def test_the_scaling_of_rewards_for_learning_may_be_searched():
+def test_how_rewards_are_scaled_for_learning_may_be_searched():
     assert space_of({"reward_scale": {"low": 0.01, "high": 1.0}}, APPO).names == ["reward_scale"]
 
 

@@ -19,7 +19,7 @@ MIXED = {
 }
 
 
-def test_proposals_are_within_the_space_and_of_the_settings_types(tmp_path):
+def test_what_is_proposed_is_within_the_space_and_of_the_settings_types(tmp_path):
     search = search_in(tmp_path / "s", tables=MIXED)
     for _ in range(12):
         trial, hold = search.study.ask(12)
@@ -43,7 +43,7 @@ def test_the_first_trial_has_the_settings_as_given_if_the_space_holds_them(tmp_p
     assert not outside.study.tried[0].is_as_given
 
 
-def test_proposals_depend_on_the_trials_so_far_and_not_on_interruptions(tmp_path):
+def test_what_is_proposed_depends_on_the_trials_so_far_and_not_on_interruptions(tmp_path):
     proposed = {}
     for name, is_opened_anew in (("whole", False), ("broken", True)):
         search = search_in(tmp_path / name)

@@ -44,7 +44,7 @@ def test_a_place_is_free_when_nobody_plays_it_and_nobody_can_draw_it():
     assert pool.is_free(1)
 
 
-def test_an_opponent_withdrawn_in_the_midst_of_a_draw_is_not_played(monkeypatch):
+def test_who_is_withdrawn_in_the_midst_of_a_draw_is_not_played(monkeypatch):
     pool = arena().pool
     pool.set_odds(np.array([1.0, 1.0, 0.0, 0.0]))
     fences = []

@@ -58,7 +58,7 @@ def seen(lanes):
 
 
 @given(st.lists(parts, min_size=2, max_size=3), st.integers(0, 2), st.integers(0, 9))
-def test_a_policy_that_begins_a_game_at_a_seat_stays_there_until_it_is_over(agents, alone, seed):
+def test_whoever_begins_a_game_at_a_seat_stays_there_until_it_is_over(agents, alone, seed):
     seating, count = Drawn(2, len(agents), seed), len(agents)
     group = a_group([AtOnce(agents) for _ in range(alone + 2)], seating)
     learner, guests = group.lanes

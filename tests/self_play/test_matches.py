@@ -200,7 +200,7 @@ def test_without_time_for_a_single_step_there_is_still_an_answer():
     assert evaluation.unfinished == evaluation.episodes == 2 and np.isfinite(evaluation.mean_return)
 
 
-def test_episodes_given_up_come_last_of_an_evaluation():
+def test_what_was_given_up_comes_last_of_an_evaluation():
     matches = [
         Match("a", "x", (1.0, 2.0, 9.0), (3, 3, 9), (1, 0), unfinished=1),
         Match("a", "y", (4.0, 8.0), (3, 9), (-1,), unfinished=1),

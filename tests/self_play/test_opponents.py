@@ -279,6 +279,6 @@ def test_in_processes_guests_play_on_when_their_worker_and_who_acts_for_them_wer
         ({"batch_size": 16}, "collect in segments of 4|less 1 guests in each"),
     ],
 )
-def test_settings_that_do_not_fit_are_refused(more, message):
+def test_what_does_not_fit_is_refused(more, message):
     with pytest.raises(ConfigError, match=message):
         penstock.PPO(**{**SERIAL, **more})

@@ -255,7 +255,7 @@ def test_in_processes_both_learn_and_play_on_when_a_worker_and_who_acts_for_gues
         ({"backend": "ray"}, "no place for guests on nodes"),
     ],
 )
-def test_settings_that_do_not_fit_are_refused(more, message):
+def test_what_does_not_fit_is_refused(more, message):
     with pytest.raises(ConfigError, match=message):
         penstock.PPO(**{**SERIAL, **more})
 

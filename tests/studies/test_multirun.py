@@ -48,23 +48,23 @@ def recorded(found: Study, *, checkpoint: int | None, **changes):
     return found.command_of(run)
 
 
-def test_a_missing_run_is_trained_in_its_place(tmp_path):
+def test_what_is_not_there_is_trained_where_it_shall_lie(tmp_path):
     found = study(tmp_path)
     (run,) = found.runs
     assert found.command_of(run) == ["train", "ppo", *TINY, "--seed", "0", "--run-dir", str(tmp_path / run.name)]
 
 
-def test_a_run_that_is_done_is_skipped(tmp_path):
+def test_what_is_done_is_skipped(tmp_path):
     assert recorded(study(tmp_path), checkpoint=100) is None
 
 
 @pytest.mark.parametrize("state", ["failed", "interrupted", "paused"])
-def test_a_broken_run_goes_on_from_its_checkpoint(tmp_path, state):
+def test_what_broke_goes_on_from_its_checkpoint(tmp_path, state):
     found = study(tmp_path)
     assert recorded(found, checkpoint=100, state=state) == ["resume", str(found.path_of(found.runs[0]))]
 
 
-def test_a_run_broken_before_its_first_checkpoint_begins_anew(tmp_path):
+def test_what_broke_before_its_first_checkpoint_begins_anew(tmp_path):
     assert recorded(study(tmp_path), checkpoint=None, state="failed")[0] == "train"
 
 
@@ -74,7 +74,7 @@ def test_flags_win_over_the_checkpoint_and_what_is_not_given_stays(tmp_path):
     assert command == ["resume", str(found.path_of(found.runs[0])), "--total-steps", "2000"]
 
 
-def test_settings_that_cannot_change_within_a_run_are_refused_before_anything_trains(tmp_path):
+def test_what_cannot_change_within_a_run_is_told_before_anything_trains(tmp_path):
     with pytest.raises(ConfigError, match="cannot change within a run"):
         recorded(study(tmp_path), checkpoint=100, hidden_sizes=[16])
 
@@ -113,7 +113,7 @@ def test_a_run_without_an_intact_checkpoint_begins_anew_beside_what_it_was(tmp_p
     assert found.command_of(found.runs[0]) is None
 
 
-def test_a_directory_that_is_no_run_is_not_touched(tmp_path):
+def test_what_is_no_run_is_not_touched(tmp_path):
     found = study(tmp_path)
     found.path_of(found.runs[0]).mkdir()
     (found.path_of(found.runs[0]) / "notes.txt").touch()

@@ -125,7 +125,7 @@ def test_the_folder_is_the_same_for_the_same_settings_and_another_for_others():
         (["--file", "nowhere.toml"], "nowhere.toml cannot be read"),
     ],
 )
-def test_a_plan_that_cannot_be_read_is_refused(args, message):
+def test_what_cannot_be_read_is_told(args, message):
     with pytest.raises((StudyError, ConfigError), match=message):
         planned(*args)
 

@@ -81,7 +81,7 @@ def test_the_table_shows_what_there_is(runs, capsys):
     assert capsys.readouterr().out == "no runs in empty\n"
 
 
-def test_the_name_of_a_copied_run_is_shown_and_not_obeyed(runs, capsys):
+def test_what_a_copied_run_is_called_is_shown_and_not_obeyed(runs, capsys):
     record(runs / "d", env="\x1b[2J[red]evil[/red]\x07")
     main(["runs", "--where", "run=d"])
     out = capsys.readouterr().out
