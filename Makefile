@@ -2,7 +2,6 @@
 # make sanitize: the native core under the address, undefined-behaviour and thread sanitizers.
 # make test-long: soaks, further variants of long tests, and the documentation site, which `make test` leaves out.
 # make test-oldest: the tests of test-fast, and some of processes, with the oldest versions that pyproject.toml allows.
-# make test-newest: the same with the newest versions.
 # make check-wheel: builds sdist and wheel, and uses the wheel in an environment without compiler.
 # make test-fast: what tests need no training and no processes, in less than a minute.
 # make browser: Chromium and axe-core, with which `make test` tests the dashboard; without them these tests are skipped.
@@ -15,11 +14,11 @@ BIN := $(VENV)/bin
 # Three processes for two cores, because tests wait for processes that they start. Files stay whole: they share fixtures.
 SHARED := -n 3 --dist loadfile --no-loadscope-reorder
 BUILT_FROM := pyproject.toml CMakeLists.txt $(wildcard src/* src/*/*)
-
-EXTRAS := atari,box2d,dashboard,plot,tune,video
+# Of make test-oldest: the extras, and tests of processes.
+EXTRAS := atari,dashboard,plot,tune,video
 PROCESSES := tests/engine/test_serial.py tests/engine/test_local.py tests/engine/test_policy.py tests/engine/test_video.py
 
-.PHONY: demo test test-fast test-long test-oldest test-newest lint sanitize check-wheel browser docs docs-serve bench-pendulum
+.PHONY: demo test test-fast test-long test-oldest lint sanitize check-wheel browser docs docs-serve bench-pendulum
 
 demo: $(VENV)/.installed
 	$(BIN)/penstock train appo --env CartPole-v1 --target-return 475
@@ -34,16 +33,14 @@ test-fast: $(VENV)/.installed-dev
 test-long: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest $(SHARED) -m long
 
-test-oldest: RESOLUTION := lowest-direct
-test-newest: RESOLUTION := highest
-test-oldest test-newest: test-%:
-	$(PYTHON) -m venv build/$*
-	build/$*/bin/python -m pip install --quiet uv
-	VIRTUAL_ENV=build/$* build/$*/bin/uv pip install --quiet --resolution $(RESOLUTION) --editable '.[$(EXTRAS)]'
-	VIRTUAL_ENV=build/$* build/$*/bin/uv pip install --quiet pytest pytest-timeout pytest-xdist hypothesis psutil
-	build/$*/bin/uv pip list --python build/$*
-	build/$*/bin/python -m pytest -n 2 --dist loadfile -m "not slow and not long"
-	build/$*/bin/python -m pytest -n 2 --dist loadfile -m "not long" $(PROCESSES)
+test-oldest:
+	$(PYTHON) -m venv build/oldest
+	build/oldest/bin/python -m pip install --quiet uv
+	build/oldest/bin/uv pip install --quiet --python build/oldest --resolution lowest-direct --editable '.[$(EXTRAS)]'
+	build/oldest/bin/uv pip install --quiet --python build/oldest pytest pytest-timeout pytest-xdist hypothesis psutil
+	build/oldest/bin/uv pip list --python build/oldest
+	build/oldest/bin/python -m pytest $(SHARED) -m "not slow and not long"
+	build/oldest/bin/python -m pytest $(SHARED) -m "not long" $(PROCESSES)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -216,7 +216,11 @@ class _Torch(NamedTuple):
 
 def _torch() -> _Torch | None:
     if torch := sys.modules.get("torch"):
-        return _Torch(torch.get_default_dtype(), torch.get_default_device(), torch.is_grad_enabled())
+        try:
+            device = torch.get_default_device()
+        except AttributeError:  # in torch 2.8 once a default was taken back
+            device = torch.device("cpu")
+        return _Torch(torch.get_default_dtype(), device, torch.is_grad_enabled())
     return None
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -53,7 +54,7 @@ def test_config_json_holds_every_setting_and_the_versions():
     assert record["gamma"] == 0.99
     assert record["hidden_sizes"] == [64, 64]
     assert record["run"]["env_name"] == "CartPole-v1"
-    assert record["run"]["versions"]["torch"] == torch.__version__
+    assert record["run"]["versions"]["torch"] == version("torch")
     assert set(record["run"]["versions"]) == {"penstock", "python", "torch", "numpy", "gymnasium"}
 
 
