@@ -260,7 +260,7 @@ def test_a_checkpoint_of_a_newer_penstock_asks_for_an_upgrade(tmp_path, monkeypa
     with monkeypatch.context() as newer:
         newer.setattr("penstock.runs.checkpoint.FORMAT_VERSION", FORMAT_VERSION + 1)
         save_checkpoint(tmp_path / "c", meta=META, weights=weights())
-    with pytest.raises(CheckpointError, match=rf"newer Penstock: it has format version {FORMAT_VERSION + 1}.*open it with") as e:
+    with pytest.raises(CheckpointError, match=rf"newer Penstock: it has format version {FORMAT_VERSION + 1}, and") as e:
         load_checkpoint(tmp_path / "c")
     assert not isinstance(e.value, DamagedCheckpointError)
 
