@@ -229,9 +229,13 @@ def _comment(program: PolicyProgram, contract: Mapping[str, Any], head: str) -> 
             lines.append(f"{places}: {port.name}, {port.dtype} {port.shape}, {_range_in_words(facts)}; unit:")
             lines += [f"    the network sees: {facts['seen as']}"] if "seen as" in facts else []
             begin += size
+    seconds, stacks = contract["time_step"]["seconds"], contract["time_step"]["frame_stack"] or {}
+    lines += [f"Time between two actions: {seconds:g} s"] if seconds else []
+    lines += [f"{name}: the last {frames} frames, the newest last" for name, frames in stacks.items()]
     lines += [f"Not part of this file: the statistics of {each['name']}" for each in contract["wrappers"]]
     lines += ["", "Test: cc -std=c99 -DPENSTOCK_TEST THIS_FILE -lm && ./a.out"]
-    return "/*\n" + "\n".join(f" * {line}".rstrip() for line in lines).replace("*/", "* /") + "\n */"
+    text = "\n".join(f" * {line}".rstrip() for line in lines).replace("*/", "* /").replace("/*", "/ *")
+    return f"/*\n{text}\n */"
 
 
 def _range_in_words(facts: Mapping[str, Any]) -> str:

@@ -76,8 +76,14 @@ def test_the_golden_cases_fail_when_a_weight_is_another(tmp_path):
 
 
 def test_the_comment_is_the_contract_in_words(tmp_path):
-    *_, path = written(fresh_policy(FURTHER[0]), tmp_path)
-    comment = path.read_text().partition("*/")[0]
+    policy = fresh_policy(FURTHER[0])
+    policy.meta["env"] = "*/ int x; /* ends no comment and begins none"
+    program = PolicyProgram(policy)
+    contract = contract_of(program, policy)
+    contract["time_step"] = {"seconds": 0.02, "frame_stack": {"obs/arm/load": 3}}
+    comment, *after = c.file_of(program, contract).decode().split("*/", 1)
+    assert "int x" in comment and comment.count("/*") == 1 and after[0].lstrip().startswith("#include")
+    assert "Time between two actions: 0.02 s" in comment and "obs/arm/load: the last 3 frames" in comment
     assert "void policy_act(const float observation[1454], float action[2]);" in comment
     assert "observation[0 .. 3]: obs/arm/angles, float32 (4,), from -2 to 2; unit:" in comment
     assert "observation[1453]: obs/hand/room, int64 (), from 2 to 5; unit:" in comment
