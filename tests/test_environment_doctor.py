@@ -120,7 +120,7 @@ def test_a_sound_environment_has_no_finding(kwargs):
     checks = found(Walk, **kwargs)
     assert [name for name, check in checks.items() if check.status != "ok"] == []
     assert "truncated" in checks["time limit"].found and "16 x 8" in checks["rendering"].found
-    assert "120 steps" in checks["seeds"].found
+    assert "120 steps" in checks["seeds"].found and "120 steps" in checks["episodes"].found
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,12 @@ The environment is made in this process several times, and closed again.
 from __future__ import annotations
 
 import re
+import sys
 import time
 import warnings
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, redirect_stdout
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import compress
@@ -43,7 +44,13 @@ _SETTLED = ("recommend using a symmetric and normalized space", "infinity. This 
 
 
 def check_contract(env: EnvSpec) -> list[Check]:
-    """Return the findings about an environment; after one that nothing can follow, no further ones."""
+    """Return the findings about an environment; the environment prints to standard error."""
+    with redirect_stdout(sys.stderr):
+        return _checks(env)
+
+
+def _checks(env: EnvSpec) -> list[Check]:
+    """Return the findings; after one that nothing can follow, no further ones."""
     try:
         seen = probe(env)
     except (EnvironmentUsageError, EnvironmentFailure) as error:
@@ -58,6 +65,8 @@ def check_contract(env: EnvSpec) -> list[Check]:
     if play.failure is not None:
         advice = "the lanes of every training refuse this: mend the environment, or wrap it"
         return [*checks, Check("episodes", "fail", str(play.failure), advice)]
+    resets = f"{len(play.episodes):,} reset after their end"
+    checks.append(Check("episodes", "ok", f"{len(play.rows) - 1:,} steps as a training makes them; {resets}"))
     spec = watches[0].spec_of_env if watches else None
     checks += [*(_watch_found(watches[0]) if watches else ()), _seeds(env, seen, play, spec), _ends(play, watches)]
     return [*checks, _rewards(play), *([_rendering(env)] if env.kind != "atari" else [])]
@@ -70,7 +79,7 @@ class _Play:
     Attributes
     ----------
     rows
-        Observations, rewards, ends of each step, as bytes.
+        Of each step, a hash of the observations, and rewards and ends as bytes; of the first reset, the hash alone.
     episodes
         Whole episodes.
     ends
