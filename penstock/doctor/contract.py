@@ -180,8 +180,7 @@ class _Watch(gymnasium.Wrapper):
         return answer
 
     def _look(self, observation: Any, info: Any, place: str) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             if self.outside is None and not self.observation_space.contains(observation):
                 self.outside = f"{place} returned {_why_outside(self.observation_space, observation)}"
         for key, value in info.items() if isinstance(info, Mapping) else ():
@@ -235,8 +234,7 @@ def _by_gymnasium(env: EnvSpec, seen: Probed) -> Check:
     if seen.observation.mask is not None:
         return Check("gymnasium", "ok", "its checker is not run: it would take actions that the mask forbids")
     source, kwargs = env.unpack()
-    with kept_settings(), warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with kept_settings(), warnings.catch_warnings(record=True, action="always") as caught:
         made = construct(source, kwargs, {"worker_index": OUTSIDE, "lane": PROBED_LANE, "seed": SEED})
         with closing(made):
             try:

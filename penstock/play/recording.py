@@ -150,7 +150,7 @@ class EpisodeRecorder:
             episode = replace(episode, truncated=[*episode.truncated[:-1], True])
         if self._storage is None:
             self._storage = self._begin(env)
-        with _unwarned():
+        with warnings.catch_warnings(action="ignore"):  # notes on metadata that finish() adds
             self._storage.update_episodes(
                 [
                     EpisodeBuffer(
@@ -206,7 +206,7 @@ class EpisodeRecorder:
             spec = spec and gymnasium.envs.registration.EnvSpec.from_json(spec.to_json())
         except Exception:  # an argument or a wrapper that JSON does not hold
             spec = None
-        with _unwarned():
+        with warnings.catch_warnings(action="ignore"):  # notes on metadata that finish() adds
             return self._new(
                 self._aside / "data", env.observation_space, env.action_space, spec, data_format="hdf5",
                 jpeg_encoding=False,
@@ -223,12 +223,3 @@ def _stacked(space: gymnasium.Space, values: list[Any]) -> Any:
     """Return values of a space as arrays with a leading axis, in its Dicts and Tuples."""
     empty: Any = create_empty_array(space, len(values), fn=np.empty)
     return concatenate(space, values, empty)
-
-
-class _unwarned(warnings.catch_warnings):
-    """Context in which Minari's notes on missing metadata are not shown."""
-
-    def __enter__(self) -> Any:
-        entered = super().__enter__()
-        warnings.simplefilter("ignore")
-        return entered
