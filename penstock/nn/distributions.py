@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -40,15 +39,16 @@ class Categorical:
     ----------
     logits : Tensor
         As given.
+    log_probs : Tensor
+        Normalised log-probabilities of all actions, float32 ``[..., A]``.
     """
+
+    __slots__ = ("log_probs", "logits")
 
     def __init__(self, logits: Tensor) -> None:
         self.logits = logits
-
-    @cached_property
-    def log_probs(self) -> Tensor:
-        """Normalised log-probabilities of all actions, float32 ``[..., A]``."""
-        return torch.log_softmax(self.logits, -1)
+        # Not on first use: that may be in a block without gradients, and a later use needs them.
+        self.log_probs = torch.log_softmax(logits, -1)
 
     @property
     def flat(self) -> Tensor:

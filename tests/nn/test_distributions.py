@@ -118,6 +118,17 @@ def test_gradients_agree_with_torch_distributions(kind):
     torch.testing.assert_close(*gradients)
 
 
+def test_log_probabilities_have_gradients_also_after_a_use_without(kind):
+    make, action_spec = kind
+    action = Reference(make(6, seed=3)).sample()
+    flat = make(6, seed=1).flat.clone().requires_grad_()
+    distribution = recorded_distribution(action_spec, flat)
+    with torch.no_grad():  # as V-trace computes its ratios
+        distribution.log_prob(action)
+    distribution.log_prob(action).sum().backward()
+    assert flat.grad.abs().sum() > 0
+
+
 def test_mode_is_where_the_probability_is_highest():
     assert Categorical(torch.tensor([[0.0, 2.0, 1.0], [3.0, 2.0, 1.0]])).mode().tolist() == [1, 0]
     gaussian = random_gaussian(4)
