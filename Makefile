@@ -4,7 +4,7 @@
 # make test-oldest: the tests of test-fast, and some of processes, with the oldest versions that pyproject.toml allows.
 # make check-wheel: builds sdist and wheel, and uses the wheel in an environment without compiler.
 # make test-fast: what tests need no training and no processes, in less than a minute.
-# make browser: Chromium and axe-core, with which `make test` tests the dashboard; without them these tests are skipped.
+# make browser: Chromium, axe-core and onnxruntime-web, with which `make test` tests pages; without them it skips tests.
 # make docs: the documentation site, into docs/_build/html.  make docs-serve: the same, shown at http://127.0.0.1:8000.
 # make bench-pendulum: seconds until TD3, SAC and DDPG have learned Pendulum, table and plot.
 # Needs only Python 3.11 or newer and a C++ compiler; all else is installed into .venv, again only after a change.
