@@ -5,6 +5,8 @@ Heavy modules are imported only when needed, so that help appears at once.
 
 from __future__ import annotations
 
+import atexit
+import gc
 import importlib
 import sys
 from collections.abc import Callable, Sequence
@@ -33,6 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv
         Arguments after the program's name; None: those of this process.
     """
+    atexit.unregister(gc.freeze)
+    atexit.register(gc.freeze)  # a process that ends collects no garbage among the modules of torch: half a second
     with lossy_output():  # a closed pipe, as of `head`, causes no traceback and ends no training
         return _command(list(sys.argv[1:] if argv is None else argv))
 

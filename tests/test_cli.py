@@ -135,11 +135,10 @@ def test_the_version_names_the_commit_of_the_checkout(capsys):
 @pytest.mark.timeout(60)
 def test_help_answers_without_importing_torch_or_gymnasium():
     light = [
-        "--help", "--version", "train --help", "eval --help", "info --help", "resume --help", "doctor --help",
-        "bench --help",
+        "--help", "train --help", "eval --help", "info --help", "resume --help", "doctor --help", "bench --help",
     ]  # fmt: skip
     others = [
-        "bench throughput --help", "autotune --help", "search --help", "runs --help", "multirun --help",
+        "--version", "bench throughput --help", "autotune --help", "search --help", "runs --help", "multirun --help",
         "compare --help",
     ]  # fmt: skip
     done = subprocess.run([sys.executable, "-c", HELP, *light, *others], capture_output=True, text=True, check=False)
@@ -148,6 +147,14 @@ def test_help_answers_without_importing_torch_or_gymnasium():
     assert [answer[:3] for answer in found] == [[command, "0", "True"] for command in light + others]
     assert [answer[3:] for answer in found[: len(light)]] == [[]] * len(light)
     assert not {name for answer in found for name in answer[3:]} & {"torch", "gymnasium", "optuna"}
+
+
+def test_a_process_that_ends_collects_no_garbage_among_its_modules():
+    """Handlers run in reverse order: the one before the command's sees what the command's has done."""
+    source = "import atexit, gc; atexit.register(lambda: print(gc.get_freeze_count() > 1_000)); "
+    source += "from penstock.cli import main; main(['--version']); assert gc.get_freeze_count() == 0"
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "True"
 
 
 @pytest.mark.timeout(60)
