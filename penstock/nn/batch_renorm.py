@@ -148,7 +148,7 @@ class NormalizedActorCritic(StochasticActorCritic):
 
     Parameters
     ----------
-    observation, action, config, num_critics, critic_sizes, initial_alpha
+    observation, action, config, num_critics, critic_sizes, initial_alpha, clips_log_std
         As for :class:`StochasticActorCritic`.
     """
 
@@ -161,10 +161,12 @@ class NormalizedActorCritic(StochasticActorCritic):
         num_critics: int,
         critic_sizes: tuple[int, ...],
         initial_alpha: float = 1.0,
+        clips_log_std: bool = False,
     ) -> None:
         super().__init__(
-            observation, action, config, num_critics=num_critics, critic_sizes=critic_sizes, initial_alpha=initial_alpha
-        )
+            observation, action, config, num_critics=num_critics, critic_sizes=critic_sizes,
+            initial_alpha=initial_alpha, clips_log_std=clips_log_std,
+        )  # fmt: skip
         if isinstance(self.encoder, MLP):
             self.encoder = NormalizedMLP(self.encoder, encoder_input_size(observation))
 

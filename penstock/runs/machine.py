@@ -11,7 +11,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from penstock.ipc import available_cores, cpu_quota, memory_use
 from penstock.masking import joined, masked_arguments
 
 _GIT_SECONDS = 5.0
@@ -27,6 +26,8 @@ def this_machine() -> dict[str, Any]:
         host, system, cpu; cores (of the affinity, no more than a container grants), cpu_quota (cores that a container
         grants; None: no limit), memory (bytes, of the machine or its container).
     """
+    from penstock.ipc import available_cores, cpu_quota, memory_use  # here: `penstock --version` imports little
+
     return {
         "host": socket.gethostname(),
         "system": f"{platform.system()} {platform.release()}",
@@ -78,6 +79,8 @@ def versions() -> dict[str, str]:
 
 def machine_facts() -> dict[str, Any]:
     """Return provenance of a measurement: cpu, cores (usable), load (of the last minute), python, packages, commit."""
+    from penstock.ipc import available_cores
+
     packages = {name: found for name, found in versions().items() if found != "unknown"}
     return {
         "cpu": cpu_name(),
