@@ -17,7 +17,7 @@ from bench.export import KINDS, MOVES, VECTOR, Kind, arrays_of, compared, fresh_
 from penstock.cli import main
 from penstock.envs.statistics import Moments
 from penstock.export import ExportError, PolicyProgram, check_file, export_policy
-from penstock.export.contract import acted, cases_in, contract_of, run_program
+from penstock.export.contract import acted, cases_in, contract_of, difference, run_program
 from penstock.export.onnx import KEY, OPSET, file_of, require_inputs, session_run
 from penstock.play.policy import Policy
 
@@ -212,6 +212,16 @@ def test_a_program_that_differs_from_act_is_refused(monkeypatch):
     monkeypatch.setattr(program, "forward", lambda inputs: {"action": forward(inputs)["action"] + 1e-3})
     with pytest.raises(ExportError, match=r"differs from Policy\.act in case 0: action"):
         contract_of(program, policy)
+
+
+def test_choices_are_equal_and_only_large_rounded_integers_may_differ_by_one():
+    found = {"action": np.array([4_001, 100_000])}
+    assert not difference({"action": np.array([4_001, 100_001])}, found, TOLERANCE, {"action"})
+    assert "action[0] is 4001" in difference({"action": np.array([4_002, 100_000])}, found, TOLERANCE, {"action"})
+    assert "action[1] is 100000" in difference({"action": np.array([4_001, 100_001])}, found, TOLERANCE)
+    numbers = {"value": np.array([1.0, 1e6], np.float32)}
+    assert not difference(numbers, {"value": np.float32([1.000009, 1e6 + 9])}, TOLERANCE)
+    assert "value[0] is nan" in difference(numbers, {"value": np.float32([np.nan, 1e6])}, TOLERANCE)
 
 
 def test_cases_with_memory_are_steps_of_which_some_begin_episodes():
