@@ -69,7 +69,8 @@ class Toy(gymnasium.Env):
 
     def observation(self) -> np.ndarray:
         space = self.observation_space
-        return self.np_random.uniform(space.low, space.high + (space.dtype == np.uint8)).astype(space.dtype)
+        high = space.high.astype(float) + (space.dtype == np.uint8)  # 256: bytes are rounded down
+        return self.np_random.uniform(space.low, high).astype(space.dtype)
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,10 @@ CASES = {
     ),
     "ppo-binary": Case(PPO, TOY, {"action": "bits"}, _ROLLOUT),
     "a2c": Case(A2C, "Pendulum-v1"),
-    "a2c-multi": Case(A2C, TOY, {"image": True, "action": "choices"}, steps=20),
+    "a2c-multi": Case(
+        A2C, TOY, {"image": True, "action": "choices"},
+        {"learning_rate": 1e-4, "policy_kwargs": {"net_arch": [16], "activation_fn": torch.nn.ReLU}}, steps=20,
+    ),
     "dqn": Case(DQN, "CartPole-v1", arguments=_REPLAY),
     "dqn-cnn": Case(DQN, TOY, {"image": True, "action": "choice"}, _IMAGES, "CnnPolicy", steps=40),
     "sac": Case(SAC, "Pendulum-v1", arguments=_REPLAY, steps=60),
