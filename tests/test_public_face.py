@@ -183,6 +183,7 @@ def test_other_weights_are_not_credited_with_what_the_old_ones_reached():
     assert not result.reached_target and result.eval_return < 20.0
 
 
+@pytest.mark.usefixtures("kept_launcher")
 @pytest.mark.timeout(120)
 def test_a_checkpoint_is_there_when_save_returns_though_others_are_under_way(tmp_path):
     settings = {"backend": "local", "checkpoint_interval": 32, "run_dir": str(tmp_path / "run"), "total_steps": 96}

@@ -59,7 +59,7 @@ def nothing_left_behind(tmp_path, monkeypatch):
         ("--env CartPole-v1 --num-envs-per-worker 3 --num-groups 2", "num_envs_per_worker=3 cannot be split into"),
         ("--env CartPole-v1 --total-steps 0", "total_steps=0 is not legal: total_steps must be more than 0"),
         ("--env CartPole-v1 --max-seconds -1", "max_seconds=-1.0 is not legal"),
-        ("--env CartPole-v1 --run-dir full", "run_dir='full' is not empty, and nothing is overwritten"),
+        ("--env CartPole-v1 --backend serial --run-dir full", "'full' is not empty, and nothing is overwritten"),
         ("--env CartPole-v1 --num-workers 1 --num-envs-per-worker 100000000", "MiB are available"),
         ("--env CartPole-v1 --device cuda:99", "device='cuda:99' is not there: torch"),
     ],

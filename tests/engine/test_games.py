@@ -28,6 +28,7 @@ from tests.engine.collecting import Collecting, Recording
 from tests.engine.processes import FOR_EVER, pids_of
 from tests.engine.replaying import Replaying, replay_of
 from tests.envs.playing import AtOnce, InTurn, Masked, Part, steps_at_once, steps_in_turn
+from tests.variants import only
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("kept_launcher")]
 
@@ -90,7 +91,7 @@ RUNS = [
 ]
 
 
-@pytest.mark.parametrize(("algorithm", "env", "settings"), RUNS)
+@pytest.mark.parametrize(("algorithm", "env", "settings"), only("appo ppo pqn dqn r2d2 r2d2-nobody-asked sac", RUNS))
 def test_every_algorithm_learns_from_games_and_one_seed_gives_one_set_of_weights(
     algorithm, env, settings, monkeypatch
 ):

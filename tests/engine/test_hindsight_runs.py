@@ -262,7 +262,7 @@ def test_success_rates_are_shown_and_logged_where_the_environment_tells(tmp_path
 # ---- in processes
 
 
-@pytest.mark.parametrize("inference", ["local", "central"])
+@pytest.mark.parametrize("inference", ["local", pytest.param("central", marks=LONG)])
 def test_in_processes_rows_are_those_of_whole_episodes_and_updates_keep_step_with_steps(inference):
     with Trainer(DQN, **{**LOCAL, "inference": inference, "total_steps": 600, "buffer_size": 20_000}) as trainer:
         result = trainer.train(quiet=True)
