@@ -102,7 +102,7 @@ def test_links_lead_somewhere(page):
         ("evaluate with sampled actions", "--no-deterministic"),
         ("let a recurrent policy act in a loop", "action, state = policy.act(observation, state)"),
         ("layout in which it gets images", "`[N, H, W, C]`"),
-        ("know how much memory a run needs", "a rollout worker"),
+        ("costs in memory", "a rollout worker"),
         ("stop at a plateau", "self.since < self.steps"),
         ("make the environment harder while training", "file in `reset`"),
         ("go on from another run's weights", 'algo.set_parameters("runs/base")'),
