@@ -37,7 +37,7 @@ test-oldest:
 	$(PYTHON) -m venv build/oldest
 	build/oldest/bin/python -m pip install --quiet uv
 	build/oldest/bin/uv pip install --quiet --python build/oldest --resolution lowest-direct --editable '.[$(EXTRAS)]'
-	build/oldest/bin/uv pip install --quiet --python build/oldest pytest pytest-timeout pytest-xdist hypothesis psutil
+	build/oldest/bin/uv pip install --quiet --python build/oldest pytest pytest-timeout pytest-xdist hypothesis psutil pygame-ce
 	build/oldest/bin/uv pip list --python build/oldest
 	build/oldest/bin/python -m pytest $(SHARED) -m "not slow and not long"
 	build/oldest/bin/python -m pytest $(SHARED) -m "not long" $(PROCESSES)
