@@ -14,9 +14,10 @@ BIN := $(VENV)/bin
 # Three processes for two cores, because tests wait for processes that they start. Files stay whole: they share fixtures.
 SHARED := -n 3 --dist loadfile --no-loadscope-reorder
 BUILT_FROM := pyproject.toml CMakeLists.txt $(wildcard src/* src/*/*)
-# Of make test-oldest: the extras, and tests of processes.
+# Of make test-oldest: the extras, tests of processes, and tests of what other extras and the extra dev have.
 EXTRAS := atari,dashboard,plot,tune,video
 PROCESSES := tests/engine/test_serial.py tests/engine/test_local.py tests/engine/test_policy.py tests/engine/test_video.py
+OTHERS := tests/export tests/exchange tests/test_publishing.py
 
 .PHONY: demo test test-fast test-long test-oldest lint sanitize check-wheel browser docs docs-serve bench-pendulum
 
@@ -39,7 +40,7 @@ test-oldest:
 	build/oldest/bin/uv pip install --quiet --python build/oldest --resolution lowest-direct --editable '.[$(EXTRAS)]'
 	build/oldest/bin/uv pip install --quiet --python build/oldest pytest pytest-timeout pytest-xdist hypothesis psutil pygame-ce
 	build/oldest/bin/uv pip list --python build/oldest
-	build/oldest/bin/python -m pytest $(SHARED) -m "not slow and not long"
+	build/oldest/bin/python -m pytest $(SHARED) -m "not slow and not long" $(OTHERS:%=--ignore %)
 	build/oldest/bin/python -m pytest $(SHARED) -m "not long" $(PROCESSES)
 
 lint: $(VENV)/.installed-dev

@@ -58,4 +58,4 @@ def test_the_set_up_of_a_browser_changes_nothing_where_it_cannot_be_done(tmp_pat
     done = subprocess.run(
         ["/bin/sh", script, tmp_path], env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=True
     )  # fmt: skip
-    assert done.stdout.count("will be skipped") == 2 and list(tmp_path.iterdir()) == []
+    assert done.stdout.count("will be skipped") == 3 and list(tmp_path.iterdir()) == []
