@@ -19,7 +19,7 @@ PENSTOCK = {
     "eval": {"--episodes": 2},
     "multirun": {"--total-steps": 2_000, "--seeds": 1},
     "search": {"--total-steps": 2_000, "--trials": 2, "--seeds": 1, "--jobs": 1},
-    "pbt": {"--total-steps": 2_000, "--jobs": 1, "--population": 2},
+    "pbt": {"--total-steps": 2_000, "--population": 2, "--pbt-interval": 1_000},
     "autotune": {"--seconds": 20},
     "bench ideal": {"--rounds": 1, "--bench-seconds": 1},
     "bench throughput": {"--rounds": 1, "--seconds": 1},
@@ -59,7 +59,7 @@ def shortened(command: Sequence[str]) -> list[str]:
         if flag in words:
             place = words.index(flag) + 1
             words[place] = str(min(float(words[place]), most)).removesuffix(".0")
-        elif flag in ("--seeds", "--jobs", "--population") and program == "penstock":
+        elif flag in ("--seeds", "--jobs") and program == "penstock":
             continue  # without the flag it is small already
         else:
             words += [flag, str(most)]
