@@ -232,7 +232,8 @@ def _upload(folder: Path, files: tuple[str, ...], repo: str, private: bool) -> s
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
     api = _client()
-    api.create_repo(repo, private=private or None, exist_ok=True)
+    if not api.repo_exists(repo):
+        api.create_repo(repo, private=private or None)
     stale = [path for path in api.list_repo_files(repo) if FILES.fullmatch(path) and path not in files]
     operations = [CommitOperationAdd(path, os.fspath(folder / path)) for path in files]
     commit = api.create_commit(
