@@ -38,6 +38,8 @@ LEFT_OUT = {
     r"X/bin/python|--install-peers|before_after\.py RUNS": "needs other libraries, in environments of their own",
     r"(learning\.py (pong|pong-18|breakout|halfcheetah|lunarlander)|on_minatar\.py|population\.py lunarlander)":
         "trains for many minutes to hours; tests/bench reads its flags",
+    r"^hf auth|^penstock hub|import-sb3|runs/(imported|fetched)|bench/import_sb3":
+        "needs the Hub, or a model of another library; tests/exchange has a stand-in and models",
     r"--cpu-list 0-7|--cpu-list 8-15": "needs 16 cores",
 }  # fmt: skip
 NEEDED = {
