@@ -92,9 +92,11 @@ def test_a_run_learns_though_a_host_is_killed_and_leaves_nothing_behind(on_nodes
         status = trainer.status
         hosts = [node.host for node in nodes_of(trainer) if node.host is not None]
         pids.update(host.about(10.0).pid for host in hosts)
+        gone = [node.incarnation - (node.host is not None) for node in nodes_of(trainer)]
         family = Watched([pid for pid in pids if psutil.pid_exists(pid)])
     assert family.left_after(5.0) == []
-    assert killed and [node.faults for node in status.nodes] == [0, 1]
+    # One fault of each host that is gone: on a busy machine the successor may be lost, too.
+    assert killed and [node.faults for node in status.nodes] == gone and gone[1] > 0
     assert result.steps >= 60_000 and result.mean_return > 100.0
     made = [node.steps - before.steps for node, before in zip(status.nodes, began.nodes, strict=True)]
     assert made[0] > made[1] and status.nodes[1].steps > 5_000
