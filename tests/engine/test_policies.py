@@ -21,7 +21,7 @@ from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.run_directory import RunDirectory
 from tests.comparing import identical
 from tests.engine.inside import learner_of, policies_of, supervisor_of
-from tests.engine.processes import Watched, pids_of, roles_of, wait_until
+from tests.engine.processes import Watched, pids_of, roles_of
 from tests.envs.playing import AtOnce, InTurn, Part
 from tests.envs.two_sides import TwoSides
 
@@ -236,8 +236,8 @@ def test_a_killed_rollout_worker_takes_its_place_in_every_arena_again():
         trainer.train(300, quiet=True)
         killed = pids_of(trainer)["rollout-0"]
         os.kill(killed, signal.SIGKILL)
-        trainer.train(1_000, quiet=True)
-        wait_until(lambda: pids_of(trainer).get("rollout-0", killed) != killed, "the worker is replaced")
+        while pids_of(trainer).get("rollout-0", killed) == killed:
+            trainer.train(1_000, quiet=True)
         status, watched = trainer.status, Watched(roles_of(trainer))
         assert status.restarts == 1 and all(policy.steps > 300 for policy in status.policies)
     assert not watched.left_after(5.0)
