@@ -3,7 +3,6 @@
 import json
 import math
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,13 +17,8 @@ from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.envs.translation import environment_specs
 from penstock.play.policy import Policy, specs_from_json, specs_to_json
 from penstock.runs.checkpoint import CheckpointError
+from tests.engine.acting import SETTINGS, saved
 from tests.envs.masked import Strict
-
-SETTINGS: dict[str, Any] = {
-    "num_workers": 1, "num_envs_per_worker": 4, "segment_length": 8, "batch_size": 16, "num_epochs": 1,
-    "hidden_sizes": (8,), "memory_size": 6, "total_steps": 500, "backend": "serial", "eval_interval": 0,
-    "run_dir": None, "learning_rate": 0.05,
-}  # fmt: skip
 
 
 class OwnEncoder(nn.Module):
@@ -37,17 +31,6 @@ class OwnEncoder(nn.Module):
 
     def forward(self, x):
         return self.layer(x)
-
-
-def saved(tmp_path, env="CartPole-v1", **settings):
-    """A briefly trained policy, and the network it was saved from."""
-    with penstock.PPO(env=env, **{**SETTINGS, **settings}) as trainer:
-        trainer.train(64, quiet=True)
-        trainer.save(str(tmp_path / "saved"))
-        weights = trainer.get_parameters()[0]
-    policy = penstock.load_policy(tmp_path / "saved", **{k: v for k, v in settings.items() if k == "encoder"})
-    assert all(torch.equal(weights[name], x) for name, x in policy.model.state_dict().items())
-    return policy
 
 
 def observations(count, size=4):

@@ -14,8 +14,7 @@ from penstock.envs.failures import UnsupportedSpaceError
 from penstock.envs.spec import EnvSpec
 from penstock.play.recording import EpisodeRecorder
 from penstock.play.scoring import evaluate_models, evaluate_run
-from tests.engine.test_policy import saved
-from tests.engine.test_video import untrained
+from tests.engine.acting import saved, untrained
 from tests.envs.two_sides import TwoSides
 
 

@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from penstock.algorithms.ppo import PPO, PPOConfig
 from penstock.config import ConfigError
-from penstock.envs.making import probe
 from penstock.envs.spec import EnvSpec
 from penstock.play.film import film
-from penstock.play.policy import Policy
+from tests.engine.acting import untrained
 
 
 @pytest.fixture(autouse=True)
@@ -81,13 +79,6 @@ class Masked(Painted):
 
 def resolved(env, vectorize="make", **env_kwargs):
     return EnvSpec.resolve(env, env_kwargs, vectorize)
-
-
-def untrained(env: EnvSpec, **settings) -> Policy:
-    observation, action, *_ = probe(env)
-    algorithm = PPO(PPOConfig(env=env.name, num_workers=1, hidden_sizes=(8,), **settings), observation, action)
-    torch.manual_seed(0)
-    return Policy(algorithm, algorithm.build_model(), {})
 
 
 def filmed(tmp_path: Path, env: EnvSpec, deterministic=True, seed=0, **settings) -> tuple[np.ndarray, dict]:

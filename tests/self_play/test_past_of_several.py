@@ -16,7 +16,7 @@ from penstock.runs.run_directory import RunDirectory
 from tests.comparing import identical
 from tests.engine.inside import arena_of, opponents_of, policies_of
 from tests.engine.known import known_to
-from tests.engine.processes import FOR_EVER, pids_of, wait_until
+from tests.engine.processes import FOR_EVER, pids_of
 from tests.envs.cast import Cast
 from tests.envs.counting import CountingLists
 from tests.envs.two_sides import Gifts
@@ -229,8 +229,8 @@ def test_in_processes_both_learn_and_play_on_when_a_worker_and_who_acts_for_gues
         for victim in victims:
             killed = pids_of(trainer)[victim]
             os.kill(killed, signal.SIGKILL)
-            trainer.train(300, quiet=True)
-            wait_until(lambda v=victim, k=killed: pids_of(trainer).get(v, k) != k, "it is replaced")
+            while pids_of(trainer).get(victim, killed) == killed:
+                trainer.train(300, quiet=True)
         trainer.train(600, quiet=True)
         status = trainer.status
         assert status.restarts == len(victims)
