@@ -387,7 +387,7 @@ def _weights_in(chosen: Weights, policy: Policy) -> dict[str, np.ndarray]:
     if isinstance(chosen, Mapping):
         weights, what = dict(chosen), "the parameters given"
     else:
-        place = resolve_checkpoint(chosen, policy=policy.name or None)
+        place = resolve_checkpoint(chosen, policy=policy.name or None, is_any_legal=True)
         weights, what = load_checkpoint(place).weights, os.fspath(chosen)
     require_matching(weights, policy.model.state_dict(), what)
     return {name: tensor.detach().cpu().numpy() for name, tensor in weights.items()}

@@ -95,7 +95,7 @@ def require_alike(policies: Sequence[Policy], what: str) -> None:
 
 def learned_at(place: str | os.PathLike[str], policy: Policy) -> bytes:
     """State of a checkpoint, or of a run's latest, for a policy to inherit; raises `CheckpointError`."""
-    checkpoint = load_checkpoint(resolve_checkpoint(place, "latest", policy=policy.name or None))
+    checkpoint = load_checkpoint(resolve_checkpoint(place, "latest", policy=policy.name or None, is_any_legal=True))
     require_matching(checkpoint.weights, policy.model.state_dict(), str(checkpoint.path))
     if checkpoint.state is None:
         raise CheckpointError(f"{checkpoint.path} holds weights alone, and no optimiser to go on with")

@@ -24,6 +24,8 @@ def resolve_checkpoint(
     prefer: str = BEST,
     report: Callable[[str], None] | None = None,
     policy: int | str | None = None,
+    *,
+    is_any_legal: bool = False,
 ) -> Path:
     """Return the checkpoint of a path: a run directory, a checkpoint, or a directory that ``algo.save`` wrote.
 
@@ -39,6 +41,8 @@ def resolve_checkpoint(
         Called with a line about each damaged checkpoint that is skipped.
     policy
         Name of the policy, if there are several.
+    is_any_legal
+        Whether a run of one policy, which has no name, is legal with any `policy`.
 
     Raises
     ------
@@ -49,7 +53,7 @@ def resolve_checkpoint(
     NewerCheckpointError, UnreadableCheckpointError
         The checkpoint has a newer format or cannot be read; no other one is returned instead.
     CheckpointError
-        The path is not a checkpoint, or `policy` is missing and there are several.
+        The path is not a checkpoint, `policy` is missing and there are several, or it is given and there is one.
     """
     path, policy = _run_meant(Path(path), policy)
     if not (path / CONFIG).is_file():
@@ -61,6 +65,8 @@ def resolve_checkpoint(
     if run.policies and str(policy) not in run.policies:
         problem = "say which policy is meant" if policy is None else f"there is no policy {policy!r}"
         raise CheckpointError(f"{path} is a run of the policies {', '.join(run.policies)}: {problem}")
+    if not run.policies and policy is not None and not is_any_legal:
+        raise CheckpointError(f"{path} is a run of one policy, which has no name: leave out policy {policy!r}")
     store = run.of_policy(str(policy) if run.policies else "").checkpoints
     if prefer == BEST and store.has_best():
         try:

@@ -181,6 +181,13 @@ def test_a_damaged_best_is_reported_and_the_latest_meant():
     assert "best is damaged: weights.safetensors" in told[0]
 
 
+def test_a_run_of_one_policy_has_none_by_name():
+    save(create("my-run"), 10)
+    with pytest.raises(CheckpointError, match=r"one policy, which has no name: leave out policy 'prey'"):
+        resolve_checkpoint("my-run", policy="prey")
+    assert resolve_checkpoint("my-run", policy="prey", is_any_legal=True) == Path("my-run/checkpoints/10")
+
+
 def test_a_checkpoint_means_itself():
     save_checkpoint("saved", meta={"steps": 3}, weights={"w": torch.zeros(1)})
     assert resolve_checkpoint("saved") == Path("saved")
