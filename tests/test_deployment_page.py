@@ -52,7 +52,7 @@ def test_the_programs_in_c_compile_and_choose_as_the_policy_does(policy, tmp_pat
     (numbers,) = re.findall(r"observation\[4\] = {(.*)}", program)
     observation = np.array([float(number.strip().rstrip("f")) for number in numbers.split(",")], np.float32)
     side = ("left", "right")[policy.act(observation)]
-    assert printed == ["", f"{side}\n", "", "10 golden cases, 0 numbers differ\n"]
+    assert printed == ["", f"{side}\n", "", "10 golden observations, 0 numbers differ\n"]
 
 
 @pytest.fixture(scope="module")

@@ -38,6 +38,11 @@ LARGEST = 2**24
 
 PACKAGES = ()
 FUNCTION = "policy_act"
+_DECLARED = re.compile(
+    rf"^void {FUNCTION}\(const float observation\[(\d+)\], (?:const unsigned char legal\[(\d+)\], )?"
+    r"(float|int64_t) action\[(\d+)\]\)",
+    re.MULTILINE,
+)
 
 HELPERS = {
     "linear": """\
@@ -101,7 +106,7 @@ TEST = """\
 
 {constants}
 
-/* Golden cases: prints those that differ, and exits with 1 if there is one. */
+/* Golden observations: prints numbers that differ, and exits with 1 if there is one. */
 int main(void)
 {{
     int failures = 0;
@@ -111,12 +116,12 @@ int main(void)
         for (int j = 0; j < {outputs}; j++) {{
             double expected = (double)actions[i][j], found = (double)action[j];
             if (!(fabs(found - expected) <= 1e-5 * fmax(1.0, fabs(expected)))) {{
-                printf("case %d, number %d: expected %.9g, found %.9g\\n", i, j, expected, found);
+                printf("observation %d, number %d: expected %.9g, found %.9g\\n", i, j, expected, found);
                 failures++;
             }}
         }}
     }}
-    printf("{count} golden cases, %d numbers differ\\n", failures);
+    printf("{count} golden observations, %d numbers differ\\n", failures);
     return failures > 0;
 }}
 #endif"""
@@ -166,14 +171,23 @@ def load(path: Path, contract: Mapping[str, Any]) -> Run:
     Raises
     ------
     ExportError
-        There is no C compiler, or it refuses the file.
+        There is no C compiler, it refuses the file, or the function does not have the arguments of the contract.
     """
     compiler = shutil.which(os.environ.get("CC", "cc"))
     if compiler is None:
         raise ExportError("a C file is checked with a C compiler, and neither cc nor $CC is one: install gcc or clang")
-    declared = re.search(rf"^void {FUNCTION}\(.*(float|int64_t) action\[", path.read_text(), re.MULTILINE)
+    declared = _DECLARED.search(path.read_text(errors="replace"))
     if declared is None:
         raise ExportError(f"{path} declares no function of a policy")
+    inputs = {port["name"]: math.prod(port["shape"][1:]) for port in contract["inputs"]}
+    sizes = [math.prod(port["shape"][1:]) for port in contract["outputs"]]
+    legal = inputs.pop(MASK, 0)
+    expected, found = (sum(inputs.values()), legal, sum(sizes)), tuple(int(declared[at] or 0) for at in (1, 2, 4))
+    if expected != found:
+        raise ExportError(
+            f"{path} does not fit its contract: observation, legal and action of its function have {found} numbers, "
+            f"and those of the contract {expected}"
+        )
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "policy.so"
         command = [compiler, "-std=c99", "-O2", "-shared", "-fPIC", str(path), "-o", str(library), "-lm"]
@@ -181,8 +195,7 @@ def load(path: Path, contract: Mapping[str, Any]) -> Run:
         if made.returncode:
             raise ExportError(f"{compiler} refuses {path}: {made.stderr.strip().partition(chr(10))[0]}")
         act = ctypes.CDLL(str(library))[FUNCTION]
-    ports, dtype = contract["outputs"], np.float32 if declared[1] == "float" else np.int64
-    sizes = [math.prod(port["shape"][1:]) for port in ports]
+    ports, dtype = contract["outputs"], np.float32 if declared[3] == "float" else np.int64
 
     def run(arrays: Arrays) -> Arrays:
         count = len(next(iter(arrays.values())))

@@ -38,7 +38,7 @@ class NotForC(ExportError):
     """Policy that a C file cannot hold; the message says which part, and which format can."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"format 'c' holds mlps alone, and {what}: use format 'onnx'")
+        super().__init__(f"format 'c' supports only MLPs without memory; {what}: use format 'onnx'")
 
 
 @dataclass(frozen=True)

@@ -219,7 +219,7 @@ class ObservationInput(nn.Module):
         if self.nvec:
             return {"": f"one of {', '.join(map(str, self.nvec))} values, one-hot"}
         if self.moments is not None:
-            return {"": "less its running mean, by its running deviation"}
+            return {"": "minus its running mean, divided by its running standard deviation"}
         return {"": "as it is" if self.scaling is None else _in_words(self.scaling)}
 
     def mask(self, observation: Tensor) -> None:

@@ -62,7 +62,7 @@ def test_the_file_compiles_without_a_warning_and_its_program_repeats_the_golden_
         subprocess.run(["cc", *STRICT, "-c", path, "-o", tmp_path / "policy.o"], check=True)
         subprocess.run(["cc", *STRICT, "-DPENSTOCK_TEST", path, "-o", program, "-lm"], check=True)
         ended = subprocess.run([program], capture_output=True, text=True)
-        assert (ended.returncode, ended.stdout) == (0, "10 golden cases, 0 numbers differ\n"), kind.name
+        assert (ended.returncode, ended.stdout) == (0, "10 golden observations, 0 numbers differ\n"), kind.name
 
 
 @needs_compiler
