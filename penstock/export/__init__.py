@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import math
 import os
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,7 @@ from penstock.export.contract import as_bytes, check_cases, contract_beside, con
 from penstock.export.program import ExportError, PolicyProgram
 from penstock.extras import install_command
 from penstock.runs.documents import DocumentError, read_ordinary
+from penstock.runs.files import write_file
 
 if TYPE_CHECKING:
     from penstock.play.policy import Policy
@@ -72,7 +75,7 @@ def export_policy(
         Whether actions are sampled with an input ``noise`` ``[N, K]``, uniform in [0, 1) or standard normal as the
         contract says. Otherwise they are the most probable ones.
     time_step
-        Seconds between two actions, for the contract.
+        Seconds between two actions, for the contract; finite and above 0.
 
     Returns
     -------
@@ -82,9 +85,12 @@ def export_policy(
     Raises
     ------
     ExportError
-        A file exists, a package is missing, or the policy cannot be exported exactly; nothing was written.
+        A file exists or cannot be written, a package is missing, or the policy cannot be exported exactly; nothing was
+        written.
     """
     path = Path(path)
+    if time_step is not None and not (math.isfinite(time_step) and time_step > 0):
+        raise ExportError(f"time_step={time_step:g} is not legal: give seconds, finite and above 0")
     module = _format_of(path, format)
     for each in (path, contract_beside(path)):
         if os.path.lexists(each):
@@ -97,9 +103,7 @@ def export_policy(
         tried = Path(directory) / path.name
         tried.write_bytes(data)
         check_cases(contract, module.load(tried, contract), str(path))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _write_new(path, data)
-    _write_new(contract_beside(path), as_bytes(contract))
+    _write_new({path: data, contract_beside(path): as_bytes(contract)})
     return contract
 
 
@@ -118,7 +122,8 @@ def check_file(path: str | os.PathLike[str]) -> tuple[dict[str, Any], int]:
     Raises
     ------
     ExportError
-        There is no such file or no contract, or an answer differs.
+        There is no such file or no contract, the two do not fit, an answer differs, or the file holds parts that could
+        run code; C files are compiled and run, and the graph of the others runs in their runtime.
     """
     path = Path(path)
     if not path.is_file():
@@ -152,10 +157,29 @@ def _format_of(path: Path, format: str | None) -> Any:
     return module
 
 
-def _write_new(path: Path, data: bytes) -> None:
-    """Write a file that does not exist yet."""
+def _write_new(files: Mapping[Path, bytes]) -> None:
+    """Write files of one folder that do not exist yet: all of them whole, or none, and no new folder either."""
+    path = next(iter(files))
+    folders = [folder for folder in (path.parent, *path.parent.parents) if not os.path.lexists(folder)]
+    made: list[Path] = []
     try:
-        with open(path, "xb") as file:
-            file.write(data)
-    except FileExistsError:
-        raise ExportError(f"{path} has appeared meanwhile: give another name, or remove it first") from None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as aside:
+            for each, data in files.items():
+                write_file(Path(aside, each.name), data)
+            for each in files:
+                each.touch(exist_ok=False)
+                made.append(each)
+            for each in files:  # over the empty files of this call: not all file systems have hard links
+                os.replace(Path(aside, each.name), each)
+    except BaseException as error:
+        for each in made:
+            each.unlink(missing_ok=True)
+        for folder in folders:
+            with suppress(OSError):
+                folder.rmdir()
+        if isinstance(error, OSError):
+            raise ExportError(
+                f"{path} cannot be written: {error.strerror} ({error.filename}). Give a new name in a writable folder"
+            ) from None
+        raise

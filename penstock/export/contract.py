@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Container, Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
 import torch
@@ -57,15 +57,41 @@ class Case(TypedDict):
     outputs: Arrays
 
 
+class _Port(TypedDict):
+    """Keys of an input or output that a check needs."""
+
+    name: str
+    dtype: Literal[
+        "float16",
+        "float32",
+        "float64",
+        "bool",
+        "uint8",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint16",
+        "uint32",
+        "uint64",
+    ]
+    shape: list[Any]
+
+
+class _Case(TypedDict):
+    inputs: dict[str, Any]
+    outputs: dict[str, Any]
+
+
 class _Contract(TypedDict):
     """Keys of a contract that its check needs."""
 
     format: str
     format_version: int
-    inputs: list[dict[str, Any]]
-    outputs: list[dict[str, Any]]
+    inputs: list[_Port]
+    outputs: list[_Port]
     tolerance: float
-    cases: list[dict[str, Any]]
+    cases: list[_Case]
 
 
 def contract_of(program: PolicyProgram, policy: Policy, packages: Iterable[str] = ()) -> dict[str, Any]:
@@ -214,25 +240,58 @@ def check_cases(contract: Mapping[str, Any], run: Run, file: str) -> int:
     Raises
     ------
     ExportError
-        An answer differs; the message names case and output.
+        There is no case, the file refuses the inputs of one, or an answer differs; the message names case and output.
     """
     cases = cases_in(contract)
+    if not cases:
+        raise ExportError(f"the contract of {file} has no case, so nothing can be checked: export the policy again")
     rounded = {port["name"] for port in contract["outputs"] if "low" in port}
     for number, case in enumerate(cases):
-        problem = difference(case["outputs"], run(case["inputs"]), contract["tolerance"], rounded)
+        try:
+            found = run(case["inputs"])
+        except Exception as error:  # of the types of each runtime
+            reason = " ".join(str(error).split())[:300] or type(error).__name__
+            raise ExportError(
+                f"{file} does not fit its contract: it refuses the inputs of case {number}: {reason}"
+            ) from error
+        problem = difference(case["outputs"], found, contract["tolerance"], rounded)
         if problem:
             raise ExportError(f"{file} does not keep its contract: in case {number}, {problem}")
     return len(cases)
 
 
 def cases_in(contract: Mapping[str, Any]) -> list[Case]:
-    """Return the cases of a contract as arrays."""
-    dtypes = {port["name"]: port["dtype"] for port in (*contract["inputs"], *contract["outputs"])}
+    """Return the cases of a contract as arrays.
 
-    def read(arrays: Mapping[str, Any]) -> Arrays:
-        return {name: _read(array, dtypes[name]) for name, array in arrays.items()}
+    Raises
+    ------
+    ExportError
+        A case lacks a port, has another one, or an array does not have the dtype and shape of its port.
+    """
 
-    return [{"inputs": read(case["inputs"]), "outputs": read(case["outputs"])} for case in contract["cases"]]
+    def read(number: int, kind: Literal["inputs", "outputs"]) -> Arrays:
+        written, ports = contract["cases"][number][kind], {port["name"]: port for port in contract[kind]}
+        where = f"the contract contradicts itself: in case {number}, "
+        if written.keys() != ports.keys():
+            raise ExportError(
+                f"{where}{kind} are {', '.join(written) or 'none'} instead of {', '.join(ports) or 'none'}"
+            )
+        arrays = Arrays()
+        for name, port in ports.items():
+            try:
+                arrays[name] = _read(written[name], port["dtype"])
+            except (TypeError, ValueError, OverflowError, KeyError) as error:
+                raise ExportError(f"{where}{name} is no array of {port['dtype']} ({error})") from None
+        count = max((len(array) for array in arrays.values() if array.ndim), default=0) or 1
+        for name, port in ports.items():
+            if [*arrays[name].shape] != [count, *port["shape"][1:]]:
+                raise ExportError(
+                    f"{where}{name} has the shape {[*arrays[name].shape]} instead of {[count, *port['shape'][1:]]}"
+                )
+        return arrays
+
+    return [{"inputs": read(number, "inputs"), "outputs": read(number, "outputs")}
+            for number in range(len(contract["cases"]))]  # fmt: skip
 
 
 def contract_in(text: bytes | str, name: str) -> dict[str, Any]:
@@ -254,6 +313,14 @@ def contract_in(text: bytes | str, name: str) -> dict[str, Any]:
             f"{name} has version {contract['format_version']} of contracts, and this Penstock reads up to "
             f"{FORMAT_VERSION}: update Penstock"
         )
+    for port in (*contract["inputs"], *contract["outputs"]):
+        rows, *sizes = port["shape"] or [None]
+        if rows != "N" or not all(type(size) is int and size >= 0 for size in sizes):
+            raise ExportError(
+                f'{name} cannot be read: {port["name"]} has the shape {port["shape"]}, not ["N", sizes ...]'
+            )
+    if contract["tolerance"] is None:
+        raise ExportError(f"{name} has no tolerance: it is null, and legal are numbers")
     return contract
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from penstock.export.contract import Arrays, Run, as_line
-from penstock.export.program import ExportError, PolicyProgram
+from penstock.export.program import ExportError, PolicyProgram, in_silence
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 """Packages of the extra "export", whose versions the contract records."""
@@ -41,7 +38,7 @@ def file_of(program: PolicyProgram, contract: Mapping[str, Any]) -> bytes:
         raise ExportError(f"the weights have {nbytes:,} bytes, and one ONNX file has at most {MOST_NBYTES:,}")
     traced = program.exported()
     try:
-        with _in_silence():
+        with in_silence("torch.onnx"):
             translated = torch.onnx.export(
                 traced, (program.examples(2),), input_names=names[0], output_names=names[1], opset_version=OPSET,
                 dynamo=True, external_data=False, verbose=False,
@@ -125,17 +122,3 @@ def contract_of_file(path: Path) -> str | None:
     except Exception as error:  # of protobuf, without a type of its own
         raise ExportError(f"{path} is no ONNX file: {error}") from None
     return next((each.value for each in model.metadata_props if each.key == KEY), None)
-
-
-@contextmanager
-def _in_silence() -> Iterator[None]:
-    """Within the block, the exporter's warnings and remarks, which concern its own parts, are not shown."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(level)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import math
+import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -215,6 +218,20 @@ class PolicyProgram(nn.Module):
         if port.name == NOISE and self.action.noise == "uniform":
             return random.random(shape, np.float32)
         return random.standard_normal(shape, np.float32)
+
+
+@contextmanager
+def in_silence(name: str) -> Iterator[None]:
+    """Hide warnings, and what the logger of this name reports, within the block."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
 
 
 def observation_leaves(observation: ObservationSpec) -> list[tuple[str, ObservationSpec]]:

@@ -1,7 +1,9 @@
 """Exported policies: the file acts as `Policy.act` does, says so in its contract, and is refused where it does not."""
 
 import dataclasses
+import errno
 import json
+import shutil
 import subprocess
 import sys
 from importlib.metadata import version
@@ -25,6 +27,7 @@ from penstock.play.policy import Policy
 BY_NAME = {kind.name: kind for kind in KINDS}
 TOLERANCE = 1e-5
 RICH = "ppo, Dict, gru, mixed actions"
+needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 
 
 def as_file(name, **settings):
@@ -105,7 +108,7 @@ def test_the_contract_describes_the_file_and_lies_in_its_metadata_too(exported):
     assert contract["versions"]["opset"] == OPSET
     (port,) = contract["inputs"]
     assert port["name"] == "obs" and port["shape"] == ["N", 6] and port["unit"] == [""] * 6
-    assert port["seen as"] == "less its running mean, by its running deviation"
+    assert port["seen as"] == "minus its running mean, divided by its running standard deviation"
     assert contract["outputs"][0]["values"] == [5] and contract["outputs"][0]["start"] == [-2]
     assert contract["time_step"] == {"seconds": 0.02, "frame_stack": None}
     assert contract["versions"]["torch"] == version("torch") and contract["policy"]["algorithm"] == "a2c"
@@ -140,6 +143,70 @@ def test_a_file_that_answers_otherwise_fails_the_check(copied, capsys):
     onnx.save(model, copied)
     assert main(["export", "--check", str(copied)]) == 2
     assert "does not keep its contract: in case 0, action[0] is 2 instead of" in capsys.readouterr().err
+
+
+def renamed(contract):
+    contract["inputs"][0]["name"] = "x"
+    for case in contract["cases"]:
+        case["inputs"] = {"x": case["inputs"]["obs"]}
+
+
+def narrower_cases(contract):
+    for case in contract["cases"]:
+        case["inputs"]["obs"] = [row[:3] for row in case["inputs"]["obs"]]
+
+
+def narrower(contract):
+    contract["inputs"][0]["shape"] = ["N", 3]
+    narrower_cases(contract)
+
+
+SPOILT = (
+    (narrower, "does not fit its contract: "),
+    (narrower_cases, r"in case 0, obs has the shape \[1, 3\] instead of \[1, 4\]"),
+    (lambda contract: contract.update(cases=[]), "has no case, so nothing can be checked"),
+    (lambda contract: contract["cases"][1]["outputs"].clear(), "in case 1, outputs are none instead of action"),
+    (
+        lambda contract: contract["inputs"][0].update(dtype="object"),
+        r'inputs\[0\]\.dtype is "object", not "float16" or',
+    ),
+    (lambda contract: contract["inputs"][0].update(shape=["N", "4"]), "obs has the shape"),
+)
+
+
+@pytest.mark.parametrize("suffix", [".onnx", ".pt2", pytest.param(".c", marks=needs_compiler)])
+def test_a_contract_that_does_not_fit_is_refused(suffix, tmp_path):
+    path = tmp_path / f"policy{suffix}"
+    contract = json.dumps(fresh_policy(BY_NAME["ppo, mlp"]).export(path))
+    for spoil, message in SPOILT if suffix == ".c" else (*SPOILT, (renamed, "it refuses the inputs of case 0: ")):
+        spoilt = json.loads(contract)
+        spoil(spoilt)
+        (tmp_path / f"{path.name}.json").write_text(json.dumps(spoilt))
+        with pytest.raises(ExportError, match=message):
+            check_file(path)
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
+    policy, mine = fresh_policy(BY_NAME["ppo, mlp"]), tmp_path / "worlds.py"
+    mine.write_text("mine")
+    with pytest.raises(ExportError, match=r"policy\.pt2 cannot be written: File exists \(.*worlds\.py\)"):
+        policy.export(mine / "policy.pt2")
+
+    def write_on_a_full_disk(path, data):
+        path.write_bytes(data[:100])
+        if path.suffix == ".json":
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr("penstock.export.write_file", write_on_a_full_disk)
+    with pytest.raises(ExportError, match=r"policy\.pt2 cannot be written: No space left on device"):
+        policy.export(tmp_path / "new" / "folder" / "policy.pt2")
+    assert [each.name for each in tmp_path.iterdir()] == ["worlds.py"] and mine.read_text() == "mine"
+
+
+@pytest.mark.parametrize("seconds", [-1.0, 0.0, float("nan"), float("inf")])
+def test_a_time_step_is_finite_and_above_0(tmp_path, seconds):
+    with pytest.raises(ExportError, match="is not legal: give seconds, finite and above 0"):
+        fresh_policy(BY_NAME["ppo, mlp"]).export(tmp_path / "policy.onnx", time_step=seconds)
 
 
 @pytest.mark.parametrize("name", ["policy.onnx", "policy.onnx.json"])

@@ -1,7 +1,12 @@
 """Policies as programs of torch.export: torch alone runs them."""
 
+import io
+import json
+import logging
+import os
 import subprocess
 import sys
+import zipfile
 
 import pytest
 import torch
@@ -90,5 +95,46 @@ def test_an_operation_that_torch_does_not_have_is_refused():
 
 def test_a_file_of_something_else_is_refused(tmp_path):
     torch.save({}, tmp_path / "weights.pt2")
+    told: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = told.append
+    logging.getLogger("torch.export").addHandler(handler)
     with pytest.raises(ExportError, match=r"weights\.pt2 is no program of torch\.export: "):
         pt2.load(tmp_path / "weights.pt2", {})
+    logging.getLogger("torch.export").removeHandler(handler)
+    assert not told
+
+
+class Code:
+    """Object whose unpickling makes a folder."""
+
+    def __init__(self, mark):
+        self.mark = str(mark)
+
+    def __reduce__(self):
+        return os.mkdir, (self.mark,)
+
+
+def test_nothing_of_a_file_is_run_before_its_graph(tmp_path):
+    """Every part that `torch.export.load` would unpickle or link is refused, and so are archives of another kind."""
+    *_, contract = written("ppo, mlp", tmp_path / "policy.pt2")
+    with zipfile.ZipFile(tmp_path / "policy.pt2") as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    torch.save((Code(tmp_path / "mark"),), buffer := io.BytesIO())
+    code, pickled = buffer.getvalue(), {"path_name": "tensor_0", "is_param": False, "use_pickle": True}
+    kept = {**pickled, "path_name": "custom_obj_0", "use_pickle": False}
+    config = "archive/data/constants/model_constants_config.json"
+    for changed, message in (
+        ({"archive/data/sample_inputs/model.pt": code}, "data/sample_inputs/model.pt holds something other than"),
+        ({"archive/data/weights/model.pt": code}, "data/weights/model.pt holds something other than tensors"),
+        ({"archive/data/constants/tensor_0": code, config: json.dumps({"config": {"c": pickled}})}, "no plain tensor"),
+        ({config: json.dumps({"config": {"c": kept}})}, "no plain tensor"),
+        ({"archive/data/aotinductor/model/policy.so": b"code"}, "it has the part data/aotinductor/model/policy.so"),
+        ({"version": b"8.9", "serialized_constants.pt": code}, "is refused|is no program"),
+    ):
+        with zipfile.ZipFile(tmp_path / "evil.pt2", "w") as archive:
+            for name, data in (parts | changed).items():
+                archive.writestr(name, data)
+        with pytest.raises(ExportError, match=message):
+            pt2.load(tmp_path / "evil.pt2", contract)
+        assert not (tmp_path / "mark").exists()
