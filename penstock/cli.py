@@ -106,7 +106,7 @@ def doctor(args: list[str]) -> int:
 
     if flags.env is None:
         if flags.env_kwargs or flags.wrapper or flags.vectorize != "make":
-            raise CommandError("--env-kwargs, --vectorize and --wrapper are of an environment: give it with --env")
+            raise CommandError("--env-kwargs, --vectorize and --wrapper need --env")
         return report(run_checks(), as_json=flags.json)
     with explained():
         checks = importlib.import_module("penstock.doctor.environment").check_environment(flags)

@@ -169,22 +169,21 @@ class EvalFlags:
     opponent from each seat."""
     checkpoint: str = "best"
     """Checkpoint of the run: "best", "latest", or its number of steps."""
-    deterministic: bool = True
-    """Play the most likely action instead of sampling."""
+    sampled: bool = False
+    """Sample actions instead of playing the most probable ones."""
     env: str | None = None
     """Another environment to play, with the spaces of the run's: an id, "module:Class" or "file.py:Class"."""
     env_kwargs: Annotated[dict[str, Any], _SETTINGS] = dataclasses.field(default_factory=dict)
-    """Arguments of the environment. Those of the run stay unless they are given here, or --env is; secrets are not
-    saved with a run."""
+    """Arguments of the environment. The run's own apply unless overridden here or by --env; secrets are not saved."""
     vectorize: Literal["make", "vector"] = "make"
     """With --env: "vector" for a factory of vector environments."""
     wrapper: tuple[str, ...] = ()
     """Functions or classes, "module:Name" or "file.py:Name", that wrap the environment; the last is the outermost."""
     video: str | None = None
-    """File for a film of one more episode, e.g. episode.mp4 or episode.gif; "auto": in the run, named after the
+    """New file for a film of one more episode, e.g. episode.mp4 or episode.gif; "auto": in the run, named after the
     weights' steps."""
     record: str | None = None
-    """Directory for a Minari dataset of the episodes, e.g. datasets/cartpole-v0 (needs the extra "minari")."""
+    """New directory for a Minari dataset of the episodes, e.g. datasets/cartpole-v0 (needs the extra "minari")."""
     explain: str | None = None
     """File for a plot of one more episode's rewards, original and as learned from, e.g. episode.png; see rewards."""
     seed: int = 0

@@ -409,8 +409,9 @@ def test_eval_scores_the_checkpoint_that_is_meant(run_dir, flags, path, which, c
     assert capsys.readouterr().out == f"mean return 500.0 +/- 1.2 over 100 episodes (CartPole-v1, {which})\n"
 
 
-def test_eval_passes_on_how_to_play(run_dir, capsys):
-    flags = ["--episodes", "4", "--no-deterministic", "--video", "a.mp4", "--seed", "7", "--max-steps", "90"]
+@pytest.mark.parametrize("sampled", ["--sampled", "--no-deterministic"])
+def test_eval_passes_on_how_to_play(run_dir, capsys, sampled):
+    flags = ["--episodes", "4", sampled, "--video", "a.mp4", "--seed", "7", "--max-steps", "90"]
     assert main(["eval", "my-run", *flags]) == 0
     how = {"episodes": 4, "deterministic": False, "video": "a.mp4", "seed": 7, "max_steps": 90, "trust_code": False}
     assert engine.evaluated[0][1] == how

@@ -99,7 +99,7 @@ def test_links_lead_somewhere(page):
 @pytest.mark.parametrize(
     ("question", "answer"),
     [
-        ("evaluate with sampled actions", "--no-deterministic"),
+        ("evaluate with sampled actions", "--sampled"),
         ("let a recurrent policy act in a loop", "action, state = policy.act(observation, state)"),
         ("layout in which it gets images", "`[N, H, W, C]`"),
         ("costs in memory", "a rollout worker"),

@@ -54,7 +54,7 @@ _HEAD = """<!-- Written by `python tools/command_page.py` from the commands; edi
 # Command line
 
 `penstock COMMAND --help` shows a command's flags, `penstock --version` the version and the commit. A flag that switches
-something off begins with `--no-`: `--no-deterministic`.
+something off begins with `--no-`: `--no-normalize-observations`.
 """
 
 

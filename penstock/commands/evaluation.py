@@ -14,18 +14,21 @@ if TYPE_CHECKING:
     from penstock.play.evaluation import Evaluation
     from penstock.play.policy import Policy
 
+_SYNONYMS = {"--no-deterministic": "--sampled", "--deterministic": "--no-sampled"}
+"""Other names of flags."""
+
 
 def evaluate(args: list[str]) -> int:
     """Play episodes with a trained policy and score it."""
     from penstock.flags import EvalFlags, parse_flags
 
-    flags = parse_flags(EvalFlags, args, prog="penstock eval")
+    flags = parse_flags(EvalFlags, [_SYNONYMS.get(arg, arg) for arg in args], prog="penstock eval")
     if flags.episodes < 1:
         raise CommandError(f"--episodes {flags.episodes} is not legal: play 1 or more")
     if flags.max_steps is not None and flags.max_steps < 1:
         raise CommandError(f"--max-steps {flags.max_steps} is not legal: play 1 or more")
     if flags.env is None and flags.vectorize != "make":
-        raise CommandError("--vectorize is of another environment: give it with --env")
+        raise CommandError("--vectorize needs --env")
     if flags.explain is not None and (flags.env is not None or flags.wrapper):
         raise CommandError("--explain plays the environment of the run: leave out --env and --wrapper")
     from penstock.config import FEATURES, find_object
@@ -44,7 +47,7 @@ def evaluate(args: list[str]) -> int:
         if flags.explain is not None:
             for feature in FEATURES:
                 find_object(feature.explain, "explain")(
-                    paths[first], flags.explain, deterministic=flags.deterministic, seed=flags.seed,
+                    paths[first], flags.explain, deterministic=not flags.sampled, seed=flags.seed,
                     trust_code=flags.trust_code,
                 )  # fmt: skip
     for name, result in results.items():
@@ -103,7 +106,11 @@ def _video(flags: EvalFlags, paths: Mapping[str, Path], steps: int) -> str | Non
     from penstock.runs.run_directory import RunDirectory
 
     run = flags.run if len(paths) > 1 else next(iter(paths.values())).parent.parent
-    return str(RunDirectory.open(run).film_path(steps))
+    directory = RunDirectory.open(run)
+    try:
+        return str(directory.film_path(steps))
+    except OSError as error:
+        raise CommandError(f"--video auto cannot be written: {error.strerror} ({error.filename})") from error
 
 
 def _play(flags: EvalFlags, paths: Mapping[str, Path], video: str | None) -> dict[str, Evaluation]:
@@ -112,7 +119,7 @@ def _play(flags: EvalFlags, paths: Mapping[str, Path], video: str | None) -> dic
     from penstock.play.scoring import evaluate_run, evaluate_together
 
     how: dict[str, Any] = {
-        "episodes": flags.episodes, "deterministic": flags.deterministic, "video": video, "seed": flags.seed,
+        "episodes": flags.episodes, "deterministic": not flags.sampled, "video": video, "seed": flags.seed,
         "max_steps": flags.max_steps, "trust_code": flags.trust_code,
         **({"record": flags.record} if flags.record is not None else {}),
         **({"wrappers": [find_object(name, "wrapper") for name in flags.wrapper]} if flags.wrapper else {}),

@@ -30,6 +30,9 @@ from penstock.travelling import Parcel, packed
 _SHOWN = 8  # names of a module that a message lists
 _MAKERS = ("env", "parallel_env", "raw_env")  # the names of PettingZoo's constructors
 
+NO_ENV = "imported-without-env"
+"""Name of the environment of a run that was imported without one."""
+
 Kind = Literal["gymnasium", "atari", "envpool", "callable"]
 
 
@@ -232,6 +235,10 @@ def _is_environment(found: Any) -> bool:
 
 
 def _registered(env_id: str) -> RegisteredEnv:
+    if env_id == NO_ENV:
+        raise UnknownEnvironmentError(
+            "the run was imported without an environment: give one with --env, in Python with env=..."
+        )
     # Some packages register their games on import; others, such as MinAtar, have a function for it.
     for module, prefix in (("ale_py", ""), ("vizdoom.gymnasium_wrapper", "Vizdoom")):
         is_installed = importlib.util.find_spec(module.partition(".")[0]) is not None

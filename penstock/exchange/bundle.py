@@ -7,7 +7,7 @@
 ``policy.onnx``                the best policy for other programs, with ``policy.onnx.json``; of several ``policy-NAME``
 ``replay.mp4``                 a film of an episode
 ``checkpoints/<steps>/``       weights at the end of training, without the learner's state
-``checkpoints/best/``          the best weights
+``checkpoints/best/``          the best weights, if they differ from the final ones
 ``policies/<name>/``           checkpoints of each policy, if there are several
 =============================  ======================================================================================
 
@@ -32,8 +32,8 @@ from penstock.masking import masked
 from penstock.play.evaluation import Evaluation
 from penstock.play.policy import load_policy
 from penstock.play.scoring import evaluate_run, evaluate_together
-from penstock.runs.checkpoint import APART, load_checkpoint, save_checkpoint, verify_checkpoint
-from penstock.runs.files import json_bytes
+from penstock.runs.checkpoint import APART, STATE, load_checkpoint, save_checkpoint, verify_checkpoint
+from penstock.runs.files import json_bytes, why_unwritable
 from penstock.runs.growing import Cursor, stretches
 from penstock.runs.lookup import resolve_checkpoint
 from penstock.runs.metrics import METRICS
@@ -118,9 +118,14 @@ def make_bundle(
 
 
 def _checkpoints(run: RunDirectory, name: str) -> dict[str, Path]:
-    """Return the paths of a policy's final and best checkpoint; they may be the same."""
-    return {which: resolve_checkpoint(run.path, prefer, policy=name or None)
-            for which, prefer in (("final", "latest"), (BEST, BEST))}  # fmt: skip
+    """Return the paths of a policy's final and best checkpoint; with equal weights, the final one for both."""
+    final, best = (resolve_checkpoint(run.path, prefer, policy=name or None) for prefer in ("latest", BEST))
+    return {"final": final, BEST: final if _weights_of(final) == _weights_of(best) else best}
+
+
+def _weights_of(path: Path) -> dict[str, Any]:
+    """Return sizes and hashes of a checkpoint's files, but for the learner's state."""
+    return {name: facts for name, facts in verify_checkpoint(path)["files"].items() if name != STATE}
 
 
 def _copy_checkpoint(path: Path, target: Path) -> None:
@@ -213,9 +218,11 @@ def require_new(folder: str | os.PathLike[str]) -> Path:
     Raises
     ------
     ExchangeError
-        There is something at this path.
+        There is something at this path, or no folder can be made there.
     """
     if os.path.lexists(folder):
         raise ExchangeError(f"{os.fspath(folder)} exists, and nothing is overwritten: give another name")
+    if reason := why_unwritable(folder):
+        raise ExchangeError(f"{os.fspath(folder)} cannot be written: {reason}")
     return Path(folder)
 

@@ -46,7 +46,7 @@ class Card:
     document
         Content of the published ``config.json``.
     scores
-        Scores of the best weights, then of the final ones where these are others.
+        Scores of the best weights, then of the final ones if any policy's final weights differ from its best.
     seed
         Seed of the environments of these scores.
     has_film, has_metrics
@@ -132,13 +132,16 @@ class Card:
                 spread(score.evaluation.mean_return, score.evaluation.std_return),
                 f"{score.evaluation.episodes}{given_up}",
             ))  # fmt: skip
-        is_one = all(score.which == "best" for score in self.scores)
-        also = " The best weights are also the final ones." if is_one else ""
+        also = " The best weights are also the final ones." if self._best_is_final else ""
         return [
             drawn(rows, markdown=True),
             "Mean and standard deviation of undiscounted returns. Actions are deterministic, the most probable ones. "
             f"Environments are new, with seed {self.seed}; their episodes have chosen no weights.{also}",
         ]
+
+    @property
+    def _best_is_final(self) -> bool:
+        return all(score.which == "best" for score in self.scores)
 
     def _training(self) -> list[tuple[str, str]]:
         run = self.document["run"]
@@ -163,6 +166,8 @@ class Card:
             "`checkpoints/<steps>/`": "weights at the end of training",
             "`config.json`": "algorithm, settings, command, versions",
         }
+        if self._best_is_final:
+            del files["`checkpoints/best/`"]
         if self.document["run"].get("policies"):
             files = {f"`policies/<name>/{key[1:]}": what for key, what in files.items() if "checkpoints" in key} | files
             files = {key: what for key, what in files.items() if not key.startswith("`checkpoints")}

@@ -35,7 +35,7 @@ class ImportFlags:
     out: str = "auto"
     """Directory of the run, absent or empty; "auto": runs/<env>-<algorithm>-<time>."""
     env: str | None = None
-    """Environment of the run, as for a training; None: the run acts, but cannot be evaluated or trained further."""
+    """Environment of the run, as for a training; None: evaluating the run or training it further needs --env."""
     env_kwargs: Arguments = field(default_factory=dict)
     """Arguments of the environment."""
 

@@ -120,11 +120,14 @@ def push(
     Raises
     ------
     ExchangeError
-        The repository's name is not legal, it has files, the folder exists, or the Hub refuses.
+        The repository's name is not legal, it has files, the folder exists or cannot be written, or the Hub refuses or
+        cannot be reached.
     """
     _require_name(repo)
     if episodes < 0:
         raise ExchangeError(f"episodes={episodes} is not legal: play 0 or more")
+    if seed < 0:
+        raise ExchangeError(f"seed={seed} is not legal: seed must be 0 or more")
     _client()  # before episodes are played
     target = None if folder is None else require_new(folder)
     if target is None:
@@ -165,7 +168,7 @@ def pull(
     ------
     ExchangeError
         The repository is no published run, has a path or a file that is refused, or its content differs from the Hub's
-        record. Nothing is left behind.
+        record; the directory exists or cannot be written, or the Hub cannot be reached. Nothing is left behind.
     """
     _require_name(repo)
     target = require_new(Path("runs") / safe_name(repo) if directory is None else directory)
@@ -187,7 +190,7 @@ def pull(
 def _require_name(repo: str) -> None:
     if not _REPO.fullmatch(repo):
         raise ExchangeError(
-            f"{repo!r} is no name of a repository: write ORG/NAME, of letters, digits, '-', '_' and '.'"
+            f"{repo!r} is not a repository name: write ORG/NAME, of letters, digits, '-', '_' and '.'"
         )
 
 
@@ -202,7 +205,7 @@ def _client() -> HfApi:
 @contextmanager
 def _explained(repo: str) -> Iterator[None]:
     """Within the block, turn errors of the Hub and of the network into `ExchangeError`."""
-    from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
+    from huggingface_hub.errors import HfHubHTTPError, HTTPError, RepositoryNotFoundError
 
     try:
         yield
@@ -212,6 +215,10 @@ def _explained(repo: str) -> Iterator[None]:
         ) from None
     except HfHubHTTPError as error:
         raise ExchangeError(f"the Hub refuses: {str(error).strip().splitlines()[0]}") from error
+    except HTTPError as error:  # base class of the HTTP library's errors: no answer
+        raise ExchangeError(
+            f"the Hub cannot be reached ({error}): check the network, and HF_ENDPOINT if it is set"
+        ) from error
     except (OSError, ValueError) as error:
         if isinstance(error, ExchangeError):
             raise

@@ -32,7 +32,7 @@ from penstock.algorithms import load_algorithm
 from penstock.config import make_config, whole_arguments
 from penstock.envs.making import probe
 from penstock.envs.spaces import ActionSpec, ObservationSpec
-from penstock.envs.spec import EnvSpec
+from penstock.envs.spec import NO_ENV, EnvSpec
 from penstock.envs.translation import environment_specs
 from penstock.exchange import ExchangeError
 from penstock.exchange.sb3_files import Normalization, SavedModel, read_model, read_normalization
@@ -43,8 +43,6 @@ from penstock.runs.run_directory import RunDirectory
 from penstock.surroundings import Surroundings, plain_torch
 from penstock.trust import SEALS, seals_of
 
-NO_ENV = "imported-without-env"
-"""Name of the environment of a model that is imported without one."""
 _FAMILIES = {"common": "actor-critic", "dqn": "dqn", "sac": "sac", "td3": "td3"}
 _ACTIVATIONS = {"Tanh": "tanh", "ReLU": "relu", "ELU": "elu", "SiLU": "silu"}
 _EXTRACTORS = ("FlattenExtractor", "NatureCNN")
@@ -138,7 +136,7 @@ def import_sb3(
         Directory of the run, absent or empty; "auto": ``runs/<env>-<algorithm>-<time>``.
     env
         Environment of the run, as for a training. Its spaces must be those of the model. None: spaces are read from the
-        model, and the run can act, but neither be evaluated nor trained further.
+        model, and evaluating the run or training it further needs an environment.
     env_kwargs
         Arguments of the environment.
 
@@ -411,7 +409,7 @@ def _acts(spec: ActionSpec) -> str:
 def _notes(name: str, env: str | None, moments: Normalization | None) -> Iterable[str]:
     yield (
         "not carried over: the optimiser's state, the replay buffer, and settings of the training other than gamma and "
-        f"seed; a further training begins with fresh ones, and with Penstock's defaults of {name}"
+        f"seed; resuming starts with fresh ones, and with Penstock's defaults of {name}"
     )
     if moments is not None and moments.reward_scale is not None:
         yield (

@@ -125,7 +125,7 @@ def read_model(path: str | os.PathLike[str]) -> SavedModel:
         tensors = _tensors_in(archive.read(_POLICY), f"{name}: {_POLICY}")
         variables = _tensors_in(archive.read(_VARIABLES), f"{name}: {_VARIABLES}") if _VARIABLES in entries else {}
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
-        raise ExchangeError(f"{name} is no zip that can be read ({error}): give the file of model.save") from error
+        raise ExchangeError(f"{name} is not a readable zip file ({error}): give the file of model.save") from error
     except DocumentError as error:
         raise ExchangeError(str(error)) from None
     return SavedModel(attributes, tensors, variables)

@@ -22,6 +22,7 @@ from penstock.envs.masks import MASK, forbids_all
 from penstock.envs.spec import EnvSpec
 from penstock.envs.statistics import RunningStatistics
 from penstock.play.policy import Policy
+from penstock.runs.files import why_unwritable
 from penstock.surroundings import Surroundings, seed_generators
 
 MAX_STEPS = 10_000
@@ -52,7 +53,7 @@ def film(
     env
         Environment to play; one single environment is made, whatever its `vectorize`.
     path
-        Output file, whose suffix selects the format: .mp4, .mkv, .mov or .gif.
+        New file, whose suffix selects the format: .mp4, .mkv, .mov or .gif.
     deterministic
         Whether to play the most probable actions instead of samples.
     seed
@@ -63,17 +64,17 @@ def film(
     Raises
     ------
     ConfigError
-        The extra "video" is not installed, the environment draws no pictures, or `path` is not a legal file.
+        The extra "video" is not installed, the environment draws no pictures, or `path` exists or is not a legal file.
     """
     require_writable("video", path, "a film", CONTAINERS)
     try:
         import av  # noqa: F401  (imageio writes with it)
-        import imageio.v3 as imageio
+        import imageio.v3  # noqa: F401
     except ImportError:
         raise ConfigError("a film needs the packages imageio and av: pip install 'penstock[video]'") from None
     path = os.path.abspath(path)  # the environment may change the working directory
     with Surroundings().inside():
-        seed_generators(seed)
+        seed_generators(seed % 2**32)
         with closing(make_stage(env, seed)) as stage:
             game = game_of(stage)
             played = (
@@ -86,14 +87,25 @@ def film(
             )
             pictures = (picture_of(stage, env.name) for _ in played)
             first = next(pictures)  # creates no file for an environment that does not draw
-            pace = _pictures_per_second(stage)
-            if path.endswith(".gif"):
-                _write_gif(path, chain([first], pictures), pace)
-                return
-            with imageio.imopen(path, "w", plugin="pyav") as video:
-                video.init_video_stream("libx264", fps=pace)
-                for picture in chain([first], pictures):
-                    video.write_frame(picture)
+            Path(path).touch(exist_ok=False)
+            try:
+                _write(path, chain([first], pictures), _pictures_per_second(stage))
+            except BaseException:
+                Path(path).unlink(missing_ok=True)
+                raise
+
+
+def _write(path: str, pictures: Iterable[np.ndarray], pace: float) -> None:
+    """Write pictures as a film, at their pace in pictures per second."""
+    import imageio.v3 as imageio
+
+    if path.endswith(".gif"):
+        _write_gif(path, pictures, pace)
+        return
+    with imageio.imopen(path, "w", plugin="pyav") as video:
+        video.init_video_stream("libx264", fps=pace)
+        for picture in pictures:
+            video.write_frame(picture)
 
 
 def _write_gif(path: str, pictures: Iterable[np.ndarray], pace: float) -> None:
@@ -186,7 +198,7 @@ class AleScreen(gymnasium.Env):
         self._game.close()
 
 
-def require_writable(flag: str, path: str, what: str, endings: Sequence[str]) -> None:
+def require_writable(flag: str, path: str, what: str, endings: Sequence[str], *, replaces: bool = False) -> None:
     """Refuse a file that could not be written, before an episode is played.
 
     Parameters
@@ -197,17 +209,23 @@ def require_writable(flag: str, path: str, what: str, endings: Sequence[str]) ->
         Kind of file, "a film" or "a plot".
     endings
         Legal suffixes.
+    replaces
+        Whether an existing file may be replaced.
 
     Raises
     ------
     ConfigError
-        The suffix is not legal, or the directory does not exist.
+        The suffix is not legal, the file exists, or its directory does not exist or cannot be written.
     """
     file = Path(path)
     if file.suffix not in endings:
         raise ConfigError(f"{flag}={path!r} is not legal: {what}'s name ends in one of {', '.join(endings)}")
     if not file.parent.is_dir():
         raise ConfigError(f"{flag}={path!r} cannot be written: there is no directory {str(file.parent)!r}")
+    if os.path.lexists(file) and not (replaces and file.is_file()):
+        raise ConfigError(f"{flag}={path!r} exists: give another name, or remove it first")
+    if reason := why_unwritable(file):
+        raise ConfigError(f"{flag}={path!r} cannot be written: {reason}")
 
 
 def make_stage(env: EnvSpec, seed: int, *, draws: bool = True) -> gymnasium.Env:

@@ -21,6 +21,7 @@ from penstock.config import ConfigError
 from penstock.envs.failures import UnsupportedSpaceError
 from penstock.envs.spec import EnvSpec
 from penstock.play.film import AleScreen
+from penstock.runs.files import why_unwritable
 
 _NAME = re.compile(r"[-\w]+-v\d+")
 _ROOT = "MINARI_DATASETS_PATH"
@@ -98,7 +99,8 @@ class EpisodeRecorder:
     Raises
     ------
     ConfigError
-        The extra "minari" is not installed, the directory exists, or its name is not that of a dataset.
+        The extra "minari" is not installed, the directory exists or cannot be made, or its name is not that of a
+        dataset.
     """
 
     def __init__(self, directory: str) -> None:
@@ -116,6 +118,8 @@ class EpisodeRecorder:
             )
         if os.path.lexists(self._directory):
             raise ConfigError(f"record={directory!r} exists: give a new name, such as the next version, or delete it")
+        if reason := why_unwritable(self._directory):
+            raise ConfigError(f"record={directory!r} cannot be written: {reason}")
         self._lanes: list[RecordedEnv] = []
         self._storage: Any = None
         self._aside: Path | None = None

@@ -60,6 +60,7 @@ def evaluate_models(
     """
     require(episodes > 0, "episodes", episodes, "more than 0")
     require(max_steps > 0, "max_steps", max_steps, "more than 0")
+    require(seed >= 0, "seed", seed, "0 or more")
     opponents = with_absolute_paths(opponents)
     with Surroundings().inside():
         seed_generators(lane_seed(seed, SCORING_LANES, 0))
@@ -157,9 +158,9 @@ def evaluate_run(
     deterministic
         Whether to take the most probable actions instead of samples.
     video
-        File for a film of one more episode (needs the extra "video").
+        New file for a film of one more episode (needs the extra "video").
     record
-        Directory for a Minari dataset of the episodes (needs the extra "minari"); see
+        New directory for a Minari dataset of the episodes (needs the extra "minari"); see
         `penstock.play.recording.EpisodeRecorder`.
     seed
         Seed of the environments; None: random.
@@ -177,7 +178,7 @@ def evaluate_run(
     UnsupportedSpaceError
         The environment's spaces differ from those of the training.
     ConfigError
-        The dataset or the film cannot be written.
+        The dataset or the film exists or cannot be written.
     """
     if video is not None:
         require_writable("video", video, "a film", CONTAINERS)

@@ -74,7 +74,7 @@ def explain_run(
     CheckpointError
         The save of the redistributor is damaged.
     """
-    require_writable("explain", file, "a plot", FORMATS)
+    require_writable("explain", file, "a plot", FORMATS, replaces=True)
     saved_at = path.resolve().parent.parent / ROLE
     if not saved_at.is_dir():
         raise ConfigError(

@@ -95,6 +95,17 @@ class LinesLog:
             self._file = None
 
 
+def why_unwritable(path: str | os.PathLike[str]) -> str:
+    """Return the reason why nothing can be made at a path, whose parents may be missing; "" if there is none."""
+    place = next(parent for parent in Path(path).absolute().parents if os.path.lexists(parent))
+    try:
+        with _name_aside(place / "penstock") as aside:
+            aside.mkdir()
+    except OSError as error:
+        return f"{error.strerror} ({place})"
+    return ""
+
+
 def shown_path(path: str | os.PathLike[str]) -> str:
     """Return a path inside the working directory relative to it, and other paths unchanged."""
     with suppress(ValueError, FileNotFoundError):

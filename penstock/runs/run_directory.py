@@ -224,7 +224,7 @@ class RunDirectory:
         """
         directory = Path(path)
         if not (directory / CONFIG).is_file():
-            raise RunDirectoryError(f"{directory} {_what_is(directory)}, not a run: {runs_beside(directory)}")
+            raise RunDirectoryError(f"{directory} {_what_is(directory)}; {runs_beside(directory)}")
         try:
             config: dict[str, Any] = read_document(directory / CONFIG, _ConfigFile)
         except (OSError, DocumentError) as error:
@@ -355,4 +355,4 @@ def _has_files_of_a_run(path: Path) -> bool:
 def _what_is(path: Path) -> str:
     if not path.exists():
         return "does not exist"
-    return f"is a directory without {CONFIG}" if path.is_dir() else "is a file"
+    return f"is not a run: it is {f'a directory without {CONFIG}' if path.is_dir() else 'a file'}"

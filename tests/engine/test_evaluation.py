@@ -238,6 +238,8 @@ def test_returns_are_true_whatever_the_learner_sees_of_rewards():
 def test_nothing_to_play_is_refused():
     with pytest.raises(ConfigError, match="episodes=0 is not legal: episodes must be more than 0"):
         score(a_policy(), 0)
+    with pytest.raises(ConfigError, match="seed=-1 is not legal: seed must be 0 or more"):
+        score(a_policy(), 1, seed=-1)
 
 
 def test_an_evaluation_sums_up_its_episodes():

@@ -98,7 +98,10 @@ def many(num_envs):
 def test_a_dataset_that_cannot_be_written_is_refused_and_leaves_nothing(tmp_path):
     saved(tmp_path)
     (tmp_path / "old-v0").mkdir()
-    for name, message in (("old-v0", "exists"), ("old", "NAME-vNUMBER")):
+    for name, message in (
+        ("old-v0", "exists"), ("old", "NAME-vNUMBER"), ("saved/meta.json/new-v0", "cannot be written: Not a directory"),
+        ("/proc/new-v0", "cannot be written: .*/proc"),
+    ):  # fmt: skip
         with pytest.raises(ConfigError, match=message):
             evaluate_run(tmp_path / "saved", record=str(tmp_path / name))
     recorder = EpisodeRecorder(str(tmp_path / "new-v0"))

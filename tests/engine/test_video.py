@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+from penstock.cli import main
 from penstock.config import ConfigError
 from penstock.envs.spec import EnvSpec
 from penstock.play.film import film
-from tests.engine.acting import untrained
+from tests.engine.acting import saved, untrained
 
 
 @pytest.fixture(autouse=True)
@@ -134,9 +135,10 @@ def test_a_film_of_samples_depends_on_its_seed_alone_and_leaves_torch_s_own_stre
     for stream, seed in ((1, 3), (2, 3), (2, 4)):
         torch.manual_seed(stream)
         before = torch.get_rng_state()
-        film(policy, resolved("CartPole-v1"), str(tmp_path / "episode.mp4"), deterministic=False, seed=seed)
+        path = tmp_path / f"{len(films)}.mp4"
+        film(policy, resolved("CartPole-v1"), str(path), deterministic=False, seed=seed)
         assert torch.equal(torch.get_rng_state(), before)
-        films.append(imageio.imread(tmp_path / "episode.mp4", plugin="pyav").astype(int))
+        films.append(imageio.imread(path, plugin="pyav").astype(int))
     first, same, other = films
     assert first.shape == same.shape
     assert np.abs(first - same).mean() < 0.1  # encoding in several threads is not exact
@@ -188,11 +190,40 @@ def test_the_missing_extra_is_named_with_its_remedy(tmp_path, monkeypatch, packa
 
 @pytest.mark.parametrize(
     ("name", "because"),
-    [("film.txt", "ends in one of .mp4, .mkv, .mov"), ("nowhere/film.mp4", "there is no directory")],
+    [
+        ("film.txt", "ends in one of .mp4, .mkv, .mov"),
+        ("nowhere/film.mp4", "there is no directory"),
+        ("/proc/film.mp4", "cannot be written: .*/proc"),
+    ],
 )
 def test_a_file_that_could_not_be_written_is_refused_before_anything_is_played(tmp_path, name, because):
     with pytest.raises(ConfigError, match=because):
         film(untrained(resolved(Painted)), resolved(Painted), str(tmp_path / name), deterministic=True, seed=0)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_exists_is_refused_before_an_episode_is_played(tmp_path, monkeypatch, capsys):
+    saved(tmp_path)
+    (tmp_path / "mine.mp4").write_bytes(b"mine")
+    (tmp_path / "mine.gif").mkdir()
+    monkeypatch.setattr("penstock.play.scoring.evaluate_models", lambda *_, **__: pytest.fail("an episode is played"))
+    for name in ("mine.mp4", "mine.gif"):
+        assert main(["eval", str(tmp_path / "saved"), "--video", str(tmp_path / name)]) == 2
+        assert "exists: give another name, or remove it first" in capsys.readouterr().err
+    assert (tmp_path / "mine.mp4").read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize("name", ["film.mp4", "film.gif"])
+def test_an_episode_that_fails_leaves_no_part_of_a_film(tmp_path, name):
+    class Falling(Painted):
+        def step(self, action):
+            if self.steps == 3:
+                raise ValueError("fell")
+            return super().step(action)
+
+    env = resolved(Falling)
+    with pytest.raises(ValueError, match="fell"):
+        film(untrained(env), env, str(tmp_path / name), deterministic=True, seed=0)
     assert not list(tmp_path.iterdir())
 
 

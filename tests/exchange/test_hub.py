@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -55,7 +56,8 @@ def run(tmp_path_factory):
         algo.train(quiet=True)
     store = folder / "run" / "checkpoints"
     best = load_checkpoint(store / "best")
-    save_checkpoint(store / "best", meta={**best.meta, "steps": 128}, weights=best.weights)
+    others = {name: 0.9 * x if x.is_floating_point() else x for name, x in best.weights.items()}
+    save_checkpoint(store / "best", meta={**best.meta, "steps": 128}, weights=others)
     return folder / "run"
 
 
@@ -209,7 +211,7 @@ def test_unknown_sizes_missing_parts_and_other_repositories_are_refused(publishe
     with pytest.raises(ExchangeError, match="the Hub has no repository lab/absent, or hides it"):
         pull("lab/absent", tmp_path / "fetched")
     for name in ("../x", "lab", "lab/a/b", "https://x/y"):
-        with pytest.raises(ExchangeError, match="is no name of a repository"):
+        with pytest.raises(ExchangeError, match="is not a repository name"):
             pull(name, tmp_path / "fetched")
     assert os.listdir(tmp_path) == []
 
@@ -233,6 +235,38 @@ def test_nothing_is_overwritten_here_or_there(run, published, hub, tmp_path, mon
     push(run, REPO, episodes=0, replace=True)
     assert "checkpoints/64/meta.json" not in published.files and published.files["notes.txt"] == b"of a person"
     assert b"No episodes were played" in published.files["README.md"]
+
+
+def test_what_cannot_be_written_or_seeded_is_refused_before_an_episode_is_played(run, published, tmp_path, capsys):
+    below_a_file = str(run / "config.json" / "new")
+    for flags, message in (
+        (["push", str(run), REPO, "--folder", below_a_file], "new cannot be written: Not a directory"),
+        (["push", str(run), REPO, "--folder", str(tmp_path / "new"), "--seed", "-1"], "seed=-1 is not legal"),
+        (["pull", REPO, below_a_file], "new cannot be written: Not a directory"),
+    ):
+        assert main(["hub", *flags]) == 2
+        assert message in capsys.readouterr().err
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("command", [["pull", REPO, "fetched"], ["push", "RUN", REPO, "--episodes", "0"]])
+def test_a_hub_that_cannot_be_reached_is_an_error_without_a_traceback(command, run, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    assert main(["hub", *[str(run) if word == "RUN" else word for word in command]]) == 2
+    assert "the Hub cannot be reached (" in capsys.readouterr().err
+    assert os.listdir(tmp_path) == []
+
+
+def test_best_weights_that_are_the_final_ones_are_published_and_scored_once(run, tmp_path):
+    store = shutil.copytree(run, tmp_path / "run") / "checkpoints"
+    final = load_checkpoint(store / "512")
+    save_checkpoint(store / "best", meta=final.meta, weights=final.weights)
+    push(tmp_path / "run", REPO, folder=tmp_path / "new", episodes=1, env_kwargs={"api_key": KEY})
+    assert os.listdir(tmp_path / "new" / "checkpoints") == ["512"]
+    card = (tmp_path / "new" / "README.md").read_text()
+    assert "| best | 512 |" in card and "The best weights are also the final ones" in card
+    assert "| final |" not in card and "checkpoints/best" not in card
 
 
 def test_the_command_reads_the_endpoint_from_the_environment(published, hub, tmp_path):

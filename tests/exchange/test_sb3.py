@@ -60,6 +60,13 @@ def test_without_an_environment_the_spaces_are_read_from_the_model(name, trained
     assert any("--env" in note for note in imported.notes)
 
 
+def test_a_run_without_an_environment_needs_one_to_be_evaluated(trained, tmp_path, capsys):
+    run = str(import_sb3(trained("ppo").path, out=tmp_path / "run").path)
+    assert main(["eval", run, "--episodes", "1"]) == 2
+    assert "the run was imported without an environment: give one with --env" in capsys.readouterr().err
+    assert main(["eval", run, "--episodes", "1", "--env", "CartPole-v1"]) == 0
+
+
 def test_whole_numbers_that_are_no_image_are_scaled_by_the_first_layer(tmp_path):
     class Dice(bench.Toy):
         def __init__(self):
@@ -214,7 +221,7 @@ def test_files_that_are_none_or_would_unpack_to_more_are_refused(tmp_path, capsy
     path = tmp_path / "bad.zip"
     path.write_bytes(b"PK\x03\x04" + bytes(100))
     assert main(["import-sb3", str(path)]) == 2
-    assert "is no zip that can be read" in capsys.readouterr().err
+    assert "is not a readable zip file" in capsys.readouterr().err
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("data", b" " * 10_000_000)
         archive.writestr("policy.pth", b"")

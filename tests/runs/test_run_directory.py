@@ -140,9 +140,9 @@ def test_a_place_that_cannot_be_written_is_named():
 def test_what_is_no_run_is_not_opened_and_the_runs_there_are_shown():
     run = create().path
     shown = run.relative_to(Path.cwd())
-    with pytest.raises(RunDirectoryError, match=f"nowhere does not exist, not a run: .* in runs are {shown}"):
+    with pytest.raises(RunDirectoryError, match=f"nowhere does not exist; .* in runs are {shown}"):
         RunDirectory.open("nowhere")
-    with pytest.raises(RunDirectoryError, match=r"runs is a directory without config\.json"):
+    with pytest.raises(RunDirectoryError, match=r"runs is not a run: it is a directory without config\.json"):
         RunDirectory.open("runs")
     (run / "config.json").write_text("{}")
     with pytest.raises(RunDirectoryError, match=r"is not the config\.json of a run"):
