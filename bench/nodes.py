@@ -4,9 +4,9 @@
 
 Both runs learn at home. In each round, each run trains for S seconds while the other rests. Output: steps/s of every
 round, the median of the rounds' ratios, policy lag of both runs, and for the run on the node bytes sent per step and
-per byte of its columns, and bytes of weights per version. The exit code is 3 if a mark is missed. ``--pin`` gives one
-core to the rollout worker at home and all roles of the node, and another core to the rest. Ray's processes are not
-pinned.
+per byte of its columns, and bytes of weights per version. The exit code is 3 if a mark is missed, or if a run makes no
+step in a round. ``--pin`` gives one core to the rollout worker at home and all roles of the node, and another core to
+the rest. Ray's processes are not pinned.
 """
 
 from __future__ import annotations
@@ -98,6 +98,9 @@ def main() -> int:
         for number in range(asked.rounds):
             order = (local, node) if number % 2 else (node, local)
             rates = {trainer: rate(trainer, asked.seconds) for trainer in order}
+            if idle := [name for name, trainer in (("local", local), ("node", node)) if not rates[trainer]]:
+                print(f"no step was learned from within {asked.seconds:g} s ({', '.join(idle)}): raise --seconds")
+                return 3
             for trainer in order:
                 seen[trainer].append(trainer.status.policy_lag_mean)
             ratios.append(rates[node] / rates[local])

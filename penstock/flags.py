@@ -208,6 +208,8 @@ class DoctorFlags:
     """Functions or classes, "module:Name" or "file.py:Name", that wrap the environment; the last is the outermost."""
     seconds: float = 12.0
     """Time of the measurements of its speed, start-up not counted; 0: none are made."""
+    limit: float = 60.0
+    """Seconds after which a stage of the check of an environment fails if it has given no answer."""
     json: bool = False
     """Print the findings as JSON."""
 

@@ -1,5 +1,6 @@
 """The doctor of environments finds each broken part of a contract, and nothing in a sound one."""
 
+import dataclasses
 import json
 import random
 
@@ -8,10 +9,12 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from penstock.bench.account import limits
 from penstock.cli import main
-from penstock.doctor import contract
+from penstock.doctor import contract, environment
 from penstock.doctor.contract import check_contract
 from penstock.envs.spec import EnvSpec
+from tests.bench.measured import CAPACITY, COSTS
 from tests.envs.two_sides import TwoSides
 
 
@@ -75,6 +78,20 @@ class Fading(Walk):
         return {"near": np.zeros(self.steps)}
 
 
+class Single(Walk):
+    """Its space has one value, of which Gymnasium's checker warns."""
+
+    observation_space = spaces.Box(1.0, 1.0, (1,), np.float32)
+
+    def shown(self):
+        return np.ones(1, np.float32)
+
+
+class Leaving(Walk):
+    def step(self, action):
+        raise SystemExit(3)
+
+
 class Endless(Walk):
     def step(self, action):
         return *super().step(action)[:2], False, False, {}
@@ -127,7 +144,7 @@ def test_a_sound_environment_has_no_finding(kwargs):
     ("env", "name", "status", "words"),
     [
         (Far, "observations", "fail", "expected a value within [-3, 3]"),
-        (Double, "observations", "fail", "dtype float64, expected float32: return it with .astype(np.float32)"),
+        (Double, "observations", "fail", "dtype float64, expected float32"),
         (Lucky, "seeds", "fail", "the reward of step 1 differs"),
         (Unfinite, "episodes", "fail", "expected a finite float32 reward, found inf"),
         (Fading, "time limit", "warn", "every episode terminated after 9 steps"),
@@ -137,12 +154,35 @@ def test_a_sound_environment_has_no_finding(kwargs):
         (Flat, "rendering", "fail", "found uint8 of shape (8, 16)"),
         (Numbered, "ends", "warn", "terminated in step 1 is a int: 0"),
         (Double, "gymnasium", "fail", "not within the observation space"),
+        (Leaving, "gymnasium", "fail", "SystemExit: 3"),
     ],
 )
 def test_a_broken_part_of_the_contract_is_named_with_advice(env, name, status, words):
     check = found(env)[name]
     assert (check.status, words in check.found) == (status, True), check
     assert check.advice
+
+
+@pytest.mark.parametrize(("env", "advice"), [(Far, "widen the bounds"), (Double, "return it with .astype(np.float32)")])
+def test_the_advice_is_that_of_the_fault(env, advice):
+    assert found(env)["observations"].advice.startswith(advice)
+
+
+def test_a_note_of_gymnasiums_checker_has_neither_colours_nor_level():
+    note = found(Single)["gymnasium"]
+    assert (note.status, note.found) == ("warn", "A Box observation space maximum and minimum values are equal.")
+    assert "it trains" not in note.advice
+
+
+@pytest.mark.parametrize("words", ["--seconds -1", "--seconds nan", "--seconds inf", "--limit 0", "--limit nan"])
+def test_a_time_that_is_none_is_refused(words, capsys):
+    assert main(["doctor", "--env", "CartPole-v1", *words.split()]) == 2
+    assert f"{words} is not a legal time: give a finite number of seconds" in capsys.readouterr().err
+
+
+def test_every_limit_of_settings_has_a_reason():
+    capacity = dataclasses.replace(CAPACITY, takes_turns=True, policy_threads=1)
+    assert limits(COSTS, capacity).keys() == environment._BECAUSE.keys()
 
 
 def test_masks_several_agents_and_vector_environments_are_played_by_their_rules():
@@ -162,9 +202,10 @@ def test_a_time_limit_of_a_wrapper_counts_as_declared():
 def test_the_command_ends_with_one_where_the_contract_is_broken_and_prints_json(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "walk.py").write_text(
-        "import os\nfrom tests.test_environment_doctor import Far, Walk\n"
+        "import os\nimport time\nfrom tests.test_environment_doctor import Far, Walk\n"
         "def loose(env):\n    env.observation_space = Walk.observation_space\n    return env\n"
         "class Deadly(Walk):\n    def step(self, action):\n        os._exit(3)\n"
+        "class Stuck(Walk):\n    def step(self, action):\n        time.sleep(600)\n"
     )
     assert main(["doctor", "--env", "walk.py:Far", "--seconds", "0", "--json"]) == 1
     checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
@@ -172,7 +213,10 @@ def test_the_command_ends_with_one_where_the_contract_is_broken_and_prints_json(
     assert main(["doctor", "--env", "walk.py:Far", "--wrapper", "walk.py:loose", "--seconds", "0"]) == 0
     assert capsys.readouterr().out.endswith("the environment keeps its contract\n")
     assert main(["doctor", "--env", "walk.py:Deadly"]) == 1
-    assert "exit status 3" in capsys.readouterr().out
+    found = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("fail"))
+    assert found.split()[1] == "gymnasium" and "ended with exit status 3" in found and "failed in make" not in found
+    assert main(["doctor", "--env", "walk.py:Stuck", "--limit", "6"]) == 1
+    assert "the process that made it to look at it gave no answer within 6 s" in capsys.readouterr().out
     assert main(["doctor", "--env", "CartPol-v1"]) == 2
     assert "Did you mean" in capsys.readouterr().err
     assert main(["doctor", "--wrapper", "walk.py:loose"]) == 2
@@ -180,9 +224,12 @@ def test_the_command_ends_with_one_where_the_contract_is_broken_and_prints_json(
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_the_speed_of_lanes_cores_and_a_training_is_measured_with_what_limits_it(capsys):
+def test_the_speed_of_lanes_cores_and_a_training_is_measured_with_what_limits_it(capfd, monkeypatch):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR"):
+        monkeypatch.delenv(name, raising=False)
     assert main(["doctor", "--env", "CartPole-v1", "--seconds", "3"]) == 0
-    out = capsys.readouterr().out
+    out, errors = capfd.readouterr()
+    assert "XDG_RUNTIME_DIR" not in errors  # SDL looks for no display
     for words in ("steps/s of 8 lanes in one process; a bare loop makes", "us each", "ppo with its defaults learns"):
         assert words in out
     assert any(f"{role}, with" in out for role in ("the simulator", "inference", "the learner"))

@@ -78,7 +78,17 @@ def test_the_job_that_publishes_builds_nothing():
     publishes = jobs["pypi"]
     assert publishes["permissions"] == {"id-token": "write"} and publishes["environment"]["name"] == "pypi"
     assert not any("run" in step or "checkout" in step.get("uses", "") for step in publishes["steps"])
-    assert publishes["needs"] == "build" and "id-token" not in jobs["build"]["permissions"]
+    assert "build" in publishes["needs"] and "id-token" not in jobs["build"]["permissions"]
+
+
+def test_nothing_is_published_before_the_tests_of_its_commit():
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())["jobs"]
+    publish = [job for job in jobs.values() if "write" in job["permissions"].values()]
+    assert len(publish) == 3 and all("tests" in job["needs"] for job in publish)
+    assert jobs["tests"]["uses"].split()[0] == "./.github/workflows/tests.yml"
+    # YAML reads the key "on" as true.
+    triggers = yaml.safe_load((ROOT / ".github" / "workflows" / "docker.yml").read_text())[True]
+    assert "tags" not in triggers["push"], "a tag pushes images through release.yml alone, after its tests"
 
 
 def test_the_tests_of_the_workflow_have_every_python_of_the_classifiers():

@@ -1,6 +1,6 @@
 """Contract of an environment, checked by Gymnasium's checker and by playing it with random legal actions.
 
-The environment is made in this process several times, and closed again.
+Each stage of the check makes the environment, and closes it, in a process of its own.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, redirect_stdout
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import compress
-from typing import Any
+from typing import Any, TypeVar
 
 import gymnasium
 import numpy as np
@@ -24,6 +24,7 @@ from gymnasium.utils.env_checker import check_env
 
 from penstock.config import ConfigError
 from penstock.doctor import Check
+from penstock.engine.backends.apart import NoAnswer, apart
 from penstock.envs.factories import OUTSIDE
 from penstock.envs.failures import PROBED_LANE, EnvironmentFailure, EnvironmentUsageError
 from penstock.envs.lanes import EpisodeRecord, outline
@@ -34,42 +35,114 @@ from penstock.self_play.fixed_opponents import RandomOpponent
 from penstock.surroundings import kept_settings, seed_generators
 
 STEPS, SECONDS = 3_000, 8.0  # of each of two plays, whichever ends it first
+LIMIT = 60.0  # seconds of a stage
 SEED = 7
 _ALIKE = 3  # whole episodes of one length that look like a time limit
 _LARGE_REWARD = 100.0
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m|^WARN: ", re.MULTILINE)
+_MARKS = re.compile(r"^(?:\x1b\[[0-9;]*m)*WARN: |\x1b\[[0-9;]*m", re.MULTILINE)  # colours and level of a note
 # Notes of Gymnasium's checker on what Penstock does itself: actions are scaled to their bounds, unbounded numbers are
 # legal, wrapped environments are checked as they are trained on.
 _SETTLED = ("recommend using a symmetric and normalized space", "infinity. This is probably", "unwrapped version")
+_NO_ANSWER = "fix the environment: a training would stop in the same way; a slow environment needs a longer --limit"
+
+T = TypeVar("T")
 
 
-def check_contract(env: EnvSpec) -> list[Check]:
-    """Return the findings about an environment; the environment prints to standard error."""
-    with redirect_stdout(sys.stderr):
-        return _checks(env)
+def check_contract(env: EnvSpec, limit: float = LIMIT) -> list[Check]:
+    """Return the findings about an environment; after a failed stage that others need, no further ones.
 
-
-def _checks(env: EnvSpec) -> list[Check]:
-    """Return the findings; after one that nothing can follow, no further ones."""
+    Parameters
+    ----------
+    env
+        Environment. It prints to standard error.
+    limit
+        Seconds after which a stage without an answer is ended, and failed. Without a launcher all stages run in this
+        process, and none is ended.
+    """
+    stages = _Stages(env, limit)
+    checks: list[Check] = []
     try:
-        seen = probe(env)
+        for check in _checks(env, stages):
+            checks.append(check)
+    except NoAnswer as failure:
+        checks.append(Check(stages.name, "fail", failure.problem, _NO_ANSWER))
+    return checks
+
+
+@dataclass
+class _Stages:
+    """Calls with an environment, each in a process of its own; `name` is that of the last one."""
+
+    env: EnvSpec
+    limit: float
+    name: str = ""
+
+    def call(self, name: str, function: Callable[..., T], *arguments: Any) -> T:
+        self.name = name
+        return apart(self.env.name, _quietly, function, *arguments, limit=self.limit)
+
+
+def _quietly(function: Callable[..., T], *arguments: Any) -> T:
+    with redirect_stdout(sys.stderr):
+        return function(*arguments)
+
+
+def _checks(env: EnvSpec, stages: _Stages) -> Iterator[Check]:
+    """Yield the findings."""
+    try:
+        seen = stages.call("spaces", probe, env)
+    except NoAnswer:
+        raise
     except (EnvironmentUsageError, EnvironmentFailure) as error:
-        return [Check("spaces", "fail", str(error), "mend the environment, or wrap it")]
+        yield Check("spaces", "fail", str(error), "fix the environment, or wrap it")
+        return
     agents = f"; {len(seen.agents)} agents: {', '.join(seen.agents)}" if seen.agents else ""
-    checks = [Check("spaces", "ok", f"observations {seen.observation}; actions {seen.action}{agents}")]
+    yield Check("spaces", "ok", f"observations {seen.observation}; actions {seen.action}{agents}")
     is_single = not env.is_vector and not seen.agents
     if is_single:
-        checks.append(_by_gymnasium(env, seen))
-    watches: list[_Watch] = []
-    play = _Play(seen).run(env.wrapped([partial(_watched, watches)]) if is_single else env, STEPS, SECONDS)
-    if play.failure is not None:
-        advice = "the lanes of every training refuse this: mend the environment, or wrap it"
-        return [*checks, Check("episodes", "fail", str(play.failure), advice)]
+        yield stages.call("gymnasium", _by_gymnasium, env, seen)
+    play, seeds = stages.call("episodes", _two_plays, env, seen, is_single)
+    if seeds is None:
+        advice = "fix the environment, or wrap it: the same step fails in every training"
+        yield Check("episodes", "fail", str(play.failure), advice)
+        return
     resets = f"{len(play.episodes):,} reset after their end"
-    checks.append(Check("episodes", "ok", f"{len(play.rows) - 1:,} steps as a training makes them; {resets}"))
-    spec = watches[0].spec_of_env if watches else None
-    checks += [*(_watch_found(watches[0]) if watches else ()), _seeds(env, seen, play, spec), _ends(play, watches)]
-    return [*checks, _rewards(play), *([_rendering(env)] if env.kind != "atari" else [])]
+    yield Check("episodes", "ok", f"{len(play.rows) - 1:,} steps as a training makes them; {resets}")
+    if play.values is not None:
+        yield from _judge_values(play.values)
+    yield seeds
+    yield _ends(play)
+    yield _rewards(play)
+    if env.kind != "atari":
+        yield stages.call("rendering", _rendering, env)
+
+
+@dataclass
+class _Values:
+    """Comparison of an environment's values with its spaces and with each other.
+
+    Attributes
+    ----------
+    space
+        Description of the observation space.
+    limit
+        Steps of the time limit that wrappers or the registered spec declare; None without one.
+    is_random
+        Whether the registered spec declares the environment nondeterministic.
+    outside
+        Description of the first observation outside of the space, and advice; None without one.
+    changed
+        Description of the first change of each info's shape, by key.
+    odd_flag
+        Description of the first end of an episode that is not a bool; None without one.
+    """
+
+    space: str
+    limit: int | None
+    is_random: bool
+    outside: tuple[str, str] | None = None
+    changed: dict[str, str] = field(default_factory=dict)
+    odd_flag: str | None = None
 
 
 @dataclass
@@ -86,22 +159,29 @@ class _Play:
         Number of episodes by "terminated" and "truncated".
     rewards
         Smallest and largest reward, and their sum.
+    values
+        Comparison of the values; None unless the environment is single.
     failure
         Failure that ended the play.
     """
 
     seen: Probed
+    is_single: bool
     rows: list[tuple[int, bytes, bytes]] = field(default_factory=list)
     episodes: list[EpisodeRecord] = field(default_factory=list)
     ends: Counter[str] = field(default_factory=Counter)
     rewards: list[float] = field(default_factory=list)
+    values: _Values | None = None
     failure: EnvironmentFailure | None = None
 
     def run(self, env: EnvSpec, steps: int, seconds: float, general_seed: int = 0) -> _Play:
         """Play for a number of steps or seconds; `general_seed` is that of the process's generators."""
         seed_generators(general_seed)
         end = time.monotonic() + seconds
+        watches: list[_Watch] = []
         try:
+            if self.is_single:
+                env = env.wrapped([partial(_watched, watches)])
             env = replace(env, mask_is_in_info=self.seen.mask_is_in_info)
             count = 2 if env.is_vector else 1
             with closing(make_lanes(env, count, seed=SEED, first_lane=PROBED_LANE, worker_index=OUTSIDE)) as lanes:
@@ -123,45 +203,20 @@ class _Play:
                     self.episodes += [episode for episode in lanes.take_episodes() if episode.length]
         except EnvironmentFailure as failure:
             self.failure = failure
+        self.values = watches[0].values if watches else None
         return self
 
 
 class _Watch(gymnasium.Wrapper):
-    """Wrapper that compares an environment's values with its spaces and with each other.
-
-    Attributes
-    ----------
-    outside
-        Description of the first observation outside of the space; None without one.
-    changed
-        Description of the first change of each info's shape, by key.
-    odd_flag
-        Description of the first end of an episode that is no bool; None without one.
-    """
+    """Wrapper that fills `_Values`."""
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
-        self.outside: str | None = None
-        self.changed: dict[str, str] = {}
-        self.odd_flag: str | None = None
+        spec = getattr(env.unwrapped, "spec", None)
+        limit = _limit_of(env) or getattr(spec, "max_episode_steps", None)
+        self.values = _Values(str(env.observation_space), limit, bool(getattr(spec, "nondeterministic", False)))
         self._shapes: dict[str, tuple[int, ...]] = {}
-        self._place = "reset"
         self._steps = 0
-
-    @property
-    def spec_of_env(self) -> Any:
-        """Registered spec of the environment; None without one."""
-        return getattr(self.env.unwrapped, "spec", None)
-
-    @property
-    def limit(self) -> int | None:
-        """Steps of the time limit that wrappers declare; None without one."""
-        env: Any = self.env
-        while isinstance(env, gymnasium.Wrapper):
-            if isinstance(env, gymnasium.wrappers.TimeLimit):
-                return int(env._max_episode_steps)
-            env = env.env
-        return getattr(self.spec_of_env, "max_episode_steps", None)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         answer = self.env.reset(seed=seed)
@@ -175,18 +230,20 @@ class _Watch(gymnasium.Wrapper):
         if isinstance(answer, tuple) and len(answer) == 5:
             self._look(answer[0], answer[4], f"step {self._steps}")
             for name, value in zip(("terminated", "truncated"), answer[2:4], strict=True):
-                if not isinstance(value, bool | np.bool_) and self.odd_flag is None:
-                    self.odd_flag = f"{name} in step {self._steps} is {outline(value)}"
+                if self.values.odd_flag is None and not isinstance(value, bool | np.bool_):
+                    self.values.odd_flag = f"{name} in step {self._steps} is {outline(value)}"
         return answer
 
     def _look(self, observation: Any, info: Any, place: str) -> None:
         with warnings.catch_warnings(action="ignore"):
-            if self.outside is None and not self.observation_space.contains(observation):
-                self.outside = f"{place} returned {_why_outside(self.observation_space, observation)}"
+            if self.values.outside is None and not self.observation_space.contains(observation):
+                found, advice = _why_outside(self.observation_space, observation)
+                self.values.outside = f"{place} returned {found}", advice
         for key, value in info.items() if isinstance(info, Mapping) else ():
             shape = np.shape(value) if isinstance(value, np.ndarray | np.generic | int | float) else None
             if shape is not None and self._shapes.setdefault(key, shape) != shape:
-                self.changed.setdefault(key, f"{key!r} of shape {self._shapes[key]} has shape {shape} in {place}")
+                change = f"{key!r} of shape {self._shapes[key]} has shape {shape} in {place}"
+                self.values.changed.setdefault(key, change)
 
 
 def _watched(watches: list[_Watch], env: gymnasium.Env) -> _Watch:
@@ -194,39 +251,49 @@ def _watched(watches: list[_Watch], env: gymnasium.Env) -> _Watch:
     return watches[-1]
 
 
-def _watch_found(watch: _Watch) -> list[Check]:
-    """Return the findings about observations, infos and flags."""
-    space = watch.observation_space
-    observations = Check("observations", "ok", f"within {space}" if len(str(space)) < 80 else "within their space")
-    if watch.outside is not None:
-        advice = "widen the space to what the environment returns, or return what the space says"
-        observations = Check("observations", "fail", watch.outside, advice)
-    infos = Check("infos", "ok", "each value keeps its shape")
-    if watch.changed:
+def _limit_of(env: Any) -> int | None:
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, gymnasium.wrappers.TimeLimit):
+            return int(env._max_episode_steps)
+        env = env.env
+    return None
+
+
+def _judge_values(values: _Values) -> Iterator[Check]:
+    """Yield the findings about observations, infos and flags."""
+    if values.outside is None:
+        yield Check("observations", "ok", f"within {values.space if len(values.space) < 80 else 'their space'}")
+    else:
+        yield Check("observations", "fail", *values.outside)
+    if values.changed:
         advice = "pad it to one shape: datasets and vector environments stack infos"
-        infos = Check("infos", "warn", "; ".join(watch.changed.values()), advice)
-    if watch.odd_flag is None:
-        return [observations, infos]
-    return [observations, infos, Check("ends", "warn", f"no bool: {watch.odd_flag}", "return bool(...)")]
+        yield Check("infos", "warn", "; ".join(values.changed.values()), advice)
+    else:
+        yield Check("infos", "ok", "each value keeps its shape")
+    if values.odd_flag is not None:
+        yield Check("ends", "warn", f"not a bool: {values.odd_flag}", "return bool(...)")
 
 
-def _why_outside(space: gymnasium.Space, value: Any, path: str = "observation") -> str:
-    """Describe an observation that lies outside of its space."""
+def _why_outside(space: gymnasium.Space, value: Any, path: str = "observation") -> tuple[str, str]:
+    """Describe an observation that lies outside of its space, and advise."""
+    advice = "return observations of the space, or change the space"
     if isinstance(space, spaces.Dict) and isinstance(value, Mapping):
         if value.keys() != space.spaces.keys():
-            return f"{path} with the keys {sorted(map(str, value))}, expected {sorted(map(str, space.spaces))}"
+            return f"{path} with the keys {sorted(map(str, value))}, expected {sorted(map(str, space.spaces))}", advice
         wrong = next(key for key, part in space.spaces.items() if not part.contains(value[key]))
         return _why_outside(space.spaces[wrong], value[wrong], f"{path}[{wrong!r}]")
     if not isinstance(space, spaces.Box):
-        return f"{path} {outline(value)}, expected one of {space}"
+        return f"{path} {outline(value)}, expected one of {space}", advice
     array = np.asarray(value)
     if array.shape != space.shape:
-        return f"{path} of shape {array.shape}, expected {space.shape}"
+        return f"{path} of shape {array.shape}, expected {space.shape}", advice
     if not np.can_cast(array.dtype, space.dtype):
-        return f"{path} of dtype {array.dtype}, expected {space.dtype}: return it with .astype(np.{space.dtype})"
+        found = f"{path} of dtype {array.dtype}, expected {space.dtype}"
+        return found, f"return it with .astype(np.{space.dtype})"
     index = tuple(np.argwhere(~((array >= space.low) & (array <= space.high)))[0].tolist())
     bounds = f"[{space.low[index]:g}, {space.high[index]:g}]"
-    return f"{path}{list(index) if index else ''} = {array[index]:g}, expected a value within {bounds}"
+    found = f"{path}{list(index) if index else ''} = {array[index]:g}, expected a value within {bounds}"
+    return found, "widen the bounds of the space, or clip the observation"
 
 
 def _by_gymnasium(env: EnvSpec, seen: Probed) -> Check:
@@ -234,27 +301,36 @@ def _by_gymnasium(env: EnvSpec, seen: Probed) -> Check:
     if seen.observation.mask is not None:
         return Check("gymnasium", "ok", "its checker is not run: it would take actions that the mask forbids")
     source, kwargs = env.unpack()
-    with kept_settings(), warnings.catch_warnings(record=True, action="always") as caught:
-        made = construct(source, kwargs, {"worker_index": OUTSIDE, "lane": PROBED_LANE, "seed": SEED})
-        with closing(made):
-            try:
-                check_env(made, skip_render_check=True, skip_close_check=True)
-            except Exception as error:  # an AssertionError, or any error of the environment
-                problem = f"{type(error).__name__}: {error}" if not isinstance(error, AssertionError) else str(error)
-                advice = "Gymnasium's check_env, which says this, is in gymnasium.utils.env_checker"
-                return Check("gymnasium", "fail", problem.partition("\n")[0], advice)
-    notes = dict.fromkeys(_COLOURS.sub("", str(each.message)) for each in caught)
+    with (
+        kept_settings(),
+        closing(construct(source, kwargs, {"worker_index": OUTSIDE, "lane": PROBED_LANE, "seed": SEED})) as made,
+        warnings.catch_warnings(record=True, action="always") as caught,  # none of the modules that it imports
+    ):
+        try:
+            check_env(made, skip_render_check=True, skip_close_check=True)
+        except (Exception, SystemExit) as error:  # an AssertionError, or any error of the environment
+            problem = f"{type(error).__name__}: {error}" if not isinstance(error, AssertionError) else str(error)
+            advice = "Gymnasium's check_env, which says this, is in gymnasium.utils.env_checker"
+            return Check("gymnasium", "fail", problem.partition("\n")[0], advice)
+    notes = dict.fromkeys(_MARKS.sub("", str(each.message)) for each in caught)
     notes = {note: None for note in notes if not any(words in note for words in _SETTLED)}
     if notes:
-        return Check("gymnasium", "warn", " ".join(notes), "it trains; Gymnasium's checker asks for this")
+        advice = "advice of Gymnasium's checker: no training needs this unless another line fails"
+        return Check("gymnasium", "warn", " ".join(notes), advice)
     return Check("gymnasium", "ok", "its checker finds nothing")
 
 
-def _seeds(env: EnvSpec, seen: Probed, play: _Play, spec: Any) -> Check:
+def _two_plays(env: EnvSpec, seen: Probed, is_single: bool) -> tuple[_Play, Check | None]:
+    """Play twice in one process, where lanes of a rollout worker are, too; the finding is None after a failure."""
+    play = _Play(seen, is_single).run(env, STEPS, SECONDS)
+    return play, None if play.failure is not None else _seeds(env, play)
+
+
+def _seeds(env: EnvSpec, play: _Play) -> Check:
     """Compare a second play with the same seed and actions."""
-    if getattr(spec, "nondeterministic", False):
+    if play.values is not None and play.values.is_random:
         return Check("seeds", "ok", "the environment is declared nondeterministic")
-    again = _Play(seen).run(env, len(play.rows) - 1, 2 * SECONDS, general_seed=1)
+    again = _Play(play.seen, is_single=False).run(env, len(play.rows) - 1, 2 * SECONDS, general_seed=1)
     if again.failure is not None:
         return Check("seeds", "fail", f"only a second environment fails: {again.failure}", "look for shared state")
     pairs = enumerate(zip(play.rows, again.rows, strict=False))
@@ -266,15 +342,15 @@ def _seeds(env: EnvSpec, seen: Probed, play: _Play, spec: Any) -> Check:
     place = f"step {step}" if step else "the first reset"
     return Check(
         "seeds", "fail", f"with the same seed and actions, the {what} of {place} differs",
-        "draw from self.np_random, which super().reset(seed=seed) seeds, and from no global generator; what is random "
-        "for good is registered with nondeterministic=True",
+        "draw from self.np_random, which super().reset(seed=seed) seeds, and from no global generator; if it is random "
+        "by design, register it with nondeterministic=True",
     )  # fmt: skip
 
 
-def _ends(play: _Play, watches: list[_Watch]) -> Check:
+def _ends(play: _Play) -> Check:
     """Judge ends of episodes, and the time limit."""
     steps, lengths = len(play.rows) - 1, [episode.length for episode in play.episodes]
-    limit, known = (watches[0].limit, "declared") if watches else (None, "known")
+    limit, known = (play.values.limit, "declared") if play.values is not None else (None, "known")
     if not lengths:
         found = f"none of {steps:,} steps ended an episode"
         if limit:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
@@ -35,8 +36,12 @@ if TYPE_CHECKING:
 
 ALGORITHM = "ppo"  # it learns in every action space
 _TURNS = 4
-PATIENCE = 60.0  # seconds after which a training that has learned nothing is given up
 _WORK = {"env": "the simulator", "infer": "inference", "learn": "the learner"}
+_BECAUSE = {
+    "rollout workers": "because rollout workers step their groups one after another",
+    "policy worker": "because the policy worker has few threads",
+    "taking turns": "because rollout and learning alternate",
+}
 _ADVICE = {
     "env": "more cores, a cheaper step, or environments that step together (vectorize='vector')",
     "infer": "more num_envs_per_worker, a smaller network, or device='cuda'",
@@ -50,8 +55,10 @@ def check_environment(flags: DoctorFlags) -> list[Check]:
     Raises
     ------
     ConfigError
-        The flags name no environment.
+        The flags name no environment, or a time that is not one.
     """
+    _require_time("seconds", flags.seconds, flags.seconds >= 0, "0 or more")
+    _require_time("limit", flags.limit, flags.limit > 0, "more than 0")
     algorithm = load_algorithm(ALGORITHM)
     settings = {"env": flags.env, "env_kwargs": flags.env_kwargs, "vectorize": flags.vectorize}
     config = make_config(algorithm.Config, settings)
@@ -62,31 +69,36 @@ def check_environment(flags: DoctorFlags) -> list[Check]:
         config = replace(config, env=source, env_kwargs=kwargs)
     with launcher.kept():
         launcher.prepare()
-        try:
-            checks: list[Check] = apart(env.name, check_contract, env)
-        except EnvironmentFailure as failure:  # its process ended
-            return [Check("process", "fail", str(failure), "mend it: a worker of a training would end in the same way")]
+        checks = check_contract(env, flags.limit)
         if not flags.seconds:
             return checks
         if any(check.status == "fail" for check in checks):
-            return [*checks, Check("speed", "warn", "not measured", "mend the environment first")]
+            return [*checks, Check("speed", "warn", "not measured", "fix the environment first")]
         try:
-            return [*checks, *_speed(env, config, flags.seconds)]
+            return [*checks, *_speed(env, config, flags.seconds, flags.limit)]
+        except EnvironmentFailure as failure:
+            return [*checks, Check("speed", "fail", str(failure), "fix the environment: it fails after longer play")]
         except (BenchError, ConfigError) as error:
             return [*checks, Check("speed", "warn", f"not measured: {error}")]
 
 
-def _speed(env: EnvSpec, config: Config, seconds: float) -> list[Check]:
-    """Measure one lane, all cores and a short training, for a third of the time each."""
+def _require_time(flag: str, seconds: float, is_legal: bool, legal: str) -> None:
+    if not (is_legal and math.isfinite(seconds)):
+        raise ConfigError(f"--{flag} {seconds:g} is not a legal time: give a finite number of seconds, {legal}")
+
+
+def _speed(env: EnvSpec, config: Config, seconds: float, limit: float) -> list[Check]:
+    """Measure one lane, all cores and a short training, for a third of the time each; `limit` is for their start."""
     size = config.num_envs_per_worker
-    one, group, bare = apart(env.name, _in_one_process, env, size, seconds / 3)
+    one, group, bare = apart(env.name, _in_one_process, env, size, seconds / 3, limit=seconds / 3 + limit)
     together = f"{group:,.0f} steps/s of {size} lanes in one process"
     if bare is not None:
         together += f"; a bare loop makes {bare:,.0f}: {max(0.0, 1.0 - group / bare):.0%} is Penstock's own"
     algorithm = load_algorithm(ALGORITHM)
     measured = measured_path(algorithm, config).quick(config)
     costs, capacity = measure_costs(algorithm, measured, seconds=seconds / 3)
-    account = Account(costs, capacity, run_engine(algorithm, measured, seconds=seconds / 3, patience=PATIENCE))
+    engine = run_engine(algorithm, measured, seconds=seconds / 3, patience=seconds / 3 + limit)
+    account = Account(costs, capacity, engine)
     cores = "1 core" if capacity.cores == 1 else f"{capacity.cores:g} cores"
     rate = capacity.cores / (costs.env + costs.env_wait)
     sleeps = f", {1e6 * costs.env_wait:,.1f} us of which asleep" if costs.env_waits else ""
@@ -124,7 +136,7 @@ def _limit(account: Account) -> Check:
     work = max(_WORK, key=lambda name: getattr(costs, name))
     found = f"{_WORK[work]}, with {getattr(costs, work) / costs.all:.0%} of a step's work"
     if account.allowed < 0.9 * account.ideal:
-        found += f"; these settings allow {account.allowed:,.0f} steps/s, by their {account.allowed_by}"
+        found += f"; these settings allow {account.allowed:,.0f} steps/s, {_BECAUSE[account.allowed_by]}"
     return Check("limit", "ok", found, _ADVICE[work])
 
 

@@ -225,7 +225,8 @@ def _find(env: str) -> Any:
     except AttributeError:
         known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
         known = [key for key in known if getattr(vars(module)[key], "__module__", None) == module.__name__] or known
-        near = _closest(name, known) or f" It has {', '.join(known[:_SHOWN]) or 'nothing that can be called'}."
+        more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
+        near = _closest(name, known) or f" It has {', '.join(known[:_SHOWN]) or 'nothing that can be called'}{more}."
         problem = f"{place} has no {name!r}, and registers no such id"
         raise UnknownEnvironmentError(f"env={env!r}: {problem}.{near}") from None
 

@@ -30,6 +30,7 @@ FILMED_LANE = 4_000_000  # outside the lanes of training, evaluation, scoring an
 CONTAINERS = (".mp4", ".mkv", ".mov", ".gif")
 ENLARGEMENT = 4  # ALE observations are small: a film shows each pixel as a square of this width
 ALE_FRAMES_PER_SECOND = 60
+_DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR")
 GIF_FRAMES_PER_SECOND = 50  # a GIF counts in hundredths of a second, and browsers slow one hundredth down to ten
 
 
@@ -259,6 +260,8 @@ def _make_stage(env: EnvSpec, seed: int, *, draws: bool) -> gymnasium.Env:
     if not draws:
         made: gymnasium.Env = construct(source, kwargs, values)
         return made
+    if not any(os.environ.get(name) for name in _DISPLAYS):
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # SDL would print an error about the missing display
     drawing = {**kwargs, "render_mode": "rgb_array"}
     takes_mode = env.kind == "gymnasium" or _takes(source, requested(source, drawing, values))
     try:

@@ -5,11 +5,14 @@ import re
 import runpy
 import shlex
 import sys
+import time
 import tomllib
 from importlib.metadata import packages_distributions
+from types import SimpleNamespace
 
 import pytest
 
+from bench import nodes
 from tests.places import BENCH, DOC_PAGES, ROOT
 
 SCRIPTS = sorted(path.name for path in BENCH.glob("*.py") if "argparse" in path.read_text())
@@ -68,3 +71,28 @@ def test_no_script_hides_a_package_that_it_may_import():
     named = {re.split(r"[^\w-]", each)[0].replace("-", "_") for group in extras.values() for each in group}
     scripts = {script.stem for folder in ("bench", "examples") for script in (ROOT / folder).glob("*.py")}
     assert not scripts & (named | set(packages_distributions()) | sys.stdlib_module_names)
+
+
+class Trained:
+    """Trainer whose steps on a node stand still."""
+
+    def __init__(self, *_, backend="local", **__):
+        node = SimpleNamespace(nbytes=0, steps=0, weights_nbytes=0)
+        self.status, self.is_node = SimpleNamespace(steps=0, nodes=[node], policy_lag_mean=0.0), backend == "ray"
+
+    def train(self, **_):
+        time.sleep(0.001)
+        self.status.steps += 0 if self.is_node else 100
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+
+def test_a_node_without_a_step_misses_the_marks_and_is_named(monkeypatch, capsys):
+    monkeypatch.setattr(nodes, "Trainer", Trained)
+    monkeypatch.setattr(sys, "argv", ["nodes.py", "--rounds", "1", "--seconds", "1"])
+    assert nodes.main() == 3
+    assert "no step was learned from within 1 s (node): raise --seconds" in capsys.readouterr().out

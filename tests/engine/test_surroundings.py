@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import torch
 
 import penstock
 from penstock.engine.backends import launcher
-from penstock.engine.backends.apart import apart
+from penstock.engine.backends.apart import NoAnswer, apart
 from penstock.envs.failures import EnvironmentFailure
 from penstock.runs.run_directory import RunDirectory
 from tests.engine.rude import RudeEnv, state_of_process
@@ -157,6 +158,8 @@ def test_what_is_looked_at_apart_answers_raises_or_dies_there_and_the_launcher_s
             apart("it", raise_what_cannot_travel)
         with pytest.raises(EnvironmentFailure, match="the process that made it to look at it ended with exit status 3"):
             apart("it", os._exit, 3)
+        with pytest.raises(NoAnswer, match=r"it: the process that made it to look at it gave no answer within 0\.5 s"):
+            apart("it", time.sleep, 600, limit=0.5)
         with launcher.lent() as lent:
             assert lent.pid == pid and lent.is_alive and lent.deaths() == []
     assert apart("it", os.getpid) == os.getpid()

@@ -347,3 +347,10 @@ def test_in_the_process_that_resolved_it_the_objects_that_were_given_are_used_an
     assert travelled.given is None and travelled.unpack()[1]["made"] is not made
     make_lanes(travelled, 2).close()
     assert made == [0, 1]
+
+
+def test_names_of_a_file_that_a_message_leaves_out_are_counted(tmp_path: Path) -> None:
+    file = tmp_path / "many.py"
+    file.write_text("".join(f"class Quiet{number}:\n    pass\n" for number in range(10)))
+    with pytest.raises(UnknownEnvironmentError, match=r"It has Quiet0, .*Quiet7 and 2 more\."):
+        EnvSpec.resolve(f"{file}:Nix")

@@ -5,8 +5,10 @@ The user's process keeps no change of its state, and no memory, from the making 
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from multiprocessing.connection import wait
 from typing import Any, TypeVar
 
@@ -21,7 +23,14 @@ T = TypeVar("T")
 NAME = "preparation"  # of the process
 
 
-def apart(env: str, function: Callable[..., T], *arguments: Any) -> T:
+class NoAnswer(EnvironmentFailure):
+    """End of a process, or its time limit, before its answer; the phase is unknown."""
+
+    def __str__(self) -> str:
+        return f"environment {self.env}: {self.problem}"
+
+
+def apart(env: str, function: Callable[..., T], *arguments: Any, limit: float | None = None) -> T:
     """Call a function in a process that the run's launcher forks, and return its result.
 
     Without a launcher (serial backend, benchmarks), call it in this process and restore what it changes.
@@ -32,12 +41,15 @@ def apart(env: str, function: Callable[..., T], *arguments: Any) -> T:
         Name of the environment that the function makes.
     function, arguments
         Function and its arguments; they and the result are pickled.
+    limit
+        Seconds after which a process without an answer is killed; None: never.
 
     Raises
     ------
+    NoAnswer
+        The process ended, or was killed, without an answer.
     EnvironmentFailure
-        The process ended without an answer, or raised an exception that cannot be pickled; the message has its
-        traceback.
+        The function raised an exception that cannot be pickled; the message has its traceback.
     LauncherDied
         The launcher is gone.
     Exception
@@ -47,7 +59,7 @@ def apart(env: str, function: Callable[..., T], *arguments: Any) -> T:
         if forks is None:
             with Surroundings().inside():
                 return function(*arguments)
-        answer = _answer(forks, env, (function, arguments))
+        answer = _answer(forks, env, (function, arguments), limit)
     if not isinstance(answer, Failed):
         (returned,) = answer
         return returned
@@ -58,20 +70,29 @@ def apart(env: str, function: Callable[..., T], *arguments: Any) -> T:
     raise answer.error
 
 
-def _answer(forks: launcher.Launcher, env: str, call: tuple[Callable[..., Any], tuple[Any, ...]]) -> Any:
+def _answer(
+    forks: launcher.Launcher, env: str, call: tuple[Callable[..., Any], tuple[Any, ...]], limit: float | None
+) -> Any:
     ours, theirs = Channel.pair()
     with closing(ours):
         with closing(theirs):
             pid = forks.fork(NAME, None, theirs)
         try:
             send_setup(ours.send, call)
-            answer = ours.wait()
+            answer = ours.wait(limit)
         except (EOFError, OSError):  # the process ended first
-            ended = describe_status(_status_of(forks, pid))
-            answer = EnvironmentFailure(env, "make", None, 0, f"the process that made it to look at it {ended}")
-            raise answer from None
+            raise _no_answer(env, describe_status(_status_of(forks, pid))) from None
+    if answer is None:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     _status_of(forks, pid)
+    if answer is None:
+        raise _no_answer(env, f"gave no answer within {limit:g} s")
     return answer
+
+
+def _no_answer(env: str, problem: str) -> NoAnswer:
+    return NoAnswer(env, "make", None, 0, f"the process that made it to look at it {problem}")
 
 
 def _status_of(forks: launcher.Launcher, pid: int) -> int:
