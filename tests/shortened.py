@@ -34,7 +34,7 @@ SCRIPTS = {
     "policy_lag.py": {"--steps": 2_000, "--seeds": 1, "--lags": 1},
     "population.py": {"--seeds": 1},
     "scaling.py": {"--rounds": 1, "--seconds": 0.2},
-    "slow_env.py": {"--rounds": 1, "--seconds": 0.5},
+    "slow_env.py": {"--rounds": 1, "--seconds": 2},
     "torture.py": {"--faults": 2},
     "updates.py": {"--rounds": 1, "--updates": 8, "--rows": 2_000},
 }

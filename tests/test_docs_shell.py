@@ -1,8 +1,8 @@
 """The shell blocks of every page run as they stand, one after the other in one folder.
 
-Those of the tutorial and of the page of evaluations run in `test_tutorial.py`. `tests/shortened.py` stands before
-`penstock` and `python` in PATH and keeps trainings short. Commands that need what is not here are listed in `LEFT_OUT`,
-each with its reason.
+Those of the tutorial and of the page of evaluations run in `test_tutorial.py`, those of the page of deployment in
+`test_deployment_page.py`. `tests/shortened.py` stands before `penstock` and `python` in PATH and keeps trainings short.
+Commands that need what is not here are listed in `LEFT_OUT`, each with its reason.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from tests.places import DOC_PAGES, DOCS, ROOT
 from tests.scripts import blocks, run_code, with_small_budgets
 from tests.shortened import shortened
 
-ELSEWHERE = ("tutorial", "evaluating")
+ELSEWHERE = ("tutorial", "evaluating", "deployment")
 PAGES = [*(page for page in DOC_PAGES if page.stem not in ELSEWHERE), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 FENCED = re.compile(r"^```bash\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"(?<=\n\n)(?: {4}.*\n)+")
