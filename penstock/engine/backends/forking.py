@@ -73,6 +73,7 @@ def serve(supervisor_fd: int, parent: int) -> None:
 def import_what_roles_need() -> None:
     """Import torch and the roles, and keep their pages shared."""
     import torch
+    import torch.utils._device  # by torch itself at the first look at its default device, in each process
 
     import penstock.engine.acting.inference
     import penstock.engine.backends.process
@@ -86,7 +87,8 @@ def import_what_roles_need() -> None:
     import penstock.engine.paths.segment_learner
     import penstock.engine.paths.segments
     import penstock.engine.roles.evaluator
-    import penstock.engine.roles.policy_worker  # noqa: F401
+    import penstock.engine.roles.policy_worker
+    import penstock.output  # noqa: F401
     from penstock.config import FEATURES
 
     for module in (module for feature in FEATURES for module in feature.modules):
