@@ -27,6 +27,8 @@ from penstock.play.policy import Policy
 BY_NAME = {kind.name: kind for kind in KINDS}
 TOLERANCE = 1e-5
 RICH = "ppo, Dict, gru, mixed actions"
+QUICK = ("a3c, lstm", "ppo, mask in info, lstm", "ppo, Tuple, MultiDiscrete", "dqn, IQN", "sac, mlp", "crossq, mlp")
+"""Policies whose files have operations of their own; the files of the others are made before a release."""
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 
 
@@ -78,7 +80,9 @@ def test_the_file_of_a_policy_gives_the_actions_of_act(name, sampled):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", [name for name in BY_NAME if "CNN" not in name])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.long) for name in BY_NAME]
+)
 def test_the_files_of_all_policies_give_the_actions_of_act(name):
     policy, program, run = as_file(name)
     found = compared(policy, program, run)
