@@ -83,7 +83,7 @@ def test_a_rude_environment_leaves_the_users_process_as_it_was_and_the_run_in_on
         makers = {file.name for file in elsewhere.iterdir()}
         assert (makers == {f"made-by-{os.getpid()}"}) is (backend == "serial")
         if backend == "local":
-            assert f"made-by-{os.getpid()}" not in makers and threading.active_count() == threads
+            assert f"made-by-{os.getpid()}" not in makers and threading.active_count() <= threads
         assert algo.evaluate(2).episodes == 2
         assert algo.run_dir == str(tmp_path / "run")
         weights = {tensor.dtype for name, tensor in algo.get_parameters()[0].items() if name.endswith("weight")}
