@@ -68,32 +68,32 @@ def _command(args: list[str]) -> int:
 
 def runs(args: list[str]) -> int:
     """Show runs and their present state."""
-    return _study("penstock.studies.table", args)
+    return _run("penstock.studies.table", args)
 
 
 def multirun(args: list[str]) -> int:
     """Train many runs: algorithms, settings and seeds."""
-    return _study("penstock.studies.multirun", args)
+    return _run("penstock.studies.multirun", args)
 
 
 def plot(args: list[str]) -> int:
     """Draw a metric of many runs, with one curve for all seeds."""
-    return _study("penstock.studies.plot", args)
+    return _run("penstock.studies.plot", args)
 
 
 def compare(args: list[str]) -> int:
     """Compare groups of runs, with intervals."""
-    return _study("penstock.studies.compare", args)
+    return _run("penstock.studies.compare", args)
 
 
 def dashboard(args: list[str]) -> int:
     """Show runs in the browser while they train."""
-    return _study("penstock.dashboard.command", args)
+    return _run("penstock.dashboard.command", args)
 
 
 def export(args: list[str]) -> int:
     """Write a trained policy as one file that runs anywhere, or check such a file."""
-    return _study("penstock.export.command", args)
+    return _run("penstock.export.command", args)
 
 
 def doctor(args: list[str]) -> int:
@@ -146,12 +146,12 @@ def pbt(args: list[str]) -> int:
 
 def hub(args: list[str]) -> int:
     """Publish runs on the Hugging Face Hub, and fetch published ones."""
-    return _exchange("hub", args)
+    return _run("penstock.exchange.command", args, "hub")
 
 
 def import_sb3(args: list[str]) -> int:
     """Make a run of a model of Stable-Baselines3."""
-    return _exchange("import_sb3", args)
+    return _run("penstock.exchange.command", args, "import_sb3")
 
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
@@ -175,17 +175,10 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
 }
 
 
-def _exchange(command: str, args: list[str]) -> int:
-    """Run a command of `penstock.exchange.command`; return its exit code."""
+def _run(module: str, args: list[str], name: str = "command") -> int:
+    """Run a command of a module; return its exit code."""
     with explained():
-        code = int(getattr(importlib.import_module("penstock.exchange.command"), command)(args))
-    return code
-
-
-def _study(module: str, args: list[str]) -> int:
-    """Run the command of a module; return its exit code."""
-    with explained():
-        code = int(importlib.import_module(module).command(args))
+        code = int(getattr(importlib.import_module(module), name)(args))
     return code
 
 

@@ -22,7 +22,7 @@ ACTIONLINT = Path(sys.prefix) / "actionlint" / "node_modules/@tktco/node-actionl
 
 
 def lint(program, *arguments):
-    """What a linter of the extra dev finds; "" if it finds nothing."""
+    """Return the findings of a linter of the extra dev; "" if there are none."""
     found = shutil.which(program, path=PATH)
     assert found is not None, f"{program} is in the extra dev"
     done = subprocess.run([found, *arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
