@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -107,20 +107,22 @@ def train_peer(python: Path, training: Training, seed: int) -> dict[str, Any]:
     """Train with Stable-Baselines3; return the same."""
     assert training.peer is not None
     steps = training.settings["total_steps"]
-    arguments = [training.peer, training.env, str(steps), str(seed), str(EPISODES)]
+    kwargs = json.dumps(training.settings.get("env_kwargs", {}))
+    arguments = [training.peer, training.env, str(steps), str(seed), str(EPISODES), kwargs]
     ran = subprocess.run([python, PEER, *arguments], capture_output=True, text=True)
     if ran.returncode:
         sys.exit(f"Stable-Baselines3 failed:\n{ran.stderr}")
     return {**json.loads(ran.stdout.splitlines()[-1]), "steps": steps}
 
 
-def measure(names: Iterable[str], seeds: int | None, sb3: Path | None, history: RunsFile, *, peer_only: bool) -> None:
-    """Run trainings of this commit that the history does not have."""
+def measure(
+    trainings: Mapping[str, Training], seeds: int | None, sb3: Path | None, history: RunsFile, *, peer_only: bool
+) -> None:
+    """Run trainings of this commit, by name, that the history does not have."""
     facts = machine_facts()
     held = {(each["training"], each["library"], each["seed"]) for each in history.runs if _same(each, facts)}
     with launcher.kept(), tempfile.TemporaryDirectory() as aside:
-        for name in names:
-            training = TRAININGS[name]
+        for name, training in trainings.items():
             libraries = {} if peer_only else {"penstock": seeds or training.seeds}
             if sb3 is not None and training.peer is not None:
                 libraries["sb3"] = seeds or training.peer_seeds
@@ -212,7 +214,8 @@ def main() -> None:
     if not arguments.table:
         if arguments.peer_only and arguments.sb3 is None:
             parser.error("--peer-only needs --sb3 X/bin/python")
-        measure(names, arguments.seeds, arguments.sb3, history, peer_only=arguments.peer_only)
+        chosen, only = {name: TRAININGS[name] for name in names}, arguments.peer_only
+        measure(chosen, arguments.seeds, arguments.sb3, history, peer_only=only)
     print(describe())
     print(f"Lowest / median of the seeds' mean returns over {EPISODES} fresh episodes each.")
     print(table([record for record in history.runs if record["training"] in names]))
