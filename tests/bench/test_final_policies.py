@@ -47,7 +47,8 @@ def test_what_the_history_holds_of_these_sources_is_not_run_again(bench, tmp_pat
     monkeypatch.setitem(measure.__globals__, "machine_facts", lambda: facts)
     monkeypatch.setitem(measure.__globals__, "train", lambda training, seed, folder: outcome("penstock", seed))
     monkeypatch.setitem(measure.__globals__, "train_peer", lambda python, training, seed: outcome("sb3", seed))
-    measure(["cartpole-ppo"], 2, Path("python"), measure.__globals__["RunsFile"](history), peer_only=False)
+    chosen = {"cartpole-ppo": bench["TRAININGS"]["cartpole-ppo"]}
+    measure(chosen, 2, Path("python"), measure.__globals__["RunsFile"](history), peer_only=False)
     assert ran == [("penstock", 2), ("sb3", 2)]
     last = json.loads(history.read_text().splitlines()[-1])
     assert last["final"] == {"deterministic": {"mean": 3.0, "least": 2.0}, "sampled": {"mean": 1.5, "least": 1.0}}
