@@ -111,7 +111,8 @@ class PPOConfig(ProximalConfig, SegmentDelayedRewardConfig):
     num_envs_per_worker: int = 8
     segment_length: int = 128
     batch_size: int = 256
-    """Steps per update (one minibatch); the segments of all lanes together are a multiple of it."""
+    """Steps per update (one minibatch); the segments of all lanes together are a multiple of it. With memory, itself a
+    multiple of segment_length."""
     num_epochs: int = 10
     learning_rate: Scheduled = 5e-4
     learning_rate_schedule: Literal["constant", "linear"] = "linear"

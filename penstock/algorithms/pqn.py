@@ -44,7 +44,8 @@ class PQNConfig(SegmentDelayedRewardConfig):
     """Layer normalisation before each activation of the encoder (section 3.3); custom encoders are left unchanged."""
     segment_length: int = 64
     batch_size: int = 256
-    """Steps per update (one minibatch); the segments of all lanes together are a multiple of it."""
+    """Steps per update (one minibatch); the segments of all lanes together are a multiple of it. With memory, itself a
+    multiple of segment_length."""
     num_epochs: int = 4
     """Passes over each batch."""
     learning_rate: Scheduled = 1e-3

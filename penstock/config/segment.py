@@ -202,8 +202,13 @@ def require_whole_segments(batch_size: int, segment_length: int) -> None:
 
 
 def require_whole_minibatches(config: FreshConfig, batch_size: int) -> None:
-    """Raise `ConfigError` unless `batch_size` divides the steps of one segment of every lane."""
-    require_whole_segments(batch_size, config.segment_length)
+    """Raise `ConfigError` unless `batch_size` divides the steps of one segment of every lane.
+
+    With memory, minibatches are whole segments; without, single steps.
+    """
+    require(batch_size > 0, "batch_size", batch_size, "more than 0")
+    if config.memory != "none":
+        require_whole_segments(batch_size, config.segment_length)
     if config.num_lanes * config.segment_length % batch_size:
         hint = "" if config.num_agents is not None else "; if environments have several agents, give num_agents, too"
         raise ConfigError(

@@ -448,7 +448,8 @@ class PPOSettings(
     _Shared, _SharedExceptA3C, _Fresh, _DelayedReward, _SegmentDelayedReward, _Segment, _Adam, _Proximal, total=False
 ):
     batch_size: int
-    """Steps per update (one minibatch); the segments of all lanes together are a multiple of it. Default: 256."""
+    """Steps per update (one minibatch); the segments of all lanes together are a multiple of it. With memory, itself a
+    multiple of segment_length. Default: 256."""
     value_clip_range: float | None
     """Largest change of a value per batch; None: unlimited. Default: None."""
 
@@ -585,7 +586,8 @@ class PQNSettings(_Shared, _SharedExceptA3C, _Fresh, _DelayedReward, _SegmentDel
     """Layer normalisation before each activation of the encoder (section 3.3); custom encoders are left unchanged.
     Default: True."""
     batch_size: int
-    """Steps per update (one minibatch); the segments of all lanes together are a multiple of it. Default: 256."""
+    """Steps per update (one minibatch); the segments of all lanes together are a multiple of it. With memory, itself a
+    multiple of segment_length. Default: 256."""
     num_epochs: int
     """Passes over each batch. Default: 4."""
     q_lambda: float

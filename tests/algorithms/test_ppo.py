@@ -6,6 +6,7 @@ import torch
 from penstock.algorithms.arithmetic.losses import normalize_advantage
 from penstock.algorithms.arithmetic.returns import gae
 from penstock.algorithms.ppo import PPO
+from penstock.algorithms.pqn import PQN
 from penstock.config import ConfigError
 from tests.algorithms.batches import (
     MEMORIES,
@@ -19,7 +20,7 @@ from tests.algorithms.batches import (
     settings_alone,
     whole,
 )
-from tests.nn.plain import TORQUE
+from tests.nn.plain import CHOICE, TORQUE
 
 
 @pytest.mark.parametrize("memory", MEMORIES)
@@ -137,6 +138,16 @@ def test_the_batch_is_one_segment_of_every_lane():
 def test_a_batch_size_that_does_not_divide_what_the_lanes_collect_is_refused_with_the_arithmetic():
     with pytest.raises(ConfigError, match=r"batch_size=18 does not divide the 24 steps that 4 lanes .*segments of 6"):
         make(PPO, batch_size=18)
+
+
+@pytest.mark.parametrize("algorithm", [PPO, PQN])
+def test_minibatches_are_steps_without_memory_and_whole_segments_with_it(algorithm):
+    alone = {"num_workers": 1, "num_envs_per_worker": 1, "segment_length": 2048, "batch_size": 64}
+    assert make(algorithm, CHOICE, **alone).config.segments_per_batch == 1
+    with pytest.raises(ConfigError, match=r"batch_size=64 is not a whole number of segments: .* segment_length=2048"):
+        make(algorithm, CHOICE, memory="gru", **alone)
+    with pytest.raises(ConfigError, match="batch_size=0 is not legal: batch_size must be more than 0"):
+        make(algorithm, CHOICE, **{**alone, "batch_size": 0})
 
 
 def test_returns_are_normalised_for_the_value_head_alone():

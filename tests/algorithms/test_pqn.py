@@ -140,7 +140,6 @@ def test_continuous_actions_are_refused():
         ({"exploration_steps": 0}, "exploration_steps=0 is not legal"),
         ({"num_epochs": 0}, "num_epochs=0 is not legal"),
         ({"batch_size": 18}, "batch_size=18 does not divide the 24 steps that 4 lanes"),
-        ({"batch_size": 13}, "batch_size=13 is not a whole number of segments"),
     ],
 )
 def test_illegal_settings_are_named(settings, message):

@@ -15,7 +15,7 @@ from penstock.algorithms.arithmetic.likeness import Projection
 from penstock.algorithms.arithmetic.optimizers import as_if_made, fused_adam, go_on
 from penstock.algorithms.arithmetic.returns import gae
 from penstock.algorithms.bases.algorithm import Algorithm, Metrics, Request
-from penstock.config import Config, FreshConfig, SegmentConfig, find_object, value_at
+from penstock.config import Config, FreshConfig, SegmentConfig, find_object, require_whole_segments, value_at
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.batch import Batch
 from penstock.experience.layout import Column
@@ -166,6 +166,7 @@ class SegmentAlgorithm(Algorithm):
     def shuffled(self, batch: Batch, size: int, generator: torch.Generator) -> Iterator[Batch]:
         """Split a batch at random into minibatches of `size` steps: one pass over it."""
         if self.needs_segments:
+            require_whole_segments(size, self.config.segment_length)
             pool, number, count, select = batch, batch.num_segments, size // self.config.segment_length, batch.segments
         else:
             pool = batch.flatten()
