@@ -51,6 +51,8 @@ class ApeXDPGConfig(DDPGConfig):
     def validate(self) -> None:
         super().validate()
         require(self.prioritized, "prioritized", self.prioritized, 'True: Ape-X DPG without priorities is "ddpg"')
+        unscaled = "None: first priorities are of rewards as they are stored"
+        require(self.return_bound is None, "return_bound", self.return_bound, unscaled)
         require(self.target_period > 0, "target_period", self.target_period, "1 or more")
         size = self.max_actor_grad
         require(size is None or size > 0, "max_actor_grad", size, "more than 0, or None")

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from penstock.algorithms.arithmetic.td import squared_td_error, td_target
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.continuous import ControlAlgorithm, ControlConfig
-from penstock.config import NETWORK, Config, Scheduled, Tunable, require
+from penstock.config import NETWORK, Config, ConfigError, Scheduled, Tunable, require
 from penstock.experience.batch import TransitionBatch
 from penstock.nn import StochasticActorCritic, TanhGaussian
 
@@ -33,6 +33,9 @@ class SACConfig(ControlConfig):
     """Initial value of a learned temperature."""
     target_entropy: Tunable[float | None] = None
     """Target of a learned temperature: entropy of actions in [-1, 1]; None: minus their dimension (appendix D)."""
+    target_std: Tunable[float | None] = None
+    """Standard deviation of a normal distribution whose entropy is the target, d/2 log(2 pi e std^2) for d dimensions
+    (arXiv:2604.04539: 0.15), instead of target_entropy; None: target_entropy."""
     log_std: Literal["squashed", "clipped"] = "squashed"
     """Bounds of the logarithm of the policy's standard deviation: "squashed", by tanh into [-5, 2]; "clipped", to
     [-20, 2], as in the published code."""
@@ -43,6 +46,12 @@ class SACConfig(ControlConfig):
         require(0.0 < self.initial_alpha < math.inf, "initial_alpha", self.initial_alpha, "more than 0, and finite")
         entropy = self.target_entropy
         require(entropy is None or math.isfinite(entropy), "target_entropy", entropy, "a finite number, or None")
+        std = self.target_std
+        require(std is None or 0.0 < std < math.inf, "target_std", std, "more than 0 and finite, or None")
+        if std is not None and entropy is not None:
+            raise ConfigError(
+                f"target_std={std:g} and target_entropy={entropy:g} both set the target of the entropy: give one"
+            )
 
 
 class SAC(ControlAlgorithm):
@@ -90,13 +99,20 @@ class SAC(ControlAlgorithm):
         self.minimize("actor", actor_loss)
 
         if c.alpha is None:
-            target_entropy = -float(self.action.noise_size) if c.target_entropy is None else c.target_entropy
-            self.minimize("alpha", -model.log_alpha.exp() * (log_prob.detach().mean() + target_entropy))
+            self.minimize("alpha", -model.log_alpha.exp() * (log_prob.detach().mean() + self.target_entropy))
         return {"actor_loss": actor_loss, "entropy": -log_prob.detach(), "alpha": alpha}
 
     def value(self, model: StochasticActorCritic, obs: Tensor, action: Tensor) -> Tensor:
         """Objective of the policy: the smaller of both values, float32 ``[N]``."""
         return model.q(obs, action).amin(0)
+
+    @property
+    def target_entropy(self) -> float:
+        """Target of a learned temperature, in nats."""
+        c, d = self.config, self.action.noise_size
+        if c.target_std is not None:
+            return 0.5 * d * math.log(2.0 * math.pi * math.e * c.target_std**2)
+        return -float(d) if c.target_entropy is None else c.target_entropy
 
     def alpha(self, model: StochasticActorCritic) -> Tensor:
         """Return the present temperature, 0-dimensional."""

@@ -404,6 +404,15 @@ class _Control(TypedDict, total=False):
     """Step size of the policy's optimiser, or a function of progress; None: learning_rate. Default: None."""
     tau: float
     """Fraction by which target networks move towards the online networks per update. Default: 0.005."""
+    noise_hold: int
+    """Largest number of steps for which a lane keeps its exploration noise: n steps with probability in proportion to
+    n^-2 (arXiv:2604.04539: 16); 1: new noise in every step. Default: 1."""
+    return_bound: float | None
+    """Rewards are divided by the standard deviation of the running discounted return, and by more where that would
+    exceed this bound (arXiv:2604.04539: 5); None: not scaled. Default: None."""
+    reset_interval: int | None
+    """Updates between two resets of networks and optimisers to new random ones; replay and normalisation are kept
+    (arXiv:2205.07802: 200,000). None: never. Default: None."""
 
 class _DDPG(TypedDict, total=False):
     exploration_noise: float
@@ -417,6 +426,9 @@ class _SAC(TypedDict, total=False):
     target_entropy: float | None
     """Target of a learned temperature: entropy of actions in [-1, 1]; None: minus their dimension (appendix D).
     Default: None."""
+    target_std: float | None
+    """Standard deviation of a normal distribution whose entropy is the target, d/2 log(2 pi e std^2) for d dimensions
+    (arXiv:2604.04539: 0.15), instead of target_entropy; None: target_entropy. Default: None."""
     log_std: Literal["squashed", "clipped"]
     """Bounds of the logarithm of the policy's standard deviation: "squashed", by tanh into [-5, 2]; "clipped", to [-20,
     2], as in the published code. Default: "squashed"."""

@@ -89,7 +89,10 @@ def role_specs(
     lanes_per_worker = tuple(each.lanes_per_worker for each in (shape, *shape.others))
     specs: list[RoleSpec] = [
         RolloutRole(
-            RolloutSpec(i, env, paths, config.seed, incarnation, 1, lanes_per_worker, config.backend != "serial"),
+            RolloutSpec(
+                i, env, paths, config.seed, incarnation, 1, lanes_per_worker, config.backend != "serial",
+                tuple(algorithm.noise_hold for algorithm in acting),
+            ),
             () if is_central else acting,
         )
         for i in range(shape.num_workers)

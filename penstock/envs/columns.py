@@ -411,10 +411,14 @@ class NoiseStreams:
         Numbers of the lanes among all lanes of the run.
     seed, incarnation
         Seed of the run, and number of restarts of these lanes' worker.
+    hold
+        Largest number ``M`` of steps for which a lane keeps its numbers. Each time it keeps them for ``n`` steps,
+        drawn from the lane's stream with ``P(n)`` in proportion to ``n^-2`` up to ``M`` (arXiv:2604.04539); 1: new
+        numbers for every step.
     """
 
     def __init__(
-        self, kind: Literal["uniform", "normal"], size: int, lanes: range, *, seed: int, incarnation: int
+        self, kind: Literal["uniform", "normal"], size: int, lanes: range, *, seed: int, incarnation: int, hold: int = 1
     ) -> None:
         # The last number separates these streams from the environments' seeds.
         keys = [np.random.SeedSequence([seed, lane, incarnation, 1]) for lane in lanes]
@@ -422,6 +426,11 @@ class NoiseStreams:
         self._kind = kind
         self._block = np.empty((BLOCK, len(lanes), size), np.float32)
         self._next = BLOCK
+        self._held = np.empty((len(lanes), size), np.float32)
+        self._left = np.zeros(len(lanes), np.int64)
+        self._lengths = np.ones((BLOCK, len(lanes)), np.int64)
+        share = np.arange(1, hold + 1, dtype=np.float64) ** -2
+        self._up_to = (share.cumsum() / share.sum())[:-1]  # probability of n or less, for n below M
 
     def draw(self) -> np.ndarray:
         """Return the next numbers of every lane, float32 ``[N, size]``: a view, valid for one step."""
@@ -429,6 +438,15 @@ class NoiseStreams:
             for i, generator in enumerate(self._generators):
                 draw = generator.random if self._kind == "uniform" else generator.standard_normal
                 self._block[:, i] = draw(self._block[:, i].shape, np.float32)
+                if len(self._up_to):
+                    self._lengths[:, i] = 1 + np.searchsorted(self._up_to, generator.random(BLOCK), side="right")
             self._next = 0
         self._next += 1
-        return self._block[self._next - 1]
+        found: np.ndarray = self._block[self._next - 1]
+        if not len(self._up_to):
+            return found
+        is_due = self._left == 0
+        np.copyto(self._held, found, where=is_due[:, np.newaxis])
+        np.copyto(self._left, self._lengths[self._next - 1], where=is_due)
+        self._left -= 1
+        return self._held

@@ -118,6 +118,8 @@ class TransitionBatch:
         Number of the update, counted from 1 over the whole run.
     progress
         Fraction of ``total_steps`` learned from so far, for schedules.
+    running_return
+        float32 ``[B]``: discounted sum of the episode's rewards so far, with that of the first step; None: not stored.
     """
 
     obs: Tensor
@@ -128,6 +130,7 @@ class TransitionBatch:
     weights: Tensor
     number: int
     progress: float
+    running_return: Tensor | None = None
 
     @property
     def observed(self) -> tuple[Tensor, None]:

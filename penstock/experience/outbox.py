@@ -208,6 +208,7 @@ class NodeReplay(Replay):
         return cls(
             nothing, nothing, replay.batch_size, replay.updates_per_step, reward_scale=replay.reward_scale,
             reward_clip=replay.reward_clip, first_priorities=replay.first_priorities,
+            return_discount=replay.return_discount,
         )  # fmt: skip
 
     def row_writer(self, lanes: int, rows_per_step: int) -> OutboxRows:

@@ -54,6 +54,8 @@ class Replay:
         Stored rewards are ``clip(reward * scale, -clip, clip)``.
     first_priorities
         Function that returns the priorities of new rows; None: they begin with the largest so far.
+    return_discount
+        Discount of the running returns that are stored beside rewards; None: none are stored.
     """
 
     buffer: ReplayBuffer
@@ -67,6 +69,7 @@ class Replay:
     reward_scale: float = 1.0
     reward_clip: float | None = None
     first_priorities: FirstPriorities | None = None
+    return_discount: float | None = None
 
     @property
     def steps_taken(self) -> int:
@@ -163,7 +166,9 @@ class RowWriter:
         """Do nothing: no row waits for the lanes' steps."""
 
 
-def transition_fields(observation: ObservationSpec, action: ActionSpec, *, with_values: bool) -> dict[str, Field]:
+def transition_fields(
+    observation: ObservationSpec, action: ActionSpec, *, with_values: bool, with_returns: bool = False
+) -> dict[str, Field]:
     """Return the fields of a transition; see `observation_field` for the storage of observations."""
     number = Field((), "float32")
     fields = {
@@ -172,7 +177,9 @@ def transition_fields(observation: ObservationSpec, action: ActionSpec, *, with_
         "reward": number,
         "next_obs": Field(observation.shape, observation.dtype, next_of="obs"),
     }
-    return fields | ({"value": number, "next_value": Field((), "float32", next_of="value")} if with_values else {})
+    if with_values:
+        fields |= {"value": number, "next_value": Field((), "float32", next_of="value")}
+    return fields | ({"running_return": number} if with_returns else {})
 
 
 def observation_field(observation: ObservationSpec) -> Field:
@@ -284,6 +291,9 @@ class TransitionWriter(StepWriter):
         values = () if replay.first_priorities is None else ("value",)
         super().__init__(arena, worker, lanes, first_lane, replay, "obs", "action", *values)
         self._step["next_obs"] = np.zeros_like(self._step["obs"])
+        if replay.return_discount is not None:
+            self._step["running_return"] = np.zeros(lanes.num_lanes, np.float32)
+            self._return_before = np.zeros(lanes.num_lanes, np.float32)
         self._held: dict[str, np.ndarray] | None = None
 
     def record(self) -> None:
@@ -305,6 +315,18 @@ class TransitionWriter(StepWriter):
         else:
             self._writer.add(**step, **signals)
         self._finish_step()
+
+    def _store_reward(self) -> None:
+        super()._store_reward()
+        if self._replay.return_discount is not None:
+            self._store_return(self._replay.return_discount)
+
+    def _store_return(self, discount: float) -> None:
+        """Store each lane's ``G_t = r_t + discount G_{t-1}``; G begins at 0 behind a step that ends an episode."""
+        lanes, found, before = self.lanes, self._step["running_return"], self._return_before
+        found[:] = self._step["reward"] + np.float32(discount) * before
+        ends = lanes.terminated | lanes.truncated
+        np.copyto(before, np.where(ends, np.float32(0.0), found), where=lanes.valid)
 
     def _write_held(self) -> None:
         """Write the previous step with its priorities, when the values of the observations after it are known.

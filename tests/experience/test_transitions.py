@@ -69,7 +69,9 @@ class Playing:
             column[...] = 77
         buffer = ReplayBuffer(
             1000,
-            transition_fields(observation, ACTION, with_values=with_values),
+            transition_fields(
+                observation, ACTION, with_values=with_values, with_returns=numbers.get("return_discount") is not None
+            ),
             sampler=Prioritized(alpha=1.0, eps=0.0) if with_values else Uniform(),
             n_step=NStep(n_step, GAMMA),
         )
@@ -213,6 +215,18 @@ def test_rewards_are_scaled_then_clipped_then_summed(n_step):
     assert_same(playing.written(0), true_transitions(0, endings, 5, n_step, lambda reward: min(0.4 * reward, 1.5)))
     if n_step == 3:
         assert playing.written(0)[2][2] == pytest.approx(1.2 + 0.9 * 1.5 + 0.81 * 1.5)
+
+
+@pytest.mark.parametrize("arrangement", ARRANGEMENTS)
+def test_the_running_return_holds_an_episodes_last_reward_and_begins_anew_behind_it(arrangement):
+    """Discount 0.5; rewards of episode k are 1000 k + 1, 2, ...: 1, 0.5 + 2 | 1001 | 2001, 1000.5 + 2002, ..."""
+    playing = Playing(counting_lanes(arrangement, [ENDINGS]), return_discount=0.5)
+    while playing.num_steps[0] < 7:
+        playing.play(1)
+    assert playing.replay.buffer.get_all()["running_return"].tolist()[:7] == [
+        1.0, 2.5, 1001.0, 2001.0, 3002.5, 3504.25, 3001.0
+    ]  # fmt: skip
+    playing.lanes.close()
 
 
 def test_negative_rewards_are_clipped_from_below_and_the_lanes_own_stay_true():

@@ -84,6 +84,9 @@ class Algorithm:
     freezes_statistics: ClassVar[bool] = False
     """True: in updates, layers such as BatchNorm normalise by their running statistics, as in acting."""
 
+    noise_hold: int = 1
+    """Most steps for which a lane keeps the random numbers of its actions."""
+
     config: Any
 
     def __init__(self, config: AnyConfig, observation: ObservationSpec, action: ActionSpec) -> None:

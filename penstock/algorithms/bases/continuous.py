@@ -3,33 +3,64 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from penstock.algorithms.bases.algorithm import Request
+from penstock.algorithms.bases.algorithm import Metrics, Request
 from penstock.algorithms.bases.replay import ReplayAlgorithm
-from penstock.config import Config, ConfigError, PrioritizedReplayConfig, Scheduled, Tunable, require
+from penstock.config import STORED, Config, ConfigError, PrioritizedReplayConfig, Scheduled, Tunable, require
 from penstock.envs.spaces import ActionKind, ActionSpec
-from penstock.nn import uniform_action
+from penstock.experience.batch import TransitionBatch
+from penstock.nn import PolicyNetwork, uniform_action
+
+RETURN_RATE = 1e-3
+SMALLEST_DIVISOR = 1e-8
 
 
 @dataclass(frozen=True, kw_only=True)
 class ControlConfig(PrioritizedReplayConfig):
     """Settings of algorithms for continuous control from replay."""
 
+    fixed: ClassVar[Mapping[str, str]] = {"return_bound": STORED}
+
     actor_learning_rate: Tunable[Scheduled | None] = None
     """Step size of the policy's optimiser, or a function of progress; None: learning_rate."""
     tau: Tunable[float] = 0.005
     """Fraction by which target networks move towards the online networks per update."""
+    noise_hold: int = 1
+    """Largest number of steps for which a lane keeps its exploration noise: n steps with probability in proportion to
+    n^-2 (arXiv:2604.04539: 16); 1: new noise in every step."""
+    return_bound: float | None = None
+    """Rewards are divided by the standard deviation of the running discounted return, and by more where that would
+    exceed this bound (arXiv:2604.04539: 5); None: not scaled."""
+    reset_interval: int | None = None
+    """Updates between two resets of networks and optimisers to new random ones; replay and normalisation are kept
+    (arXiv:2205.07802: 200,000). None: never."""
 
     def validate(self) -> None:
         super().validate()
+        require(self.noise_hold > 0, "noise_hold", self.noise_hold, "1 or more")
+        bound, interval = self.return_bound, self.reset_interval
+        require(bound is None or 0.0 < bound < math.inf, "return_bound", bound, "more than 0 and finite, or None")
+        require(interval is None or interval > 0, "reset_interval", interval, "1 or more, or None")
+        if bound is not None and self.hindsight is not None:
+            raise ConfigError(
+                f"return_bound={bound:g} is not possible with hindsight={self.hindsight!r}: relabelled steps have no "
+                "running return; use return_bound=None"
+            )
         rate = self.actor_learning_rate
         require(not isinstance(rate, float) or rate > 0, "actor_learning_rate", rate, "more than 0, or None")
         require(0.0 < self.tau <= 1.0, "tau", self.tau, "more than 0, at most 1")
+
+    def final_rewards(self) -> str | None:
+        """Return what makes rewards final when a step is taken, as the end of a message; None: nothing does."""
+        if self.return_bound is None:
+            return super().final_rewards()
+        return f"return_bound={self.return_bound:g}: running returns are stored when a step is taken; use None"
 
 
 class ControlAlgorithm(ReplayAlgorithm):
@@ -42,6 +73,17 @@ class ControlAlgorithm(ReplayAlgorithm):
     Config: ClassVar[type[Config]] = ControlConfig
     config: ControlConfig
     actions: ClassVar[tuple[ActionKind, ...]] = ("continuous",)
+    _return_scale: ReturnScale | None = None
+
+    @property
+    def scales_rewards(self) -> bool:  # type: ignore[override]
+        """Whether running returns are stored beside rewards: with ``return_bound``."""
+        return self.config.return_bound is not None
+
+    @property
+    def noise_hold(self) -> int:  # type: ignore[override]
+        """Most steps for which a lane keeps its exploration noise."""
+        return self.config.noise_hold
 
     def act(self, model: Any, request: Request) -> tuple[dict[str, Tensor], Tensor]:
         """Choose random actions until learning starts, then those of the policy with exploration."""
@@ -58,6 +100,50 @@ class ControlAlgorithm(ReplayAlgorithm):
             "actor": (model.actor_parameters(), self.config.actor_learning_rate or rate),
         }
 
+    def begin(self, model: PolicyNetwork, learning: dict[str, Any] | None = None) -> None:
+        """Make the learner's own state. See `ReplayAlgorithm.begin`."""
+        if self.config.return_bound is not None:
+            self._return_scale = ReturnScale(self.config.return_bound, next(model.parameters()).device)
+        super().begin(model, learning)
+
+    def learning_state(self) -> dict[str, Any]:
+        """Return the learner's own state, with the moments of running returns."""
+        scale = self._return_scale
+        return super().learning_state() | ({} if scale is None else {"return_scale": scale.state})
+
+    def inherit(self, learning: dict[str, Any]) -> None:
+        """Continue with another's `learning_state`. See `ReplayAlgorithm.inherit`."""
+        super().inherit(learning)
+        if self._return_scale is not None:
+            self._return_scale.state.copy_(learning["return_scale"])
+
+    def prepare(self, model: Any, batch: TransitionBatch) -> tuple[TransitionBatch, Metrics]:
+        """Return the batch with rewards scaled by the newest moments; reset before the first update of an interval."""
+        interval = self.config.reset_interval
+        if interval is not None and batch.number > 1 and (batch.number - 1) % interval == 0:
+            self.reset(model)
+        if self._return_scale is None:
+            return batch, {}
+        assert batch.running_return is not None
+        divisor = self._return_scale.update(batch.running_return)
+        return replace(batch, reward=batch.reward / divisor), {"reward_divisor": divisor}
+
+    def reset(self, model: PolicyNetwork) -> None:
+        """Replace all weights by new random ones, and forget the optimisers' moments (arXiv:2205.07802).
+
+        The normalisation of observations and of rewards stays, as does replay.
+        """
+        device = self.generator.device
+        seed = torch.randint(2**62, (), device=device, generator=self.generator)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(seed))
+            new = self.make_model(device)
+        new.input.load_state_dict(model.input.state_dict())
+        model.load_state_dict(new.state_dict())
+        self.restart_target(model)
+        for optimizer in self.optimizers.values():
+            optimizer.state.clear()
+
     def normal(self, shape: tuple[int, ...]) -> Tensor:
         """Draw standard normal numbers from the learner's generator."""
         return torch.randn(shape, device=self.generator.device, generator=self.generator)
@@ -72,3 +158,40 @@ class ControlAlgorithm(ReplayAlgorithm):
                     f"unbounded (from {low:g} to {high:g}): wrap it in gymnasium.wrappers.RescaleAction or ClipAction "
                     "with finite bounds, or use ppo or appo"
                 )
+
+
+class ReturnScale:
+    """Divisor of rewards by running discounted returns ``G_t = r_t + gamma G_{t-1}`` (arXiv:2604.04539).
+
+        max(sqrt(Var G), max |G| / bound)
+
+    G begins at 0 in every episode. Its moments are those of the replay buffer, as exponential means over about a
+    thousand batches without bias towards their start; the maximum is over all returns seen.
+
+    Parameters
+    ----------
+    bound : float
+        Bound of the scaled running returns.
+    device : torch.device
+        Device of the returns.
+
+    Attributes
+    ----------
+    state : Tensor
+        Weight of the means, mean, mean square and largest magnitude, float64 ``[4]``.
+    """
+
+    def __init__(self, bound: float, device: torch.device) -> None:
+        self._bound = bound
+        self.state = torch.zeros(4, dtype=torch.float64, device=device)
+
+    @torch.no_grad()
+    def update(self, returns: Tensor) -> Tensor:
+        """Add a batch of running returns, float32 ``[B]``; return the divisor, float32 ``[]``, at least 1e-8."""
+        found, means = returns.double(), self.state[:3]
+        means.lerp_(torch.stack((torch.ones_like(means[0]), found.mean(), found.square().mean())), RETURN_RATE)
+        torch.maximum(self.state[3], found.abs().amax(), out=self.state[3])
+        weight, mean, square = means
+        variance = square / weight - (mean / weight).square()
+        std = variance.clamp(min=0.0).sqrt()
+        return torch.maximum(std, self.state[3] / self._bound).clamp(min=SMALLEST_DIVISOR).float()

@@ -51,6 +51,8 @@ class ReplayAlgorithm(Algorithm):
     data_path: str | type = "replay"
     has_target: ClassVar[bool] = True
     """Whether there is a target network. Without, `target` is the model itself."""
+    scales_rewards: bool = False
+    """Whether running returns are stored beside rewards, by which `prepare` scales them."""
 
     target: Any
     evaluating: AbstractContextManager[bool]
@@ -87,6 +89,10 @@ class ReplayAlgorithm(Algorithm):
     def build_optimizer(self, parameter: nn.Parameter, learning_rate: float) -> torch.optim.Optimizer:
         """Make the optimiser of a loss, whose parameters are joined in one; its learning rate is set for each batch."""
         return fused_adam([parameter], learning_rate)
+
+    def prepare(self, model: Any, batch: Any) -> tuple[Any, Metrics]:
+        """Return the batch that `update` learns from, and further metrics; here the drawn batch, and none."""
+        return batch, {}
 
     def update(self, model: Any, batch: Any) -> tuple[Tensor, Metrics]:
         """Learn from one batch: take one step down the loss of `evaluate`. Override it for several losses.

@@ -129,6 +129,7 @@ class ReplayRankLearner(RankLearner):
 
     def _learn(self, batch: Any, about: dict[str, Any]) -> None:
         self._algorithm.schedule_learning_rates(batch.progress)
+        batch, _ = self._algorithm.prepare(self._model, batch)
         try:
             with self._training, self._autocast:
                 try:

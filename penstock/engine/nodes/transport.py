@@ -92,8 +92,11 @@ class StepTransport(SegmentTransport):
 
     def fields(self, shape: RunShape) -> dict[str, Field]:
         """Return the fields of one step."""
-        with_values = self.path.replay.first_priorities is not None
-        return transition_fields(shape.observation, shape.action, with_values=with_values)
+        replay = self.path.replay
+        return transition_fields(
+            shape.observation, shape.action, with_values=replay.first_priorities is not None,
+            with_returns=replay.return_discount is not None,
+        )  # fmt: skip
 
     def inbox(self, arena: ExperienceArena) -> Inbox:
         """Make the inbox that repeats a node's calls at home."""

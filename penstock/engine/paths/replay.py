@@ -115,6 +115,7 @@ def make_replay(
     replay = Replay(
         buffer, limiter, config.batch_size, config.updates_per_step,
         reward_scale=config.reward_scale, reward_clip=config.reward_clip, first_priorities=first_priorities,
+        return_discount=config.gamma if algorithm.scales_rewards else None,
     )  # fmt: skip
     if state is None:
         return replay, None
@@ -144,7 +145,10 @@ def transition_buffer(algorithm: ReplayAlgorithm, **fields: Field) -> ReplayBuff
     config, with_values = algorithm.config, algorithm.first_priorities() is not None
     return ReplayBuffer(
         config.buffer_size,
-        transition_fields(algorithm.observation, algorithm.action, with_values=with_values) | fields,
+        transition_fields(
+            algorithm.observation, algorithm.action, with_values=with_values, with_returns=algorithm.scales_rewards
+        )
+        | fields,
         sampler=algorithm.sampler(),
         n_step=NStep(config.n_step, config.gamma),
         seed=config.seed,

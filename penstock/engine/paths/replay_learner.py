@@ -63,7 +63,7 @@ class TransitionReader:
         Whether a batch is to be requested before the previous one is learned from.
     """
 
-    fields: ClassVar[tuple[str, ...]] = ("obs", "next_obs", "action", "reward", "discount")
+    fields: ClassVar[tuple[str, ...]] = ("obs", "next_obs", "action", "reward", "discount", "running_return")
 
     def __init__(self, replay: Replay, device: torch.device, *, in_order: bool) -> None:
         self._replay = replay
@@ -236,6 +236,7 @@ class ReplayLearner(Learner):
         self._algorithm.schedule_learning_rates(batch.progress)
         try:
             with self.in_group(batch), self._training, self._autocast:
+                batch, further = self._algorithm.prepare(self._model, batch)
                 try:
                     td_error, metrics = self._algorithm.update(self._model, batch)
                 except GroupBroken:
@@ -251,7 +252,7 @@ class ReplayLearner(Learner):
             self._model.update_observation_statistics(*batch.observed)
         if self._is_prioritized:
             self._replay.buffer.update_priorities(ids, largest_error(td_error).cpu().numpy())
-        return {name: value.detach() for name, value in metrics.items()}
+        return {name: value.detach() for name, value in {**metrics, **further}.items()}
 
     def _count_steps(self) -> None:
         self._steps = self._replay.steps_learned(self._batches)

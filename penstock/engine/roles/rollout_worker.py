@@ -44,6 +44,8 @@ class RolloutSpec:
     """Lanes of each policy, where a population shares the workers."""
     uses_clock: bool = True
     """Whether episodes are reported by the clock; False in a serial run, where nothing depends on time."""
+    noise_hold: tuple[int, ...] = ()
+    """Most steps for which a lane keeps the random numbers of its actions, of each policy; empty: 1."""
 
 
 class RolloutWorker:
@@ -225,8 +227,9 @@ class PolicyLanes:
         self._clock = clock
         self.writer = spec.paths[policy].writer(arena, spec.worker, lanes, first_lane, actor, clock)
         self._noise = NoiseStreams(
-            shape.action.noise, shape.action.noise_size, streams, seed=spec.seed + policy, incarnation=spec.incarnation
-        )
+            shape.action.noise, shape.action.noise_size, streams, seed=spec.seed + policy, incarnation=spec.incarnation,
+            hold=spec.noise_hold[policy] if spec.noise_hold else 1,
+        )  # fmt: skip
         action = arena.columns["action"]
         self._actions = np.empty((shape.group_size, *action.shape[1:]), action.dtype)
 
