@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from penstock.algorithms.arithmetic.optimizers import fused_adam
-from penstock.algorithms.arithmetic.td import squared_td_error, td_target
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.sac import SAC, SACConfig
-from penstock.config import NETWORK, Config, Scheduled, Tunable, require
+from penstock.config import Config, ConfigError, Scheduled, Tunable, require
 from penstock.experience.batch import TransitionBatch
-from penstock.nn import NormalizedActorCritic, evaluating, follow
+from penstock.nn import NormalizedActorCritic, StochasticActorCritic, follow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,10 +23,11 @@ class CrossQConfig(SACConfig):
     The critics are as wide as the policy, for runs on few cores; the paper's widths are in the preset "mujoco".
     """
 
-    fixed: ClassVar[Mapping[str, str]] = {"critic_hidden_sizes": NETWORK}
-
-    critic_hidden_sizes: tuple[int, ...] = (256, 256)
-    """Widths of the critics' hidden layers (published: two of 2048)."""
+    critic_hidden_sizes: tuple[int, ...] | None = (256, 256)
+    """Widths of the critics' hidden layers (published: two of 2048); None: hidden_sizes."""
+    normalization: Literal["batch", "layer", "rms"] | None = None
+    """Normalisation of each hidden layer: None, batch renormalisation behind its activation, as published; "batch",
+    by the batch's moments before it."""
     learning_rate: Scheduled = 1e-3
     adam_beta1: Tunable[float] = 0.5
     """Decay rate of the optimisers' running mean of gradients."""
@@ -39,10 +38,14 @@ class CrossQConfig(SACConfig):
 
     def validate(self) -> None:
         super().validate()
-        sizes = self.critic_hidden_sizes
-        require(all(size > 0 for size in sizes), "critic_hidden_sizes", sizes, "all more than 0")
         require(0.0 <= self.adam_beta1 < 1.0, "adam_beta1", self.adam_beta1, "0 or more, and less than 1")
         require(self.policy_delay > 0, "policy_delay", self.policy_delay, "1 or more")
+        if self.normalization != "batch" and (self.normalization is not None or self.has_own_body):
+            raise ConfigError(
+                f"normalization={self.normalization!r} is not possible with CrossQ's network={self.network!r}, "
+                f"unit_weights={self.unit_weights} and distributional={self.distributional!r}: without target networks "
+                'its critics normalise by batches; use normalization="batch"'
+            )
         require(self.tau == 1.0, "tau", self.tau, '1: CrossQ has no target network; with one it is "sac"')
 
 
@@ -57,9 +60,16 @@ class CrossQ(SAC):
     config: CrossQConfig
     has_target = False
 
-    def build_model(self) -> NormalizedActorCritic:
+    @property
+    def normalizes_by_batch(self) -> bool:
+        """Always: both ends of a transition pass the critics in one batch."""
+        return True
+
+    def build_model(self) -> StochasticActorCritic:
         """Make the policy, both critics and the temperature."""
         c = self.config
+        if c.has_own_body:
+            return super().build_model()
         return self.build_network(
             NormalizedActorCritic, num_critics=2, critic_sizes=c.critic_hidden_sizes, **self.network_settings
         )
@@ -68,7 +78,7 @@ class CrossQ(SAC):
         """Adam with little momentum, as published."""
         return fused_adam([parameter], learning_rate, beta1=self.config.adam_beta1)
 
-    def update(self, model: NormalizedActorCritic, batch: TransitionBatch) -> tuple[Tensor, Metrics]:  # type: ignore[override]
+    def update(self, model: StochasticActorCritic, batch: TransitionBatch) -> tuple[Tensor, Metrics]:
         """Update the critics (section 3); every `policy_delay` updates policy and temperature, as in SAC.
 
             L_Q = sum_i mean w (Q_i(o, a) - y)^2,    y = r + disc (min_i Q_i(o', a') - alpha log pi(a'|o'))
@@ -79,9 +89,8 @@ class CrossQ(SAC):
         with torch.no_grad(), self.evaluating:
             next_action, next_log_prob = self.sample(model.policy(batch.next_obs))
 
-        q, next_q = model.joint_q(batch.obs, batch.action, batch.next_obs, next_action)
-        y = td_target(batch.reward, batch.discount, next_q.detach().amin(0) - alpha * next_log_prob)
-        critic_loss, td_error = squared_td_error(q, y, batch.weights)
+        q, next_q = self.both_ends(model, batch, next_action)
+        critic_loss, td_error, q = self.critic_loss(model, q, next_q, -alpha * next_log_prob, batch)
         self.minimize("critic", critic_loss)
         follow(model.critics)
         metrics = {"critic_loss": critic_loss, "q": q}
@@ -90,8 +99,3 @@ class CrossQ(SAC):
             metrics |= self.improve_policy(model, model.policy(batch.obs), batch.obs, alpha)
             follow(model.encoder)
         return td_error, metrics
-
-    def value(self, model: Any, obs: Tensor, action: Tensor) -> Tensor:
-        """Objective of the policy: the smaller of both values, by critics with running moments, float32 ``[N]``."""
-        with evaluating(model.critics):
-            return super().value(model, obs, action)

@@ -10,16 +10,15 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from penstock.algorithms.arithmetic.td import squared_td_error, td_target
 from penstock.algorithms.bases.algorithm import Metrics
-from penstock.algorithms.bases.continuous import ControlAlgorithm, ControlConfig
+from penstock.algorithms.bases.soft_critics import SoftCriticConfig, SoftCritics
 from penstock.config import NETWORK, Config, ConfigError, Scheduled, Tunable, require
 from penstock.experience.batch import TransitionBatch
-from penstock.nn import StochasticActorCritic, TanhGaussian
+from penstock.nn import StochasticActorCritic, TanhGaussian, evaluating, follow
 
 
 @dataclass(frozen=True, kw_only=True)
-class SACConfig(ControlConfig):
+class SACConfig(SoftCriticConfig):
     """SAC: maximises return and entropy; the temperature between them keeps the entropy at its target."""
 
     fixed: ClassVar[Mapping[str, str]] = {
@@ -54,7 +53,7 @@ class SACConfig(ControlConfig):
             )
 
 
-class SAC(ControlAlgorithm):
+class SAC(SoftCritics):
     """Stochastic policy that maximises the smaller value of two critics and its own entropy."""
 
     Config: ClassVar[type[Config]] = SACConfig
@@ -62,7 +61,7 @@ class SAC(ControlAlgorithm):
 
     def build_model(self) -> StochasticActorCritic:
         """Make the policy, both critics and the temperature."""
-        return self.build_network(StochasticActorCritic, num_critics=2, **self.network_settings)
+        return self.build_network_of_kind(num_critics=2, **self.network_settings)
 
     @property
     def network_settings(self) -> dict[str, Any]:
@@ -74,18 +73,21 @@ class SAC(ControlAlgorithm):
         return super().trained_parameters(model) | {"alpha": ([model.log_alpha], self.config.learning_rate)}
 
     def update(self, model: StochasticActorCritic, batch: TransitionBatch) -> tuple[Tensor, Metrics]:
-        """Equations 5, 7 and 18: critics ``L_Q = sum_i mean w (Q_i(o, a) - y)^2``, then policy, then temperature."""
-        target, alpha = self.target, self.alpha(model)
+        """Equations 5, 7 and 18: critics ``L_Q = sum_i mean w (Q_i(o, a) - y)^2``, then policy, then temperature.
+
+        With `distributional`, the critics' loss is a cross-entropy instead (see `SoftCritics.critic_loss`).
+        """
+        alpha = self.alpha(model)
         with torch.no_grad(), self.evaluating:
             next_action, next_log_prob = self.sample(model.policy(batch.next_obs))
-            next_value = target.q(batch.next_obs, next_action).amin(0) - alpha * next_log_prob
-            y = td_target(batch.reward, batch.discount, next_value)
 
-        q = model.q(batch.obs, batch.action)
-        critic_loss, td_error = squared_td_error(q, y, batch.weights)
+        q, next_q = self.both_ends(model, batch, next_action)
+        critic_loss, td_error, q = self.critic_loss(model, q, next_q, -alpha * next_log_prob, batch)
         self.minimize("critic", critic_loss)
+        follow(model.critics)
 
         metrics = self.improve_policy(model, model.policy(batch.obs), batch.obs, alpha)
+        follow(model.encoder)
         self.move_target(self.config.tau)
         return td_error, {"critic_loss": critic_loss, "q": q, **metrics}
 
@@ -103,8 +105,9 @@ class SAC(ControlAlgorithm):
         return {"actor_loss": actor_loss, "entropy": -log_prob.detach(), "alpha": alpha}
 
     def value(self, model: StochasticActorCritic, obs: Tensor, action: Tensor) -> Tensor:
-        """Objective of the policy: the smaller of both values, float32 ``[N]``."""
-        return model.q(obs, action).amin(0)
+        """Objective of the policy: the smaller of both values, by critics with running moments, float32 ``[N]``."""
+        with evaluating(model.critics):
+            return model.values(obs, action).amin(0)
 
     @property
     def target_entropy(self) -> float:

@@ -15,14 +15,14 @@ from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.sac import SAC, SACConfig
 from penstock.config import NETWORK, Config, ConfigError, require
 from penstock.experience.batch import TransitionBatch
-from penstock.nn import StochasticActorCritic
+from penstock.nn import StochasticActorCritic, evaluating, follow
 
 
 @dataclass(frozen=True, kw_only=True)
 class TQCConfig(SACConfig):
     """TQC: critics predict distributions of returns; targets are their mixture without its largest atoms.
 
-    The critics have the policy's widths, ``hidden_sizes``; the paper's critics have three layers of 512.
+    The critics have the policy's widths unless ``critic_hidden_sizes`` are given (published: three layers of 512).
     """
 
     fixed: ClassVar[Mapping[str, str]] = dict.fromkeys(("num_critics", "num_quantiles"), NETWORK)
@@ -40,6 +40,11 @@ class TQCConfig(SACConfig):
         require(self.num_critics > 0, "num_critics", self.num_critics, "1 or more")
         require(self.num_quantiles > 1, "num_quantiles", self.num_quantiles, "2 or more")
         require(self.dropped_quantiles >= 0, "dropped_quantiles", self.dropped_quantiles, "0 or more")
+        if self.distributional != "none":
+            raise ConfigError(
+                f"distributional={self.distributional!r} is not possible: critics of TQC give quantiles; "
+                'use distributional="none", or sac'
+            )
         if self.dropped_quantiles >= self.num_quantiles:
             raise ConfigError(
                 f"dropped_quantiles={self.dropped_quantiles} leaves nothing of num_quantiles={self.num_quantiles} for "
@@ -56,10 +61,9 @@ class TQC(SAC):
     def build_model(self) -> StochasticActorCritic:
         """Make the policy, all critics and the temperature."""
         c = self.config
-        return self.build_network(
-            StochasticActorCritic,
-            num_critics=c.num_critics, num_quantiles=c.num_quantiles, **self.network_settings,
-        )  # fmt: skip
+        return self.build_network_of_kind(
+            num_critics=c.num_critics, num_quantiles=c.num_quantiles, **self.network_settings
+        )
 
     def update(self, model: StochasticActorCritic, batch: TransitionBatch) -> tuple[Tensor, Metrics]:
         """Update the critics as in section 3 of the paper, then policy and temperature as in SAC.
@@ -72,20 +76,24 @@ class TQC(SAC):
         c, alpha = self.config, self.alpha(model)
         with torch.no_grad(), self.evaluating:
             next_action, next_log_prob = self.sample(model.policy(batch.next_obs))
-            atoms = truncated_mixture(self.target.q(batch.next_obs, next_action), c.dropped_quantiles * c.num_critics)
-            next_atoms = atoms - (alpha * next_log_prob).unsqueeze(1)
-            y = td_target(batch.reward.unsqueeze(1), batch.discount.unsqueeze(1), next_atoms)
 
-        quantiles = model.q(batch.obs, batch.action)
+        quantiles, next_quantiles = self.both_ends(model, batch, next_action)
+        atoms = truncated_mixture(next_quantiles, c.dropped_quantiles * c.num_critics)
+        next_atoms = atoms - (alpha * next_log_prob).unsqueeze(1)
+        y = td_target(batch.reward.unsqueeze(1), batch.discount.unsqueeze(1), next_atoms)
+
         distance = quantile_huber_of_sorted(quantiles, y) / c.num_quantiles
         critic_loss = (batch.weights * distance).mean(1).sum()
         self.minimize("critic", critic_loss)
+        follow(model.critics)
 
         metrics = self.improve_policy(model, model.policy(batch.obs), batch.obs, alpha)
+        follow(model.encoder)
         self.move_target(c.tau)
         td_error = quantiles.detach().mean(2) - y.mean(1)
         return td_error, {"critic_loss": critic_loss, "q": quantiles, **metrics}
 
     def value(self, model: StochasticActorCritic, obs: Tensor, action: Tensor) -> Tensor:
         """Objective of the policy: the mean of all critics' quantiles, none dropped, float32 ``[N]``."""
-        return model.q(obs, action).mean((0, 2))
+        with evaluating(model.critics):
+            return model.q(obs, action).mean((0, 2))

@@ -418,6 +418,29 @@ class _DDPG(TypedDict, total=False):
     exploration_noise: float
     """Standard deviation of the noise on actions in [-1, 1] (as in CleanRL). Default: 0.1."""
 
+class _SoftCritic(TypedDict, total=False):
+    network: Literal["mlp", "residual"]
+    """Hidden layers of policy and critics over vectors: "mlp", layers of `hidden_sizes`; "residual", blocks of two
+    layers around a sum, one for each of `hidden_sizes`, which are equal (arXiv:2604.04539). Default: "mlp"."""
+    normalization: Literal["batch", "layer", "rms"] | None
+    """Normalisation of each hidden layer before its activation: by the batch's moments, which also normalises the
+    input; or by each row's; None: none. Default: None."""
+    unit_weights: bool
+    """Keep the weights of each hidden unit at norm 1, and scale and shift of each normalisation at the norm
+    sqrt(units), after every update (arXiv:2604.04539). Default: False."""
+    critic_hidden_sizes: Sequence[int] | None
+    """Widths of the critics' hidden layers; None: hidden_sizes. Default: None."""
+    distributional: Literal["none", "c51", "hl_gauss"]
+    """Critics that give distributions of returns: "c51", targets are the distribution of the critic with the smaller
+    mean (arXiv:1707.06887); "hl_gauss", a normal distribution around the smaller mean (arXiv:2403.03950); "none":
+    values. Default: "none"."""
+    num_atoms: int
+    """Returns in a distribution. Default: 101."""
+    v_min: float
+    """Smallest return in a distribution. Default: -5.0."""
+    v_max: float
+    """Largest return in a distribution. Default: 5.0."""
+
 class _SAC(TypedDict, total=False):
     alpha: float | None
     """Fixed temperature; None: learned. Default: None."""
@@ -707,7 +730,7 @@ class TD3(Face):
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[TD3Settings]) -> None: ...
 
 class SACSettings(
-    _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _Control, _SAC, total=False
+    _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _Control, _SoftCritic, _SAC, total=False
 ): ...
 
 class SAC(Face):
@@ -718,7 +741,9 @@ class SAC(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[SACSettings]) -> None: ...
 
-class TQCSettings(_Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _Control, _SAC, total=False):
+class TQCSettings(
+    _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _Control, _SoftCritic, _SAC, total=False
+):
     num_critics: int
     """Number of critics (N). Default: 5."""
     num_quantiles: int
@@ -736,10 +761,8 @@ class TQC(Face):
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[TQCSettings]) -> None: ...
 
 class CrossQSettings(
-    _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _Control, _SAC, total=False
+    _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _Control, _SoftCritic, _SAC, total=False
 ):
-    critic_hidden_sizes: Sequence[int]
-    """Widths of the critics' hidden layers (published: two of 2048). Default: (256, 256)."""
     adam_beta1: float
     """Decay rate of the optimisers' running mean of gradients. Default: 0.5."""
     policy_delay: int
@@ -749,7 +772,7 @@ class CrossQ(Face):
     """Trains with CrossQ, SAC without targets; settings are fields of `penstock.algorithms.crossq.CrossQConfig`.
 
     Other defaults: num_envs_per_worker=1, hidden_sizes=(256, 256), activation="relu", normalize_observations=False,
-    learning_rate=0.001, tau=1.0.
+    learning_rate=0.001, tau=1.0, critic_hidden_sizes=(256, 256).
     """
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[CrossQSettings]) -> None: ...

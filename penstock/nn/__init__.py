@@ -1,6 +1,7 @@
 """Networks: encoders, memory cores, action distributions, and the agents' networks made of them."""
 
-from penstock.nn.batch_renorm import NormalizedActorCritic, follow
+from penstock.nn.batch_renorm import NormalizedActorCritic
+from penstock.nn.bodies import BodyActorCritic, BodyConfig
 from penstock.nn.continuous import DeterministicActorCritic, StochasticActorCritic
 from penstock.nn.distributions import (
     ILLEGAL,
@@ -20,6 +21,7 @@ from penstock.nn.memory import MemoryCore
 from penstock.nn.model import ActorCritic, NetworkConfig
 from penstock.nn.modes import buffer_in, evaluating, foreign_buffers, put_buffer, training_mode
 from penstock.nn.noisy import NoisyLinear
+from penstock.nn.norms import follow
 from penstock.nn.observations import RunningMoments
 from penstock.nn.policy_network import Choice, PolicyNetwork
 from penstock.nn.q_network import EpsilonGreedy, NoisyGreedy, QNetwork
@@ -30,6 +32,8 @@ from penstock.nn.weights import WeightsLayout, flatten_, joined, place_, places_
 __all__ = [
     "ILLEGAL",
     "ActorCritic",
+    "BodyActorCritic",
+    "BodyConfig",
     "Categorical",
     "CategoricalReturns",
     "Choice",

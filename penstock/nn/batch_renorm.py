@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from penstock.nn.continuous import Critics, StackedLinear, StochasticActorCritic
 from penstock.nn.mlp import MLP, SideBySide
 from penstock.nn.model import NetworkConfig
+from penstock.nn.norms import BatchNorm
 from penstock.nn.observations import encoder_input_size
-from penstock.nn.sharing import in_shares, moments_of_rows
+from penstock.nn.sharing import moments_of_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,13 +20,12 @@ if TYPE_CHECKING:
     from penstock.envs.spaces import ActionSpec, ObservationSpec
     from penstock.nn.encoders import Seen
 
-MOMENTUM = 0.99
 EPSILON = 1e-3
 WARM_UP = 100_000  # batches normalised by their own moments alone
 R_MAX, D_MAX = 3.0, 5.0
 
 
-class BatchRenorm(nn.Module):
+class BatchRenorm(BatchNorm):
     """Normalises each feature by a batch's moments, corrected towards running ones (arXiv:1702.03275, algorithm 1).
 
         y = (x - mean_B) / std_B * r + d
@@ -35,8 +35,6 @@ class BatchRenorm(nn.Module):
     normalisation. Outside learning the running moments are used: ``y = (x - mean) / std``. A learned scale and shift
     follow.
 
-    Running moments are buffers, part of the weights: acting roles normalise as the learner's policy does.
-
     Parameters
     ----------
     shape : tuple of int
@@ -44,24 +42,15 @@ class BatchRenorm(nn.Module):
 
     Attributes
     ----------
-    mean, var : Tensor
-        Running mean and population variance, float32 ``[*shape]``.
     batches : Tensor
         Number of batches in the moments, int64 ``[]``.
     """
 
-    mean: Tensor
-    var: Tensor
     batches: Tensor
 
     def __init__(self, shape: tuple[int, ...]) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(torch.ones(shape))
-        self.shift = nn.Parameter(torch.zeros(shape))
-        self.register_buffer("mean", torch.zeros(shape))
-        self.register_buffer("var", torch.ones(shape))
+        super().__init__(shape)
         self.register_buffer("batches", torch.tensor(0))
-        self._seen: tuple[Tensor, Tensor] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise inputs ``[..., N, F]``, float32, by the running moments, or in training mode by the batch's."""
@@ -80,19 +69,9 @@ class BatchRenorm(nn.Module):
 
     @torch.no_grad()
     def follow(self) -> None:
-        """Update the running moments with those of the last batch, after an update."""
-        assert self._seen is not None
-        mean, var = self._seen
-        self.mean.lerp_(mean, 1.0 - MOMENTUM)
-        self.var.lerp_(var, 1.0 - MOMENTUM)
+        """Update the running moments with those of the last batch, after an update, and count it."""
+        super().follow()
         self.batches.add_(1)
-
-
-def follow(network: nn.Module) -> None:
-    """Update all running moments of a network with those of the last batch. See :meth:`BatchRenorm.follow`."""
-    for module in network.modules():
-        if isinstance(module, BatchRenorm):
-            module.follow()
 
 
 class NormalizedMLP(nn.Module):
@@ -125,15 +104,17 @@ class NormalizedMLP(nn.Module):
 class NormalizedCritics(Critics):
     """Critics with normalised input and hidden layers, each with its own moments. See :class:`Critics`."""
 
-    def __init__(self, input_size: int, hidden_sizes: tuple[int, ...], activation: str, num_critics: int) -> None:
-        super().__init__(input_size, hidden_sizes, activation, num_critics)
+    def __init__(
+        self, input_size: int, hidden_sizes: tuple[int, ...], activation: str, num_critics: int, num_quantiles: int = 1
+    ) -> None:
+        super().__init__(input_size, hidden_sizes, activation, num_critics, num_quantiles)
         self.norms = nn.ModuleList(BatchRenorm((num_critics, 1, size)) for size in (input_size, *hidden_sizes))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return values ``[C, N]`` of inputs ``[N, I]``."""
         x = self.norms[0](x.expand(self.num_critics, *x.shape))
         for layer, norm in zip(cast("Iterable[StackedLinear]", self.hidden), self.norms[1:], strict=True):
-            x = norm(self.activation(torch.baddbmm(layer.bias, x, layer.weight)).float())
+            x = norm(self.activation(layer(x)).float())
         return self.values(x)
 
     def first(self, x: Tensor) -> Tensor:
@@ -165,39 +146,7 @@ class NormalizedActorCritic(StochasticActorCritic):
     ) -> None:
         super().__init__(
             observation, action, config, num_critics=num_critics, critic_sizes=critic_sizes,
-            initial_alpha=initial_alpha, clips_log_std=clips_log_std,
+            initial_alpha=initial_alpha, clips_log_std=clips_log_std, make_critics=NormalizedCritics,
         )  # fmt: skip
         if isinstance(self.encoder, MLP):
             self.encoder = NormalizedMLP(self.encoder, encoder_input_size(observation))
-
-    def build_critics(
-        self, input_size: int, sizes: tuple[int, ...], activation: str, num_critics: int, num_quantiles: int
-    ) -> Critics:
-        """Make the critics."""
-        return NormalizedCritics(input_size, sizes, activation, num_critics)
-
-    @in_shares(1, observation=0, action=0, next_observation=0, next_action=0)
-    def joint_q(
-        self, observation: Tensor, action: Tensor, next_observation: Tensor, next_action: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Return the values of both ends of transitions by all critics, normalised by joint moments.
-
-        Separate batches would be normalised by different moments: the policy's actions are distributed differently from
-        replayed ones (arXiv:1902.05605, section 3.2).
-
-        Parameters
-        ----------
-        observation, next_observation : Tensor
-            Observations in their column's layout, ``[N, *shape]``.
-        action, next_action : Tensor
-            Actions in [-1, 1], float32 ``[N, d]``.
-
-        Returns
-        -------
-        q, next_q : Tensor
-            Values, float32 ``[C, N]``.
-        """
-        features = self.critic_encoder(self.input(torch.cat((observation, next_observation))))
-        x = torch.cat((features.float(), torch.cat((action, next_action))), -1)
-        q, next_q = self.critics(x).chunk(2, -1)
-        return q, next_q

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,9 +21,10 @@ from penstock.nn.q_network import feedforward_encoder
 from penstock.nn.sharing import in_shares
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from penstock.envs.spaces import ActionSpec, ObservationSpec
+    from penstock.nn.return_distributions import CategoricalReturns
 
 IMAGE_CRITIC_SIZES = (256,)
 """Widths of the critics' own layers over a shared encoder."""
@@ -55,6 +56,8 @@ class ContinuousActorCritic(PolicyNetwork):
         Widths of the critics' hidden layers, if different from ``config.hidden_sizes``.
     outputs_per_dimension : int
         Outputs of the actor for each of the ``d`` numbers.
+    make_critics : callable, optional
+        Function that makes the critics, with the parameters and calls of :class:`Critics`, the default.
 
     Attributes
     ----------
@@ -77,6 +80,7 @@ class ContinuousActorCritic(PolicyNetwork):
         outputs_per_dimension: int,
         num_quantiles: int = 1,
         critic_sizes: tuple[int, ...] | None = None,
+        make_critics: Callable[..., nn.Module] | None = None,
     ) -> None:
         super().__init__()
         if action.choices:
@@ -96,13 +100,7 @@ class ContinuousActorCritic(PolicyNetwork):
             self.critic_encoder, _ = feedforward_encoder(observation, config)
             sizes, activation = IMAGE_CRITIC_SIZES, "relu"
         num_inputs = num_features + action.noise_size
-        self.critics = self.build_critics(num_inputs, sizes, activation, num_critics, num_quantiles)
-
-    def build_critics(
-        self, input_size: int, sizes: tuple[int, ...], activation: str, num_critics: int, num_quantiles: int
-    ) -> Critics:
-        """Make the critics; parameters as for :class:`Critics`."""
-        return Critics(input_size, sizes, activation, num_critics, num_quantiles)
+        self.critics: Any = (make_critics or Critics)(num_inputs, sizes, activation, num_critics, num_quantiles)
 
     def actor(self, observation: Tensor) -> Tensor:
         """Return the actor's outputs for observations ``[N, *shape]`` of the column, float32 ``[N, numbers]``."""
@@ -138,7 +136,34 @@ class ContinuousActorCritic(PolicyNetwork):
         For critics without quantiles.
         """
         features = self.critic_encoder(self.input(observation))
-        return self.critics.first(torch.cat((features.float(), action), -1))
+        q: Tensor = self.critics.first(torch.cat((features.float(), action), -1))
+        return q
+
+    @in_shares(1, observation=0, action=0, next_observation=0, next_action=0)
+    def joint_q(
+        self, observation: Tensor, action: Tensor, next_observation: Tensor, next_action: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return the values of both ends of transitions by all critics, for critics that normalise by the batch.
+
+        Separate batches would be normalised by different moments: the policy's actions are distributed differently from
+        replayed ones (arXiv:1902.05605, section 3.2).
+
+        Parameters
+        ----------
+        observation, next_observation : Tensor
+            Observations in their column's layout, ``[N, *shape]``.
+        action, next_action : Tensor
+            Actions in [-1, 1], float32 ``[N, d]``.
+
+        Returns
+        -------
+        q, next_q : Tensor
+            Values, float32 ``[C, N]``; with several quantiles ``[C, N, M]``.
+        """
+        features = self.critic_encoder(self.input(torch.cat((observation, next_observation))))
+        x = torch.cat((features.float(), torch.cat((action, next_action))), -1)
+        q, next_q = self.critics(x).chunk(2, 1)
+        return q, next_q
 
     def actor_parameters(self) -> list[nn.Parameter]:
         """Return the parameters trained by the actor's loss, in a fixed order."""
@@ -187,7 +212,7 @@ class StochasticActorCritic(ContinuousActorCritic):
 
     Parameters
     ----------
-    observation, action, config, num_critics, num_quantiles, critic_sizes
+    observation, action, config, num_critics, num_quantiles, critic_sizes, make_critics
         As for :class:`ContinuousActorCritic`.
     initial_alpha : float
         Initial temperature.
@@ -198,6 +223,8 @@ class StochasticActorCritic(ContinuousActorCritic):
     ----------
     log_alpha : nn.Parameter
         Logarithm of the temperature, float32 ``[]``; in neither the actor's nor the critics' parameters.
+    returns : CategoricalReturns or None
+        Returns whose logits the critics give; None: values or quantiles.
     """
 
     def __init__(
@@ -211,18 +238,26 @@ class StochasticActorCritic(ContinuousActorCritic):
         num_quantiles: int = 1,
         critic_sizes: tuple[int, ...] | None = None,
         clips_log_std: bool = False,
+        make_critics: Callable[..., nn.Module] | None = None,
     ) -> None:
         super().__init__(
             observation, action, config,
             num_critics=num_critics, outputs_per_dimension=2, num_quantiles=num_quantiles, critic_sizes=critic_sizes,
+            make_critics=make_critics,
         )  # fmt: skip
         self.clips_log_std = clips_log_std
+        self.returns: CategoricalReturns | None = None
         self.log_alpha = nn.Parameter(torch.tensor(math.log(initial_alpha)))
 
     @in_shares(0, observation=0)
     def policy(self, observation: Tensor) -> TanhGaussian:
         """Return distributions over ``[N, d]`` actions for observations ``[N, *shape]`` of the column."""
         return TanhGaussian(self.actor(observation), self.clips_log_std)
+
+    def values(self, observation: Tensor, action: Tensor) -> Tensor:
+        """Return values by all critics, float32 ``[C, N]``: means of distributions. Parameters as for :meth:`q`."""
+        q = self.q(observation, action)
+        return q if self.returns is None else self.returns.mean(q)
 
     def act(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[TanhGaussian, Tensor]:
         """Return choices for one row of every lane, without critics. See :meth:`PolicyNetwork.act`."""
@@ -270,14 +305,15 @@ class Critics(nn.Module):
             return self._fused(x, self.num_critics)
         x = x.expand(self.num_critics, *x.shape)
         for layer in cast("Iterable[StackedLinear]", self.hidden):
-            x = self.activation(torch.baddbmm(layer.bias, x, layer.weight))
+            x = self.activation(layer(x))
         return self.values(x)
 
     def values(self, x: Tensor) -> Tensor:
         """Return the values of the last hidden layer ``[C, N, H]``, as `forward` does."""
         with without_autocast(x.device):
             if self.head.weight.shape[-1] > 1:
-                return torch.baddbmm(self.head.bias, x.float(), self.head.weight)
+                quantiles: Tensor = self.head(x.float())
+                return quantiles
             # For a single output a sum is several times as fast as a matrix product.
             return (x.float() * self.head.weight.mT).sum(-1) + self.head.bias.squeeze(-1)
 
@@ -318,3 +354,7 @@ class StackedLinear(nn.Module):
         bound = 1.0 / math.sqrt(input_size)
         self.weight = nn.Parameter(torch.empty(num_networks, input_size, output_size).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.empty(num_networks, 1, output_size).uniform_(-bound, bound))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return outputs ``[C, N, O]`` of inputs ``[C, N, I]``."""
+        return torch.baddbmm(self.bias, x, self.weight)

@@ -169,6 +169,11 @@ def _in_shares(method: Callable[..., Any], out: int, rows: dict[str, int]) -> Ca
     return run
 
 
+def is_in_share() -> bool:
+    """Return whether this thread computes a share of the rows; see `share_rows_`."""
+    return _here.group is not None and _here.is_in_share
+
+
 def moments_of_rows(x: Tensor) -> tuple[Tensor, Tensor]:
     """Return population variance and mean over the rows of inputs ``[..., N, F]``, ``[..., 1, F]`` each.
 

@@ -43,6 +43,58 @@ def categorical_projection(returns: Tensor, probability: Tensor, atoms: Tensor) 
     return projected.scatter_add_(1, lower, probability - share).scatter_add_(1, lower + 1, share)
 
 
+def of_smaller_mean(probability: Tensor, atoms: Tensor) -> Tensor:
+    """Return for each row the distribution of the critic with the smallest mean, as a whole.
+
+    A minimum atom by atom would be no distribution; this one is clipped double Q-learning of distributions
+    (arXiv:2604.04539).
+
+    Parameters
+    ----------
+    probability : Tensor
+        Probabilities of the atoms by each critic, float32 ``[C, B, M]``.
+    atoms : Tensor
+        Returns, float32 ``[M]``.
+
+    Returns
+    -------
+    Tensor
+        float32 ``[B, M]``.
+    """
+    smallest = (probability @ atoms).argmin(0)
+    return probability[smallest, torch.arange(probability.shape[1], device=probability.device)]
+
+
+def gaussian_histogram(value: Tensor, atoms: Tensor, smoothing: float = 0.75) -> Tensor:
+    """Return a normal distribution around each value as probabilities of evenly spaced atoms (arXiv:2403.03950, eq. 3).
+
+    An atom has the probability of the bin around it, of the atoms' distance in width, divided by that of all bins:
+
+        p_i = [Phi((z_i + dz/2 - v) / s) - Phi((z_i - dz/2 - v) / s)] / [Phi((z_{M-1} + dz/2 - v) / s) - ...]
+
+    Values beyond the atoms count as the nearest atom.
+
+    Parameters
+    ----------
+    value : Tensor
+        Values ``v``, float32 ``[B]``.
+    atoms : Tensor
+        Atoms ``z`` in rising order, 2 or more, float32 ``[M]``.
+    smoothing : float
+        Standard deviation ``s`` in distances ``dz`` of the atoms.
+
+    Returns
+    -------
+    Tensor
+        float32 ``[B, M]``.
+    """
+    spacing = (atoms[-1] - atoms[0]) / (len(atoms) - 1)
+    edges = torch.cat((atoms - 0.5 * spacing, atoms[-1:] + 0.5 * spacing))
+    value = value.clamp(atoms[0], atoms[-1]).unsqueeze(1)
+    below = torch.special.ndtr((edges - value) / (smoothing * spacing))
+    return below.diff(dim=1) / (below[:, -1:] - below[:, :1])
+
+
 def categorical_kl(target: Tensor, log_probability: Tensor) -> Tensor:
     """Kullback-Leibler divergence ``sum_i m_i (log m_i - log p_i)``: Rainbow's loss and priority (arXiv:1710.02298).
 

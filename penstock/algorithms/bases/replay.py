@@ -158,6 +158,7 @@ class ReplayAlgorithm(Algorithm):
         trained = self.trained_parameters(model)
         self._rates = {name: rate for name, (_, rate) in trained.items()}
         self._trained = {name: [each for each in own if each.requires_grad] for name, (own, _) in trained.items()}
+        self._constrained = {name: _constrained_by(model, own) for name, (own, _) in trained.items()}
         self.optimizers = {
             name: self.build_optimizer(joined(own), self.learning_rate(rate, 0.0))
             for name, (own, rate) in trained.items()
@@ -217,6 +218,8 @@ class ReplayAlgorithm(Algorithm):
     ) -> Tensor:
         """Take one step of an optimiser down the gradient of `loss` with respect to its own parameters alone.
 
+        Modules of the network that have a method ``constrain_`` then project their parameters, where these were moved.
+
         Parameters
         ----------
         name, loss
@@ -250,6 +253,17 @@ class ReplayAlgorithm(Algorithm):
         if max_grad < math.inf:
             whole.grad.clamp_(-max_grad, max_grad)
         optimizer.step()
+        for module in self._constrained[name]:
+            module.constrain_()
         if torch.is_autocast_enabled(norm.device.type):
             torch.clear_autocast_cache()  # copies of the parameters from before the step
         return norm
+
+
+def _constrained_by(model: nn.Module, parameters: list[nn.Parameter]) -> list[Any]:
+    """Return the modules of a network with a method ``constrain_`` that have one of these parameters."""
+    trained = {id(parameter) for parameter in parameters}
+    return [
+        module for module in model.modules()
+        if hasattr(module, "constrain_") and any(id(own) in trained for own in module.parameters(recurse=False))
+    ]  # fmt: skip

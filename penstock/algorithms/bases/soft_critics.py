@@ -1,0 +1,159 @@
+"""Networks and critics of SAC's family: kinds of hidden layers; critics of values or of distributions of returns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from torch import Tensor
+
+from penstock.algorithms.arithmetic.distributional import (
+    categorical_kl,
+    categorical_projection,
+    gaussian_histogram,
+    of_smaller_mean,
+)
+from penstock.algorithms.arithmetic.td import squared_td_error, td_target
+from penstock.algorithms.bases.continuous import ControlAlgorithm, ControlConfig
+from penstock.config import NETWORK, Config, ConfigError, require
+from penstock.experience.batch import TransitionBatch
+from penstock.nn import BodyActorCritic, BodyConfig, CategoricalReturns, StochasticActorCritic
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoftCriticConfig(ControlConfig):
+    """Settings of the networks of SAC's family."""
+
+    fixed: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("network", "normalization", "unit_weights", "critic_hidden_sizes", "distributional", "num_atoms", "v_min",
+         "v_max"), NETWORK,
+    )  # fmt: skip
+
+    network: Literal["mlp", "residual"] = "mlp"
+    """Hidden layers of policy and critics over vectors: "mlp", layers of `hidden_sizes`; "residual", blocks of two
+    layers around a sum, one for each of `hidden_sizes`, which are equal (arXiv:2604.04539)."""
+    normalization: Literal["batch", "layer", "rms"] | None = None
+    """Normalisation of each hidden layer before its activation: by the batch's moments, which also normalises the
+    input; or by each row's; None: none."""
+    unit_weights: bool = False
+    """Keep the weights of each hidden unit at norm 1, and scale and shift of each normalisation at the norm
+    sqrt(units), after every update (arXiv:2604.04539)."""
+    critic_hidden_sizes: tuple[int, ...] | None = None
+    """Widths of the critics' hidden layers; None: hidden_sizes."""
+    distributional: Literal["none", "c51", "hl_gauss"] = "none"
+    """Critics that give distributions of returns: "c51", targets are the distribution of the critic with the smaller
+    mean (arXiv:1707.06887); "hl_gauss", a normal distribution around the smaller mean (arXiv:2403.03950); "none":
+    values."""
+    num_atoms: int = 101
+    """Returns in a distribution."""
+    v_min: float = -5.0
+    """Smallest return in a distribution."""
+    v_max: float = 5.0
+    """Largest return in a distribution."""
+
+    def validate(self) -> None:
+        super().validate()
+        sizes = self.critic_hidden_sizes
+        is_legal = sizes is None or all(size > 0 for size in sizes)
+        require(is_legal, "critic_hidden_sizes", sizes, "all more than 0, or None")
+        require(self.num_atoms > 1, "num_atoms", self.num_atoms, "2 or more")
+        if not -math.inf < self.v_min < self.v_max < math.inf:
+            raise ConfigError(f"v_min={self.v_min:g} must be less than v_max={self.v_max:g}, and both finite")
+        for name in ("hidden_sizes", "critic_hidden_sizes") if self.network == "residual" else ():
+            widths = getattr(self, name)
+            if widths is not None and len(set(widths)) != 1:
+                raise ConfigError(
+                    f'{name}={widths} is not possible with network="residual", whose blocks have one width: use as '
+                    "many equal widths as there are to be blocks, such as (128, 128)"
+                )
+
+    @property
+    def has_own_body(self) -> bool:
+        """Whether hidden layers or critics differ from those of plain networks."""
+        plain = ("mlp", None, False, "none")
+        return (self.network, self.normalization, self.unit_weights, self.distributional) != plain
+
+
+class SoftCritics(ControlAlgorithm):
+    """Base of SAC's family: networks by the settings, and losses of their critics."""
+
+    Config: ClassVar[type[Config]] = SoftCriticConfig
+    config: SoftCriticConfig
+
+    def begin(self, model: Any, learning: dict[str, Any] | None = None) -> None:
+        """Make the learner's own state; critics that are targets normalise by batches, too."""
+        super().begin(model, learning)
+        if self.has_target and self.normalizes_by_batch:
+            self.target.critics.train()
+
+    @property
+    def normalizes_by_batch(self) -> bool:
+        """Whether critics normalise by the batch: then both ends of a transition pass them in one."""
+        return self.config.normalization == "batch"
+
+    def build_network_of_kind(self, **fields: Any) -> StochasticActorCritic:
+        """Make the network; parameters as for `StochasticActorCritic`."""
+        c = self.config
+        fields["critic_sizes"] = c.critic_hidden_sizes
+        if not c.has_own_body:
+            return self.build_network(StochasticActorCritic, **fields)
+        returns = None if c.distributional == "none" else CategoricalReturns(c.num_atoms, c.v_min, c.v_max)
+        body = BodyConfig(c.network, c.normalization, c.unit_weights)
+        return self.build_network(BodyActorCritic, body=body, returns=returns, **fields)
+
+    def both_ends(self, model: Any, batch: TransitionBatch, next_action: Tensor) -> tuple[Tensor, Tensor]:
+        """Return outputs of critics at both ends of transitions: the network's at the first, the target's at the last.
+
+        Returns
+        -------
+        q, next_q : Tensor
+            Values, float32 ``[C, B]``, or logits ``[C, B, M]``; the latter without gradient.
+        """
+        ends = batch.obs, batch.action, batch.next_obs, next_action
+        if self.normalizes_by_batch:
+            q, next_q = model.joint_q(*ends)
+            return q, (self.target.joint_q(*ends)[1] if self.has_target else next_q).detach()
+        return model.q(batch.obs, batch.action), self.target.q(batch.next_obs, next_action).detach()
+
+    def critic_loss(
+        self, model: Any, q: Tensor, next_q: Tensor, next_bonus: Tensor, batch: TransitionBatch
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Compare outputs of the critics with their targets.
+
+        Parameters
+        ----------
+        model
+            Network, which has the atoms of distributions.
+        q, next_q
+            As from `both_ends`.
+        next_bonus
+            Entropy bonus ``-alpha log pi(a'|o')``, float32 ``[B]``.
+        batch
+            Transitions.
+
+        Returns
+        -------
+        loss : Tensor
+            Sum over critics, 0-dimensional: squared errors (arXiv:1812.05905, equation 5), or cross-entropies minus the
+            entropy of their targets (arXiv:1707.06887, algorithm 1).
+        error : Tensor
+            Errors or divergences, without gradient, float32 ``[C, B]``.
+        values : Tensor
+            Values of the critics, float32 ``[C, B]``.
+        """
+        c, returns = self.config, model.returns
+        if returns is None:
+            y = td_target(batch.reward, batch.discount, next_q.amin(0) + next_bonus)
+            return *squared_td_error(q, y, batch.weights), q
+        if c.distributional == "c51":
+            next_returns = td_target(
+                batch.reward.unsqueeze(1), batch.discount.unsqueeze(1), returns.atoms + next_bonus.unsqueeze(1)
+            )
+            m = categorical_projection(next_returns, of_smaller_mean(next_q.softmax(-1), returns.atoms), returns.atoms)
+        else:
+            y = td_target(batch.reward, batch.discount, returns.mean(next_q).amin(0) + next_bonus)
+            m = gaussian_histogram(y, returns.atoms)
+        error = categorical_kl(m, q.log_softmax(-1))
+        return (batch.weights * error).mean(1).sum(), error.detach(), returns.mean(q.detach())
