@@ -36,12 +36,14 @@ class PQNConfig(SegmentDelayedRewardConfig):
     Sizes and rates are for classic control; those of the paper, for images, are in presets.
     """
 
-    fixed: ClassVar[Mapping[str, str]] = {"layer_norm": NETWORK}
+    fixed: ClassVar[Mapping[str, str]] = dict.fromkeys(("layer_norm", "normalize_returns"), NETWORK)
 
     hidden_sizes: tuple[int, ...] = (128, 128)
     activation: Literal["tanh", "relu", "elu", "silu"] = "relu"
     layer_norm: bool = True
     """Layer normalisation before each activation of the encoder (section 3.3); custom encoders are left unchanged."""
+    normalize_returns: bool = False
+    """Running normalisation of value targets (PopArt, arXiv:1602.07714); its statistics are part of the weights."""
     segment_length: int = 64
     batch_size: int = 256
     """Steps per update (one minibatch); the segments of all lanes together are a multiple of it. With memory, itself a
@@ -88,7 +90,7 @@ class PQN(SegmentAlgorithm):
     def build_model(self) -> QNetwork:
         """Make the Q-network."""
         c = self.config
-        names = ("memory", "memory_size", "memory_span", "layer_norm")
+        names = ("memory", "memory_size", "memory_span", "layer_norm", "normalize_returns")
         settings = {name: getattr(c, name) for name in names}
         return self.build_network(QNetwork, settings, dueling=False, epsilon=c.exploration_final)
 
@@ -110,10 +112,11 @@ class PQN(SegmentAlgorithm):
             q = model.q(batch.obs.flatten(0, 1)).unflatten(0, batch.first.shape)
         else:
             q = model.unroll(batch.obs, batch.first, batch.memory)
-        batch.targets["lambda_return"] = lambda_return(
+        target = lambda_return(
             batch.reward, max_q_value(q), batch.terminated, batch.truncated,
             gamma=self.config.gamma, lambda_=self.config.q_lambda, valid=batch.valid,
         )  # fmt: skip
+        batch.targets["return"] = model.normalize_return(target)
 
     def updates(self, batch: Batch, generator: torch.Generator) -> Iterator[Batch]:
         """Minibatches of ``batch_size`` steps."""
@@ -121,8 +124,11 @@ class PQN(SegmentAlgorithm):
             yield from self.shuffled(batch, self.config.batch_size, generator)
 
     def evaluate(self, model: QNetwork, batch: Batch) -> tuple[Tensor, Metrics]:
-        """``L = 1/2 mean (Q(o_t, a_t) - G_t)^2``, with the returns ``G`` of `lambda_return` over ``max_a Q``."""
-        action, target, learn = batch.action, batch.targets["lambda_return"], batch.learn
+        """``L = 1/2 mean (Q(o_t, a_t) - G_t)^2``, with the returns ``G`` of `lambda_return` over ``max_a Q``.
+
+        Both are in units of the head, normalised with ``normalize_returns``.
+        """
+        action, target, learn = batch.action, batch.targets["return"], batch.learn
         if model.memory is None:
             q = model.q(batch.obs)
         else:
@@ -130,5 +136,5 @@ class PQN(SegmentAlgorithm):
             q = model.unroll(batch.obs[:-1], batch.first[:-1], batch.memory, start)
             action, target, learn = action[start:], target[start:], learn[start:]
         value = q.gather(-1, action.unsqueeze(-1)).squeeze(-1)
-        loss = masked_mean(value_error(value, target), learn)
+        loss = masked_mean(value_error(model.normalize_return(value), target), learn)
         return loss, {"loss": loss, "q": masked_mean(value, learn)}

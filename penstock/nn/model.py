@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,14 +16,13 @@ from penstock.nn.memory import MemoryCore
 from penstock.nn.mlp import MLP, without_autocast
 from penstock.nn.observations import RunningMoments, build_input
 from penstock.nn.policy_network import PolicyNetwork
+from penstock.nn.return_normalization import RETURN_PRIOR_ROWS, NormalizedReturns
 from penstock.nn.sharing import in_shares
 
 if TYPE_CHECKING:
     from penstock.envs.spaces import ActionSpec, ObservationSpec
 
 LOG_STD_RANGE = (-20.0, 2.0)
-# With rare rewards the first returns hardly vary: in units of their deviation the first reward would be immense.
-RETURN_PRIOR_ROWS = 1_000.0
 MEMORIES = ("none", "gru", "lstm")
 
 
@@ -118,7 +116,7 @@ class Observed(NamedTuple):
     state: Tensor
 
 
-class ActorCritic(PolicyNetwork):
+class ActorCritic(PolicyNetwork, NormalizedReturns):
     """Policy and value function over one encoder or two, with an optional memory core after a shared one.
 
     Encoders may run under ``torch.autocast``; memory, heads and distributions compute in float32 regardless.
@@ -276,40 +274,9 @@ class ActorCritic(PolicyNetwork):
             None if mask is None else legal_values(mask, self.action.choices),
         )
 
-    def denormalize_value(self, value: Tensor) -> Tensor:
-        """Convert values of the head into returns; unchanged without normalisation of returns."""
-        return value if self.return_moments is None else self.return_moments.denormalize(value)
-
-    def normalize_return(self, target: Tensor) -> Tensor:
-        """Convert returns into targets for the head, without clipping: the inverse of :meth:`denormalize_value`."""
-        return target if self.return_moments is None else self.return_moments.normalize(target, clip=math.inf)
-
-    def normalize_difference(self, difference: Tensor) -> Tensor:
-        """Convert differences of returns, such as advantages, into units of the head."""
-        return difference if self.return_moments is None else difference / self.return_moments.std
-
-    @torch.no_grad()
-    def update_return_statistics(self, target: Tensor, mask: Tensor | None = None) -> None:
-        """Update the running moments with returns, and keep the value head's predictions.
-
-        When the moments ``(m, s)`` change to ``(m', s')``, the head becomes ``W' = s / s' W`` and
-        ``b' = (s b + m - m') / s'``: denormalised values stay the same (PopArt, arXiv:1602.07714, proposition 1).
-        Otherwise every update of the moments would shift bootstrapped targets, which feed back into the moments.
-
-        Parameters
-        ----------
-        target : Tensor
-            Returns, ``[...]``, in the units of :meth:`denormalize_value`.
-        mask : Tensor, optional
-            Returns that count, bool ``[...]``; default: all.
-        """
-        moments = self.return_moments
-        if moments is None:
-            return
-        mean, std = moments.mean.clone(), moments.std.clone()
-        moments.update(target, mask)
-        self.value_head.weight.mul_(std / moments.std)
-        self.value_head.bias.mul_(std).add_(mean - moments.mean).div_(moments.std)
+    def value_layers(self) -> list[tuple[nn.Linear, bool]]:
+        """Return the value head. See :meth:`NormalizedReturns.value_layers`."""
+        return [(self.value_head, True)]
 
 
 def _require_known(field: str, found: object, legal: tuple[str, ...], besides: str = "") -> None:

@@ -54,6 +54,8 @@ class RunningMoments(nn.Module):
         Shape of one row; ``()`` for scalars.
     prior_rows : float
         Weight of the initial 0 and 1, in rows; 0: the first update replaces them.
+    most_rows : float
+        Largest weight of all earlier rows beside new ones, in rows: beyond it they are forgotten exponentially.
 
     Attributes
     ----------
@@ -63,7 +65,8 @@ class RunningMoments(nn.Module):
         Root of the variance (never below 1e-4), float32 ``[*shape]``; stored, because every action is normalised by
         it.
     count : Tensor
-        Number of rows seen, float64 ``[]`` (float32 would stop counting at 16.8 million).
+        Weight of the rows seen, their number up to `most_rows`, float64 ``[]`` (float32 would stop counting at
+        16.8 million).
     """
 
     mean: Tensor
@@ -71,8 +74,9 @@ class RunningMoments(nn.Module):
     std: Tensor
     count: Tensor
 
-    def __init__(self, shape: tuple[int, ...], prior_rows: float = 0.0) -> None:
+    def __init__(self, shape: tuple[int, ...], prior_rows: float = 0.0, most_rows: float = math.inf) -> None:
         super().__init__()
+        self._most_rows = most_rows
         self.register_buffer("mean", torch.zeros(shape))
         self.register_buffer("var", torch.ones(shape))
         self.register_buffer("std", torch.ones(shape))
@@ -103,7 +107,7 @@ class RunningMoments(nn.Module):
         self.mean.add_(shift * (added / total))
         self.var.copy_(spread / total)
         self.std.copy_(self.var.clamp(min=VARIANCE_FLOOR).sqrt_())
-        self.count.copy_(total)
+        self.count.copy_(total.clamp(max=self._most_rows))
 
     def normalize(self, x: Tensor, clip: float = 10.0) -> Tensor:
         """Return ``(x - mean) / std``, clipped to ``[-clip, clip]``; float32, the shape of ``x``."""

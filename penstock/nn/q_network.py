@@ -16,14 +16,17 @@ from penstock.nn.mlp import MLP, without_autocast
 from penstock.nn.model import NetworkConfig
 from penstock.nn.modes import evaluating
 from penstock.nn.noisy import NoisyLinear, noise_of_lanes
-from penstock.nn.observations import build_input
+from penstock.nn.observations import RunningMoments, build_input
 from penstock.nn.policy_network import PolicyNetwork
 from penstock.nn.q_heads import DuelingHead, NoisyDuelingHead
-from penstock.nn.return_distributions import ImplicitQuantileReturns, ReturnDistribution
+from penstock.nn.return_distributions import CategoricalReturns, ImplicitQuantileReturns, ReturnDistribution
+from penstock.nn.return_normalization import RETURN_PRIOR_ROWS, NormalizedReturns
 from penstock.nn.sharing import in_shares
 
 if TYPE_CHECKING:
     from penstock.envs.spaces import ActionSpec, ObservationSpec
+
+RETURN_ROWS = 10_000.0  # values that learn from themselves change in size: earlier returns are forgotten
 
 
 class EpsilonGreedy:
@@ -124,7 +127,7 @@ class NoisyGreedy:
         return self.values(None).argmax(-1)
 
 
-class QNetwork(PolicyNetwork):
+class QNetwork(PolicyNetwork, NormalizedReturns):
     """Action values over one encoder, with an optional memory core after it, and one stream or two.
 
     The encoder may run under ``torch.autocast``; memory, heads and values compute in float32 regardless.
@@ -150,7 +153,7 @@ class QNetwork(PolicyNetwork):
         Spec of the discrete actions.
     config : NetworkConfig
         Settings; ``encoder``, ``hidden_sizes``, ``activation``, ``memory``, ``memory_size``,
-        ``memory_span``, ``layer_norm`` and ``normalize_observations`` apply.
+        ``memory_span``, ``layer_norm``, ``normalize_observations`` and ``normalize_returns`` apply.
     dueling : bool
         Whether to use two streams instead of one linear layer.
     epsilon : float
@@ -216,6 +219,9 @@ class QNetwork(PolicyNetwork):
         else:
             self.head = nn.Linear(num_features, action.num_actions * num_outputs)
         self.noise_size = self.head.noise_size if isinstance(self.head, NoisyLinear | NoisyDuelingHead) else 0
+        self.return_moments = None
+        if config.normalize_returns:
+            self.return_moments = RunningMoments((), RETURN_PRIOR_ROWS, RETURN_ROWS)
 
     def act(
         self, observation: Tensor, first: Tensor, state: Tensor, epsilon: float | Tensor | None = None
@@ -361,7 +367,7 @@ class QNetwork(PolicyNetwork):
 
     def _masked_q(self, features: Tensor, legal: Tensor | None, noise: Tensor | None = None) -> Tensor:
         if self.distribution is None:
-            return _masked(self._head(features, noise), legal)
+            return _masked(self.denormalize_value(self._head(features, noise)), legal)
         return _masked(self.distribution.mean(self._outputs(features, noise)), legal)
 
     def _outputs(self, features: Tensor, noise: Tensor | None, fractions: Tensor | None = None) -> Tensor:
@@ -370,8 +376,16 @@ class QNetwork(PolicyNetwork):
         if isinstance(self.distribution, ImplicitQuantileReturns):
             features = self.distribution.at(features, fractions)
             noise = None if noise is None else noise.unsqueeze(-2)
-            return self._head(features, noise).transpose(-1, -2)
-        return self._head(features, noise).unflatten(-1, (-1, self.distribution.num_outputs))
+            return self.denormalize_value(self._head(features, noise)).transpose(-1, -2)
+        outputs = self._head(features, noise).unflatten(-1, (-1, self.distribution.num_outputs))
+        return outputs if isinstance(self.distribution, CategoricalReturns) else self.denormalize_value(outputs)
+
+    def value_layers(self) -> list[tuple[nn.Linear, bool]]:
+        """Return the last layers of the head. See :meth:`NormalizedReturns.value_layers`."""
+        if isinstance(self.head, DuelingHead | NoisyDuelingHead):
+            return [(self.head.value, True), (self.head.advantage, False)]
+        assert isinstance(self.head, nn.Linear)
+        return [(self.head, True)]
 
     def _head(self, features: Tensor, noise: Tensor | None) -> Tensor:
         outputs: Tensor = self.head(features) if noise is None else self.head(features, noise)

@@ -43,15 +43,15 @@ def test_targets_are_lambda_returns_over_the_best_values_without_gradient(memory
     expected = lambda_return(
         batch.reward, best, batch.terminated, batch.truncated, gamma=0.9, lambda_=0.7, valid=batch.valid
     )
-    torch.testing.assert_close(batch.targets["lambda_return"], expected)
-    assert not batch.targets["lambda_return"].requires_grad
+    torch.testing.assert_close(batch.targets["return"], expected)
+    assert not batch.targets["return"].requires_grad
 
 
 def test_targets_of_one_step_are_those_of_q_learning():
     _, model, batch = begun(q_lambda=0.0)
     following = model.q(batch.obs[1:].flatten(0, 1)).max(-1).values.view(T, B)
     expected = batch.reward + 0.99 * ~batch.terminated * following
-    torch.testing.assert_close(batch.targets["lambda_return"], expected.detach())
+    torch.testing.assert_close(batch.targets["return"], expected.detach())
 
 
 @pytest.mark.parametrize("memory", MEMORIES)
@@ -60,7 +60,7 @@ def test_the_loss_is_half_the_mean_squared_error_of_the_values_of_actions_taken_
     (minibatch,) = algorithm.shuffled(batch, T * B, torch.Generator())
     loss, metrics = algorithm.evaluate(model, minibatch)
     taken = all_values(model, batch)[:-1].gather(2, batch.action.unsqueeze(2)).squeeze(2)
-    error = (taken - batch.targets["lambda_return"])[:-1]
+    error = (taken - batch.targets["return"])[:-1]
     torch.testing.assert_close(loss, 0.5 * error.square().mean())
     torch.testing.assert_close(metrics["q"], taken[:-1].mean())
     expected = gradients(0.5 * error.square().mean(), model)
@@ -73,12 +73,12 @@ def test_steps_of_the_burn_in_have_no_loss_and_bring_the_memory_up_to_date():
     batch.learn[:2] = 0.0
     loss, _ = algorithm.evaluate(model, batch)
     taken = all_values(model, batch)[:-1].gather(2, batch.action.unsqueeze(2)).squeeze(2)
-    torch.testing.assert_close(loss, 0.5 * (taken - batch.targets["lambda_return"])[2:].square().mean())
+    torch.testing.assert_close(loss, 0.5 * (taken - batch.targets["return"])[2:].square().mean())
 
 
 def pairs(batch):
     """Each step's reward and target."""
-    return {*zip(batch.reward.flatten().tolist(), batch.targets["lambda_return"].flatten().tolist(), strict=True)}
+    return {*zip(batch.reward.flatten().tolist(), batch.targets["return"].flatten().tolist(), strict=True)}
 
 
 def test_a_batch_is_learned_from_num_epochs_times_in_minibatches_towards_the_same_targets():

@@ -48,6 +48,7 @@ class QLearningConfig(PrioritizedReplayConfig):
         "sequence_length": STORED, "burn_in": STORED, "sequence_overlap": STORED,
         "dueling": NETWORK, "distributional": NETWORK, "num_atoms": NETWORK, "v_min": NETWORK, "v_max": NETWORK,
         "num_quantiles": NETWORK, "noisy": NETWORK, "noisy_sigma": NETWORK, "rescale_values": NETWORK,
+        "normalize_returns": NETWORK,
         "optimizer": STATE,
     }  # fmt: skip
 
@@ -89,6 +90,9 @@ class QLearningConfig(PrioritizedReplayConfig):
     """Updates between two copies of the network to the target network."""
     rescale_values: bool = False
     """Learn values of rescaled returns, h(x) = sign(x) (sqrt(|x| + 1) - 1) + x / 1000 (arXiv:1805.11593)."""
+
+    normalize_returns: bool = False
+    """Running normalisation of value targets (PopArt, arXiv:1602.07714); its statistics are part of the weights."""
 
     distributional: Literal["none", "c51", "quantile", "iqn"] = "none"
     """Distribution of returns to learn: "none", the mean alone; "c51", probabilities of fixed returns
@@ -138,6 +142,11 @@ class QLearningConfig(PrioritizedReplayConfig):
         for name in ("v_min", "v_max"):
             require(math.isfinite(getattr(self, name)), name, getattr(self, name), "finite")
         require(self.v_min < self.v_max, "v_min", self.v_min, f"less than v_max={self.v_max}")
+        if self.distributional == "c51" and self.normalize_returns:
+            raise ConfigError(
+                "normalize_returns=True cannot be combined with distributional='c51', whose returns are fixed by v_min "
+                "and v_max: use normalize_returns=False, with a reward_scale or a support that fits the rewards"
+            )
         if self.distributional != "none" and self.memory != "none":
             raise ConfigError(
                 f"distributional={self.distributional!r} cannot be combined with memory={self.memory!r}: distributions "
@@ -189,6 +198,7 @@ class QLearning(ReplayAlgorithm):
     config: Any  # a QLearningConfig
     actions: ClassVar[tuple[ActionKind, ...]] = ("discrete",)
     _other_loss: QLoss | None = None
+    _targets: tuple[Tensor, Tensor | None]
 
     def __init__(self, config: Any, observation: ObservationSpec, action: ActionSpec) -> None:
         super().__init__(config, observation, action)
@@ -203,9 +213,10 @@ class QLearning(ReplayAlgorithm):
     def build_model(self) -> QNetwork:
         """Make the Q-network."""
         c = self.config
-        memory = {"memory": c.memory, "memory_size": c.memory_size, "memory_span": c.memory_span}
+        names = ("memory", "memory_size", "memory_span", "normalize_returns")
+        settings = {name: getattr(c, name) for name in names}
         return self.build_network(
-            QNetwork, memory, dueling=c.dueling, epsilon=0.0 if c.noisy else self.final_epsilon,
+            QNetwork, settings, dueling=c.dueling, epsilon=0.0 if c.noisy else self.final_epsilon,
             distribution=distribution_of(c), noisy_sigma=c.noisy_sigma if c.noisy else None,
         )  # fmt: skip
 
@@ -245,6 +256,7 @@ class QLearning(ReplayAlgorithm):
     def begin(self, model: PolicyNetwork, learning: dict[str, Any] | None = None) -> None:
         """Make the learner's own state. See `ReplayAlgorithm.begin`."""
         super().begin(model, learning)
+        self.target.return_moments = model.return_moments  # one normalisation of returns for both
         c = self.config
         given = [
             f"{field.name}={getattr(c, field.name)!r}" for field in dataclasses.fields(c)
@@ -264,6 +276,13 @@ class QLearning(ReplayAlgorithm):
         norm: float | None = self.config.max_grad_norm
         return norm or math.inf
 
+    def update(self, model: QNetwork, batch: Any) -> tuple[Tensor, Metrics]:
+        """Learn from one batch, and update the running normalisation of returns with its targets."""
+        result = super().update(model, batch)
+        targets = self._targets if self._other_loss is None else self._other_loss.targets
+        model.update_return_statistics(*targets, copies=(self.target,))
+        return result
+
     def follow(self, number: int) -> None:
         """Copy the network to the target network every ``target_period`` updates."""
         if number % self.config.target_period == 0:
@@ -272,7 +291,9 @@ class QLearning(ReplayAlgorithm):
     def evaluate(self, model: QNetwork, batch: Any) -> tuple[Tensor, Tensor, Metrics]:
         """Return TD errors or priorities ``[B]``, loss and metrics of a batch, among these its values "q".
 
-            L = mean w Huber(Q(o, a; theta) - y)    with y = r + discount * max_a Q(o', a; theta^-)
+            L = mean w Huber((Q(o, a; theta) - y) / s)    with y = r + discount * max_a Q(o', a; theta^-)
+
+        ``s`` is the deviation of returns with ``normalize_returns``, else 1.
         """
         if self._other_loss is not None:
             return self._other_loss(model, batch)
@@ -286,7 +307,8 @@ class QLearning(ReplayAlgorithm):
 
         q = model.q(batch.obs, self.draw_noise()).gather(1, batch.action.unsqueeze(1)).squeeze(1)
         td_error = q - y
-        return td_error, (batch.weights * huber(td_error)).mean(), {"q": q}
+        self._targets = y, None
+        return td_error, (batch.weights * huber(model.normalize_difference(td_error))).mean(), {"q": q}
 
     def draw_noise(self) -> Tensor | None:
         """Noise of one pass of a network over a batch, the same for all of its rows; None where none is noisy.

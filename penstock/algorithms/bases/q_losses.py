@@ -40,7 +40,14 @@ class QLoss:
         Target network.
     draw_noise
         Draws the noise of one pass of a network; None without noisy layers.
+
+    Attributes
+    ----------
+    targets
+        Targets of the last batch, float32, and which of them count, bool; None: all.
     """
+
+    targets: tuple[Tensor, Tensor | None]
 
     def __init__(self, config: Any, target: QNetwork, draw_noise: Callable[[], Tensor | None]) -> None:
         self._config, self._target, self._draw_noise = config, target, draw_noise
@@ -53,10 +60,11 @@ class QLoss:
 class SequenceLoss(QLoss):
     """Loss of sequences, for networks with memory (R2D2, OpenReview r1lyTjAqYX, section 2.3).
 
-        L   = mean_b w_b sum_t Huber(Q(o_t, a_t; theta) - y_t)
+        L   = mean_b w_b sum_t Huber((Q(o_t, a_t; theta) - y_t) / s)
         y_t = sum_{k<m} gamma^k r_{t+k} + gamma^m max_a Q(o_{t+m}, a; theta^-)    with m = min(n, steps that follow)
 
-    Both networks are unrolled from the stored state, through the burn-in without gradient.
+    Both networks are unrolled from the stored state, through the burn-in without gradient. ``s`` is the deviation of
+    returns with ``normalize_returns``, else 1.
     """
 
     def __call__(self, model: QNetwork, batch: SequenceBatch) -> tuple[Tensor, Tensor, Metrics]:
@@ -74,7 +82,8 @@ class SequenceLoss(QLoss):
 
         q = all_q[:-1].gather(2, action.unsqueeze(2)).squeeze(2)
         td_error = torch.where(valid, q - y, 0.0)
-        loss = (batch.weights * huber(td_error).sum(0)).mean()
+        self.targets = y, valid
+        loss = (batch.weights * huber(model.normalize_difference(td_error)).sum(0)).mean()
         priority = sequence_priority(td_error.detach(), valid, c.priority_eta)
         return priority, loss, {"q": torch.where(valid, q, 0.0).sum() / valid.sum()}
 
@@ -143,13 +152,15 @@ class DistributionalLoss(QLoss):
                 probability = of_next.softmax(1)
                 self._support.see((returns * probability).sum(1), batch.reward, batch.discount, batch.number)
                 target = categorical_projection(returns, probability, distribution.atoms)
+            self.targets = returns, None
             priority = distance = categorical_kl(target, of_taken.log_softmax(1))
             metrics["outside_support"] = self._support.last
         else:
             if fractions is None:
                 fractions = midpoints(c.num_quantiles, outputs.device)
             y = td_target(reward, discount, of_next, rescaled=c.rescale_values)
-            distance = quantile_huber(of_taken, fractions, y)
+            self.targets = y, None
+            distance = quantile_huber(model.normalize_return(of_taken), fractions, model.normalize_return(y))
             priority = distance / c.num_quantiles
         return priority, (batch.weights * distance).mean(), metrics
 
