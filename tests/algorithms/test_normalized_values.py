@@ -101,3 +101,18 @@ def test_a_chain_is_learned_to_its_known_values_whatever_the_scale_of_its_reward
 def test_the_fixed_returns_of_c51_cannot_be_normalised():
     with pytest.raises(ConfigError, match="normalize_returns=True cannot be combined with distributional='c51'"):
         make(DQN, VECTOR, CHOICE, normalize_returns=True, distributional="c51")
+
+
+@pytest.mark.parametrize(("size", "advice"), [(5e-4, "reward_scale=2000"), (5e3, "reward_scale=0.0002"), (1.0, None)])
+def test_rewards_of_unusual_size_are_named_once_with_the_scale_that_mends_them(size, advice):
+    """Half of the rewards are 0; the root mean square of the others is the size, and 1 / size the scale."""
+    algorithm = make(DQN, VECTOR, CHOICE)
+    model, batch = begin(algorithm), random_transitions(CHOICE, size=4)
+    batch = dataclasses.replace(batch, reward=torch.tensor([size, 0.0, -size, 0.0]))
+    for number in range(1, 301):
+        algorithm.update(model, dataclasses.replace(batch, number=number))
+    expected = [] if advice is None else [
+        f"rewards other than 0, summed over n_step, have a root mean square of {size:g}, and settings are for 0.01 to "
+        f"100: values may not be learned; use {advice} in a new run; or normalize_returns=True"
+    ]  # fmt: skip
+    assert algorithm.remarks == expected

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from penstock.algorithms.arithmetic.optimizers import TorchRMSProp, fused_adam
 from penstock.algorithms.arithmetic.td import double_q_value, huber, max_q_value, td_target
 from penstock.algorithms.bases.algorithm import Metrics, Request
-from penstock.algorithms.bases.q_losses import DistributionalLoss, QLoss, SequenceLoss, distribution_of
+from penstock.algorithms.bases.q_losses import DistributionalLoss, QLoss, RewardWatch, SequenceLoss, distribution_of
 from penstock.algorithms.bases.replay import ReplayAlgorithm
 from penstock.config import (
     NETWORK,
@@ -198,6 +198,7 @@ class QLearning(ReplayAlgorithm):
     config: Any  # a QLearningConfig
     actions: ClassVar[tuple[ActionKind, ...]] = ("discrete",)
     _other_loss: QLoss | None = None
+    _rewards: RewardWatch | None = None
     _targets: tuple[Tensor, Tensor | None]
 
     def __init__(self, config: Any, observation: ObservationSpec, action: ActionSpec) -> None:
@@ -264,6 +265,8 @@ class QLearning(ReplayAlgorithm):
         ]  # fmt: skip
         if c.noisy and given:
             self.remarks.append(f"noisy=True: no action is drawn at random, and {', '.join(given)} has no effect")
+        if not c.normalize_returns:
+            self._rewards = RewardWatch(self.remarks.append, can_normalize=c.distributional != "c51")
         if c.memory != "none":
             self._other_loss = SequenceLoss(c, self.target, self.draw_noise)
         elif c.distributional != "none":
@@ -281,6 +284,8 @@ class QLearning(ReplayAlgorithm):
         result = super().update(model, batch)
         targets = self._targets if self._other_loss is None else self._other_loss.targets
         model.update_return_statistics(*targets, copies=(self.target,))
+        if self._rewards is not None:
+            self._rewards.see(batch.reward, batch.number)
         return result
 
     def follow(self, number: int) -> None:
