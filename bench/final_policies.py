@@ -10,9 +10,10 @@ run is appended to the history with its machine and commit. Runs of this commit 
 an interrupted bench continues. ``--peer-only`` omits Penstock: on a machine with spare cores both can run side by side.
 ``--table`` only prints the history.
 
-    cartpole-ppo, cartpole-appo, cartpole-impala, cartpole-a2c, cartpole-a3c, cartpole-dqn, cartpole-apex
-    pendulum-ppo (preset), pendulum-td3, pendulum-sac, pendulum-ddpg
-    lunarlander-appo, lunarlander-impala (presets)
+    cartpole-ppo, cartpole-appo, cartpole-impala, cartpole-a2c, cartpole-a3c, cartpole-dqn, cartpole-apex,
+    cartpole-rainbow, cartpole-r2d2
+    pendulum-ppo (preset), pendulum-td3, pendulum-sac, pendulum-ddpg, pendulum-tqc, pendulum-crossq
+    lunarlander-appo, lunarlander-impala (presets), lunarlander-dqn
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ def _cartpole(algorithm: str, steps: int, peer: str | None = None, seeds: int = 
     return Training(algorithm, "CartPole-v1", seeds, {"total_steps": steps}, peer)
 
 
-def _pendulum(algorithm: str) -> Training:
-    return Training(algorithm, "Pendulum-v1", 5, {"total_steps": 12_000}, algorithm)
+def _pendulum(algorithm: str, *, is_peers: bool = True) -> Training:
+    return Training(algorithm, "Pendulum-v1", 5, {"total_steps": 12_000}, algorithm if is_peers else None)
 
 
 TRAININGS = {
@@ -72,14 +73,19 @@ TRAININGS = {
     "cartpole-impala": _cartpole("impala", 300_000),
     "cartpole-a2c": _cartpole("a2c", 300_000, "a2c"),
     "cartpole-a3c": _cartpole("a3c", 300_000),
-    "cartpole-dqn": _cartpole("dqn", 100_000, "dqn", seeds=5),
+    "cartpole-dqn": _cartpole("dqn", 100_000, "dqn"),
     "cartpole-apex": _cartpole("apex", 100_000, seeds=5),
+    "cartpole-rainbow": _cartpole("rainbow", 100_000, seeds=5),
+    "cartpole-r2d2": _cartpole("r2d2", 100_000, seeds=5),
     "pendulum-ppo": Training("ppo", "Pendulum-v1", 5, {"preset": "pendulum"}),
     "pendulum-td3": _pendulum("td3"),
     "pendulum-sac": _pendulum("sac"),
     "pendulum-ddpg": _pendulum("ddpg"),
+    "pendulum-tqc": _pendulum("tqc", is_peers=False),
+    "pendulum-crossq": _pendulum("crossq", is_peers=False),
     "lunarlander-appo": Training("appo", "LunarLander-v3", 3, {"preset": "lunarlander"}),
     "lunarlander-impala": Training("impala", "LunarLander-v3", 3, {"preset": "lunarlander"}),
+    "lunarlander-dqn": Training("dqn", "LunarLander-v3", 5, {"total_steps": 300_000}),
 }
 
 
