@@ -363,6 +363,9 @@ class _QLearning(TypedDict, total=False):
     rescale_values: bool
     """Learn values of rescaled returns, h(x) = sign(x) (sqrt(|x| + 1) - 1) + x / 1000 (arXiv:1805.11593). Default:
     False."""
+    normalize_returns: bool
+    """Running normalisation of value targets (PopArt, arXiv:1602.07714); its statistics are part of the weights.
+    Default: False."""
     distributional: Literal["none", "c51", "quantile", "iqn"]
     """Distribution of returns to learn: "none", the mean alone; "c51", probabilities of fixed returns
     (arXiv:1707.06887); "quantile", fixed quantiles, QR-DQN (arXiv:1710.10044); "iqn", quantiles at sampled fractions
@@ -620,6 +623,9 @@ class PQNSettings(_Shared, _SharedExceptA3C, _Fresh, _DelayedReward, _SegmentDel
     layer_norm: bool
     """Layer normalisation before each activation of the encoder (section 3.3); custom encoders are left unchanged.
     Default: True."""
+    normalize_returns: bool
+    """Running normalisation of value targets (PopArt, arXiv:1602.07714); its statistics are part of the weights.
+    Default: False."""
     batch_size: int
     """Steps per update (one minibatch); the segments of all lanes together are a multiple of it. With memory, itself a
     multiple of segment_length. Default: 256."""
