@@ -23,7 +23,8 @@ class APPOConfig(ProximalConfig, AsynchronousConfig, SegmentDelayedRewardConfig)
     batch_size: int = 256
     """Steps per update (one minibatch)."""
     num_epochs: int = 2
-    learning_rate: Scheduled = 2e-3
+    learning_rate: Scheduled | None = None
+    """Step size of the optimiser, or a function of progress, or its place; None: 2e-3, with an image encoder 5e-4."""
     learning_rate_schedule: Literal["constant", "linear"] = "linear"
     entropy_coef: Scheduled = 0.003
     num_minibatches: int = 2

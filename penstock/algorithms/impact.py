@@ -31,7 +31,8 @@ class IMPACTConfig(AdamConfig, AsynchronousConfig):
     """IMPACT: without a new batch, the learner repeats an earlier one instead of waiting."""
 
     batch_size: int = 256
-    learning_rate: Scheduled = 2e-3
+    learning_rate: Scheduled | None = None
+    """Step size of the optimiser, or a function of progress, or its place; None: 2e-3, with an image encoder 5e-4."""
     learning_rate_schedule: Literal["constant", "linear"] = "linear"
     entropy_coef: Scheduled = 0.003
     num_batches: int = 4

@@ -24,7 +24,8 @@ class IMPALAConfig(RMSPropConfig, MixtureConfig, SegmentDelayedRewardConfig):
 
     segment_length: int = 20
     batch_size: int = 320
-    learning_rate: Scheduled = 2e-3
+    learning_rate: Scheduled | None = None
+    """Step size of the optimiser, or a function of progress, or its place; None: 2e-3, with an image encoder 5e-4."""
     learning_rate_schedule: Literal["constant", "linear"] = "linear"
     """"linear", as published: a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a
     function."""

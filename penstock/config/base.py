@@ -41,6 +41,8 @@ class Config:
         "run_dir": "a run stays in its directory; copy the directory to continue elsewhere",
     }
     """Settings that cannot change within a run, by name, with the reason. All others can."""
+    learning_rates: ClassVar[tuple[float, float] | None] = None
+    """Values of ``learning_rate=None``: without an encoder of images, and with one; None: it is not legal."""
 
     env: str | Callable[..., Any]
     """Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
@@ -162,7 +164,7 @@ class Config:
 
     gamma: Tunable[float] = 0.99
     """Discount per step."""
-    learning_rate: Tunable[Scheduled] = 3e-4
+    learning_rate: Tunable[Scheduled | None] = 3e-4
     """Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
     the function itself."""
     learning_rate_schedule: Literal["constant", "linear"] = "constant"
@@ -230,6 +232,7 @@ class Config:
         legal = 'a whole number of steps, a fraction of total_steps below 1, 0, "continuous" or None'
         require(is_pace, "eval_interval", pace, legal)
         rate = self.learning_rate
+        require(rate is not None or self.learning_rates is not None, "learning_rate", rate, "a number, or a function")
         if isinstance(rate, float):
             require(rate > 0, "learning_rate", rate, "more than 0")
             require(rate < math.inf, "learning_rate", rate, "finite")
@@ -320,6 +323,19 @@ class Config:
                     f"num_learners={size} is {'more than' if size > count else 'no divisor of'} the {count} {what}, of "
                     f"which each learner has the same share: use {' or '.join(map(str, near))}"
                 )
+
+    def settled(self, *, encodes_images: bool) -> Self:
+        """Return a config with numbers in place of those None that depend on the network.
+
+        Parameters
+        ----------
+        encodes_images
+            Whether the network has an encoder of images.
+        """
+        if self.learning_rate is not None or self.learning_rates is None:
+            return self
+        usual, of_images = self.learning_rates
+        return dataclasses.replace(self, learning_rate=of_images if encodes_images else usual)
 
     def with_schedules(self) -> Self:
         """Return a config with functions of progress instead of their import paths; each is tried.

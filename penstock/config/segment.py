@@ -123,6 +123,8 @@ class SegmentConfig(FreshConfig):
 class AsynchronousConfig(SegmentConfig):
     """Settings of algorithms whose lanes never wait for the learner. A batch has segments of any lanes."""
 
+    learning_rates: ClassVar[tuple[float, float]] = (2e-3, 5e-4)
+
     batch_size: int = 512
     """Steps per update."""
     max_policy_lag: int = 100

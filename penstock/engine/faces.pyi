@@ -129,9 +129,6 @@ class _Shared(TypedDict, total=False):
     """Running normalisation of float observations; its statistics are part of the weights. Default: True."""
     gamma: float
     """Discount per step. Default: 0.99."""
-    learning_rate: float | str | Callable[[float], float]
-    """Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
-    the function itself. Default: 0.0003."""
     learning_rate_schedule: Literal["constant", "linear"]
     """"linear": a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a function.
     Default: "constant"."""
@@ -170,6 +167,11 @@ class _SharedExceptA3C(TypedDict, total=False):
     rollout workers; "auto": central on a GPU, local on a CPU and with backend="ray". Default: "auto"."""
     device: str
     """Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ... Default: "cpu"."""
+
+class _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndApeXAndR2D2AndCrossQAndApeXDPG(TypedDict, total=False):
+    learning_rate: float | str | Callable[[float], float] | None
+    """Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+    the function itself. Default: 0.0003."""
 
 class _Fresh(TypedDict, total=False):
     memory: Literal["none", "gru", "lstm"]
@@ -294,43 +296,10 @@ class _IMPALA(TypedDict, total=False):
     """"sum": losses are summed over the steps of a batch, as published; "mean": averaged. Learning rate and gradient
     clipping must match. Default: "sum"."""
 
-class _Replay(TypedDict, total=False):
-    batch_size: int
-    """Transitions per update, drawn from the replay buffer. Default: 256."""
-    buffer_size: int
-    """Capacity of the replay buffer in transitions; the oldest is overwritten. Default: 1000000."""
-    learning_starts: int
-    """Steps before the first update; continuous actions are uniformly random until then. Default: 1000."""
-    updates_per_step: float
-    """Updates per step; the rate limiter holds back learner or rollout workers to keep this ratio. Default: 1.0."""
-    ratio_slack: int | None
-    """Updates by which learner or rollout workers may be ahead of this ratio; None: those due for two steps of all
-    lanes, at least 32; with backend="serial", those due for one step. Default: None."""
-    n_step: int
-    """Length n of n-step returns, shorter at the end of an episode. Default: 1."""
-    publish_interval: int
-    """Updates between two publications of the weights to the acting roles. Default: 1."""
-    hindsight: Literal["future", "episode", "final"] | None
-    """Hindsight experience replay (arXiv:1707.01495): store ended episodes again, with goals that they achieved as
-    desired goals: at the same or a later step ("future"), at any step ("episode"), or at the last step ("final"). None:
-    off. Default: None."""
-    goals_per_step: int
-    """Relabelled goals per step, with hindsight="future" or "episode" (section 4.5: k). Default: 4."""
-    save_replay: bool
-    """Store the replay buffer in checkpoints, incrementally; learning pauses meanwhile. A run resumed without it
-    refills the buffer before it learns. Default: False."""
-
-class _PrioritizedReplay(TypedDict, total=False):
-    prioritized: bool
-    """Prioritized replay (arXiv:1511.05952): transitions with large errors are drawn more often. Default: False."""
-    priority_alpha: float
-    """Exponent of the priorities: 0, uniform; 1, proportional (arXiv:1511.05952). Default: 0.6."""
-    priority_beta: float
-    """Exponent of the importance weights at the start (arXiv:1511.05952). Default: 0.4."""
-    priority_beta_final: float
-    """Exponent of the importance weights at total_steps (arXiv:1511.05952). Default: 1.0."""
-
 class _QLearning(TypedDict, total=False):
+    learning_rate: float | str | Callable[[float], float]
+    """Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+    the function itself. Default: 0.002."""
     memory: Literal["none", "gru", "lstm"]
     """Memory core after the encoder; with one, sequences are replayed instead of transitions, as in R2D2. Default:
     "none"."""
@@ -386,6 +355,42 @@ class _QLearning(TypedDict, total=False):
     Default: False."""
     noisy_sigma: float
     """Initial scale of this noise, sigma_0 (arXiv:1706.10295, section 3.2). Default: 0.5."""
+
+class _Replay(TypedDict, total=False):
+    batch_size: int
+    """Transitions per update, drawn from the replay buffer. Default: 256."""
+    buffer_size: int
+    """Capacity of the replay buffer in transitions; the oldest is overwritten. Default: 1000000."""
+    learning_starts: int
+    """Steps before the first update; continuous actions are uniformly random until then. Default: 1000."""
+    updates_per_step: float
+    """Updates per step; the rate limiter holds back learner or rollout workers to keep this ratio. Default: 1.0."""
+    ratio_slack: int | None
+    """Updates by which learner or rollout workers may be ahead of this ratio; None: those due for two steps of all
+    lanes, at least 32; with backend="serial", those due for one step. Default: None."""
+    n_step: int
+    """Length n of n-step returns, shorter at the end of an episode. Default: 1."""
+    publish_interval: int
+    """Updates between two publications of the weights to the acting roles. Default: 1."""
+    hindsight: Literal["future", "episode", "final"] | None
+    """Hindsight experience replay (arXiv:1707.01495): store ended episodes again, with goals that they achieved as
+    desired goals: at the same or a later step ("future"), at any step ("episode"), or at the last step ("final"). None:
+    off. Default: None."""
+    goals_per_step: int
+    """Relabelled goals per step, with hindsight="future" or "episode" (section 4.5: k). Default: 4."""
+    save_replay: bool
+    """Store the replay buffer in checkpoints, incrementally; learning pauses meanwhile. A run resumed without it
+    refills the buffer before it learns. Default: False."""
+
+class _PrioritizedReplay(TypedDict, total=False):
+    prioritized: bool
+    """Prioritized replay (arXiv:1511.05952): transitions with large errors are drawn more often. Default: False."""
+    priority_alpha: float
+    """Exponent of the priorities: 0, uniform; 1, proportional (arXiv:1511.05952). Default: 0.6."""
+    priority_beta: float
+    """Exponent of the importance weights at the start (arXiv:1511.05952). Default: 0.4."""
+    priority_beta_final: float
+    """Exponent of the importance weights at total_steps (arXiv:1511.05952). Default: 1.0."""
 
 class _DQN(TypedDict, total=False):
     exploration: float
@@ -460,8 +465,8 @@ class _SAC(TypedDict, total=False):
     2], as in the published code. Default: "squashed"."""
 
 class APPOSettings(
-    _Shared, _SharedExceptA3C, _Fresh, _DelayedReward, _SegmentDelayedReward, _Segment, _Asynchronous, _Adam, _Proximal,
-    total=False
+    _Shared, _SharedExceptA3C, _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndApeXAndR2D2AndCrossQAndApeXDPG,
+    _Fresh, _DelayedReward, _SegmentDelayedReward, _Segment, _Asynchronous, _Adam, _Proximal, total=False
 ):
     num_minibatches: int
     """Updates per pass; a batch has num_minibatches * batch_size steps. Default: 2."""
@@ -476,7 +481,7 @@ class APPOSettings(
 class APPO(Face):
     """Trains with APPO, asynchronous PPO; settings are fields of `penstock.algorithms.appo.APPOConfig`.
 
-    Other defaults: learning_rate=0.002, learning_rate_schedule="linear", entropy_coef=0.003, batch_size=256,
+    Other defaults: learning_rate_schedule="linear", learning_rate=None, entropy_coef=0.003, batch_size=256,
     num_epochs=2.
     """
 
@@ -485,6 +490,9 @@ class APPO(Face):
 class PPOSettings(
     _Shared, _SharedExceptA3C, _Fresh, _DelayedReward, _SegmentDelayedReward, _Segment, _Adam, _Proximal, total=False
 ):
+    learning_rate: float | str | Callable[[float], float]
+    """Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+    the function itself. Default: 0.0005."""
     batch_size: int
     """Steps per update (one minibatch); the segments of all lanes together are a multiple of it. With memory, itself a
     multiple of segment_length. Default: 256."""
@@ -494,8 +502,8 @@ class PPOSettings(
 class PPO(Face):
     """Trains with PPO, synchronous; settings are fields of `penstock.algorithms.ppo.PPOConfig`.
 
-    Other defaults: num_envs_per_worker=8, learning_rate=0.0005, learning_rate_schedule="linear", total_steps=500000,
-    segment_length=128, num_epochs=10.
+    Other defaults: num_envs_per_worker=8, learning_rate_schedule="linear", total_steps=500000, segment_length=128,
+    num_epochs=10.
     """
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[PPOSettings]) -> None: ...
@@ -503,14 +511,16 @@ class PPO(Face):
 class A2CSettings(
     _Shared, _SharedExceptA3C, _Fresh, _DelayedReward, _SegmentDelayedReward, _Segment, _RMSProp, total=False
 ):
+    learning_rate: float | str | Callable[[float], float]
+    """Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+    the function itself. Default: 0.004."""
     gae_lambda: float
     """Lambda of generalised advantage estimation; 1: n-step returns, as published. Default: 1.0."""
 
 class A2C(Face):
     """Trains with A2C, synchronous; settings are fields of `penstock.algorithms.a2c.A2CConfig`.
 
-    Other defaults: learning_rate=0.004, learning_rate_schedule="linear", total_steps=500000, segment_length=5,
-    rmsprop_eps=0.0001.
+    Other defaults: learning_rate_schedule="linear", total_steps=500000, segment_length=5, rmsprop_eps=0.0001.
     """
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[A2CSettings]) -> None: ...
@@ -522,6 +532,9 @@ class A3CSettings(_Shared, _Fresh, _Segment, _RMSProp, total=False):
     """No effect: rollout workers always choose their own actions. Default: "auto"."""
     device: Literal["cpu"]
     """Always "cpu", where rollout workers learn. Default: "cpu"."""
+    learning_rate: float | str | Callable[[float], float]
+    """Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+    the function itself. Default: 0.003."""
     gae_lambda: float
     """Lambda of generalised advantage estimation; 1: n-step returns, as published. Default: 1.0."""
     entropy_spread: float
@@ -534,27 +547,30 @@ class A3CSettings(_Shared, _Fresh, _Segment, _RMSProp, total=False):
 class A3C(Face):
     """Trains with A3C, workers that learn; settings are fields of `penstock.algorithms.a3c.A3CConfig`.
 
-    Other defaults: num_envs_per_worker=8, learning_rate=0.003, learning_rate_schedule="linear", total_steps=500000,
-    max_grad_norm=40.0, segment_length=20.
+    Other defaults: num_envs_per_worker=8, learning_rate_schedule="linear", total_steps=500000, max_grad_norm=40.0,
+    segment_length=20.
     """
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[A3CSettings]) -> None: ...
 
 class IMPALASettings(
-    _Shared, _SharedExceptA3C, _Fresh, _DelayedReward, _SegmentDelayedReward, _Segment, _Asynchronous, _RMSProp,
-    _Mixture, _IMPALA, total=False
+    _Shared, _SharedExceptA3C, _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndApeXAndR2D2AndCrossQAndApeXDPG,
+    _Fresh, _DelayedReward, _SegmentDelayedReward, _Segment, _Asynchronous, _RMSProp, _Mixture, _IMPALA, total=False
 ): ...
 
 class IMPALA(Face):
     """Trains with IMPALA, V-trace; settings are fields of `penstock.algorithms.impala.IMPALAConfig`.
 
-    Other defaults: learning_rate=0.002, learning_rate_schedule="linear", max_grad_norm=40.0, segment_length=20,
+    Other defaults: learning_rate_schedule="linear", learning_rate=None, max_grad_norm=40.0, segment_length=20,
     batch_size=320.
     """
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[IMPALASettings]) -> None: ...
 
-class IMPACTSettings(_Shared, _SharedExceptA3C, _Fresh, _Segment, _Asynchronous, _Adam, total=False):
+class IMPACTSettings(
+    _Shared, _SharedExceptA3C, _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndApeXAndR2D2AndCrossQAndApeXDPG,
+    _Fresh, _Segment, _Asynchronous, _Adam, total=False
+):
     num_batches: int
     """Capacity of the circular buffer in batches (N); a new batch replaces the oldest. Default: 4."""
     batch_uses: int
@@ -579,14 +595,14 @@ class IMPACTSettings(_Shared, _SharedExceptA3C, _Fresh, _Segment, _Asynchronous,
 class IMPACT(Face):
     """Trains with IMPACT, batches used again; settings are fields of `penstock.algorithms.impact.IMPACTConfig`.
 
-    Other defaults: learning_rate=0.002, learning_rate_schedule="linear", entropy_coef=0.003, batch_size=256.
+    Other defaults: learning_rate_schedule="linear", learning_rate=None, entropy_coef=0.003, batch_size=256.
     """
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[IMPACTSettings]) -> None: ...
 
 class CLEARSettings(
-    _Shared, _SharedExceptA3C, _Fresh, _DelayedReward, _SegmentDelayedReward, _Segment, _Asynchronous, _RMSProp,
-    _Mixture, _IMPALA, total=False
+    _Shared, _SharedExceptA3C, _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndApeXAndR2D2AndCrossQAndApeXDPG,
+    _Fresh, _DelayedReward, _SegmentDelayedReward, _Segment, _Asynchronous, _RMSProp, _Mixture, _IMPALA, total=False
 ):
     policy_cloning_coef: float
     """Weight of KL(mu || pi) on replayed steps, with mu the policy that acted. Default: 0.01."""
@@ -596,15 +612,15 @@ class CLEARSettings(
 class CLEAR(Face):
     """Trains with CLEAR, against forgetting; settings are fields of `penstock.algorithms.clear.CLEARConfig`.
 
-    Other defaults: learning_rate=0.002, learning_rate_schedule="linear", max_grad_norm=40.0, segment_length=20,
+    Other defaults: learning_rate_schedule="linear", learning_rate=None, max_grad_norm=40.0, segment_length=20,
     batch_size=320, replay=('queue:1/2', 'reservoir:1/2,capacity=2000').
     """
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[CLEARSettings]) -> None: ...
 
 class LASERSettings(
-    _Shared, _SharedExceptA3C, _Fresh, _DelayedReward, _SegmentDelayedReward, _Segment, _Asynchronous, _RMSProp,
-    _Mixture, _IMPALA, total=False
+    _Shared, _SharedExceptA3C, _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndApeXAndR2D2AndCrossQAndApeXDPG,
+    _Fresh, _DelayedReward, _SegmentDelayedReward, _Segment, _Asynchronous, _RMSProp, _Mixture, _IMPALA, total=False
 ):
     trust_region: float
     """States with a larger KL(pi || implied policy), in nats, are masked out of the loss, and traces end there.
@@ -613,13 +629,16 @@ class LASERSettings(
 class LASER(Face):
     """Trains with LASER, mostly from replay; settings are fields of `penstock.algorithms.laser.LASERConfig`.
 
-    Other defaults: learning_rate=0.002, learning_rate_schedule="linear", max_grad_norm=40.0, segment_length=20,
+    Other defaults: learning_rate_schedule="linear", learning_rate=None, max_grad_norm=40.0, segment_length=20,
     batch_size=320, replay=('queue:1/4', 'uniform:3/4,capacity=2000').
     """
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[LASERSettings]) -> None: ...
 
 class PQNSettings(_Shared, _SharedExceptA3C, _Fresh, _DelayedReward, _SegmentDelayedReward, total=False):
+    learning_rate: float | str | Callable[[float], float]
+    """Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+    the function itself. Default: 0.001."""
     layer_norm: bool
     """Layer normalisation before each activation of the encoder (section 3.3); custom encoders are left unchanged.
     Default: True."""
@@ -643,70 +662,71 @@ class PQNSettings(_Shared, _SharedExceptA3C, _Fresh, _DelayedReward, _SegmentDel
 class PQN(Face):
     """Trains with PQN, Q-learning without replay; settings are fields of `penstock.algorithms.pqn.PQNConfig`.
 
-    Other defaults: hidden_sizes=(128, 128), activation="relu", learning_rate=0.001, learning_rate_schedule="linear",
-    total_steps=500000, max_grad_norm=10.0, segment_length=64.
+    Other defaults: hidden_sizes=(128, 128), activation="relu", learning_rate_schedule="linear", total_steps=500000,
+    max_grad_norm=10.0, segment_length=64.
     """
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[PQNSettings]) -> None: ...
 
 class DQNSettings(
-    _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _QLearning, _DQN, total=False
+    _Shared, _SharedExceptA3C, _DelayedReward, _QLearning, _Replay, _PrioritizedReplay, _DQN, total=False
 ): ...
 
 class DQN(Face):
     """Trains with DQN and its extensions; settings are fields of `penstock.algorithms.dqn.DQNConfig`.
 
     Other defaults: num_envs_per_worker=1, hidden_sizes=(128, 128), activation="relu", normalize_observations=False,
-    learning_rate=0.002, batch_size=64, buffer_size=100000, updates_per_step=0.5.
+    batch_size=64, buffer_size=100000, updates_per_step=0.5.
     """
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[DQNSettings]) -> None: ...
 
 class RainbowSettings(
-    _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _QLearning, _DQN, total=False
+    _Shared, _SharedExceptA3C, _DelayedReward, _QLearning, _Replay, _PrioritizedReplay, _DQN, total=False
 ): ...
 
 class Rainbow(Face):
     """Trains with Rainbow, six extensions of DQN; settings are fields of `penstock.algorithms.rainbow.RainbowConfig`.
 
     Other defaults: num_envs_per_worker=1, hidden_sizes=(128, 128), activation="relu", normalize_observations=False,
-    learning_rate=0.001, batch_size=64, buffer_size=100000, updates_per_step=0.5, n_step=3, prioritized=True,
-    priority_alpha=0.5, double=True, dueling=True, distributional="c51", noisy=True.
+    learning_rate=0.001, double=True, dueling=True, distributional="c51", noisy=True, batch_size=64, buffer_size=100000,
+    updates_per_step=0.5, n_step=3, prioritized=True, priority_alpha=0.5.
     """
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[RainbowSettings]) -> None: ...
 
 class ApeXSettings(
-    _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _QLearning, _ApeX, total=False
+    _Shared, _SharedExceptA3C, _DelayedReward, _QLearning, _Replay, _PrioritizedReplay, _ApeX, total=False
 ): ...
 
 class ApeX(Face):
     """Trains with Ape-X DQN; settings are fields of `penstock.algorithms.apex.ApeXConfig`.
 
     Other defaults: num_envs_per_worker=4, hidden_sizes=(128, 128), activation="relu", normalize_observations=False,
-    learning_rate=0.002, batch_size=64, buffer_size=100000, updates_per_step=0.5, n_step=3, prioritized=True,
-    priority_beta_final=0.4, double=True, dueling=True.
+    double=True, dueling=True, batch_size=64, buffer_size=100000, updates_per_step=0.5, n_step=3, prioritized=True,
+    priority_beta_final=0.4.
     """
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[ApeXSettings]) -> None: ...
 
 class R2D2Settings(
-    _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _QLearning, _ApeX, total=False
+    _Shared, _SharedExceptA3C, _DelayedReward, _QLearning, _Replay, _PrioritizedReplay, _ApeX, total=False
 ): ...
 
 class R2D2(Face):
     """Trains with R2D2, recurrent Ape-X; settings are fields of `penstock.algorithms.r2d2.R2D2Config`.
 
     Other defaults: num_envs_per_worker=4, hidden_sizes=(64,), activation="relu", normalize_observations=False,
-    learning_rate=0.001, learning_rate_schedule="linear", batch_size=32, buffer_size=100000, updates_per_step=0.1,
-    n_step=5, prioritized=True, priority_alpha=0.9, priority_beta=0.6, priority_beta_final=0.6, memory="lstm",
-    memory_size=64, optimizer_eps=0.001, max_grad_norm=40.0, double=True, dueling=True, rescale_values=True.
+    learning_rate_schedule="linear", learning_rate=0.001, memory="lstm", memory_size=64, optimizer_eps=0.001,
+    max_grad_norm=40.0, double=True, dueling=True, rescale_values=True, batch_size=32, buffer_size=100000,
+    updates_per_step=0.1, n_step=5, prioritized=True, priority_alpha=0.9, priority_beta=0.6, priority_beta_final=0.6.
     """
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[R2D2Settings]) -> None: ...
 
 class DDPGSettings(
-    _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _Control, _DDPG, total=False
+    _Shared, _SharedExceptA3C, _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndApeXAndR2D2AndCrossQAndApeXDPG,
+    _DelayedReward, _Replay, _PrioritizedReplay, _Control, _DDPG, total=False
 ): ...
 
 class DDPG(Face):
@@ -717,7 +737,10 @@ class DDPG(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[DDPGSettings]) -> None: ...
 
-class TD3Settings(_Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _Control, total=False):
+class TD3Settings(
+    _Shared, _SharedExceptA3C, _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndApeXAndR2D2AndCrossQAndApeXDPG,
+    _DelayedReward, _Replay, _PrioritizedReplay, _Control, total=False
+):
     exploration_noise: float
     """Standard deviation of the noise on actions in [-1, 1] (section 6.1). Default: 0.1."""
     target_noise: float
@@ -736,7 +759,8 @@ class TD3(Face):
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[TD3Settings]) -> None: ...
 
 class SACSettings(
-    _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _Control, _SoftCritic, _SAC, total=False
+    _Shared, _SharedExceptA3C, _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndApeXAndR2D2AndCrossQAndApeXDPG,
+    _DelayedReward, _Replay, _PrioritizedReplay, _Control, _SoftCritic, _SAC, total=False
 ): ...
 
 class SAC(Face):
@@ -748,7 +772,8 @@ class SAC(Face):
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[SACSettings]) -> None: ...
 
 class TQCSettings(
-    _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _Control, _SoftCritic, _SAC, total=False
+    _Shared, _SharedExceptA3C, _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndApeXAndR2D2AndCrossQAndApeXDPG,
+    _DelayedReward, _Replay, _PrioritizedReplay, _Control, _SoftCritic, _SAC, total=False
 ):
     num_critics: int
     """Number of critics (N). Default: 5."""
@@ -769,6 +794,9 @@ class TQC(Face):
 class CrossQSettings(
     _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _Control, _SoftCritic, _SAC, total=False
 ):
+    learning_rate: float | str | Callable[[float], float]
+    """Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+    the function itself. Default: 0.001."""
     adam_beta1: float
     """Decay rate of the optimisers' running mean of gradients. Default: 0.5."""
     policy_delay: int
@@ -778,7 +806,7 @@ class CrossQ(Face):
     """Trains with CrossQ, SAC without targets; settings are fields of `penstock.algorithms.crossq.CrossQConfig`.
 
     Other defaults: num_envs_per_worker=1, hidden_sizes=(256, 256), activation="relu", normalize_observations=False,
-    learning_rate=0.001, tau=1.0, critic_hidden_sizes=(256, 256).
+    tau=1.0, critic_hidden_sizes=(256, 256).
     """
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[CrossQSettings]) -> None: ...
@@ -786,6 +814,9 @@ class CrossQ(Face):
 class ApeXDPGSettings(
     _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _Control, _DDPG, total=False
 ):
+    learning_rate: float | str | Callable[[float], float]
+    """Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+    the function itself. Default: 0.0001."""
     target_period: int
     """Updates between two moves of the target networks (appendix D). Default: 100."""
     max_actor_grad: float | None
@@ -798,8 +829,7 @@ class ApeXDPG(Face):
     """Trains with Ape-X DPG; settings are fields of `penstock.algorithms.apex_dpg.ApeXDPGConfig`.
 
     Other defaults: num_envs_per_worker=4, hidden_sizes=(256, 256), activation="relu", normalize_observations=False,
-    learning_rate=0.0001, updates_per_step=0.25, n_step=5, prioritized=True, priority_beta_final=0.4, tau=1.0,
-    exploration_noise=0.3.
+    updates_per_step=0.25, n_step=5, prioritized=True, priority_beta_final=0.4, tau=1.0, exploration_noise=0.3.
     """
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[ApeXDPGSettings]) -> None: ...

@@ -152,7 +152,7 @@ def _opened(
             notes += [run.lock.note] if run.lock is not None and run.lock.note else []
         open_schedule(schedule, policies, changes)
         population = open_population(config, policies, changes)
-        own = [note_of_workers(config), note_of_precision(policies[0].algorithm)]
+        own = [note_of_workers(config), note_of_precision(policies[0].algorithm), found.note_of_settled]
         if len(policies) == 1:
             own.append(note_of_budget(config, policies[0].arena.shape, policies[0].start.state.steps))
         notes = [*filter(None, own), *notes]

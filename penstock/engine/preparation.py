@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from penstock.envs.spec import EnvSpec
 from penstock.experience.layout import RunShape
 from penstock.ipc import whole_cores
 from penstock.nn import PolicyNetwork
+from penstock.nn.encoders import encodes_images
 from penstock.nn.layers import is_bfloat16, is_faster_in_bfloat16
 from penstock.play.policy import environment_named_by
 from penstock.self_play.settings import require_agents_for
@@ -78,19 +79,22 @@ class ResolvedEnvironment:
     Attributes
     ----------
     config
-        The config, with the number of the environment's agents.
+        The config, with the number of the environment's agents; of one policy, with settled defaults.
     env
         The environment, with its teams.
     policies
         Config of each policy.
     seen
         Spaces of each policy.
+    note_of_settled
+        Note of the settled defaults, for the user; None: there are none.
     """
 
     config: Config
     env: EnvSpec
     policies: list[PolicyConfig]
     seen: list[Probed]
+    note_of_settled: str | None = None
 
 
 def look_at(config: Config) -> ResolvedEnvironment:
@@ -113,12 +117,21 @@ def look_at(config: Config) -> ResolvedEnvironment:
             "leave it out to have all of them"
         )
     require_agents_for(config, agents)
-    config = replace(config, num_agents=len(agents)) if agents else config
+    config = given = replace(config, num_agents=len(agents)) if agents else config
+    if is_one_policy:
+        config = given.settled(encodes_images=encodes_images(given.encoder, seen[0].observation))
     policies = policy_configs(config, agents)
     teams = tuple(policy.agents for policy in policies) if agents else ()
     env = replace(env, teams=teams, population=1 if agents else len(policies))
     seen = seen or apart(env.name, probe_all, env)
-    return ResolvedEnvironment(config, replace(env, mask_is_in_info=seen[0].mask_is_in_info), policies, seen)
+    env = replace(env, mask_is_in_info=seen[0].mask_is_in_info)
+    return ResolvedEnvironment(config, env, policies, seen, _note_of_settled(given, config))
+
+
+def _note_of_settled(given: Config, config: Config) -> str | None:
+    """Return the note with the values that None stands for; None where there are none."""
+    names = [field.name for field in fields(given) if getattr(given, field.name) != getattr(config, field.name)]
+    return f"defaults for this run: {', '.join(f'{name}={getattr(config, name)}' for name in names)}" if names else None
 
 
 def settled_precision(algorithm: Algorithm) -> str:

@@ -201,6 +201,11 @@ def takes_bytes(encoder: str | EncoderBuilder, observation: ObservationSpec) -> 
     return not callable(encoder) and encoder != "mlp" and observation.is_image
 
 
+def encodes_images(encoder: str | EncoderBuilder, observation: ObservationSpec) -> bool:
+    """Return whether an encoder for such observations, built-in or custom, has images to encode."""
+    return encoder != "mlp" and observation.is_image
+
+
 def build_encoder(
     encoder: str | EncoderBuilder, observation: ObservationSpec, hidden_sizes: tuple[int, ...], activation: str
 ) -> tuple[nn.Module, int]:

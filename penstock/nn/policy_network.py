@@ -13,6 +13,9 @@ from penstock.nn.observations import CompositeInput, ObservationInput
 ENCODERS = ("encoder", "value_encoder", "critic_encoder")
 """Attribute names of the encoders in Penstock's networks."""
 
+CONSTANT = 0.05
+"""Largest standard deviation of a constant feature, in units of its root mean square."""
+
 
 class Choice(Protocol):
     """Choices of action for several observations."""
@@ -84,6 +87,30 @@ class PolicyNetwork(nn.Module):
             with following(layers):
                 for encoder in encoders:
                     encoder(x)
+
+    @torch.no_grad()
+    def constant_features(self, observation: Tensor) -> Tensor | None:
+        """Return the share of the encoder's features that are the same for all observations, 0-dimensional.
+
+        A feature is constant if its standard deviation is at most `CONSTANT` times its root mean square: a relu that
+        is always 0, or a saturated tanh. Such a feature has hardly any gradient.
+
+        Parameters
+        ----------
+        observation : Tensor
+            Observations in their column's layout, ``[N, *shape]``.
+
+        Returns
+        -------
+        Tensor or None
+            None: the network has no attribute ``encoder``, or the observations do not differ.
+        """
+        encoder = getattr(self, "encoder", None)
+        if encoder is None or bool((observation == observation[0]).all()):
+            return None
+        features = encoder(self.input(observation)).float().flatten(1)
+        size = features.square().mean(0).sqrt()
+        return (features.std(0, correction=0) <= CONSTANT * size).float().mean()
 
     def update_observation_statistics(self, observation: Tensor, mask: Tensor | None = None) -> None:
         """Update running moments, if any, with observations ``[..., *shape]`` (those in ``mask``, bool ``[...]``)."""

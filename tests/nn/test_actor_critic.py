@@ -311,3 +311,15 @@ def test_memory_can_be_trained_to_recall_the_first_observation(memory):
         loss.backward()
         optimizer.step()
     assert loss.item() < 0.05
+
+
+@pytest.mark.parametrize(("activation", "bias"), [("relu", -1e3), ("tanh", 1e2), ("tanh", -1e2)])
+def test_features_without_a_gradient_count_as_constant(activation, bias):
+    network = model(VECTOR, CHOICE, hidden_sizes=(16, 8), activation=activation)
+    rows = observations(VECTOR, 32)
+    assert network.constant_features(rows) == 0.0
+    last = [layer for layer in network.encoder if isinstance(layer, nn.Linear)][-1]
+    with torch.no_grad():
+        last.bias[:6] = bias
+    assert network.constant_features(rows) == 0.75
+    assert network.constant_features(rows[:1].expand(32, -1)) is None, "equal observations say nothing"

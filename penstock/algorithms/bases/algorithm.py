@@ -16,6 +16,7 @@ from penstock.config import ConfigError, Scheduled, find_object, value_at
 from penstock.envs.spaces import ActionKind, ActionSpec, ObservationSpec
 from penstock.experience.layout import Column
 from penstock.nn import NetworkConfig, PolicyNetwork, share_rows_, training_mode
+from penstock.nn.encoders import encodes_images
 from penstock.nn.layers import is_bfloat16
 
 N = TypeVar("N")
@@ -90,7 +91,7 @@ class Algorithm:
     config: Any
 
     def __init__(self, config: AnyConfig, observation: ObservationSpec, action: ActionSpec) -> None:
-        self.config = config
+        self.config = config = config.settled(encodes_images=encodes_images(config.encoder, observation))
         self.data_path = self.data_path_of(config)
         self.observation = observation
         self.action = action

@@ -209,6 +209,7 @@ class ReplayLearner(Learner):
         if self._version >= self._weights.version + self._config.publish_interval or self._has_reached_goal:
             self._publish()
             self._published_at = self._steps
+        self._measure_features(batch.obs, is_time_major=isinstance(batch, SequenceBatch))
         self._queue_report(metrics)
         if self._replay.needs_steps:
             self._arena.ring_rollout_workers()

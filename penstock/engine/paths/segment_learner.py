@@ -301,6 +301,7 @@ class SegmentLearner(Learner):
             self._arena.release(self._slots)
         if self._uses_clock and has_steps:  # a batch without a step to learn from is no measure of the pace
             self._arena.control[Control.PACE] = time.monotonic_ns() - began
+        self._measure_features(batch.obs, is_time_major=True)
         self._queue_report(metrics)
         return True
 

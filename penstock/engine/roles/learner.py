@@ -45,6 +45,10 @@ from penstock.runs.tensors import as_bytes, from_bytes
 
 MAX_SKIPPED_IN_A_ROW = 20
 REPORT_INTERVAL = 0.1  # seconds
+FEATURES_INTERVAL = 50  # updates
+FEATURES_ROWS = 128
+DEAD = 0.8  # share of constant features from which a network is dead
+DEAD_LOOKS = 3  # measurements in a row after which a dead network is warned of
 
 
 class LearningDiverged(RuntimeError):
@@ -177,6 +181,9 @@ class Learner:
         self.is_changed_apart = False
         self._tuned: dict[str, float] = {}
         self._metrics: dict[str, Tensor] = {}  # the last value of each metric
+        self._features: dict[str, float] = {}
+        self._features_due = self._updates  # number of updates at which the features are measured next
+        self._dead_in_a_row = 0
         self._has_queued_report = False
 
     def poll(self) -> bool:
@@ -297,6 +304,36 @@ class Learner:
         self._updates += 1
         self._skipped_in_a_row = 0
 
+    def _measure_features(self, observation: Tensor, *, is_time_major: bool) -> None:
+        """Measure the share of constant features every `FEATURES_INTERVAL` updates; warn of a dead network.
+
+        Parameters
+        ----------
+        observation
+            Observations of a batch, ``[N, *shape]``; about the first `FEATURES_ROWS` are used.
+        is_time_major
+            Whether they are ``[T, B, *shape]`` instead.
+        """
+        if self._updates < self._features_due:
+            return
+        self._features_due = self._updates + FEATURES_INTERVAL
+        if is_time_major:
+            observation = observation[: 1 + FEATURES_ROWS // observation.shape[1]].flatten(0, 1)
+        with self._autocast:
+            share = self._model.constant_features(observation[:FEATURES_ROWS])
+        if share is None:
+            return
+        self._features["constant_features"] = share.item()
+        self._dead_in_a_row = self._dead_in_a_row + 1 if share >= DEAD else 0
+        if self._dead_in_a_row == DEAD_LOOKS:
+            self._report(
+                Note(
+                    f"warning: {share:.0%} of the encoder's features are the same for all observations, so that the "
+                    f"network cannot tell them apart: start again with a smaller learning_rate (now "
+                    f"{self._config.learning_rate}); see constant_features in the guide \"It does not learn\""
+                )
+            )
+
     def _skip(self, problem: str) -> None:
         """Count an update skipped because loss or gradient was not finite."""
         self._skipped += 1
@@ -335,7 +372,7 @@ class Learner:
                 updates=self._updates,
                 skipped_updates=self._skipped,
                 losses={name: _mean(value) for name, value in self._metrics.items()},
-                experience={**self.experience(), **self.of_group},
+                experience={**self.experience(), **self.of_group, **self._features},
                 learning_rate=self.step_size,
             )
         )
