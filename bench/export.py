@@ -114,6 +114,11 @@ KINDS = (
     Kind("dqn", "IQN, noisy", VECTOR, MOVES, {"distributional": "iqn", "noisy": True}),
     Kind("dqn", "noisy, gru", VECTOR, MOVES, {"noisy": True, "dueling": True, "memory": "gru"}),
     Kind("rainbow", "mlp", VECTOR, MOVES),
+    Kind("btr", "mlp", VECTOR, MOVES),
+    Kind(
+        "btr", "ResNet", FRAMES, MOVES,
+        {"encoder": "impala_resnet", "resnet_width": 2, "resnet_pool": 6, "spectral_norm": True},
+    ),
     Kind("apex", "Dict", ROBOT, MOVES),
     Kind("r2d2", "lstm", VECTOR, MOVES, {"rescale_values": True}),
     Kind("ddpg", "mlp", UNBOUNDED, LEVER),

@@ -66,6 +66,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "DQN, IQN, noisy": ("DQN", {**REPLAY, "distributional": "iqn", "noisy": True}),
     "DQN, RUDDER": ("DQN", {**REPLAY, **RUDDER}),
     "Rainbow": ("Rainbow", REPLAY),
+    "BTR": ("BTR", REPLAY),
     "ApeX": ("ApeX", REPLAY),
     "R2D2": ("R2D2", {**REPLAY, "batch_size": 4, "updates_per_step": 0.5}),
     "DDPG": ("DDPG", CONTROL),

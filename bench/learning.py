@@ -17,6 +17,7 @@
     cartpole-apex        Ape-X, the same
     cartpole-pqn         PQN, the same within 500k steps
     cartpole-rainbow     Rainbow, the same
+    cartpole-btr         BTR, the same
     cartpole-dqn-c51, cartpole-dqn-quantile, cartpole-dqn-iqn, cartpole-dqn-noisy
                          DQN with each of these alone, the same
     hidden-r2d2          R2D2 on CartPole without its velocities, final policy after 300k steps
@@ -152,6 +153,7 @@ TASKS = {
     "cartpole-apex": _cartpole("apex", 100_000),
     "cartpole-pqn": _cartpole("pqn"),
     "cartpole-rainbow": _cartpole("rainbow", 100_000),
+    "cartpole-btr": _cartpole("btr", 100_000),
     **{
         f"cartpole-dqn-{kind}": _cartpole(f"dqn --distributional {kind}", 100_000)
         for kind in ("c51", "quantile", "iqn")

@@ -4,7 +4,7 @@
                             [--write FILE] [--plot FILE]
 
     replay    IMPALA with half of each batch fresh and half from one source: uniform, attentive, elite by each strategy
-    values    DQN, Rainbow and PQN
+    values    DQN, Rainbow, BTR and PQN
 
 Other settings are those of the preset minatar. Output: the return of training episodes in the last tenth of the steps,
 and of 100 episodes of the final policy without exploration: the interquartile mean over games and seeds of returns
@@ -38,11 +38,11 @@ def _mixed(source: str) -> tuple[str, dict[str, Any]]:
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "uniform": _mixed("uniform:1/2"), "attentive": _mixed("attentive:1/2"),
     **{f"elite {strategy}": _mixed(f"elite:1/2,strategy={strategy}") for strategy in (1, 2, 3, 4)},
-    "dqn": ("DQN", {}), "rainbow": ("Rainbow", {}), "pqn": ("PQN", {}),
+    "dqn": ("DQN", {}), "rainbow": ("Rainbow", {}), "btr": ("BTR", {}), "pqn": ("PQN", {}),
 }  # fmt: skip
 COMPARISONS = {
     "replay": ["uniform", "attentive", "elite 1", "elite 2", "elite 3", "elite 4"],
-    "values": ["dqn", "rainbow", "pqn"],
+    "values": ["dqn", "rainbow", "btr", "pqn"],
 }
 
 

@@ -38,6 +38,7 @@ RUNS = {  # by algorithm; further words tell variants apart
     "DQN iqn": {"env": "CartPole-v1", **REPLAY, "distributional": "iqn", "double": True},
     "DQN memory": {"env": "CartPole-v1", **REPLAY, "batch_size": 4, "memory": "gru", "memory_size": 16},
     "Rainbow": {"env": "CartPole-v1", **REPLAY},
+    "BTR": {"env": "CartPole-v1", **REPLAY},
     "ApeX": {"env": "CartPole-v1", **REPLAY},
     "R2D2": {"env": "CartPole-v1", **REPLAY, "batch_size": 4},
     "TD3": {"env": "Pendulum-v1", **REPLAY},

@@ -95,7 +95,7 @@ class ApeX(QLearning):
 
     def act(self, model: QNetwork, request: Request) -> tuple[dict[str, Tensor], Tensor]:
         """Choose the best action, or a random one with the lane's epsilon; record the values for first priorities."""
-        epsilon = 0.0 if self.config.noisy else self.epsilon(request)
+        epsilon = 0.0 if self.config.explores_by_noise else self.epsilon(request)
         choice, memory = model.act(request.obs, request.first, request.memory, epsilon)
         policy = choice.drawn(request.noise)
         action = policy.sample(request.noise)

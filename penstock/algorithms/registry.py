@@ -16,6 +16,7 @@ ALGORITHMS = {
     "pqn": "penstock.algorithms.pqn:PQN",
     "dqn": "penstock.algorithms.dqn:DQN",
     "rainbow": "penstock.algorithms.rainbow:Rainbow",
+    "btr": "penstock.algorithms.btr:BTR",
     "apex": "penstock.algorithms.apex:ApeX",
     "r2d2": "penstock.algorithms.r2d2:R2D2",
     "ddpg": "penstock.algorithms.ddpg:DDPG",

@@ -73,7 +73,8 @@ _GROUPS = {
     "network": {
         "encoder", "hidden_sizes", "activation", "shared_encoder", "memory", "memory_size", "memory_span",
         "normalize_observations", "dueling", "distributional", "num_atoms", "v_min", "v_max", "num_quantiles",
-        "noisy", "noisy_sigma", "network", "normalization", "unit_weights", "critic_hidden_sizes",
+        "num_acting_quantiles", "noisy", "noisy_sigma", "resnet_width", "resnet_pool", "spectral_norm", "network",
+        "normalization", "unit_weights", "critic_hidden_sizes",
     },
     **{feature.group: set(feature.settings) for feature in FEATURES},
     LEARNING: set[str](),  # every other setting

@@ -17,6 +17,7 @@ from penstock.algorithms import (
     apex,
     apex_dpg,
     appo,
+    btr,
     clear,
     crossq,
     ddpg,
@@ -92,6 +93,7 @@ LASER = _face(laser.LASER, "LASER, mostly from replay")
 PQN = _face(pqn.PQN, "PQN, Q-learning without replay")
 DQN = _face(dqn.DQN, "DQN and its extensions")
 Rainbow = _face(rainbow.Rainbow, "Rainbow, six extensions of DQN")
+BTR = _face(btr.BTR, "BTR, Rainbow's successor")
 ApeX = _face(apex.ApeX, "Ape-X DQN")
 R2D2 = _face(r2d2.R2D2, "R2D2, recurrent Ape-X")
 DDPG = _face(ddpg.DDPG, "DDPG, for continuous actions")

@@ -168,7 +168,7 @@ class _SharedExceptA3C(TypedDict, total=False):
     device: str
     """Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ... Default: "cpu"."""
 
-class _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndApeXAndR2D2AndCrossQAndApeXDPG(TypedDict, total=False):
+class _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndApeXDPG(TypedDict, total=False):
     learning_rate: float | str | Callable[[float], float] | None
     """Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
     the function itself. Default: 0.0003."""
@@ -316,8 +316,12 @@ class _QLearning(TypedDict, total=False):
     """Learned steps shared by successive sequences of an episode. Default: 10."""
     priority_eta: float
     """Weight of the largest error in a sequence's priority; the mean error has the rest. Default: 0.9."""
-    optimizer: Literal["adam", "rmsprop"]
-    """"rmsprop": centred, decay 0.95, as published; "adam": as in most current implementations. Default: "adam"."""
+    optimizer: Literal["adam", "adamw", "rmsprop"]
+    """"rmsprop": centred, decay 0.95, as published; "adam": as in most current implementations; "adamw": with decoupled
+    weight decay (arXiv:1711.05101). Default: "adam"."""
+    weight_decay: float
+    """Part of each weight that "adamw" takes off per update, times the learning rate; other optimisers take none.
+    Default: 0.0001."""
     optimizer_eps: float
     """Constant that the optimiser adds to the root of the mean square. Default: 1e-08."""
     max_grad_norm: float | None
@@ -329,6 +333,15 @@ class _QLearning(TypedDict, total=False):
     """Dueling network (arXiv:1511.06581): separate streams for value and advantages. Default: False."""
     target_period: int
     """Updates between two copies of the network to the target network. Default: 100."""
+    munchausen: bool
+    """Munchausen reinforcement learning (M-DQN, arXiv:2007.14430): add the scaled logarithm of the target network's
+    soft policy to the reward, and bootstrap from that policy's value with its entropy. Default: False."""
+    munchausen_alpha: float
+    """Weight of this logarithm (arXiv:2007.14430, section 4). Default: 0.9."""
+    munchausen_temperature: float
+    """Temperature tau of the soft policy, in units of returns (arXiv:2007.14430, section 4). Default: 0.03."""
+    munchausen_floor: float
+    """Lower bound of tau log pi (arXiv:2007.14430, section 4: l_0). Default: -1.0."""
     rescale_values: bool
     """Learn values of rescaled returns, h(x) = sign(x) (sqrt(|x| + 1) - 1) + x / 1000 (arXiv:1805.11593). Default:
     False."""
@@ -350,11 +363,25 @@ class _QLearning(TypedDict, total=False):
     num_quantiles: int
     """Number of quantiles of "quantile" (published: 200), and of fractions that "iqn" samples for a value and for its
     target. Default: 32."""
+    num_acting_quantiles: int
+    """Number of fractions, the midpoints of equal parts, whose quantiles "iqn" averages to choose an action
+    (arXiv:1806.06923, section 3.1: K). Default: 32."""
+    resnet_width: int
+    """Multiple of the published channels and units of encoder="impala_resnet" (BTR, arXiv:2411.03820: 2). Default:
+    1."""
+    resnet_pool: int | None
+    """Side to which encoder="impala_resnet" reduces its last maps, by adaptive max pooling (BTR, arXiv:2411.03820: 6);
+    None: no pooling. Default: None."""
+    spectral_norm: bool
+    """Divide the residual convolutions of encoder="impala_resnet" by their largest singular value (arXiv:1802.05957, as
+    in BTR, arXiv:2411.03820). Default: False."""
     noisy: bool
     """NoisyNets (arXiv:1706.10295): noise on the head's weights replaces random actions; exploration is ignored.
     Default: False."""
     noisy_sigma: float
     """Initial scale of this noise, sigma_0 (arXiv:1706.10295, section 3.2). Default: 0.5."""
+    noisy_epsilon: bool
+    """Take random actions beside this noise, too, as often as without it (BTR, arXiv:2411.03820). Default: False."""
 
 class _Replay(TypedDict, total=False):
     batch_size: int
@@ -465,8 +492,9 @@ class _SAC(TypedDict, total=False):
     2], as in the published code. Default: "squashed"."""
 
 class APPOSettings(
-    _Shared, _SharedExceptA3C, _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndApeXAndR2D2AndCrossQAndApeXDPG,
-    _Fresh, _DelayedReward, _SegmentDelayedReward, _Segment, _Asynchronous, _Adam, _Proximal, total=False
+    _Shared, _SharedExceptA3C,
+    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndApeXDPG, _Fresh, _DelayedReward,
+    _SegmentDelayedReward, _Segment, _Asynchronous, _Adam, _Proximal, total=False
 ):
     num_minibatches: int
     """Updates per pass; a batch has num_minibatches * batch_size steps. Default: 2."""
@@ -554,8 +582,9 @@ class A3C(Face):
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[A3CSettings]) -> None: ...
 
 class IMPALASettings(
-    _Shared, _SharedExceptA3C, _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndApeXAndR2D2AndCrossQAndApeXDPG,
-    _Fresh, _DelayedReward, _SegmentDelayedReward, _Segment, _Asynchronous, _RMSProp, _Mixture, _IMPALA, total=False
+    _Shared, _SharedExceptA3C,
+    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndApeXDPG, _Fresh, _DelayedReward,
+    _SegmentDelayedReward, _Segment, _Asynchronous, _RMSProp, _Mixture, _IMPALA, total=False
 ): ...
 
 class IMPALA(Face):
@@ -568,8 +597,9 @@ class IMPALA(Face):
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[IMPALASettings]) -> None: ...
 
 class IMPACTSettings(
-    _Shared, _SharedExceptA3C, _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndApeXAndR2D2AndCrossQAndApeXDPG,
-    _Fresh, _Segment, _Asynchronous, _Adam, total=False
+    _Shared, _SharedExceptA3C,
+    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndApeXDPG, _Fresh, _Segment,
+    _Asynchronous, _Adam, total=False
 ):
     num_batches: int
     """Capacity of the circular buffer in batches (N); a new batch replaces the oldest. Default: 4."""
@@ -601,8 +631,9 @@ class IMPACT(Face):
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[IMPACTSettings]) -> None: ...
 
 class CLEARSettings(
-    _Shared, _SharedExceptA3C, _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndApeXAndR2D2AndCrossQAndApeXDPG,
-    _Fresh, _DelayedReward, _SegmentDelayedReward, _Segment, _Asynchronous, _RMSProp, _Mixture, _IMPALA, total=False
+    _Shared, _SharedExceptA3C,
+    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndApeXDPG, _Fresh, _DelayedReward,
+    _SegmentDelayedReward, _Segment, _Asynchronous, _RMSProp, _Mixture, _IMPALA, total=False
 ):
     policy_cloning_coef: float
     """Weight of KL(mu || pi) on replayed steps, with mu the policy that acted. Default: 0.01."""
@@ -619,8 +650,9 @@ class CLEAR(Face):
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[CLEARSettings]) -> None: ...
 
 class LASERSettings(
-    _Shared, _SharedExceptA3C, _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndApeXAndR2D2AndCrossQAndApeXDPG,
-    _Fresh, _DelayedReward, _SegmentDelayedReward, _Segment, _Asynchronous, _RMSProp, _Mixture, _IMPALA, total=False
+    _Shared, _SharedExceptA3C,
+    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndApeXDPG, _Fresh, _DelayedReward,
+    _SegmentDelayedReward, _Segment, _Asynchronous, _RMSProp, _Mixture, _IMPALA, total=False
 ):
     trust_region: float
     """States with a larger KL(pi || implied policy), in nats, are masked out of the loss, and traces end there.
@@ -695,6 +727,24 @@ class Rainbow(Face):
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[RainbowSettings]) -> None: ...
 
+class BTRSettings(
+    _Shared, _SharedExceptA3C, _DelayedReward, _QLearning, _Replay, _PrioritizedReplay, _DQN, total=False
+):
+    exploration_share: float
+    """Share of total_steps after which noisy layers alone explore (arXiv:2411.03820: half of the frames). Default:
+    0.5."""
+
+class BTR(Face):
+    """Trains with BTR, Rainbow's successor; settings are fields of `penstock.algorithms.btr.BTRConfig`.
+
+    Other defaults: num_envs_per_worker=8, hidden_sizes=(128, 128), activation="relu", normalize_observations=False,
+    learning_rate=0.001, dueling=True, munchausen=True, distributional="iqn", num_quantiles=8, num_acting_quantiles=8,
+    noisy=True, noisy_epsilon=True, batch_size=64, buffer_size=100000, updates_per_step=0.25, n_step=3,
+    prioritized=True, priority_alpha=0.2, exploration_final=0.01.
+    """
+
+    def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[BTRSettings]) -> None: ...
+
 class ApeXSettings(
     _Shared, _SharedExceptA3C, _DelayedReward, _QLearning, _Replay, _PrioritizedReplay, _ApeX, total=False
 ): ...
@@ -725,8 +775,9 @@ class R2D2(Face):
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[R2D2Settings]) -> None: ...
 
 class DDPGSettings(
-    _Shared, _SharedExceptA3C, _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndApeXAndR2D2AndCrossQAndApeXDPG,
-    _DelayedReward, _Replay, _PrioritizedReplay, _Control, _DDPG, total=False
+    _Shared, _SharedExceptA3C,
+    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndApeXDPG, _DelayedReward, _Replay,
+    _PrioritizedReplay, _Control, _DDPG, total=False
 ): ...
 
 class DDPG(Face):
@@ -738,8 +789,9 @@ class DDPG(Face):
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[DDPGSettings]) -> None: ...
 
 class TD3Settings(
-    _Shared, _SharedExceptA3C, _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndApeXAndR2D2AndCrossQAndApeXDPG,
-    _DelayedReward, _Replay, _PrioritizedReplay, _Control, total=False
+    _Shared, _SharedExceptA3C,
+    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndApeXDPG, _DelayedReward, _Replay,
+    _PrioritizedReplay, _Control, total=False
 ):
     exploration_noise: float
     """Standard deviation of the noise on actions in [-1, 1] (section 6.1). Default: 0.1."""
@@ -759,8 +811,9 @@ class TD3(Face):
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[TD3Settings]) -> None: ...
 
 class SACSettings(
-    _Shared, _SharedExceptA3C, _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndApeXAndR2D2AndCrossQAndApeXDPG,
-    _DelayedReward, _Replay, _PrioritizedReplay, _Control, _SoftCritic, _SAC, total=False
+    _Shared, _SharedExceptA3C,
+    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndApeXDPG, _DelayedReward, _Replay,
+    _PrioritizedReplay, _Control, _SoftCritic, _SAC, total=False
 ): ...
 
 class SAC(Face):
@@ -772,8 +825,9 @@ class SAC(Face):
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[SACSettings]) -> None: ...
 
 class TQCSettings(
-    _Shared, _SharedExceptA3C, _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndApeXAndR2D2AndCrossQAndApeXDPG,
-    _DelayedReward, _Replay, _PrioritizedReplay, _Control, _SoftCritic, _SAC, total=False
+    _Shared, _SharedExceptA3C,
+    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndApeXDPG, _DelayedReward, _Replay,
+    _PrioritizedReplay, _Control, _SoftCritic, _SAC, total=False
 ):
     num_critics: int
     """Number of critics (N). Default: 5."""

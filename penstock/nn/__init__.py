@@ -15,7 +15,7 @@ from penstock.nn.distributions import (
     num_parameters,
     recorded_distribution,
 )
-from penstock.nn.encoders import EncoderError, build_encoder
+from penstock.nn.encoders import EncoderError, ResNetShape, build_encoder
 from penstock.nn.exploration import Deterministic, TanhGaussian, uniform_action
 from penstock.nn.memory import MemoryCore
 from penstock.nn.model import ActorCritic, NetworkConfig
@@ -56,6 +56,7 @@ __all__ = [
     "PolicyNetwork",
     "QNetwork",
     "QuantileReturns",
+    "ResNetShape",
     "RunningMoments",
     "StochasticActorCritic",
     "TanhGaussian",

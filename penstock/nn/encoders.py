@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from penstock.nn.layers import HIDDEN_GAIN, orthogonal
+from penstock.nn.layers import HIDDEN_GAIN, SpectralConv2d, orthogonal
 from penstock.nn.mlp import MLP
 from penstock.nn.observations import Seen, encoder_input_shape, unmasked
 
@@ -67,31 +67,68 @@ class NatureCNNAndMLP(nn.Sequential):
         self.output_size: int = layers.output_size
 
 
-class ImpalaResNet(nn.Sequential):
-    """Deep network of IMPALA: 15 convolutions in three sections and 256 units (arXiv:1802.01561, figure 3)."""
+@dataclass(frozen=True)
+class ResNetShape:
+    """Deviations of an :class:`ImpalaResNet` from the published network, as in BTR (arXiv:2411.03820).
 
-    def __init__(self, observation: ObservationSpec) -> None:
+    Attributes
+    ----------
+    width
+        Multiple of the published channels and units.
+    pool
+        Height and width to which the last maps are reduced, by adaptive max pooling; ``None``: no pooling.
+    spectral_norm
+        Whether the residual convolutions are :class:`SpectralConv2d`.
+    """
+
+    width: int = 1
+    pool: int | None = None
+    spectral_norm: bool = False
+
+
+PUBLISHED_RESNET = ResNetShape()
+
+
+class ImpalaResNet(nn.Sequential):
+    """Deep network of IMPALA: 15 convolutions in three sections and 256 units (arXiv:1802.01561, figure 3).
+
+    Parameters
+    ----------
+    observation : ObservationSpec
+        Spec of the images.
+    shape : ResNetShape
+        Deviations from the published network.
+    """
+
+    def __init__(self, observation: ObservationSpec, shape: ResNetShape = PUBLISHED_RESNET) -> None:
         layout = ImageLayout(observation)
         layers: list[nn.Module] = [layout]
         channels, height, width = 0, layout.height, layout.width
-        for depth in (16, 32, 32):
+        for depth in (16 * shape.width, 32 * shape.width, 32 * shape.width):
             convolve = nn.Conv2d(channels, depth, 3, padding=1) if channels else layout.convolution(depth, 3, padding=1)
-            layers += [orthogonal(convolve), nn.MaxPool2d(3, stride=2, padding=1), _Residual(depth), _Residual(depth)]
+            residuals = [_Residual(depth, shape.spectral_norm) for _ in range(2)]
+            layers += [orthogonal(convolve), nn.MaxPool2d(3, stride=2, padding=1), *residuals]
             channels, height, width = depth, (height + 1) // 2, (width + 1) // 2
-        layers += [nn.ReLU(), nn.Flatten(), orthogonal(nn.Linear(channels * height * width, 256)), nn.ReLU()]
+        layers.append(nn.ReLU())
+        if shape.pool is not None:
+            height = width = shape.pool
+            layers.append(nn.AdaptiveMaxPool2d(shape.pool))
+        size = 256 * shape.width
+        layers += [nn.Flatten(), orthogonal(nn.Linear(channels * height * width, size)), nn.ReLU()]
         super().__init__(*layers)
-        self.output_size: int = 256
+        self.output_size: int = size
 
 
 class _Residual(nn.Module):
-    def __init__(self, channels: int) -> None:
+    def __init__(self, channels: int, spectral_norm: bool) -> None:
         super().__init__()
+        convolution = SpectralConv2d if spectral_norm else nn.Conv2d
         self.branch = nn.Sequential(
             nn.ReLU(),
-            orthogonal(nn.Conv2d(channels, channels, 3, padding=1)),
+            orthogonal(convolution(channels, channels, 3, padding=1)),
             nn.ReLU(),
             # Six branches are added in sequence: the smaller gain keeps the sum at the input's scale.
-            orthogonal(nn.Conv2d(channels, channels, 3, padding=1), gain=HIDDEN_GAIN / math.sqrt(6)),
+            orthogonal(convolution(channels, channels, 3, padding=1), gain=HIDDEN_GAIN / math.sqrt(6)),
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -151,10 +188,7 @@ class ConvolutionOfBytes(nn.Conv2d):
         return self._conv_forward(x, self.weight / self.brightest, self.bias)
 
 
-IMAGE_ENCODERS: dict[str, type[NatureCNN] | type[ImpalaResNet]] = {
-    "nature_cnn": NatureCNN,
-    "impala_resnet": ImpalaResNet,
-}
+IMAGE_ENCODERS = ("nature_cnn", "impala_resnet")
 
 
 class ImagesAndMore(nn.Module):
@@ -170,16 +204,23 @@ class ImagesAndMore(nn.Module):
         Encoder of each image: a name of ``IMAGE_ENCODERS``, or "auto".
     hidden_sizes, activation
         Widths and activation of the mlp.
+    resnet : ResNetShape
+        Shape of each :class:`ImpalaResNet`.
     """
 
     def __init__(
-        self, observation: ObservationSpec, encoder: str, hidden_sizes: tuple[int, ...], activation: str
+        self,
+        observation: ObservationSpec,
+        encoder: str,
+        hidden_sizes: tuple[int, ...],
+        activation: str,
+        resnet: ResNetShape = PUBLISHED_RESNET,
     ) -> None:
         super().__init__()
         images, parts = {}, []
         for part in observation.parts:
             if part.spec.is_image:
-                images[part.path], num_features = build_encoder(encoder, part.spec, hidden_sizes, activation)
+                images[part.path], num_features = build_encoder(encoder, part.spec, hidden_sizes, activation, resnet)
                 part = replace(part, spec=replace(part.spec, shape=(num_features,), dtype="float32"))
             parts.append(part)
         self.paths = tuple(images)
@@ -207,7 +248,11 @@ def encodes_images(encoder: str | EncoderBuilder, observation: ObservationSpec) 
 
 
 def build_encoder(
-    encoder: str | EncoderBuilder, observation: ObservationSpec, hidden_sizes: tuple[int, ...], activation: str
+    encoder: str | EncoderBuilder,
+    observation: ObservationSpec,
+    hidden_sizes: tuple[int, ...],
+    activation: str,
+    resnet: ResNetShape = PUBLISHED_RESNET,
 ) -> tuple[nn.Module, int]:
     """Build an encoder from the first stage's output to features ``[N, F]``.
 
@@ -226,6 +271,8 @@ def build_encoder(
         Spec of the observations.
     hidden_sizes, activation
         Widths and activation of an ``mlp``; other layers have fixed ones.
+    resnet : ResNetShape
+        Shape of ``impala_resnet``.
 
     Returns
     -------
@@ -250,9 +297,10 @@ def build_encoder(
     elif not observation.parts and encoder == "nature_cnn_mlp":
         network = NatureCNNAndMLP(observation, hidden_sizes, activation)
     elif not observation.parts:
-        network = IMAGE_ENCODERS[_fitting_encoder(observation) if encoder == "auto" else encoder](observation)
+        name = _fitting_encoder(observation) if encoder == "auto" else encoder
+        network = NatureCNN(observation) if name == "nature_cnn" else ImpalaResNet(observation, resnet)
     elif observation.is_image:
-        network = ImagesAndMore(observation, encoder, hidden_sizes, activation)
+        network = ImagesAndMore(observation, encoder, hidden_sizes, activation, resnet)
     else:
         paths = ", ".join(f"{part.path!r} ({part.spec.dtype} {part.spec.shape})" for part in observation.parts)
         raise ValueError(

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from penstock.ipc import require_memory
@@ -126,6 +127,38 @@ def _cpu_words(cpuinfo: Path = Path("/proc/cpuinfo")) -> set[str]:
         return set(cpuinfo.read_text().split())
     except OSError:
         return set()
+
+
+class SpectralConv2d(nn.Conv2d):
+    """Convolution whose weight, as a matrix ``[out, in * kernel]``, is divided by its largest singular value.
+
+        W / sigma(W),    sigma(W) = |W^T u|
+
+    Power iteration approximates the left singular vector ``u``, one step per forward pass in training mode
+    (arXiv:1802.05957, algorithm 1). No gradient passes through ``u``.
+
+    Attributes
+    ----------
+    u : Tensor
+        float32 ``[out_channels]``, of length 1; part of the weights.
+    """
+
+    moves_with_weights = True
+    u: Tensor
+
+    def __init__(self, *sizes: Any, **named: Any) -> None:
+        super().__init__(*sizes, **named)
+        self.register_buffer("u", normalize(torch.ones(self.out_channels), dim=0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Convolve ``[N, C, H, W]``."""
+        matrix = self.weight.flatten(1)
+        if self.training:
+            with torch.no_grad():
+                self.u.copy_(normalize(matrix @ normalize(self.u @ matrix, dim=0), dim=0))
+        # The copy outlives the next pass's iteration, until the gradient needs it.
+        sigma = torch.linalg.vector_norm(self.u.clone() @ matrix)
+        return self._conv_forward(x, self.weight / sigma, self.bias)
 
 
 def require_memory_of_layers(sizes: Sequence[int], count: int = 1) -> None:

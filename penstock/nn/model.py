@@ -10,7 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from penstock.nn.distributions import Distribution, distribution_of, legal_values
-from penstock.nn.encoders import ENCODER_NAMES, EncoderBuilder, build_encoder, takes_bytes
+from penstock.nn.encoders import (
+    ENCODER_NAMES,
+    PUBLISHED_RESNET,
+    EncoderBuilder,
+    ResNetShape,
+    build_encoder,
+    takes_bytes,
+)
 from penstock.nn.layers import ACTIVATIONS, POLICY_GAIN, VALUE_GAIN, orthogonal
 from penstock.nn.memory import MemoryCore
 from penstock.nn.mlp import MLP, without_autocast
@@ -54,6 +61,8 @@ class NetworkConfig:
         Whether layers of Penstock's own encoders are normalised before their activation.
     initial_log_std
         Initial logarithm of the standard deviation of continuous actions.
+    resnet
+        Shape of "impala_resnet" in a :class:`penstock.nn.QNetwork`.
 
     Raises
     ------
@@ -73,6 +82,7 @@ class NetworkConfig:
     normalize_returns: bool = False
     layer_norm: bool = False
     initial_log_std: float = 0.0
+    resnet: ResNetShape = PUBLISHED_RESNET
 
     def __post_init__(self) -> None:
         if not callable(self.encoder):

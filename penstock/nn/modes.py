@@ -98,13 +98,15 @@ def has_statistics(module: nn.Module) -> bool:
 
 
 def foreign_buffers(network: nn.Module) -> list[tuple[nn.Module, str]]:
-    """Return the buffers of modules that are not Penstock's, such as those of a custom encoder.
+    """Return the buffers of modules that are not Penstock's, such as those of a custom encoder, and of moving ones.
 
+    A module of Penstock's has the attribute ``moves_with_weights`` if its buffers belong to the weights of the moment.
     Each is a module and the buffer's name in it, because a module may replace the tensor.
     """
     return [
         (module, name)
-        for module in network.modules() if not type(module).__module__.startswith("penstock.")
+        for module in network.modules()
+        if not type(module).__module__.startswith("penstock.") or hasattr(module, "moves_with_weights")
         for name, _ in module.named_buffers(recurse=False)
     ]  # fmt: skip
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from penstock.nn.distributions import ILLEGAL, legal_values
-from penstock.nn.encoders import build_encoder, takes_bytes
+from penstock.nn.encoders import PUBLISHED_RESNET, ImpalaResNet, build_encoder, takes_bytes
 from penstock.nn.layers import normalize_layers_
 from penstock.nn.memory import MemoryCore
 from penstock.nn.mlp import MLP, without_autocast
@@ -438,7 +438,14 @@ def encoder_near_zero(observation: ObservationSpec, config: NetworkConfig) -> tu
     ValueError
         As for :func:`penstock.nn.build_encoder`.
     """
-    encoder, num_features = build_encoder(config.encoder, observation, config.hidden_sizes, config.activation)
+    encoder, num_features = build_encoder(
+        config.encoder, observation, config.hidden_sizes, config.activation, config.resnet
+    )
+    if config.resnet != PUBLISHED_RESNET and not any(isinstance(part, ImpalaResNet) for part in encoder.modules()):
+        raise ValueError(
+            "resnet_width, resnet_pool and spectral_norm are of impala_resnet, and this run has none: use "
+            "encoder='impala_resnet' with images, or leave them out"
+        )
     if not callable(config.encoder):
         for layer in encoder.modules():
             if isinstance(layer, nn.Linear | nn.Conv2d):

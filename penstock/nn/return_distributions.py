@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.nn.functional import relu
 
 NUM_COSINES = 64
-NUM_ACTING_FRACTIONS = 32
 
 
 class ReturnDistribution(nn.Module):
@@ -86,10 +85,13 @@ class ImplicitQuantileReturns(QuantileReturns):
     ----------
     num_features : int
         Width ``F`` of the features.
+    num_acting : int
+        Number of fractions of a pass without given ones, by which actions are chosen.
     """
 
-    def __init__(self, num_features: int) -> None:
+    def __init__(self, num_features: int, num_acting: int = 32) -> None:
         super().__init__(1)
+        self.num_acting = num_acting
         self.embedding = nn.Linear(NUM_COSINES, num_features)
 
     def at(self, features: Tensor, fractions: Tensor | None) -> Tensor:
@@ -100,10 +102,11 @@ class ImplicitQuantileReturns(QuantileReturns):
         features : Tensor
             float32 ``[..., F]``.
         fractions : Tensor, optional
-            ``tau`` in [0, 1], float32 broadcast to ``[..., K]``; default: the midpoints of 32 equal fractions.
+            ``tau`` in [0, 1], float32 broadcast to ``[..., K]``; default: the midpoints of ``num_acting``
+            equal parts.
         """
         if fractions is None:
-            fractions = midpoints(NUM_ACTING_FRACTIONS, features.device)
+            fractions = midpoints(self.num_acting, features.device)
         frequency = torch.arange(NUM_COSINES, device=features.device) * math.pi
         return features.unsqueeze(-2) * relu(self.embedding(torch.cos(fractions.unsqueeze(-1) * frequency)))
 

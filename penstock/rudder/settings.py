@@ -181,7 +181,7 @@ class Rudder:
         return (
             "rewards are redistributed by algorithms that learn from every fresh segment once, in the order in which "
             "each lane wrote it: ppo, appo, a2c, impala and pqn; and by those that replay single transitions: dqn, "
-            "rainbow, ddpg, td3, sac, tqc and crossq. This one uses batches again, or learns in its workers"
+            "rainbow, btr, ddpg, td3, sac, tqc and crossq. This one uses batches again, or learns in its workers"
         )
 
     def rows(self, metrics: Mapping[str, float], shown: Callable[[float], str]) -> list[tuple[str, str]]:

@@ -32,6 +32,8 @@ from tests.algorithms.transitions import (
     make,
     random_transitions,
     request,
+    set_outputs,
+    tables,
     transitions,
 )
 from tests.nn.plain import CHOICE
@@ -42,24 +44,12 @@ CHAIN = transitions([0, 0, 1, 1], [0, 1, 0, 1], [0.0, 1.0, 0.0, 2.0], [0.5, 0.5,
 """As in test_dqn: Q*(0, 0) = Q*(1, 0) = 1 and Q*(0, 1) = Q*(1, 1) = 2 with gamma 0.5."""
 
 
-def set_outputs(network, table):
-    """Set the outputs of a linear network over `STATE` to ``table[state][action]``, a list of numbers each."""
-    with torch.no_grad():
-        network.head.weight.copy_(torch.tensor(table).flatten(1).T)
-        network.head.bias.zero_()
-
-
 def with_outputs(online, target, **settings):
     algorithm = make(DQN, STATE, CHOICE, max_grad_norm=None, **settings)
     model = begin(algorithm)
     set_outputs(model, online)
     set_outputs(algorithm.target, target)
     return algorithm, model
-
-
-def tables(size, seed):
-    generator = torch.Generator().manual_seed(seed)
-    return (2.0 * torch.randn(2, 2, 3, size, generator=generator)).tolist()
 
 
 # --- what is learned -------------------------------------------------------------------------------------------------

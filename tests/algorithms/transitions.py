@@ -134,6 +134,20 @@ def steps_taken(algorithm: ReplayAlgorithm, network: nn.Module) -> dict[str, set
     return moved
 
 
+def set_outputs(network: Any, table: Sequence[Any]) -> None:
+    """Let the outputs of a linear network over `STATE` be ``table[state][action]``, a number or a list of them each."""
+    with torch.no_grad():
+        network.head.weight.copy_(torch.tensor(table).flatten(1).T)
+        network.head.bias.zero_()
+
+
+def tables(size: int, seed: int) -> list[Any]:
+    """Random outputs of two networks over `STATE` and three actions, ``[2][state][action][size]``."""
+    generator = torch.Generator().manual_seed(seed)
+    drawn: list[Any] = (2.0 * torch.randn(2, 2, 3, size, generator=generator)).tolist()
+    return drawn
+
+
 def set_actor(network: Any, weight: Sequence[Sequence[float]], bias: Sequence[float]) -> None:
     """Let the actor of a linear network give ``weight @ obs + bias``."""
     with torch.no_grad():

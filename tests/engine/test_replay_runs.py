@@ -53,6 +53,7 @@ RUNS = [
     pytest.param(penstock.DQN, {**EVERYTHING, "updates_per_step": 0.25, "num_envs_per_worker": 2}, id="dqn-everything"),
     pytest.param(penstock.ApeX, {"num_envs_per_worker": 4, "inference": "central"}, id="apex-central"),
     pytest.param(penstock.Rainbow, {"num_envs_per_worker": 2, "updates_per_step": 0.5}, id="rainbow"),
+    pytest.param(penstock.BTR, {"num_envs_per_worker": 4, "updates_per_step": 0.25}, id="btr"),
     pytest.param(
         penstock.ApeX, {"distributional": "iqn", "num_quantiles": 4, "noisy": True, "inference": "central"},
         id="apex-noisy-iqn-central",

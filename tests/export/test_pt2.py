@@ -50,7 +50,7 @@ def written(name, path):
     return policy, program, contract
 
 
-@pytest.mark.parametrize("name", ["ppo, Dict, gru, mixed actions", "ppo, mask in info, lstm", "rainbow, mlp"])
+@pytest.mark.parametrize("name", ["ppo, Dict, gru, mixed actions", "ppo, mask in info, lstm", "btr, mlp"])
 def test_the_file_gives_the_actions_of_act(name, tmp_path):
     policy, program, contract = written(name, tmp_path / "policy.pt2")
     found = compared(policy, program, pt2.load(tmp_path / "policy.pt2", contract), rows=100, steps=10)

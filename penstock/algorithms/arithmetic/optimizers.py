@@ -89,6 +89,12 @@ class Adam(Eager, torch.optim.Adam):
         )  # fmt: skip
 
 
+class AdamW(Eager, torch.optim.AdamW):
+    """Adam with decoupled weight decay, ``theta <- (1 - learning_rate * weight_decay) theta`` (arXiv:1711.05101)."""
+
+    step = plain(torch.optim.AdamW.step)
+
+
 class TorchRMSProp(Eager, torch.optim.RMSprop):
     """RMSProp (Tieleman and Hinton 2012) as in torch; `penstock.algorithms.arithmetic.rmsprop` has the papers'."""
 

@@ -77,6 +77,71 @@ def double_q_value(q_next_online: Tensor, q_next_target: Tensor) -> Tensor:
     return q_next_target.gather(-1, q_next_online.argmax(-1, keepdim=True)).squeeze(-1)
 
 
+def scaled_log_policy(q: Tensor, temperature: float) -> Tensor:
+    """Logarithm of a soft policy, times its temperature: ``tau log pi(a|o)`` with ``pi = softmax(Q / tau)``.
+
+    Parameters
+    ----------
+    q : Tensor
+        Action values, float32 ``[..., A]``.
+    temperature : float
+        ``tau``, in units of returns; towards 0 the policy is greedy.
+
+    Returns
+    -------
+    Tensor
+        0 or less, in units of returns, float32 ``[..., A]``.
+    """
+    return temperature * (q / temperature).log_softmax(-1)
+
+
+def munchausen_bonus(q_target: Tensor, action: Tensor, alpha: float, temperature: float, floor: float) -> Tensor:
+    """Term that Munchausen reinforcement learning adds to a step's reward (M-DQN, arXiv:2007.14430, equation 2).
+
+        alpha clip( tau log pi(a|o), l_0, 0 )    with pi = softmax(Q(o, .; theta^-) / tau)
+
+    Parameters
+    ----------
+    q_target : Tensor
+        Action values of the target network, float32 ``[..., A]``.
+    action : Tensor
+        Action taken, int64 ``[...]``.
+    alpha : float
+        Weight of the term.
+    temperature : float
+        ``tau``.
+    floor : float
+        ``l_0``, less than 0: the logarithm of a policy has no lower bound.
+
+    Returns
+    -------
+    Tensor
+        From ``alpha * floor`` to 0, float32 ``[...]``.
+    """
+    log_policy = scaled_log_policy(q_target, temperature).gather(-1, action.unsqueeze(-1)).squeeze(-1)
+    return alpha * log_policy.clamp(floor, 0.0)
+
+
+def soft_q_value(q_next_target: Tensor, temperature: float) -> Tensor:
+    """Value of a soft policy with its entropy, ``sum_a pi(a|o') (Q(o', a) - tau log pi(a|o'))`` (arXiv:2007.14430).
+
+    With ``pi = softmax(Q / tau)`` this is ``tau log sum_a exp(Q(o', a) / tau)``.
+
+    Parameters
+    ----------
+    q_next_target : Tensor
+        Action values of the target network, float32 ``[..., A]``.
+    temperature : float
+        ``tau``.
+
+    Returns
+    -------
+    Tensor
+        Values, float32 ``[...]``: the largest action value, or up to ``tau log A`` more.
+    """
+    return temperature * (q_next_target / temperature).logsumexp(-1)
+
+
 def n_step_targets(
     reward: Tensor, discount: Tensor, value: Tensor, valid: Tensor, n_step: int, *, rescaled: bool = False
 ) -> Tensor:

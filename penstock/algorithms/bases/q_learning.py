@@ -11,10 +11,17 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from penstock.algorithms.arithmetic.optimizers import TorchRMSProp, fused_adam
-from penstock.algorithms.arithmetic.td import double_q_value, huber, max_q_value, td_target
+from penstock.algorithms.arithmetic.optimizers import AdamW, TorchRMSProp, fused_adam
+from penstock.algorithms.arithmetic.td import double_q_value, huber, max_q_value, soft_q_value, td_target
 from penstock.algorithms.bases.algorithm import Metrics, Request
-from penstock.algorithms.bases.q_losses import DistributionalLoss, QLoss, RewardWatch, SequenceLoss, distribution_of
+from penstock.algorithms.bases.q_losses import (
+    DistributionalLoss,
+    QLoss,
+    RewardWatch,
+    SequenceLoss,
+    bonus_of,
+    distribution_of,
+)
 from penstock.algorithms.bases.replay import ReplayAlgorithm
 from penstock.config import (
     NETWORK,
@@ -29,7 +36,7 @@ from penstock.config import (
 )
 from penstock.envs.spaces import ActionKind, ActionSpec, ObservationSpec
 from penstock.experience.layout import Column
-from penstock.nn import PolicyNetwork, QNetwork
+from penstock.nn import PolicyNetwork, QNetwork, ResNetShape
 from penstock.nn.memory import state_size_of
 from penstock.nn.noisy import draw_noise
 
@@ -49,6 +56,7 @@ class QLearningConfig(PrioritizedReplayConfig):
         "dueling": NETWORK, "distributional": NETWORK, "num_atoms": NETWORK, "v_min": NETWORK, "v_max": NETWORK,
         "num_quantiles": NETWORK, "noisy": NETWORK, "noisy_sigma": NETWORK, "rescale_values": NETWORK,
         "normalize_returns": NETWORK,
+        "num_acting_quantiles": NETWORK, "resnet_width": NETWORK, "resnet_pool": NETWORK, "spectral_norm": NETWORK,
         "optimizer": STATE,
     }  # fmt: skip
 
@@ -75,8 +83,11 @@ class QLearningConfig(PrioritizedReplayConfig):
     updates_per_step: float = 0.5
     """Updates per step (published: one per four steps)."""
     learning_rate: Scheduled = 2e-3
-    optimizer: Literal["adam", "rmsprop"] = "adam"
-    """"rmsprop": centred, decay 0.95, as published; "adam": as in most current implementations."""
+    optimizer: Literal["adam", "adamw", "rmsprop"] = "adam"
+    """"rmsprop": centred, decay 0.95, as published; "adam": as in most current implementations; "adamw": with decoupled
+    weight decay (arXiv:1711.05101)."""
+    weight_decay: Tunable[float] = 1e-4
+    """Part of each weight that "adamw" takes off per update, times the learning rate; other optimisers take none."""
     optimizer_eps: Tunable[float] = 1e-8
     """Constant that the optimiser adds to the root of the mean square."""
     max_grad_norm: Tunable[float | None] = 10.0
@@ -88,6 +99,15 @@ class QLearningConfig(PrioritizedReplayConfig):
     """Dueling network (arXiv:1511.06581): separate streams for value and advantages."""
     target_period: int = 100
     """Updates between two copies of the network to the target network."""
+    munchausen: bool = False
+    """Munchausen reinforcement learning (M-DQN, arXiv:2007.14430): add the scaled logarithm of the target network's
+    soft policy to the reward, and bootstrap from that policy's value with its entropy."""
+    munchausen_alpha: float = 0.9
+    """Weight of this logarithm (arXiv:2007.14430, section 4)."""
+    munchausen_temperature: float = 0.03
+    """Temperature tau of the soft policy, in units of returns (arXiv:2007.14430, section 4)."""
+    munchausen_floor: float = -1.0
+    """Lower bound of tau log pi (arXiv:2007.14430, section 4: l_0)."""
     rescale_values: bool = False
     """Learn values of rescaled returns, h(x) = sign(x) (sqrt(|x| + 1) - 1) + x / 1000 (arXiv:1805.11593)."""
 
@@ -109,10 +129,23 @@ class QLearningConfig(PrioritizedReplayConfig):
     num_quantiles: int = 32
     """Number of quantiles of "quantile" (published: 200), and of fractions that "iqn" samples for a value and for its
     target."""
+    num_acting_quantiles: int = 32
+    """Number of fractions, the midpoints of equal parts, whose quantiles "iqn" averages to choose an action
+    (arXiv:1806.06923, section 3.1: K)."""
+    resnet_width: int = 1
+    """Multiple of the published channels and units of encoder="impala_resnet" (BTR, arXiv:2411.03820: 2)."""
+    resnet_pool: int | None = None
+    """Side to which encoder="impala_resnet" reduces its last maps, by adaptive max pooling (BTR, arXiv:2411.03820: 6);
+    None: no pooling."""
+    spectral_norm: bool = False
+    """Divide the residual convolutions of encoder="impala_resnet" by their largest singular value (arXiv:1802.05957, as
+    in BTR, arXiv:2411.03820)."""
     noisy: bool = False
     """NoisyNets (arXiv:1706.10295): noise on the head's weights replaces random actions; exploration is ignored."""
     noisy_sigma: float = 0.5
     """Initial scale of this noise, sigma_0 (arXiv:1706.10295, section 3.2)."""
+    noisy_epsilon: bool = False
+    """Take random actions beside this noise, too, as often as without it (BTR, arXiv:2411.03820)."""
 
     def validate(self) -> None:
         super().validate()
@@ -133,10 +166,15 @@ class QLearningConfig(PrioritizedReplayConfig):
             )
         require(0.0 < self.optimizer_eps < math.inf, "optimizer_eps", self.optimizer_eps, "more than 0, and finite")
         require(self.target_period > 0, "target_period", self.target_period, "1 or more")
+        decay = self.weight_decay
+        require(0.0 <= decay < math.inf, "weight_decay", decay, "0 or more, and finite")
         norm = self.max_grad_norm
         require(norm is None or norm > 0, "max_grad_norm", norm, "more than 0, or None")
         require(self.num_atoms > 1, "num_atoms", self.num_atoms, "2 or more")
-        require(self.num_quantiles > 0, "num_quantiles", self.num_quantiles, "1 or more")
+        for name in ("num_quantiles", "num_acting_quantiles", "resnet_width"):
+            require(getattr(self, name) > 0, name, getattr(self, name), "1 or more")
+        pool = self.resnet_pool
+        require(pool is None or pool > 0, "resnet_pool", pool, "1 or more, or None")
         sigma = self.noisy_sigma
         require(0.0 < sigma < math.inf, "noisy_sigma", sigma, "more than 0, and finite; noisy=False is without noise")
         for name in ("v_min", "v_max"):
@@ -147,11 +185,31 @@ class QLearningConfig(PrioritizedReplayConfig):
                 "normalize_returns=True cannot be combined with distributional='c51', whose returns are fixed by v_min "
                 "and v_max: use normalize_returns=False, with a reward_scale or a support that fits the rewards"
             )
+        self._validate_munchausen()
         if self.distributional != "none" and self.memory != "none":
             raise ConfigError(
                 f"distributional={self.distributional!r} cannot be combined with memory={self.memory!r}: distributions "
                 'are learned from single transitions, and a memory needs sequences; use memory="none" or '
                 'distributional="none"'
+            )
+
+    def _validate_munchausen(self) -> None:
+        alpha, temperature, floor = self.munchausen_alpha, self.munchausen_temperature, self.munchausen_floor
+        require(0.0 <= alpha <= 1.0, "munchausen_alpha", alpha, "from 0 to 1")
+        is_warm = 0.0 < temperature < math.inf
+        require(is_warm, "munchausen_temperature", temperature, "more than 0, and finite")
+        require(-math.inf < floor < 0.0, "munchausen_floor", floor, "less than 0, and finite")
+        if not self.munchausen:
+            return
+        if self.double:
+            raise ConfigError(
+                "double=True cannot be combined with munchausen=True: the target is a mean over all next actions, none "
+                "of which is selected; use double=False"
+            )
+        if self.rescale_values:
+            raise ConfigError(
+                "rescale_values=True cannot be combined with munchausen=True: munchausen_temperature has the unit of "
+                "returns, and rescaled values another one at each size; use rescale_values=False"
             )
 
     def _require_hindsight(self) -> None:
@@ -171,6 +229,11 @@ class QLearningConfig(PrioritizedReplayConfig):
             f"memory={self.memory!r}: with memory sequences are replayed, and written before their episode is over; "
             'use memory="none" (R2D2 without is "dqn")'
         )
+
+    @property
+    def explores_by_noise(self) -> bool:
+        """Whether noisy layers alone explore, and no action is drawn at random."""
+        return self.noisy and not self.noisy_epsilon
 
     @property
     def steps_of_a_row(self) -> int:
@@ -216,8 +279,9 @@ class QLearning(ReplayAlgorithm):
         c = self.config
         names = ("memory", "memory_size", "memory_span", "normalize_returns")
         settings = {name: getattr(c, name) for name in names}
+        settings["resnet"] = ResNetShape(c.resnet_width, c.resnet_pool, c.spectral_norm)
         return self.build_network(
-            QNetwork, settings, dueling=c.dueling, epsilon=0.0 if c.noisy else self.final_epsilon,
+            QNetwork, settings, dueling=c.dueling, epsilon=0.0 if c.explores_by_noise else self.final_epsilon,
             distribution=distribution_of(c), noisy_sigma=c.noisy_sigma if c.noisy else None,
         )  # fmt: skip
 
@@ -226,10 +290,15 @@ class QLearning(ReplayAlgorithm):
         return {"q": (list(model.parameters()), self.config.learning_rate)}
 
     def build_optimizer(self, parameter: nn.Parameter, learning_rate: float) -> torch.optim.Optimizer:
-        """Adam or centred RMSProp."""
-        if self.config.optimizer == "adam":
-            return fused_adam([parameter], learning_rate, eps=self.config.optimizer_eps)
-        return TorchRMSProp([parameter], learning_rate, alpha=0.95, eps=self.config.optimizer_eps, centered=True)
+        """Adam, AdamW or centred RMSProp."""
+        c = self.config
+        match c.optimizer:
+            case "adam":
+                return fused_adam([parameter], learning_rate, eps=c.optimizer_eps)
+            case "adamw":
+                decay = c.weight_decay
+                return AdamW([parameter], learning_rate, eps=c.optimizer_eps, weight_decay=decay, fused=True)
+        return TorchRMSProp([parameter], learning_rate, alpha=0.95, eps=c.optimizer_eps, centered=True)
 
     def epsilon(self, request: Request) -> float | Tensor:
         """Probability of a random action: one number, or one for each lane."""
@@ -246,7 +315,7 @@ class QLearning(ReplayAlgorithm):
 
     def act(self, model: QNetwork, request: Request) -> tuple[dict[str, Tensor], Tensor]:
         """Choose the best action, or any with probability epsilon; a noisy network chooses its best with noise."""
-        epsilon = 0.0 if self.config.noisy else self.epsilon(request)
+        epsilon = 0.0 if self.config.explores_by_noise else self.epsilon(request)
         policy, memory = model.act(request.obs, request.first, request.memory, epsilon)
         return {"action": policy.sample(request.noise)} | self.memory_before(request), memory
 
@@ -263,7 +332,7 @@ class QLearning(ReplayAlgorithm):
             f"{field.name}={getattr(c, field.name)!r}" for field in dataclasses.fields(c)
             if field.name.startswith("exploration") and getattr(c, field.name) != field.default
         ]  # fmt: skip
-        if c.noisy and given:
+        if c.explores_by_noise and given:
             self.remarks.append(f"noisy=True: no action is drawn at random, and {', '.join(given)} has no effect")
         if not c.normalize_returns:
             self._rewards = RewardWatch(self.remarks.append, can_normalize=c.distributional != "c51")
@@ -296,19 +365,30 @@ class QLearning(ReplayAlgorithm):
     def evaluate(self, model: QNetwork, batch: Any) -> tuple[Tensor, Tensor, Metrics]:
         """Return TD errors or priorities ``[B]``, loss and metrics of a batch, among these its values "q".
 
-            L = mean w Huber((Q(o, a; theta) - y) / s)    with y = r + discount * max_a Q(o', a; theta^-)
+            L = mean w Huber((Q(o, a; theta) - y) / s)    with y = r + discount * max_b Q(o', b; theta^-)
 
-        ``s`` is the deviation of returns with ``normalize_returns``, else 1.
+        ``s`` is the deviation of returns with ``normalize_returns``, else 1. With ``double`` the online network selects
+        ``b``. With ``munchausen``, for the soft policy of the target network ``pi = softmax(Q(.; theta^-) / tau)``,
+
+            y = r + alpha clip(tau log pi(a|o), l_0, 0)
+                  + discount * sum_b pi(b|o') (Q(o', b; theta^-) - tau log pi(b|o'))
+
+        Of the ``n_step`` steps of a transition replay keeps the first one's observation and action: that step alone has
+        a Munchausen term, as in the code published with BTR. With memory, every step of the sequence has one.
         """
         if self._other_loss is not None:
             return self._other_loss(model, batch)
         with torch.no_grad(), self.evaluating:
             next_q = self.target.q(batch.next_obs, self.draw_noise())
-            if self.config.double:
+            reward, c = batch.reward, self.config
+            if c.munchausen:
+                next_value = soft_q_value(next_q, c.munchausen_temperature)
+                reward = reward + bonus_of(c, self.target.q(batch.obs, self.draw_noise()), batch.action)
+            elif c.double:
                 next_value = double_q_value(model.q(batch.next_obs, self.draw_noise()), next_q)
             else:
                 next_value = max_q_value(next_q)
-            y = td_target(batch.reward, batch.discount, next_value, rescaled=self.config.rescale_values)
+            y = td_target(reward, batch.discount, next_value, rescaled=c.rescale_values)
 
         q = model.q(batch.obs, self.draw_noise()).gather(1, batch.action.unsqueeze(1)).squeeze(1)
         td_error = q - y

@@ -16,8 +16,11 @@ from penstock.algorithms.arithmetic.td import (
     double_q_value,
     huber,
     max_q_value,
+    munchausen_bonus,
     n_step_targets,
+    scaled_log_policy,
     sequence_priority,
+    soft_q_value,
     td_target,
 )
 from penstock.algorithms.bases.algorithm import Metrics
@@ -58,6 +61,12 @@ class QLoss:
         raise NotImplementedError
 
 
+def bonus_of(config: Any, q_target: Tensor, action: Tensor) -> Tensor:
+    """Return the Munchausen term of each step's reward for a `QLearningConfig`; see `munchausen_bonus`."""
+    c = config
+    return munchausen_bonus(q_target, action, c.munchausen_alpha, c.munchausen_temperature, c.munchausen_floor)
+
+
 class SequenceLoss(QLoss):
     """Loss of sequences, for networks with memory (R2D2, OpenReview r1lyTjAqYX, section 2.3).
 
@@ -65,7 +74,8 @@ class SequenceLoss(QLoss):
         y_t = sum_{k<m} gamma^k r_{t+k} + gamma^m max_a Q(o_{t+m}, a; theta^-)    with m = min(n, steps that follow)
 
     Both networks are unrolled from the stored state, through the burn-in without gradient. ``s`` is the deviation of
-    returns with ``normalize_returns``, else 1.
+    returns with ``normalize_returns``, else 1. With ``munchausen`` each reward has its own Munchausen term, and the
+    target's value is the soft one.
     """
 
     def __call__(self, model: QNetwork, batch: SequenceBatch) -> tuple[Tensor, Tensor, Metrics]:
@@ -78,7 +88,11 @@ class SequenceLoss(QLoss):
         )
         with torch.no_grad():
             target_q = self._target.unroll(*sequence, noise=self._draw_noise())
-            value = double_q_value(all_q, target_q) if c.double else max_q_value(target_q)
+            if c.munchausen:
+                value = soft_q_value(target_q, c.munchausen_temperature)
+                reward = reward + bonus_of(c, target_q[:-1], action)
+            else:
+                value = double_q_value(all_q, target_q) if c.double else max_q_value(target_q)
             y = n_step_targets(reward, discount, value, valid, c.n_step, rescaled=c.rescale_values)
 
         q = all_q[:-1].gather(2, action.unsqueeze(2)).squeeze(2)
@@ -97,7 +111,7 @@ def distribution_of(config: Any) -> Callable[[int], ReturnDistribution] | None:
         case "quantile":
             return lambda num_features: QuantileReturns(config.num_quantiles)
         case "iqn":
-            return ImplicitQuantileReturns
+            return lambda num_features: ImplicitQuantileReturns(num_features, config.num_acting_quantiles)
     return None
 
 
@@ -110,6 +124,12 @@ class DistributionalLoss(QLoss):
         "quantile", "iqn"   L = mean w sum_i mean_j rho_i( y_j - Z_i(o, a; theta) )  (arXiv:1710.10044, eq. 10)
 
     Priorities are these distances, of "quantile" and "iqn" the mean over i.
+
+    With ``munchausen`` the target is ``r + alpha clip(tau log pi(a|o), l_0, 0) + discount * Z'``, with the soft policy
+    ``pi`` of the target network's means and, over its actions ``b``,
+
+        "c51"               Z' = Z(o', b; theta^-) - tau log pi(b|o')  with probability pi(b|o')
+        "quantile", "iqn"   Z'_j = sum_b pi(b|o') ( Z_j(o', b; theta^-) - tau log pi(b|o') )  (arXiv:2007.14430, M-IQN)
 
     Parameters
     ----------
@@ -139,26 +159,41 @@ class DistributionalLoss(QLoss):
         with torch.no_grad(), evaluating(model):
             noise, fractions = self._draw_noise(), self._fractions(batch)
             next_outputs, next_q = self._target.distributions(batch.next_obs, noise, fractions)
-            chooser_q = model.q(batch.next_obs, self._draw_noise()) if c.double else next_q
-            of_next = _of_actions(next_outputs, chooser_q.argmax(1))
+            if c.munchausen:
+                log_policy = scaled_log_policy(next_q, c.munchausen_temperature).unsqueeze(2)
+                policy = (log_policy / c.munchausen_temperature).exp()
+                fractions = self._fractions(batch)
+                _, target_q = self._target.distributions(batch.obs, self._draw_noise(), fractions)
+                reward = batch.reward + bonus_of(c, target_q, batch.action)
+            else:
+                chooser_q = model.q(batch.next_obs, self._draw_noise()) if c.double else next_q
+                of_next = _of_actions(next_outputs, chooser_q.argmax(1))
+                reward = batch.reward
 
         fractions = self._fractions(batch)
         outputs, q = model.distributions(batch.obs, self._draw_noise(), fractions)
         of_taken = _of_actions(outputs, batch.action)
-        reward, discount = batch.reward.unsqueeze(1), batch.discount.unsqueeze(1)
+        reward, discount = reward.unsqueeze(1), batch.discount.unsqueeze(1)
         metrics = {"q": q.gather(1, batch.action.unsqueeze(1))}
         if isinstance(distribution, CategoricalReturns):
             with torch.no_grad():
-                returns = td_target(reward, discount, distribution.atoms, rescaled=c.rescale_values)
-                probability = of_next.softmax(1)
+                atoms = distribution.atoms
+                if c.munchausen:
+                    next_returns = (atoms - log_policy).flatten(1)
+                    probability = (policy * next_outputs.softmax(2)).flatten(1)
+                else:
+                    next_returns, probability = atoms, of_next.softmax(1)
+                returns = td_target(reward, discount, next_returns, rescaled=c.rescale_values)
                 self._support.see((returns * probability).sum(1), batch.reward, batch.discount, batch.number)
-                target = categorical_projection(returns, probability, distribution.atoms)
+                target = categorical_projection(returns, probability, atoms)
             self.targets = returns, None
             priority = distance = categorical_kl(target, of_taken.log_softmax(1))
             metrics["outside_support"] = self._support.last
         else:
             if fractions is None:
                 fractions = midpoints(c.num_quantiles, outputs.device)
+            if c.munchausen:
+                of_next = (policy * (next_outputs - log_policy)).sum(1)
             y = td_target(reward, discount, of_next, rescaled=c.rescale_values)
             self.targets = y, None
             distance = quantile_huber(model.normalize_return(of_taken), fractions, model.normalize_return(y))
