@@ -1,16 +1,19 @@
-"""Effect of V-trace: IMPALA with delayed weights, beside the same loss with all ratios 1.
+"""Effect of corrections for policy lag: algorithms with delayed weights, beside the same without a correction.
 
-    python bench/policy_lag.py [--lags 1 10 50] [--seeds 3] [--steps N] [--plot FILE]
+    python bench/policy_lag.py [--losses V-trace decoupled ...] [--env NAME [--preset NAME]] [--lags 1 10 50]
+        [--seeds 3] [--first-seed 1] [--steps N] [--keep FILE] [--plot FILE]
 
-CartPole-v1 in the serial backend, where the policy lag is exact: each update uses one segment of each lane, and actions
-are chosen by the weights of a given number of updates before. Output: the median policy lag that the engine reports,
-the return of the last weights on 100 episodes without exploration, and the mean return of the last 100 training
-episodes, averaged over the run. Each run is a process, with one process per core at a time.
+The serial backend, where the policy lag is exact: actions are chosen by the weights of a given number of updates before
+(0: by the newest). Output: the median policy lag that the engine reports, the effective sample size as a share of the
+steps, the return of the last weights on 100 episodes without exploration, and the mean return of the last 100 training
+episodes, averaged over the run. ``--keep`` appends a line of JSON per run. Without a preset the settings are the
+defaults at a constant step size. Each run is a process, with one process per core at a time.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import multiprocessing
 import os
 import statistics
@@ -18,7 +21,8 @@ import tempfile
 import time
 from collections import deque
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -28,26 +32,19 @@ import torch
 from torch import Tensor
 
 import penstock
+from penstock.algorithms.appo import APPO
+from penstock.algorithms.impact import IMPACT
 from penstock.algorithms.impala import IMPALA
+from penstock.engine.acting import inference
 from penstock.engine.acting.inference import SharedWeights
-from penstock.engine.roles import learner
 from penstock.experience.batch import Batch
 from penstock.ipc import WeightsBlock
 from penstock.play.scoring import evaluate_run
 from penstock.runs.machine import describe
 
-SETTINGS: dict[str, Any] = {
-    "env": "CartPole-v1",
-    "backend": "serial",
-    "num_workers": 1,
-    "num_envs_per_worker": 16,
-    "segment_length": 20,
-    "batch_size": 320,
-    "learning_rate": 5e-4,  # a quarter of the default; at 1e-3 50 updates were too many for V-trace too
-    "learning_rate_schedule": "constant",
-    "eval_interval": 0,
-    "run_dir": None,
-}
+SERIAL: dict[str, Any] = {"backend": "serial", "num_workers": 1, "eval_interval": 0, "run_dir": None}
+ALIKE: dict[str, Any] = {"num_envs_per_worker": 16, "learning_rate_schedule": "constant"}
+SLOWER = {"learning_rate": 5e-4}  # a quarter of the default; at 1e-3 50 updates were too many for V-trace too
 POINTS = 100  # of a curve
 
 
@@ -59,7 +56,17 @@ class Uncorrected(IMPALA):
         return torch.zeros_like(log_prob)
 
 
-LOSSES = {"V-trace": IMPALA, "ratios of 1": Uncorrected}
+DECOUPLED, MASKED = {"loss": "decoupled"}, {"min_effective_samples": 0.7}
+LOSSES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "V-trace": (IMPALA, {}),
+    "V-trace, masked": (IMPALA, MASKED),
+    "ratios of 1": (Uncorrected, {}),
+    "clipped": (APPO, {}),
+    "decoupled": (APPO, DECOUPLED),
+    "decoupled, masked": (APPO, {**DECOUPLED, **MASKED}),
+    "decoupled, V-trace": (APPO, {**DECOUPLED, "advantage_estimator": "vtrace"}),
+    "IMPACT": (IMPACT, {}),
+}
 
 
 class LateBlock:
@@ -84,44 +91,63 @@ class LateBlock:
         return self._block.read_into(payload)
 
 
+def late_weights(model: torch.nn.Module, arena: Any, lag: int) -> SharedWeights:
+    """Return the learner's end of the weights block, which shows weights of `lag` versions before."""
+    return SharedWeights(model, LateBlock(arena.weights, lag))  # type: ignore[arg-type]
+
+
 @dataclass(frozen=True)
 class Run:
     """Training to run."""
 
+    env: str
+    preset: str | None
     lag: int
     loss: str
     seed: int
     steps: int
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Settings of the algorithm: those of a preset, or its defaults but for the step size."""
+        algorithm, own = LOSSES[self.loss]
+        slower = SLOWER if issubclass(algorithm, IMPALA) else {}
+        usual = {"preset": self.preset} if self.preset else {**ALIKE, **slower}
+        return {"env": self.env, **SERIAL, **usual, **own}
+
 
 @dataclass(frozen=True)
 class Outcome:
-    """Results; steps, returns and lags over the training."""
+    """Results; steps, returns, lags and effective sample sizes over the training."""
 
     run: Run
     steps: list[int]
     returns: list[float]
     lags: list[float]
+    effective: list[float]
     final_return: float
     seconds: float
 
 
 def train(run: Run) -> Outcome:
     """Train in this process, which runs nothing else."""
-    learner.SharedWeights = lambda model, block: SharedWeights(model, LateBlock(block, run.lag))  # type: ignore
+    inference.through_block = partial(late_weights, lag=run.lag)
     began = time.monotonic()
-    steps, returns, lags = [], [], []
-    with penstock.Trainer(LOSSES[run.loss], total_steps=run.steps, seed=run.seed, **SETTINGS) as algo:
+    steps, returns, lags, effective = [], [], [], []
+    with penstock.Trainer(LOSSES[run.loss][0], total_steps=run.steps, seed=run.seed, **run.settings) as algo:
         for _ in range(POINTS):
             algo.train(run.steps // POINTS, quiet=True)
             status = algo.status
             steps.append(status.steps)
             returns.append(status.mean_return or 0.0)
             lags.append(status.policy_lag_mean)
+            effective.append(status.losses.get("effective_samples", float("nan")))
         with tempfile.TemporaryDirectory() as aside:
             algo.save(f"{aside}/last")
             final = evaluate_run(f"{aside}/last", episodes=100, seed=run.seed)
-    return Outcome(run, steps, returns, lags, final.mean_return, time.monotonic() - began)
+    if statistics.median(lags) < run.lag:
+        raise RuntimeError(f"weights were not held back: a lag of {statistics.median(lags)}, {run.lag} expected")
+    return Outcome(run, steps, returns, lags, effective, final.mean_return, time.monotonic() - began)
 
 
 def plot(outcomes: list[Outcome], target: Path) -> None:
@@ -135,10 +161,9 @@ def plot(outcomes: list[Outcome], target: Path) -> None:
     figure, axes = plt.subplots(1, len(lags), figsize=(10, 4), layout="constrained", sharey=True, squeeze=False)
     for axis, lag in zip(axes[0], lags, strict=True):
         for number, loss in enumerate(LOSSES):
-            for o in outcomes:
-                if (o.run.lag, o.run.loss) == (lag, loss):
-                    label = loss if o.run.seed == 1 else None
-                    axis.plot(np.array(o.steps) / 1000, o.returns, color=f"C{number}", alpha=0.8, label=label)
+            for number_of_run, o in enumerate(o for o in outcomes if (o.run.lag, o.run.loss) == (lag, loss)):
+                label = loss if number_of_run == 0 else None
+                axis.plot(np.array(o.steps) / 1000, o.returns, color=f"C{number}", alpha=0.8, label=label)
         axis.set(xlabel="thousand steps", title=f"weights held back by {lag} update{'s' * (lag > 1)}")
         axis.grid(alpha=0.3)
     axes[0, 0].set(ylabel="mean return of 100 training episodes")
@@ -151,26 +176,40 @@ def plot(outcomes: list[Outcome], target: Path) -> None:
 def main() -> None:
     """Make the runs, print a line for each lag and loss, draw them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--losses", nargs="+", default=["V-trace", "ratios of 1"], choices=LOSSES, metavar="LOSS")
+    parser.add_argument("--env", default="CartPole-v1")
+    parser.add_argument("--preset")
     parser.add_argument("--lags", type=int, nargs="+", default=[1, 10, 50])
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--steps", type=int, default=250_000)
+    parser.add_argument("--keep", type=Path)
     parser.add_argument("--plot", type=Path)
     arguments = parser.parse_args()
+    env, preset, steps = arguments.env, arguments.preset, arguments.steps
     print(describe())
-    print("settings:", ", ".join(f"{name}={value}" for name, value in SETTINGS.items()), f"steps={arguments.steps}")
-    seeds = range(1, arguments.seeds + 1)
-    runs = [Run(lag, loss, seed, arguments.steps) for lag, loss, seed in product(arguments.lags, LOSSES, seeds)]
+    usual = f"preset={preset}" if preset else f"{ALIKE}, {SLOWER} with IMPALA, else the defaults"
+    print(f"{env}, {steps} steps, settings: {usual}")
+    seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
+    runs = [Run(env, preset, *each, steps) for each in product(arguments.lags, arguments.losses, seeds)]
     context = multiprocessing.get_context("spawn")
+    outcomes = []
     with ProcessPoolExecutor(len(os.sched_getaffinity(0)), context, max_tasks_per_child=1) as pool:
-        outcomes = list(pool.map(train, runs))
-    print(f"{'held back':>9} {'loss':<12} {'lag measured':>12} {'training':>9} {'final':>7}  final, each seed")
-    for lag, loss in product(arguments.lags, LOSSES):
+        for outcome in pool.map(train, runs):
+            outcomes.append(outcome)
+            if arguments.keep:
+                with arguments.keep.open("a") as kept:
+                    kept.write(json.dumps(asdict(outcome)) + "\n")
+    print(f"{'held back':>9} {'loss':<18} {'lag':>5} {'effective':>9} {'training':>9} {'final':>7}  final, each seed")
+    for lag, loss in product(arguments.lags, arguments.losses):
         found = [o for o in outcomes if (o.run.lag, o.run.loss) == (lag, loss)]
         lags = statistics.median(lag for o in found for lag in o.lags)
+        effective = statistics.median(share for o in found for share in o.effective)
         training = statistics.mean(statistics.mean(o.returns) for o in found)
         finals = [o.final_return for o in found]
         each = " ".join(f"{final:.0f}" for final in finals)
-        print(f"{lag:>9} {loss:<12} {lags:>12.1f} {training:>9.1f} {statistics.mean(finals):>7.1f}  {each}")
+        row = f"{lags:>5.1f} {effective:>9.2f} {training:>9.1f} {statistics.mean(finals):>7.1f}  {each}"
+        print(f"{lag:>9} {loss:<18} {row}")
     print(f"seconds per run: at most {max(o.seconds for o in outcomes):.0f}")
     if arguments.plot:
         plot(outcomes, arguments.plot)

@@ -34,6 +34,11 @@ class APPOConfig(ProximalConfig, AsynchronousConfig, SegmentDelayedRewardConfig)
     update."""
     clip_range: float = 0.2
     """Probability ratios are clipped to [1 / (1 + clip_range), 1 + clip_range]."""
+    loss: Literal["clipped", "decoupled"] = "clipped"
+    """"clipped": ratios to the policy that acted; "decoupled": to that of the batch's start, with an importance weight
+    for the difference between the two (arXiv:2110.00641)."""
+    rho_proximal: Tunable[float] = 2.0
+    """Decoupled loss: bound on the weight of a step."""
     rho_bar: Tunable[float] = 1.0
     """V-trace: bound on the probability ratio in the temporal difference."""
     c_bar: Tunable[float] = 1.0
@@ -42,6 +47,7 @@ class APPOConfig(ProximalConfig, AsynchronousConfig, SegmentDelayedRewardConfig)
     def validate(self) -> None:
         super().validate()
         require(self.num_minibatches > 0, "num_minibatches", self.num_minibatches, "more than 0")
+        require(self.rho_proximal > 0, "rho_proximal", self.rho_proximal, "more than 0")
         require(0 < self.c_bar <= self.rho_bar, "c_bar", self.c_bar, f"more than 0 and at most rho_bar={self.rho_bar}")
 
     @property
@@ -55,6 +61,11 @@ class APPO(ProximalAlgorithm):
 
     **Learning** minimises PPO's loss (`ProximalAlgorithm.loss`). The ratio, to the policy that acted, is clipped to
     ``[1 / (1 + clip_range), 1 + clip_range]``; steps of ``max_policy_lag`` versions and more are masked out.
+
+    **Decoupled loss** (arXiv:2110.00641): the ratio is that to a proximal policy, of the newest weights at the batch's
+    start, so that the clip range bounds the change made by this batch, however old the batch is:
+
+        J_clip  =  mean w min( r A, clip(r, ...) A ),   r = pi / pi_prox,   w = min( pi_prox / mu, rho_proximal )
     """
 
     Config: ClassVar[type[Config]] = APPOConfig
@@ -67,7 +78,8 @@ class APPO(ProximalAlgorithm):
         elif config.advantage_estimator == "gae":
             self.targets_for = ("batch",)
         else:  # running moments need the returns of the whole batch
-            self.targets_for = ("batch", "update") if config.normalize_returns else ("update",)
+            is_early = config.normalize_returns or config.loss == "decoupled"
+            self.targets_for = ("batch", "update") if is_early else ("update",)
         super().__init__(config, observation, action)
 
     @property
@@ -76,13 +88,20 @@ class APPO(ProximalAlgorithm):
         return 1.0 / (1.0 + self.config.clip_range), 1.0 + self.config.clip_range
 
     def targets(self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor) -> dict[str, Tensor]:
-        """Return advantages and value targets, by GAE, or by V-trace from the ratio to the policy that acted."""
-        c = self.config
+        """Return advantages and value targets, by GAE, or by V-trace from the ratio to the policy that acted.
+
+        With the decoupled loss also "proximal", log-probabilities of the actions under the policy at the batch's start.
+        """
+        c, log_prob, proximal = self.config, policy.log_prob(batch.action), {}
+        if c.loss == "decoupled":
+            proximal = {"proximal": batch.targets.get("proximal", log_prob)}
         if c.advantage_estimator == "gae":
-            return self.estimate_advantages(model, batch, values, c.gae_lambda)
+            return self.estimate_advantages(model, batch, values, c.gae_lambda) | proximal
         target, advantage = vtrace(
             batch.reward, model.denormalize_value(values), batch.terminated, batch.truncated,
-            log_importance_ratio(policy.log_prob(batch.action), batch.log_prob),
-            gamma=c.gamma, lambda_=c.gae_lambda, rho_bar=c.rho_bar, c_bar=c.c_bar, valid=batch.valid,
+            log_importance_ratio(log_prob, batch.log_prob),
+            gamma=c.gamma, lambda_=c.gae_lambda, rho_bar=c.rho_bar, c_bar=c.c_bar,
+            rho_pg_bar=None if proximal else 1.0, valid=batch.valid,
         )  # fmt: skip
-        return {"advantage": model.normalize_difference(advantage), "return": model.normalize_return(target)}
+        targets = {"advantage": model.normalize_difference(advantage), "return": model.normalize_return(target)}
+        return targets | proximal

@@ -19,6 +19,7 @@ from penstock.algorithms.arithmetic.losses import (
 )
 from penstock.algorithms.arithmetic.optimizers import AdamConfig, build_adam
 from penstock.algorithms.arithmetic.returns import explained_variance, vtrace
+from penstock.algorithms.arithmetic.staleness import effective_samples
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.segment import SegmentAlgorithm
 from penstock.config import AsynchronousConfig, Config, Scheduled, Tunable, require
@@ -121,8 +122,11 @@ class IMPACT(SegmentAlgorithm):
 
     def loss(self, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, Metrics]:
         """``L = -J_clip + c_v L_v - c_e H + c_kl KL``, its ratio ``min(mu / pi_target, rho) pi / mu`` (equation 3)."""
-        c, learn, target, advantage = self.config, batch.learn, batch.targets["return"], batch.targets["advantage"]
-        ratio = surrogate_ratio(policy.log_prob(batch.action), batch.targets["log_prob"], batch.log_prob, c.rho_target)
+        c, target, advantage = self.config, batch.targets["return"], batch.targets["advantage"]
+        log_prob = policy.log_prob(batch.action)
+        staleness = log_importance_ratio(log_prob.detach(), batch.log_prob)
+        learn = self.trusted(batch.learn, staleness)
+        ratio = surrogate_ratio(log_prob, batch.targets["log_prob"], batch.log_prob, c.rho_target)
         bounds = (1.0 - c.clip_range, 1.0 + c.clip_range)
         if c.normalize_advantages:
             advantage = normalize_advantage(advantage, learn)
@@ -137,6 +141,7 @@ class IMPACT(SegmentAlgorithm):
             "value_loss": value_loss,
             "entropy": entropy,
             "clip_fraction": clip_fraction(ratio, learn, *bounds),
+            "effective_samples": effective_samples(staleness, learn),
             "explained_variance": explained_variance(value, target, learn.bool()),
         }
         if c.kl_coef:

@@ -11,6 +11,7 @@ from torch import Tensor
 from penstock.algorithms.arithmetic.losses import REDUCTIONS, log_importance_ratio, masked_mean, value_error
 from penstock.algorithms.arithmetic.returns import explained_variance, vtrace
 from penstock.algorithms.arithmetic.rmsprop import RMSPropConfig, build_rmsprop
+from penstock.algorithms.arithmetic.staleness import effective_samples
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.segment import SegmentAlgorithm
 from penstock.config import Config, MixtureConfig, Scheduled, SegmentDelayedRewardConfig, Tunable, require
@@ -87,8 +88,9 @@ class IMPALA(SegmentAlgorithm):
 
     def loss(self, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, Metrics]:
         """``L = -sum log pi(a) pg + c_v sum 1/2 (v - V)^2 - c_e sum H``, V-trace's ``v`` and ``pg`` (section 4.2)."""
-        c, learn, reduce = self.config, batch.learn, REDUCTIONS[self.config.reduction]
+        c, reduce, log_ratio = self.config, REDUCTIONS[self.config.reduction], batch.targets["log_ratio"]
         target, advantage = batch.targets["return"], batch.targets["advantage"]
+        learn = self.trusted(batch.learn, log_ratio)
 
         policy_loss = -reduce(policy.log_prob(batch.action) * advantage, learn)
         value_loss = reduce(value_error(value, target), learn)
@@ -98,6 +100,7 @@ class IMPALA(SegmentAlgorithm):
             "policy_loss": policy_loss,
             "value_loss": value_loss,
             "entropy": masked_mean(policy.entropy(), learn),
-            "ratio": masked_mean(batch.targets["log_ratio"].exp(), learn),
+            "ratio": masked_mean(log_ratio.exp(), learn),
+            "effective_samples": effective_samples(log_ratio, learn),
             "explained_variance": explained_variance(value, target, learn.bool()),
         }

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from penstock.algorithms.arithmetic.losses import REDUCTIONS, masked_mean, value_error
 from penstock.algorithms.arithmetic.returns import explained_variance
+from penstock.algorithms.arithmetic.staleness import effective_samples
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.impala import IMPALA, IMPALAConfig
 from penstock.config import Config, ConfigError, Tunable, require
@@ -66,7 +67,8 @@ class LASER(IMPALA):
     def loss(self, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, Metrics]:
         """``L = sum m (-log pi(a) pg + c_v 1/2 (v - V)^2) - c_e sum H``, the entropy over fresh steps alone."""
         c, reduce, target = self.config, REDUCTIONS[self.config.reduction], batch.targets["return"]
-        relevant = batch.learn * batch.targets["relevant"]
+        log_ratio = batch.targets["log_ratio"]
+        relevant = self.trusted(batch.learn * batch.targets["relevant"], log_ratio)
         fresh = batch.learn * ~batch.replayed
 
         policy_loss = -reduce(policy.log_prob(batch.action) * batch.targets["advantage"], relevant)
@@ -77,7 +79,8 @@ class LASER(IMPALA):
             "policy_loss": policy_loss,
             "value_loss": value_loss,
             "entropy": masked_mean(policy.entropy(), fresh),
-            "ratio": masked_mean(batch.targets["log_ratio"].exp(), relevant),
+            "ratio": masked_mean(log_ratio.exp(), relevant),
+            "effective_samples": effective_samples(log_ratio, relevant),
             "irrelevant": masked_mean((~batch.targets["relevant"]).float(), batch.learn),
             "explained_variance": explained_variance(value, target, relevant.bool()),
         }

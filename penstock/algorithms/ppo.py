@@ -20,6 +20,7 @@ from penstock.algorithms.arithmetic.losses import (
 )
 from penstock.algorithms.arithmetic.optimizers import AdamConfig, build_adam
 from penstock.algorithms.arithmetic.returns import explained_variance
+from penstock.algorithms.arithmetic.staleness import effective_samples, truncated_weight
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.segment import SegmentAlgorithm
 from penstock.config import Config, Scheduled, SegmentDelayedRewardConfig, Tunable, require, require_whole_minibatches
@@ -64,13 +65,18 @@ class ProximalAlgorithm(SegmentAlgorithm):
 
     def loss(self, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, Metrics]:
         """``L = -J_clip + c_v L_v - c_e H``, means over the steps learned from (arXiv:1707.06347, equation 9)."""
-        c, learn, advantage = self.config, batch.learn, batch.targets["advantage"]
+        c, advantage = self.config, batch.targets["advantage"]
+        log_prob, base = policy.log_prob(batch.action), batch.targets.get("proximal", batch.log_prob)
+        staleness = log_importance_ratio(log_prob.detach(), batch.log_prob)
+        learn = self.trusted(batch.learn, staleness)
 
-        log_ratio = log_importance_ratio(policy.log_prob(batch.action), batch.log_prob)
+        log_ratio = log_importance_ratio(log_prob, base)
         ratio, bounds = log_ratio.exp(), self.ratio_bounds
         if c.normalize_advantages:
             advantage = normalize_advantage(advantage, learn)
         objective = clipped_surrogate(ratio, advantage, *bounds)
+        if "proximal" in batch.targets:
+            objective = truncated_weight(base, batch.log_prob, c.rho_proximal) * objective
 
         policy_loss = -masked_mean(objective, learn)
         value_loss = masked_mean(self.value_error(batch, value), learn)
@@ -82,6 +88,7 @@ class ProximalAlgorithm(SegmentAlgorithm):
             "entropy": entropy,
             "approx_kl": masked_mean(approximate_kl(log_ratio), learn),
             "clip_fraction": clip_fraction(ratio, learn, *bounds),
+            "effective_samples": effective_samples(staleness, learn),
             "explained_variance": explained_variance(value, batch.targets["return"], learn.bool()),
         }
 

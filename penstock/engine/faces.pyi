@@ -244,6 +244,9 @@ class _Asynchronous(TypedDict, total=False):
     """Steps per update. Default: 512."""
     max_policy_lag: int
     """Policy lag, in versions, from which a step is masked out of the loss. Default: 100."""
+    min_effective_samples: float | None
+    """Smallest effective sample size of an update, as a share of its steps: steps whose probability ratio is furthest
+    from 1 are masked until the rest has it; None: no such mask. Default: None."""
 
 class _Adam(TypedDict, total=False):
     adam_beta1: float
@@ -501,6 +504,11 @@ class APPOSettings(
     advantage_estimator: Literal["gae", "vtrace"]
     """"gae": once per batch, from the learner's values; "vtrace": corrected for policy lag, recomputed in every update.
     Default: "gae"."""
+    loss: Literal["clipped", "decoupled"]
+    """"clipped": ratios to the policy that acted; "decoupled": to that of the batch's start, with an importance weight
+    for the difference between the two (arXiv:2110.00641). Default: "clipped"."""
+    rho_proximal: float
+    """Decoupled loss: bound on the weight of a step. Default: 2.0."""
     rho_bar: float
     """V-trace: bound on the probability ratio in the temporal difference. Default: 1.0."""
     c_bar: float

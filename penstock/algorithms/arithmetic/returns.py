@@ -98,7 +98,7 @@ def vtrace(
     lambda_: float = 1.0,
     rho_bar: float = 1.0,
     c_bar: float = 1.0,
-    rho_pg_bar: float = 1.0,
+    rho_pg_bar: float | None = 1.0,
     valid: Tensor | None = None,
     relevant: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
@@ -125,8 +125,8 @@ def vtrace(
         and pi, infinity: pi's). Convergence is proven for ``rho_bar >= c_bar``.
     c_bar : float
         Bound on the ratio in the trace. It affects only the speed of convergence.
-    rho_pg_bar : float
-        Bound on the ratio in the advantage.
+    rho_pg_bar : float, optional
+        Bound on the ratio in the advantage; None: the advantage is not multiplied by the ratio.
     relevant : Tensor, optional
         Relevant states, bool ``[T, B]``; default: all. Traces and advantages end at the value of a state that is not
         relevant (LASER, arXiv:1909.11583, section 4). Results at such a state itself are meaningless.
@@ -156,7 +156,9 @@ def vtrace(
     # next_t differs from V_t+1 by lambda e_t+1 where the trace continues, and gamma lambda k_t is `decay`.
     advantage = error
     advantage[:-1].addcmul_(decay[:-1], correction[1:])
-    return correction + value[:-1], advantage.mul_(ratio.clamp_(max=rho_pg_bar))
+    if rho_pg_bar is not None:
+        advantage.mul_(ratio.clamp_(max=rho_pg_bar))
+    return correction + value[:-1], advantage
 
 
 @torch.no_grad()

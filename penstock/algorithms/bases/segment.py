@@ -14,8 +14,17 @@ from torch import Tensor
 from penstock.algorithms.arithmetic.likeness import Projection
 from penstock.algorithms.arithmetic.optimizers import as_if_made, fused_adam, go_on
 from penstock.algorithms.arithmetic.returns import gae
+from penstock.algorithms.arithmetic.staleness import trusted_steps
 from penstock.algorithms.bases.algorithm import Algorithm, Metrics, Request
-from penstock.config import Config, FreshConfig, SegmentConfig, find_object, require_whole_segments, value_at
+from penstock.config import (
+    AsynchronousConfig,
+    Config,
+    FreshConfig,
+    SegmentConfig,
+    find_object,
+    require_whole_segments,
+    value_at,
+)
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.batch import Batch
 from penstock.experience.layout import Column
@@ -250,6 +259,11 @@ class SegmentAlgorithm(Algorithm):
         raise TypeError(
             f"{type(self).__name__} defines no loss: an algorithm is a Config and a loss(batch, policy, value)"
         )
+
+    def trusted(self, learn: Tensor, log_ratio: Tensor) -> Tensor:
+        """Return the steps' weights `learn`, 0 where ``min_effective_samples`` drops a step for its ratio."""
+        least = self.config.min_effective_samples if isinstance(self.config, AsynchronousConfig) else None
+        return learn if least is None else trusted_steps(log_ratio, learn, least)
 
     def entropy_coef(self, batch: Batch) -> float:
         """Return the weight of the entropy bonus at this point of the run."""
