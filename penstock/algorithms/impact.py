@@ -12,6 +12,7 @@ from torch import Tensor
 from penstock.algorithms.arithmetic.losses import (
     clip_fraction,
     clipped_surrogate,
+    effective_samples,
     log_importance_ratio,
     masked_mean,
     normalize_advantage,
@@ -19,7 +20,6 @@ from penstock.algorithms.arithmetic.losses import (
 )
 from penstock.algorithms.arithmetic.optimizers import AdamConfig, build_adam
 from penstock.algorithms.arithmetic.returns import explained_variance, vtrace
-from penstock.algorithms.arithmetic.staleness import effective_samples
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.segment import SegmentAlgorithm
 from penstock.config import AsynchronousConfig, Config, Scheduled, Tunable, require

@@ -8,10 +8,15 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from penstock.algorithms.arithmetic.losses import REDUCTIONS, log_importance_ratio, masked_mean, value_error
+from penstock.algorithms.arithmetic.losses import (
+    REDUCTIONS,
+    effective_samples,
+    log_importance_ratio,
+    masked_mean,
+    value_error,
+)
 from penstock.algorithms.arithmetic.returns import explained_variance, vtrace
 from penstock.algorithms.arithmetic.rmsprop import RMSPropConfig, build_rmsprop
-from penstock.algorithms.arithmetic.staleness import effective_samples
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.segment import SegmentAlgorithm
 from penstock.config import Config, MixtureConfig, Scheduled, SegmentDelayedRewardConfig, Tunable, require

@@ -8,9 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from penstock.algorithms.arithmetic.losses import REDUCTIONS, masked_mean, value_error
+from penstock.algorithms.arithmetic.losses import REDUCTIONS, effective_samples, masked_mean, value_error
 from penstock.algorithms.arithmetic.returns import explained_variance
-from penstock.algorithms.arithmetic.staleness import effective_samples
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.impala import IMPALA, IMPALAConfig
 from penstock.config import Config, ConfigError, Tunable, require

@@ -13,14 +13,15 @@ from penstock.algorithms.arithmetic.losses import (
     approximate_kl,
     clip_fraction,
     clipped_surrogate,
+    effective_samples,
     log_importance_ratio,
     masked_mean,
     normalize_advantage,
+    truncated_weight,
     value_error,
 )
 from penstock.algorithms.arithmetic.optimizers import AdamConfig, build_adam
 from penstock.algorithms.arithmetic.returns import explained_variance
-from penstock.algorithms.arithmetic.staleness import effective_samples, truncated_weight
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.segment import SegmentAlgorithm
 from penstock.config import Config, Scheduled, SegmentDelayedRewardConfig, Tunable, require, require_whole_minibatches

@@ -6,9 +6,13 @@ import pytest
 import torch
 
 from penstock.algorithms.appo import APPO
-from penstock.algorithms.arithmetic.losses import normalize_advantage
+from penstock.algorithms.arithmetic.losses import (
+    effective_samples,
+    normalize_advantage,
+    truncated_weight,
+    trusted_steps,
+)
 from penstock.algorithms.arithmetic.returns import gae, vtrace
-from penstock.algorithms.arithmetic.staleness import effective_samples, truncated_weight, trusted_steps
 from penstock.algorithms.clear import CLEAR
 from penstock.algorithms.impact import IMPACT
 from penstock.algorithms.impala import IMPALA

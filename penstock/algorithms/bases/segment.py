@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from penstock.algorithms.arithmetic.likeness import Projection
+from penstock.algorithms.arithmetic.losses import trusted_steps
 from penstock.algorithms.arithmetic.optimizers import as_if_made, fused_adam, go_on
 from penstock.algorithms.arithmetic.returns import gae
-from penstock.algorithms.arithmetic.staleness import trusted_steps
 from penstock.algorithms.bases.algorithm import Algorithm, Metrics, Request
 from penstock.config import (
     AsynchronousConfig,
