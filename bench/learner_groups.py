@@ -75,6 +75,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "SAC": ("SAC", CONTROL),
     "TQC": ("TQC", CONTROL),
     "CrossQ": ("CrossQ", {**CONTROL, "critic_hidden_sizes": (64, 64)}),
+    "FlashSAC": ("FlashSAC", CONTROL),
 }
 SIZES = {"small": (64, 64), "large": (1024, 1024)}  # of PPO's networks, whose pace is measured
 

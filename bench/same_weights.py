@@ -46,6 +46,7 @@ RUNS = {  # by algorithm; further words tell variants apart
     "DDPG": {"env": "Pendulum-v1", **REPLAY},
     "TQC": {"env": "Pendulum-v1", **REPLAY},
     "CrossQ": {"env": "Pendulum-v1", **REPLAY},
+    "FlashSAC": {"env": "Pendulum-v1", **REPLAY},
     "ApeXDPG": {"env": "Pendulum-v1", **REPLAY},
     "PPO rudder": {**SEGMENTS, **RUDDER, "batch_size": 64},
     "APPO rudder": {**SEGMENTS, **RUDDER, "batch_size": 64, "redistribution_value": "original"},

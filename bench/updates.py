@@ -1,7 +1,7 @@
 """Updates per second beside Stable-Baselines3 and SBX, in one run: learning alone.
 
     python bench/updates.py [--sb3 X/bin/python] [--sbx Y/bin/python] [--bfloat16] [--rounds 5] [--updates 416]
-        [--threads 1 2] [--algorithms td3 sac ddpg dqn c51 appo] [--profile]
+        [--threads 1 2] [--algorithms td3 sac ddpg flashsac dqn c51 appo] [--profile]
 
 TD3, SAC, DDPG and APPO have the shapes of HalfCheetah-v5 (17 observed numbers, 6 actions), DQN and C51 (DQN with
 distributional="c51") those of LunarLander-v3 (8 numbers, 4 actions). Networks of 256x256, batches of 256, learning rate
@@ -70,6 +70,7 @@ WORKS = {
     "td3": Work("td3", *CHEETAH),
     "sac": Work("sac", *CHEETAH),
     "ddpg": Work("ddpg", *CHEETAH),
+    "flashsac": Work("flashsac", *CHEETAH, settings=(("hidden_sizes", (64, 64)),), peers=()),
     "dqn": Work("dqn", *LANDER, peers=("sb3",)),
     "c51": Work("dqn", *LANDER, settings=(("distributional", "c51"),), peers=()),
     "appo": Work("appo", *CHEETAH, peers=()),
@@ -273,6 +274,7 @@ def _fill(buffer: Any, rows: int, work: Work) -> None:
             next_obs=next_obs,
             terminated=random.random(LANES) < 1e-3,
             truncated=np.zeros(LANES, bool),
+            **({"running_return": obs[:, 0]} if "running_return" in buffer.fields else {}),
         )
         obs = next_obs
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         ApeX,
         ApeXDPG,
         CrossQ,
+        FlashSAC,
         Rainbow,
     )
     from penstock.engine.inspection import inspect
@@ -67,6 +68,7 @@ __all__ = [
     "ApeXDPG",
     "AsynchronousConfig",
     "CrossQ",
+    "FlashSAC",
     "MixtureConfig",
     "Policy",
     "PrioritizedReplayConfig",
@@ -92,6 +94,7 @@ _HOMES = {
     "ApeX": "penstock.engine.faces",
     "ApeXDPG": "penstock.engine.faces",
     "CrossQ": "penstock.engine.faces",
+    "FlashSAC": "penstock.engine.faces",
     "DDPG": "penstock.engine.faces",
     "DQN": "penstock.engine.faces",
     "IMPALA": "penstock.engine.faces",

@@ -24,6 +24,7 @@ ALGORITHMS = {
     "sac": "penstock.algorithms.sac:SAC",
     "tqc": "penstock.algorithms.tqc:TQC",
     "crossq": "penstock.algorithms.crossq:CrossQ",
+    "flashsac": "penstock.algorithms.flashsac:FlashSAC",
     "apexdpg": "penstock.algorithms.apex_dpg:ApeXDPG",
 }
 

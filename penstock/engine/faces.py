@@ -22,6 +22,7 @@ from penstock.algorithms import (
     crossq,
     ddpg,
     dqn,
+    flashsac,
     impact,
     impala,
     laser,
@@ -101,4 +102,5 @@ TD3 = _face(td3.TD3, "TD3, for continuous actions")
 SAC = _face(sac.SAC, "SAC, for continuous actions")
 TQC = _face(tqc.TQC, "TQC, SAC with quantile critics")
 CrossQ = _face(crossq.CrossQ, "CrossQ, SAC without targets")
+FlashSAC = _face(flashsac.FlashSAC, "FlashSAC, SAC at fixed norms")
 ApeXDPG = _face(apex_dpg.ApeXDPG, "Ape-X DPG")

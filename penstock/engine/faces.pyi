@@ -168,7 +168,9 @@ class _SharedExceptA3C(TypedDict, total=False):
     device: str
     """Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ... Default: "cpu"."""
 
-class _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndApeXDPG(TypedDict, total=False):
+class _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndFlashSACAndApeXDPG(
+    total=False
+):
     learning_rate: float | str | Callable[[float], float] | None
     """Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
     the function itself. Default: 0.0003."""
@@ -496,8 +498,8 @@ class _SAC(TypedDict, total=False):
 
 class APPOSettings(
     _Shared, _SharedExceptA3C,
-    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndApeXDPG, _Fresh, _DelayedReward,
-    _SegmentDelayedReward, _Segment, _Asynchronous, _Adam, _Proximal, total=False
+    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndFlashSACAndApeXDPG, _Fresh,
+    _DelayedReward, _SegmentDelayedReward, _Segment, _Asynchronous, _Adam, _Proximal, total=False
 ):
     num_minibatches: int
     """Updates per pass; a batch has num_minibatches * batch_size steps. Default: 2."""
@@ -591,8 +593,8 @@ class A3C(Face):
 
 class IMPALASettings(
     _Shared, _SharedExceptA3C,
-    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndApeXDPG, _Fresh, _DelayedReward,
-    _SegmentDelayedReward, _Segment, _Asynchronous, _RMSProp, _Mixture, _IMPALA, total=False
+    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndFlashSACAndApeXDPG, _Fresh,
+    _DelayedReward, _SegmentDelayedReward, _Segment, _Asynchronous, _RMSProp, _Mixture, _IMPALA, total=False
 ): ...
 
 class IMPALA(Face):
@@ -606,8 +608,8 @@ class IMPALA(Face):
 
 class IMPACTSettings(
     _Shared, _SharedExceptA3C,
-    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndApeXDPG, _Fresh, _Segment,
-    _Asynchronous, _Adam, total=False
+    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndFlashSACAndApeXDPG, _Fresh,
+    _Segment, _Asynchronous, _Adam, total=False
 ):
     num_batches: int
     """Capacity of the circular buffer in batches (N); a new batch replaces the oldest. Default: 4."""
@@ -640,8 +642,8 @@ class IMPACT(Face):
 
 class CLEARSettings(
     _Shared, _SharedExceptA3C,
-    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndApeXDPG, _Fresh, _DelayedReward,
-    _SegmentDelayedReward, _Segment, _Asynchronous, _RMSProp, _Mixture, _IMPALA, total=False
+    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndFlashSACAndApeXDPG, _Fresh,
+    _DelayedReward, _SegmentDelayedReward, _Segment, _Asynchronous, _RMSProp, _Mixture, _IMPALA, total=False
 ):
     policy_cloning_coef: float
     """Weight of KL(mu || pi) on replayed steps, with mu the policy that acted. Default: 0.01."""
@@ -659,8 +661,8 @@ class CLEAR(Face):
 
 class LASERSettings(
     _Shared, _SharedExceptA3C,
-    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndApeXDPG, _Fresh, _DelayedReward,
-    _SegmentDelayedReward, _Segment, _Asynchronous, _RMSProp, _Mixture, _IMPALA, total=False
+    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndFlashSACAndApeXDPG, _Fresh,
+    _DelayedReward, _SegmentDelayedReward, _Segment, _Asynchronous, _RMSProp, _Mixture, _IMPALA, total=False
 ):
     trust_region: float
     """States with a larger KL(pi || implied policy), in nats, are masked out of the loss, and traces end there.
@@ -784,8 +786,8 @@ class R2D2(Face):
 
 class DDPGSettings(
     _Shared, _SharedExceptA3C,
-    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndApeXDPG, _DelayedReward, _Replay,
-    _PrioritizedReplay, _Control, _DDPG, total=False
+    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndFlashSACAndApeXDPG,
+    _DelayedReward, _Replay, _PrioritizedReplay, _Control, _DDPG, total=False
 ): ...
 
 class DDPG(Face):
@@ -798,8 +800,8 @@ class DDPG(Face):
 
 class TD3Settings(
     _Shared, _SharedExceptA3C,
-    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndApeXDPG, _DelayedReward, _Replay,
-    _PrioritizedReplay, _Control, total=False
+    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndFlashSACAndApeXDPG,
+    _DelayedReward, _Replay, _PrioritizedReplay, _Control, total=False
 ):
     exploration_noise: float
     """Standard deviation of the noise on actions in [-1, 1] (section 6.1). Default: 0.1."""
@@ -820,8 +822,8 @@ class TD3(Face):
 
 class SACSettings(
     _Shared, _SharedExceptA3C,
-    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndApeXDPG, _DelayedReward, _Replay,
-    _PrioritizedReplay, _Control, _SoftCritic, _SAC, total=False
+    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndFlashSACAndApeXDPG,
+    _DelayedReward, _Replay, _PrioritizedReplay, _Control, _SoftCritic, _SAC, total=False
 ): ...
 
 class SAC(Face):
@@ -834,8 +836,8 @@ class SAC(Face):
 
 class TQCSettings(
     _Shared, _SharedExceptA3C,
-    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndApeXDPG, _DelayedReward, _Replay,
-    _PrioritizedReplay, _Control, _SoftCritic, _SAC, total=False
+    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndFlashSACAndApeXDPG,
+    _DelayedReward, _Replay, _PrioritizedReplay, _Control, _SoftCritic, _SAC, total=False
 ):
     num_critics: int
     """Number of critics (N). Default: 5."""
@@ -872,6 +874,27 @@ class CrossQ(Face):
     """
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[CrossQSettings]) -> None: ...
+
+class FlashSACSettings(
+    _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _Control, _SoftCritic, _SAC, total=False
+):
+    learning_rate: float | str | Callable[[float], float]
+    """Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+    the function itself. Default: 0.0003."""
+    learning_rate_decay: float
+    """Factor to which all step sizes have fallen at total_steps, linearly; 1: they do not fall. Default: 0.5."""
+    policy_delay: int
+    """Critic updates per update of policy and temperature. Default: 2."""
+
+class FlashSAC(Face):
+    """Trains with FlashSAC, SAC at fixed norms; settings are fields of `penstock.algorithms.flashsac.FlashSACConfig`.
+
+    Other defaults: num_envs_per_worker=1, activation="relu", normalize_observations=False, tau=0.01, noise_hold=16,
+    return_bound=5.0, network="residual", normalization="batch", unit_weights=True, critic_hidden_sizes=(128, 128),
+    distributional="c51", initial_alpha=0.01, target_std=0.15.
+    """
+
+    def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[FlashSACSettings]) -> None: ...
 
 class ApeXDPGSettings(
     _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _Control, _DDPG, total=False

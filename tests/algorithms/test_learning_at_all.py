@@ -47,6 +47,9 @@ PRIORITIZED = {"prioritized": True, "n_step": 3}
         pytest.param(penstock.DDPG, PRIORITIZED, id="ddpg-prioritized"),
         pytest.param(penstock.TQC, {"alpha": 0.01}, id="tqc"),
         pytest.param(penstock.CrossQ, {"alpha": 0.01, "critic_hidden_sizes": (32,)}, id="crossq"),
+        pytest.param(
+            penstock.FlashSAC, {"critic_hidden_sizes": (16,), "hidden_sizes": (8,), "target_std": 0.05}, id="flashsac"
+        ),
         pytest.param(penstock.ApeXDPG, {"target_period": 10}, id="apexdpg"),
     ],
 )

@@ -12,6 +12,7 @@ from penstock.algorithms.appo import APPO
 from penstock.algorithms.clear import CLEAR
 from penstock.algorithms.crossq import CrossQ
 from penstock.algorithms.dqn import DQN
+from penstock.algorithms.flashsac import FlashSAC
 from penstock.algorithms.impact import IMPACT
 from penstock.algorithms.impala import IMPALA
 from penstock.algorithms.ppo import PPO
@@ -49,6 +50,7 @@ REPLAYS = [
     (SAC, transitions.TORQUE, {}),
     (TQC, transitions.TORQUE, {"num_quantiles": 5}),
     (CrossQ, transitions.TORQUE, {"critic_hidden_sizes": (8,), "policy_delay": 1}),
+    (FlashSAC, transitions.TORQUE, {"hidden_sizes": (8,), "critic_hidden_sizes": (8,), "return_bound": None}),
 ]
 
 

@@ -35,6 +35,7 @@ SERIAL: dict[str, Any] = {
 LOCAL = {**SERIAL, "backend": "local", "num_workers": 2, "num_envs_per_worker": 2, "learning_starts": 100}
 EVERYTHING = {"double": True, "dueling": True, "prioritized": True, "n_step": 3}
 PENDULUM = {"env": "Pendulum-v1"}
+FLASH = {"critic_hidden_sizes": (8,)}
 
 
 def trained(algorithm, *calls, **settings):
@@ -63,6 +64,7 @@ RUNS = [
     pytest.param(penstock.SAC, PENDULUM, id="sac"),
     pytest.param(penstock.TQC, PENDULUM, id="tqc"),
     pytest.param(penstock.CrossQ, PENDULUM, id="crossq"),
+    pytest.param(penstock.FlashSAC, PENDULUM | FLASH, id="flashsac"),
     pytest.param(penstock.ApeXDPG, {**PENDULUM, "num_envs_per_worker": 2, "inference": "central"}, id="apexdpg"),
 ]
 
@@ -176,6 +178,7 @@ def test_weights_that_are_set_are_got_back_and_learned_on_from():
     [
         (penstock.DQN, EVERYTHING), (penstock.Rainbow, {}),
         *((a, PENDULUM) for a in (penstock.TD3, penstock.SAC, penstock.TQC, penstock.CrossQ)),
+        (penstock.FlashSAC, PENDULUM | FLASH),
     ],
 )
 def test_a_policy_of_replay_is_loaded_and_acts_as_its_trainer_evaluates(algorithm, settings, tmp_path):
@@ -226,6 +229,7 @@ PRIORITIZED = {"env": "CartPole-v1", "num_envs_per_worker": 2, **EVERYTHING}
         (penstock.Rainbow, PRIORITIZED),
         (penstock.TQC, {}),
         (penstock.CrossQ, {}),
+        (penstock.FlashSAC, FLASH | {"learning_rate_decay": 1.0}),
         (penstock.ApeXDPG, {"num_envs_per_worker": 1}),
     ],
 )
