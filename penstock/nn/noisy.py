@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 TABLE_SIZE = 1 << 18
+MANY_ROWS = 512  # for one noise: more than batches of most algorithms without implicit quantiles have
 
 
 class NoisyLinear(nn.Linear):
@@ -25,8 +26,9 @@ class NoisyLinear(nn.Linear):
     The mean weights are ``weight`` and ``bias``, initially uniform within 1/sqrt(inputs); all sigmas, including those
     of the biases, start at ``sigma`` / sqrt(inputs).
 
-    Because the noise is a product, no noisy weight matrix is formed: the noise multiplies inputs and outputs of a
-    second linear map. Each row of a batch may therefore have its own noise.
+    Because the noise is a product, no noisy weight matrix has to be formed: the noise multiplies inputs and outputs of
+    a second linear map. Each row of a batch may therefore have its own noise. Only if one noise is common to many rows,
+    as in updates of implicit quantiles, the matrix is formed, which saves the second product.
 
     Parameters
     ----------
@@ -58,6 +60,10 @@ class NoisyLinear(nn.Linear):
         noise : Tensor, optional
             ``f(e)``, float32 broadcast to ``[..., noise_size]``; default: mean weights.
         """
+        if noise is not None and noise.numel() == self.noise_size and x.numel() >= MANY_ROWS * self.in_features:
+            into, out_of = noise.flatten().split((self.in_features, self.out_features))
+            weight = torch.addcmul(self.weight, torch.outer(out_of, into), self.sigma_weight)
+            return linear(x, weight, torch.addcmul(self.bias, out_of, self.sigma_bias))
         y = super().forward(x)
         if noise is None:
             return y

@@ -96,3 +96,15 @@ def test_noise_is_no_part_of_the_weights():
     assert list(noisy.state_dict()) == ["weight", "bias", "sigma_weight", "sigma_bias"]
     assert not list(noisy.buffers())
     assert WeightsLayout(noisy).nbytes == 2 * (WeightsLayout(nn.Linear(INPUTS, OUTPUTS)).nbytes)
+
+
+def test_one_noise_for_many_rows_gives_the_outputs_and_gradients_of_few_rows(monkeypatch):
+    noisy, x = layer(), torch.randn(200, 3, INPUTS)
+    noise = draw_noise(INPUTS + OUTPUTS, seeded()).unsqueeze(0)
+    found = []
+    for many in (600, 601):  # rows
+        monkeypatch.setattr("penstock.nn.noisy.MANY_ROWS", many)
+        y = noisy(x, noise)
+        found.append((y, *torch.autograd.grad(y.square().sum(), list(noisy.parameters()))))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
