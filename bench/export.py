@@ -103,7 +103,7 @@ KINDS = (
     Kind("ppo", "choices seen", HAND, BUTTONS),
     Kind("ppo", "mask seen", MASKED, spaces.MultiDiscrete([4, 3, 2])),
     Kind("ppo", "mask in info, lstm", VECTOR, MOVES, {"memory": "lstm", "memory_size": 32}, mask_in_info=True),
-    Kind("ppo", "Tuple actions", VECTOR, TREE, {"activation": "elu"}),
+    Kind("ppo", "Tuple actions", VECTOR, TREE, {"activation": "elu", "continuous_actions": "squashed"}),
     Kind("ppo", "own encoder", VECTOR, MOVES, {"encoder": OwnEncoder}),
     Kind("pqn", "mlp, layer norm", VECTOR, MOVES),
     Kind("dqn", "mlp", VECTOR, MOVES, {"dueling": True}),

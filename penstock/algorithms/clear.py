@@ -13,7 +13,7 @@ from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.impala import IMPALA, IMPALAConfig
 from penstock.config import Config, Tunable, require
 from penstock.experience.batch import Batch
-from penstock.nn import ActorCritic, Distribution, recorded_distribution
+from penstock.nn import ActorCritic, Distribution
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class CLEAR(IMPALA):
         """``L = L_vtrace + c_p sum KL(mu || pi) + c_v sum (V - V_mu)^2``, the sums over replayed steps alone."""
         c, reduce, replayed = self.config, REDUCTIONS[self.config.reduction], batch.learn * batch.replayed
         loss, metrics = super().loss(batch, policy, value)
-        behaviour: Any = recorded_distribution(self.action, batch.records["logits"])
+        behaviour: Any = self.recorded_policy(batch.records["logits"])
         policy_distance = behaviour.kl(policy)
         value_distance = (value - batch.targets["expected"]).square()
         loss = loss + c.policy_cloning_coef * reduce(policy_distance, replayed)

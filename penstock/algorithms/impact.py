@@ -24,7 +24,7 @@ from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.segment import SegmentAlgorithm
 from penstock.config import AsynchronousConfig, Config, Scheduled, Tunable, require
 from penstock.experience.batch import Batch
-from penstock.nn import ActorCritic, Distribution, recorded_distribution
+from penstock.nn import ActorCritic, Distribution
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +145,7 @@ class IMPACT(SegmentAlgorithm):
             "explained_variance": explained_variance(value, target, learn.bool()),
         }
         if c.kl_coef:
-            target_policy: Any = recorded_distribution(self.action, batch.targets["parameters"])
+            target_policy: Any = self.recorded_policy(batch.targets["parameters"])
             metrics["target_kl"] = masked_mean(target_policy.kl(policy), learn)
             loss = loss + c.kl_coef * metrics["target_kl"]
         return loss, metrics

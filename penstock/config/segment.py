@@ -92,10 +92,19 @@ class FreshConfig(Config):
 class SegmentConfig(FreshConfig):
     """Settings of actor-critics that learn from fresh segments."""
 
-    fixed: ClassVar[Mapping[str, str]] = dict.fromkeys(("shared_encoder", "normalize_returns"), NETWORK)
+    fixed: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("shared_encoder", "normalize_returns", "continuous_actions", "initial_log_std"), NETWORK
+    )
 
     shared_encoder: bool | None = None
     """One encoder for policy and value; None: shared for images, memory and custom modules, separate for mlp."""
+    continuous_actions: Literal["clipped", "squashed"] = "clipped"
+    """Distribution of actions. "clipped": a normal one, clipped by the environment's lanes, with one standard deviation
+    for all observations; "squashed": tanh of a normal one, which cannot leave the range, with a standard deviation that
+    depends on the observation (arXiv:2006.05990, section 3.2). Where a number lacks a bound, all are "clipped"."""
+    initial_log_std: float | None = None
+    """Logarithm of the initial standard deviation of continuous actions, whose unit is half their range; None: -0.7
+    if squashed, 0 if clipped."""
     entropy_coef: Tunable[Scheduled] = 0.01
     """Weight of the entropy bonus, or a function of progress as for learning_rate."""
     entropy_coef_final: float | None = None

@@ -231,6 +231,14 @@ class _Segment(TypedDict, total=False):
     shared_encoder: bool | None
     """One encoder for policy and value; None: shared for images, memory and custom modules, separate for mlp. Default:
     None."""
+    continuous_actions: Literal["clipped", "squashed"]
+    """Distribution of actions. "clipped": a normal one, clipped by the environment's lanes, with one standard deviation
+    for all observations; "squashed": tanh of a normal one, which cannot leave the range, with a standard deviation that
+    depends on the observation (arXiv:2006.05990, section 3.2). Where a number lacks a bound, all are "clipped".
+    Default: "clipped"."""
+    initial_log_std: float | None
+    """Logarithm of the initial standard deviation of continuous actions, whose unit is half their range; None: -0.7 if
+    squashed, 0 if clipped. Default: None."""
     entropy_coef: float | str | Callable[[float], float]
     """Weight of the entropy bonus, or a function of progress as for learning_rate. Default: 0.01."""
     entropy_coef_final: float | None

@@ -265,6 +265,11 @@ class ActionSpec:
             return sum(leaf.num_numbers for leaf in self.leaves)
         return 0 if self.choices else math.prod(self.shape)
 
+    @cached_property
+    def is_bounded(self) -> bool:
+        """Whether every number has two finite bounds; true without numbers."""
+        return all(math.isfinite(bound) for bound in (*(self.low or ()), *(self.high or ())))
+
     @property
     def noise(self) -> Literal["uniform", "normal"]:
         """Distribution of the random numbers drawn for each action: uniform if all are choices."""

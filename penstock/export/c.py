@@ -23,8 +23,9 @@ from penstock.envs.spaces import ActionSpec
 from penstock.export.contract import Arrays, Run, cases_in
 from penstock.export.layers import Layer, NotForC, chain_of, numbers_of
 from penstock.export.program import MASK, ExportError, PolicyProgram, Port
-from penstock.nn import DeterministicActorCritic, StochasticActorCritic
+from penstock.nn import ActorCritic, DeterministicActorCritic, StochasticActorCritic
 from penstock.nn.layers import Tanh
+from penstock.nn.model import SQUASHED_MEAN_LIMIT
 from penstock.nn.observations import ObservationInput
 
 ACTIVATIONS = {
@@ -401,6 +402,8 @@ def _numbers(
     """Yield the statements of a leaf of numbers: squashed, scaled to its bounds, rounded if they are whole."""
     if isinstance(program.model, DeterministicActorCritic | StochasticActorCritic):
         output = f"tanhf({output})"
+    elif isinstance(program.model, ActorCritic) and program.model.num_squashed:
+        output = f"tanhf({SQUASHED_MEAN_LIMIT}f * tanhf({output} / {SQUASHED_MEAN_LIMIT}f))"
     low, high = (np.array(bounds, np.float64) for bounds in (leaf.low, leaf.high))
     if np.isfinite(low).any() or np.isfinite(high).any():
         is_scaled = np.isfinite(low) & np.isfinite(high)

@@ -10,9 +10,11 @@ from penstock.nn.distributions import (
     Distribution,
     Joint,
     MultiCategorical,
+    SquashedGaussian,
     distribution_of,
     legal_values,
     num_parameters,
+    numbers_of,
     recorded_distribution,
 )
 from penstock.nn.encoders import EncoderError, ResNetShape, build_encoder
@@ -58,6 +60,7 @@ __all__ = [
     "QuantileReturns",
     "ResNetShape",
     "RunningMoments",
+    "SquashedGaussian",
     "StochasticActorCritic",
     "TanhGaussian",
     "WeightsLayout",
@@ -73,6 +76,7 @@ __all__ = [
     "leave_group",
     "legal_values",
     "num_parameters",
+    "numbers_of",
     "place_",
     "places_in",
     "put_buffer",

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, Self
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
+from torch.nn.functional import pad, softplus
 
 if TYPE_CHECKING:
     from penstock.envs.spaces import ActionSpec
+
+ContinuousActions = Literal["squashed", "clipped"]
 
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
@@ -25,6 +29,9 @@ ILLEGAL = -1e8
 
 BELOW_ONE = 1.0 - 2.0**-24
 """The largest float32 below 1."""
+
+NUM_NODES = 8
+"""Nodes of the quadrature of a squashed distribution's entropy."""
 
 
 class Categorical:
@@ -180,13 +187,13 @@ class DiagonalGaussian:
         """Return all parameters as one tensor, float32 ``[..., 2 d]``: means, then log standard deviations."""
         return torch.cat((self.mean, self.log_std), -1)
 
-    def __getitem__(self, index: Any) -> DiagonalGaussian:
+    def __getitem__(self, index: Any) -> Self:
         """Return the distribution of selected rows: ``distribution[:-1]`` omits the last time step."""
-        return DiagonalGaussian(self.mean[index], self.log_std[index])
+        return type(self)(self.mean[index], self.log_std[index])
 
-    def map(self, change: Callable[[Tensor], Tensor]) -> DiagonalGaussian:
+    def map(self, change: Callable[[Tensor], Tensor]) -> Self:
         """Return a distribution with transformed parameters, for example joined from several."""
-        return DiagonalGaussian(change(self.mean), change(self.log_std))
+        return type(self)(change(self.mean), change(self.log_std))
 
     def sample(self, noise: Tensor) -> Tensor:
         """Draw actions ``mean + std * noise``.
@@ -221,6 +228,78 @@ class DiagonalGaussian:
         spread = self.log_std - other.log_std
         shift = (self.mean - other.mean) * torch.exp(-other.log_std)
         return (0.5 * (torch.exp(2.0 * spread) + shift.square() - 1.0) - spread).sum(-1)
+
+
+class SquashedGaussian(DiagonalGaussian):
+    """Independent normal distributions, squashed by tanh into (-1, 1): actions ``a = tanh(u)``, with ``u`` normal.
+
+    Ratios of densities and KL divergences are those of the normal distributions. Log-densities invert the tanh: in
+    float32 ``u`` has an error below 0.01 up to 6.5, and none is found beyond 8.7.
+
+    Parameters
+    ----------
+    mean : Tensor
+        Means before the tanh, float32 ``[..., d]``.
+    log_std : Tensor
+        Logarithms of the standard deviations before the tanh, float32, ``[..., d]`` or broadcast to it.
+    """
+
+    __slots__ = ()
+
+    def sample(self, noise: Tensor) -> Tensor:
+        """Draw actions ``tanh(mean + std * noise)``.
+
+        Parameters
+        ----------
+        noise : Tensor
+            Standard normal, float32 ``[..., d]``.
+
+        Returns
+        -------
+        Tensor
+            Actions in [-1, 1], float32 ``[..., d]``.
+        """
+        return super().sample(noise).tanh()
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """Return the log-density of ``action`` (in [-1, 1], float32 ``[..., d]``), summed over dimensions.
+
+            log p(a) = log N(atanh a; mean, std) - log(1 - a^2)
+
+        Returns
+        -------
+        Tensor
+            float32 ``[...]``.
+        """
+        action = action.clamp(-BELOW_ONE, BELOW_ONE)
+        deviation = (action.atanh() - self.mean) * torch.exp(-self.log_std)
+        terms = 0.5 * deviation.square() + self.log_std + torch.log1p(-action.square())
+        return -terms.sum(-1) - HALF_LOG_TWO_PI * self.mean.shape[-1]
+
+    def entropy(self) -> Tensor:
+        """Return the differential entropy in nats, summed over dimensions, float32 ``[...]``.
+
+            H = H(u) + E log(1 - tanh(u)^2)
+
+        The expectation is by Gauss-Hermite quadrature: the error is below 0.001 per dimension for standard deviations
+        up to 1.
+        """
+        node, weight = _hermite(self.mean.device)
+        u = torch.addcmul(self.mean.unsqueeze(-1), self.log_std.exp().unsqueeze(-1), node)
+        slope = 2.0 * (math.log(2.0) - u - softplus(-2.0 * u))  # log(1 - tanh(u)^2)
+        return super().entropy() + (slope @ weight).sum(-1)
+
+    def mode(self) -> Tensor:
+        """Return ``tanh(mean)``, float32 ``[..., d]``: the median of each dimension."""
+        return self.mean.tanh()
+
+
+@cache
+def _hermite(device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return nodes and weights of the expectation over a standard normal number, float32 ``[n]`` each."""
+    node, weight = np.polynomial.hermite_e.hermegauss(NUM_NODES)
+    table = torch.tensor(np.array((node, weight / weight.sum())), dtype=torch.float32, device=device)
+    return table[0], table[1]
 
 
 class Joint:
@@ -286,7 +365,7 @@ class Joint:
         return torch.cat((choices.to(numbers.dtype), numbers), -1)
 
 
-Distribution = Categorical | MultiCategorical | DiagonalGaussian | Joint
+Distribution = Categorical | MultiCategorical | DiagonalGaussian | SquashedGaussian | Joint
 
 
 def num_parameters(action: ActionSpec) -> int:
@@ -295,7 +374,11 @@ def num_parameters(action: ActionSpec) -> int:
 
 
 def distribution_of(
-    action: ActionSpec, outputs: Tensor, log_std: Tensor | None = None, legal: Tensor | None = None
+    action: ActionSpec,
+    outputs: Tensor,
+    log_std: Tensor | None = None,
+    legal: Tensor | None = None,
+    numbers: ContinuousActions = "clipped",
 ) -> Distribution:
     """Return the distribution of actions with these parameters.
 
@@ -310,26 +393,37 @@ def distribution_of(
         numbers.
     legal : Tensor, optional
         Legal values of each choice, bool ``[..., n_1 + .. + n_k]``, at least one of each; default: all.
+    numbers
+        Distribution of the numbers: "squashed", or "clipped" (normal, clipped by the lanes).
     """
     choices = action.choices
+    normal = SquashedGaussian if numbers == "squashed" else DiagonalGaussian
     if not choices:
         assert log_std is not None
-        return DiagonalGaussian(outputs, log_std)
+        return normal(outputs, log_std)
     logits = outputs if log_std is None else outputs[..., : sum(choices)]
     if legal is not None:
         logits = logits.masked_fill(~legal, ILLEGAL)
     if action.is_discrete:
         return Categorical(logits)
     several = MultiCategorical(logits, choices)
-    return several if log_std is None else Joint(several, DiagonalGaussian(outputs[..., sum(choices) :], log_std))
+    return several if log_std is None else Joint(several, normal(outputs[..., sum(choices) :], log_std))
 
 
-def recorded_distribution(action: ActionSpec, flat: Tensor) -> Distribution:
+def recorded_distribution(
+    action: ActionSpec, flat: Tensor, numbers: ContinuousActions = "clipped"
+) -> Distribution:
     """Return the distribution of actions whose parameters were recorded as :attr:`flat`, float32 ``[..., P]``."""
     num_numbers = action.num_numbers
     if not num_numbers:
         return distribution_of(action, flat)
-    return distribution_of(action, *flat.split((flat.shape[-1] - num_numbers, num_numbers), -1))
+    outputs, log_std = flat.split((flat.shape[-1] - num_numbers, num_numbers), -1)
+    return distribution_of(action, outputs, log_std, numbers=numbers)
+
+
+def numbers_of(action: ActionSpec, wanted: ContinuousActions) -> ContinuousActions:
+    """Return the distribution of an action's numbers: as wanted where each has two bounds, else "clipped"."""
+    return wanted if action.is_bounded else "clipped"
 
 
 def legal_values(mask: Tensor, choices: tuple[int, ...]) -> Tensor:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
 
-from penstock.nn.distributions import Distribution, distribution_of, legal_values
+from penstock.nn.distributions import ContinuousActions, Distribution, distribution_of, legal_values, numbers_of
 from penstock.nn.encoders import (
     ENCODER_NAMES,
     PUBLISHED_RESNET,
@@ -30,6 +31,11 @@ if TYPE_CHECKING:
     from penstock.envs.spaces import ActionSpec, ObservationSpec
 
 LOG_STD_RANGE = (-20.0, 2.0)
+# Of squashed actions, before the tanh: there float32 tells actions apart. The farthest mean is 0.03 % of the range from
+# a bound, and a deviation above 1 would choose the bounds rather than what lies between them.
+SQUASHED_MEAN_LIMIT = 4.0
+SQUASHED_LOG_STD_RANGE = (-7.0, 0.0)
+SQUASHED_LOG_STD = -0.7
 MEMORIES = ("none", "gru", "lstm")
 
 
@@ -59,8 +65,13 @@ class NetworkConfig:
         Whether the value head predicts returns minus their running mean, in units of their running deviation.
     layer_norm
         Whether layers of Penstock's own encoders are normalised before their activation.
+    continuous_actions
+        Distribution of numbers with two bounds: "squashed" (a normal one through a tanh, with a standard deviation that
+        depends on the observation) or "clipped" (a normal one whose actions are clipped by the lanes, with a standard
+        deviation of its own). Where a number lacks a bound, all are clipped.
     initial_log_std
-        Initial logarithm of the standard deviation of continuous actions.
+        Initial logarithm of the standard deviation of numbers, whose unit is half their range, before a tanh. ``None``:
+        -0.7 if squashed, 0 if clipped.
     resnet
         Shape of "impala_resnet" in a :class:`penstock.nn.QNetwork`.
 
@@ -81,7 +92,8 @@ class NetworkConfig:
     normalize_observations: bool = False
     normalize_returns: bool = False
     layer_norm: bool = False
-    initial_log_std: float = 0.0
+    continuous_actions: ContinuousActions = "clipped"
+    initial_log_std: float | None = None
     resnet: ResNetShape = PUBLISHED_RESNET
 
     def __post_init__(self) -> None:
@@ -89,6 +101,7 @@ class NetworkConfig:
             _require_known("encoder", self.encoder, ENCODER_NAMES, ", or a nn.Module class or callable")
         _require_known("activation", self.activation, tuple(ACTIVATIONS))
         _require_known("memory", self.memory, MEMORIES)
+        _require_known("continuous_actions", self.continuous_actions, get_args(ContinuousActions))
         if any(size < 1 for size in self.hidden_sizes):
             raise ValueError(f"hidden_sizes={self.hidden_sizes} is not legal: every width must be 1 or more")
         if self.memory_size < 1:
@@ -101,7 +114,7 @@ class NetworkConfig:
                 "memory core; use shared_encoder=None, or memory='none'"
             )
         low, high = LOG_STD_RANGE
-        if not low <= self.initial_log_std <= high:
+        if self.initial_log_std is not None and not low <= self.initial_log_std <= high:
             raise ValueError(f"initial_log_std={self.initial_log_std} is not legal: it must lie in [{low}, {high}]")
 
 
@@ -136,8 +149,7 @@ class ActorCritic(PolicyNetwork, NormalizedReturns):
     observation : ObservationSpec
         Spec of the observations.
     action : ActionSpec
-        Spec of the actions, of any kind; the standard deviation of numbers does not depend on the observation. A mask
-        in the observations restricts the choices.
+        Spec of the actions, of any kind. A mask in the observations restricts the choices.
     config : NetworkConfig
         Settings of the network.
 
@@ -147,6 +159,8 @@ class ActorCritic(PolicyNetwork, NormalizedReturns):
         Width ``S`` of a lane's memory state; 0 without memory.
     num_features : int
         Width ``F`` of the inputs of the policy's head.
+    num_squashed : int
+        Numbers of an action that are squashed: all or none.
     """
 
     def __init__(self, observation: ObservationSpec, action: ActionSpec, config: NetworkConfig) -> None:
@@ -173,11 +187,17 @@ class ActorCritic(PolicyNetwork, NormalizedReturns):
 
         self.num_features = num_features
         num_numbers = action.num_numbers
-        num_outputs = sum(action.choices) + num_numbers
+        squashes = num_numbers > 0 and numbers_of(action, config.continuous_actions) == "squashed"
+        num_outputs = sum(action.choices) + num_numbers * (2 if squashes else 1)
         self.policy_head = orthogonal(nn.Linear(num_features, num_outputs), POLICY_GAIN)
         self.value_head = orthogonal(nn.Linear(num_features, 1), VALUE_GAIN)
-        log_std = nn.Parameter(torch.full((num_numbers,), config.initial_log_std)) if num_numbers else None
-        self.log_std: nn.Parameter | None = log_std
+        self.log_std: nn.Parameter | None = None
+        self.num_squashed = num_numbers if squashes else 0
+        if squashes:
+            with torch.no_grad():
+                self.policy_head.bias[-num_numbers:] = _output_of_squashed_log_std(config.initial_log_std)
+        elif num_numbers:
+            self.log_std = nn.Parameter(torch.full((num_numbers,), config.initial_log_std or 0.0))
         self.return_moments = RunningMoments((), RETURN_PRIOR_ROWS) if config.normalize_returns else None
 
     def act(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[Distribution, Tensor]:
@@ -276,17 +296,37 @@ class ActorCritic(PolicyNetwork, NormalizedReturns):
             return self._distribution(features, observation), self.value_head(value_features).squeeze(-1)
 
     def _distribution(self, features: Tensor, observation: Tensor) -> Distribution:
-        mask = self.input.mask(observation)
-        return distribution_of(
-            self.action,
-            self.policy_head(features),
-            None if self.log_std is None else self.log_std.clamp(*LOG_STD_RANGE),
-            None if mask is None else legal_values(mask, self.action.choices),
-        )
+        mask, outputs = self.input.mask(observation), self.policy_head(features)
+        legal = None if mask is None else legal_values(mask, self.action.choices)
+        if self.num_squashed:
+            outputs, log_std = self._squashed(outputs)
+            return distribution_of(self.action, outputs, log_std, legal, "squashed")
+        shared = None if self.log_std is None else self.log_std.clamp(*LOG_STD_RANGE)
+        return distribution_of(self.action, outputs, shared, legal)
+
+    def _squashed(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Return logits of the choices and means of the numbers, and the logarithms of their standard deviations."""
+        size = self.num_squashed
+        logits, mean, x = outputs.split((outputs.shape[-1] - 2 * size, size, size), -1)
+        mean = SQUASHED_MEAN_LIMIT * torch.tanh(mean / SQUASHED_MEAN_LIMIT)
+        log_std = SQUASHED_LOG_STD_RANGE[0] * torch.sigmoid(x)
+        return torch.cat((logits, mean), -1) if self.action.choices else mean, log_std
 
     def value_layers(self) -> list[tuple[nn.Linear, bool]]:
         """Return the value head. See :meth:`NormalizedReturns.value_layers`."""
         return [(self.value_head, True)]
+
+
+def _output_of_squashed_log_std(initial_log_std: float | None) -> float:
+    """Return the output of the head that gives the initial standard deviation of squashed actions."""
+    log_std, (low, high) = SQUASHED_LOG_STD if initial_log_std is None else initial_log_std, SQUASHED_LOG_STD_RANGE
+    if not low < log_std < high:
+        raise ValueError(
+            f"initial_log_std={log_std} is not legal: with continuous_actions='squashed' it must lie between {low} and "
+            f"{high}; or use continuous_actions='clipped'"
+        )
+    share = log_std / low
+    return math.log(share / (1.0 - share))
 
 
 def _require_known(field: str, found: object, legal: tuple[str, ...], besides: str = "") -> None:

@@ -25,9 +25,10 @@ def generator(seed=0):
 
 
 @pytest.mark.parametrize("memory", ["none", "gru", "lstm"])
-@pytest.mark.parametrize("space", ["discrete", "continuous"])
+@pytest.mark.parametrize("space", ["discrete", "clipped", "squashed"])
 def test_the_recorded_log_prob_is_that_of_the_action_under_the_policy_that_chose_it(space, memory):
-    algorithm = make(Recording, **({"action": TORQUE} if space == "continuous" else {}), memory=memory)
+    numbers = {} if space == "discrete" else {"action": TORQUE, "continuous_actions": space}
+    algorithm = make(Recording, **numbers, memory=memory)
     model = make_model(algorithm)
     obs, first = torch.randn(5, 3, generator=generator()), torch.tensor([True, False, False, True, False])
     state = torch.randn(5, model.state_size, generator=generator(1))
@@ -39,6 +40,9 @@ def test_the_recorded_log_prob_is_that_of_the_action_under_the_policy_that_chose
     assert torch.equal(columns["action"], policy.sample(noise)) and torch.equal(after, expected)
     assert torch.equal(columns["log_prob"], policy.log_prob(columns["action"]))
     assert torch.equal(columns["logits"], policy.flat)
+    recorded = algorithm.recorded_policy(columns["logits"])
+    assert type(recorded) is type(policy)
+    assert torch.equal(recorded.log_prob(columns["action"]), columns["log_prob"])
     (column,) = algorithm.record_columns()
     assert columns["logits"].shape == (5, *column.shape) and columns["logits"].numpy().dtype == column.dtype
 

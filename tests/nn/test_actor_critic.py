@@ -1,14 +1,16 @@
 """The actor-critic network: acting and evaluating agree, and each part runs only where it should."""
 
+import math
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
 from penstock.envs.spaces import ObservationSpec
-from penstock.nn import ActorCritic, Categorical, DiagonalGaussian, NetworkConfig, mlp
+from penstock.nn import ActorCritic, Categorical, DiagonalGaussian, NetworkConfig, SquashedGaussian, mlp, num_parameters
 from tests.nn.composites import ARM, BITS, CAMERA, CHOICES, MIXED, ROOM, composite, random_rows
 from tests.nn.composites import CHOICE as MASKED_CHOICE
 from tests.nn.plain import CHOICE, DISCRETE, IMAGE, SCALAR, TORQUE, VECTOR, observations, runs
@@ -66,6 +68,39 @@ def test_actions_are_chosen_by_the_distribution_that_fits_them():
     assert isinstance(continuous, DiagonalGaussian)
     assert continuous.mean.shape == (B, 2)
     assert (continuous.log_std == -0.5).all()
+
+
+HALF_OPEN = replace(TORQUE, high=(2.0, math.inf))
+
+
+@pytest.mark.parametrize(("high", "kind"), [(1.0, SquashedGaussian), (math.inf, DiagonalGaussian)])
+def test_numbers_are_squashed_where_each_has_two_bounds(high, kind):
+    for action in (TORQUE, MIXED):
+        bounds = {"low": (-1.0,) * action.num_numbers, "high": (*(1.0,) * (action.num_numbers - 1), high)}
+        network = model(VECTOR, replace(action, **bounds), continuous_actions="squashed")
+        distribution, _ = network.evaluate(observations(VECTOR, B))
+        assert type(getattr(distribution, "numbers", distribution)) is kind
+        assert (network.log_std is None) == (kind is SquashedGaussian)
+        assert distribution.flat.shape == (B, num_parameters(action))
+
+
+def test_squashed_numbers_begin_with_their_deviation_and_stay_where_float32_tells_them_apart():
+    for settings, log_std in (({}, -0.7), ({"initial_log_std": -2.0}, -2.0)):
+        network = ActorCritic(VECTOR, TORQUE, NetworkConfig(continuous_actions="squashed", **settings))
+        distribution, _ = network.evaluate(observations(VECTOR, B))
+        torch.testing.assert_close(distribution.log_std, torch.full((B, 2), log_std), rtol=0.0, atol=0.05)
+    for output, mean, log_std in ((1e3, 4.0, -7.0), (-1e3, -4.0, 0.0)):
+        nn.init.constant_(network.policy_head.bias, output)
+        distribution, _ = network.evaluate(observations(VECTOR, B))
+        torch.testing.assert_close(distribution.mean, torch.full((B, 2), mean))
+        torch.testing.assert_close(distribution.log_std, torch.full((B, 2), log_std))
+
+
+@pytest.mark.parametrize("initial_log_std", [0.0, -7.5])
+def test_an_initial_deviation_that_squashed_numbers_cannot_have_is_refused(initial_log_std):
+    with pytest.raises(ValueError, match=r"it must lie between -7.0 and 0.0; or use continuous_actions='clipped'"):
+        model(VECTOR, TORQUE, continuous_actions="squashed", initial_log_std=initial_log_std)
+    assert model(VECTOR, HALF_OPEN, continuous_actions="squashed", initial_log_std=initial_log_std).log_std is not None
 
 
 @pytest.mark.parametrize("memory", ["none", "gru", "lstm"])

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.distributions import Categorical as TorchCategorical
 from torch.distributions import Independent, Normal, TanhTransform, TransformedDistribution, kl_divergence
+from torch.nn.functional import softplus
 
 from penstock.nn import (
     Categorical,
@@ -14,6 +15,7 @@ from penstock.nn import (
     EpsilonGreedy,
     Joint,
     MultiCategorical,
+    SquashedGaussian,
     TanhGaussian,
     distribution_of,
     num_parameters,
@@ -162,6 +164,42 @@ def test_gaussian_with_one_deviation_for_all_rows_is_the_same_as_with_repeated_o
     shared, repeated = DiagonalGaussian(mean, log_std), DiagonalGaussian(mean, log_std.repeat(4, 1))
     assert torch.equal(shared.flat, repeated.flat)
     assert torch.equal(shared.entropy(), repeated.entropy())
+
+
+def test_squashed_numbers_have_the_densities_of_torchs_transformed_normals_and_the_divergences_of_its_normals():
+    one, other = (SquashedGaussian(g.mean, g.log_std) for g in (random_gaussian(50), random_gaussian(50, seed=1)))
+    normal = Normal(one.mean, one.log_std.exp())
+    noise = torch.randn(50, 3, generator=torch.Generator().manual_seed(2))
+    action = one.sample(noise)
+    torch.testing.assert_close(action, torch.tanh(one.mean + one.log_std.exp() * noise))
+    expected = TransformedDistribution(normal, TanhTransform()).log_prob(action.clamp(-0.999999, 0.999999)).sum(-1)
+    torch.testing.assert_close(one.log_prob(action), expected, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(one.kl(other), kl_divergence(normal, Normal(other.mean, other.log_std.exp())).sum(-1))
+    assert torch.equal(one.mode(), one.mean.tanh())
+    assert type(one[:3]) is SquashedGaussian and type(one.map(torch.neg)) is SquashedGaussian
+
+
+@pytest.mark.parametrize("mean", [0.0, 0.5, 2.0, 4.0])
+@pytest.mark.parametrize("std", [0.001, 0.3, 0.7, 1.0])
+def test_the_entropy_of_squashed_numbers_is_that_of_their_density(mean, std):
+    u = mean + std * torch.linspace(-12.0, 12.0, 200_001, dtype=torch.float64)
+    log_density = Normal(mean, std).log_prob(u) - 2.0 * (math.log(2.0) - u - softplus(-2.0 * u))
+    expected = -torch.trapezoid(Normal(mean, std).log_prob(u).exp() * log_density, u)
+    parameters = torch.tensor([mean], requires_grad=True), torch.tensor([std]).log().requires_grad_()
+    entropy = SquashedGaussian(*parameters).entropy()
+    assert entropy.item() == pytest.approx(expected.item(), abs=1e-3)
+    entropy.backward()  # dH / dmean = -2 E tanh(u): an entropy bonus leads back from either bound
+    slope = -2.0 * torch.trapezoid(Normal(mean, std).log_prob(u).exp() * u.tanh(), u)
+    assert parameters[0].grad.item() == pytest.approx(slope.item(), abs=3e-3)
+
+
+def test_squashed_numbers_at_a_bound_have_finite_densities_and_gradients():
+    mean = torch.tensor([[4.0], [-4.0]], requires_grad=True)
+    distribution = SquashedGaussian(mean, torch.tensor([math.log(0.001)]))
+    log_prob = distribution.log_prob(torch.tensor([[1.0], [1.0]]))
+    assert torch.isfinite(log_prob).all()
+    log_prob.sum().backward()
+    assert torch.isfinite(mean.grad).all()
 
 
 def test_gaussian_sample_is_mean_plus_deviation_times_noise():

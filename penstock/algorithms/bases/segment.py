@@ -36,6 +36,8 @@ from penstock.nn import (
     evaluating,
     leave_group,
     num_parameters,
+    numbers_of,
+    recorded_distribution,
 )
 
 
@@ -70,7 +72,8 @@ class SegmentAlgorithm(Algorithm):
 
     def build_model(self) -> Any:
         """Make the actor-critic. For another network, override `act` and `evaluate`, too."""
-        names = ("memory", "memory_size", "memory_span", "burn_in", "shared_encoder", "normalize_returns")
+        names = ("memory", "memory_size", "memory_span", "burn_in", "shared_encoder", "normalize_returns",
+                 "continuous_actions", "initial_log_std")  # fmt: skip
         return self.build_network(ActorCritic, {name: getattr(self.config, name) for name in names})
 
     def build_optimizer(self, model: Any) -> torch.optim.Optimizer:
@@ -84,6 +87,10 @@ class SegmentAlgorithm(Algorithm):
             with torch.random.fork_rng(devices=[]):
                 shapes["features"] = (self._projected.width or self.build_model().num_features,)
         return tuple(Column(name, shapes[name], "float32") for name in self.records)
+
+    def recorded_policy(self, flat: Tensor) -> Distribution:
+        """Return the distributions whose parameters were recorded as "logits", ``[..., P]``."""
+        return recorded_distribution(self.action, flat, numbers_of(self.action, self.config.continuous_actions))
 
     def act(self, model: Any, request: Request) -> tuple[dict[str, Tensor], Tensor]:
         """Sample an action in each lane, and record its log-probability and `records`."""
