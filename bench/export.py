@@ -128,6 +128,7 @@ KINDS = (
     Kind("tqc", "mlp, Dict", spaces.Dict(a=VECTOR, b=UNBOUNDED), LEVER),
     Kind("crossq", "mlp", UNBOUNDED, LEVER),
     Kind("flashsac", "residual", UNBOUNDED, LEVER),
+    Kind("fasttd3", "mlp", UNBOUNDED, LEVER),
     Kind("apexdpg", "mlp", UNBOUNDED, LEVER),
 )  # fmt: skip
 """Every algorithm, and every kind of network, observation and action."""

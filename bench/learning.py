@@ -38,9 +38,10 @@
     bit-flipping-plain   the same without hindsight
     fetchreach-sac       SAC with hindsight on FetchReach, final policy after 20k steps, preset goals (needs the extra
                          robotics)
-    pendulum-tqc, pendulum-crossq, pendulum-flashsac, pendulum-td3-prioritized, pendulum-sac-prioritized
-                         TQC, CrossQ, FlashSAC, and TD3 and SAC with priorities and 3-step returns, final policy after
-                         15k steps
+    pendulum-tqc, pendulum-crossq, pendulum-flashsac, pendulum-fasttd3, pendulum-td3-prioritized,
+    pendulum-sac-prioritized
+                         TQC, CrossQ, FlashSAC, FastTD3, and TD3 and SAC with priorities and 3-step returns, final
+                         policy after 15k steps
     pendulum-apexdpg     Ape-X DPG, final policy after 30k steps
     pong                 APPO, 20 minutes, preset atari
     pong-18              APPO, seconds from the command to a return of 18, preset atari
@@ -214,7 +215,7 @@ TASKS = {
             f"{train} --env Pendulum-v1 --preset pendulum", "latest", 100, 3, "100 episodes >= -200"
         )
         for name, train in {
-            "tqc": "tqc", "crossq": "crossq", "flashsac": "flashsac", "apexdpg": "apexdpg",
+            "tqc": "tqc", "crossq": "crossq", "flashsac": "flashsac", "fasttd3": "fasttd3", "apexdpg": "apexdpg",
             "td3-prioritized": "td3 --prioritized --n-step 3", "sac-prioritized": "sac --prioritized --n-step 3",
         }.items()
     },

@@ -47,6 +47,7 @@ RUNS = {  # by algorithm; further words tell variants apart
     "TQC": {"env": "Pendulum-v1", **REPLAY},
     "CrossQ": {"env": "Pendulum-v1", **REPLAY},
     "FlashSAC": {"env": "Pendulum-v1", **REPLAY},
+    "FastTD3": {"env": "Pendulum-v1", **REPLAY},
     "ApeXDPG": {"env": "Pendulum-v1", **REPLAY},
     "PPO rudder": {**SEGMENTS, **RUDDER, "batch_size": 64},
     "APPO rudder": {**SEGMENTS, **RUDDER, "batch_size": 64, "redistribution_value": "original"},

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         ApeX,
         ApeXDPG,
         CrossQ,
+        FastTD3,
         FlashSAC,
         Rainbow,
     )
@@ -68,6 +69,7 @@ __all__ = [
     "ApeXDPG",
     "AsynchronousConfig",
     "CrossQ",
+    "FastTD3",
     "FlashSAC",
     "MixtureConfig",
     "Policy",
@@ -94,6 +96,7 @@ _HOMES = {
     "ApeX": "penstock.engine.faces",
     "ApeXDPG": "penstock.engine.faces",
     "CrossQ": "penstock.engine.faces",
+    "FastTD3": "penstock.engine.faces",
     "FlashSAC": "penstock.engine.faces",
     "DDPG": "penstock.engine.faces",
     "DQN": "penstock.engine.faces",

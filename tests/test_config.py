@@ -406,7 +406,7 @@ MAY_CHANGE = """
     learning_starts updates_per_step ratio_slack publish_interval save_replay optimizer_eps double priority_beta
     priority_beta_final target_period exploration exploration_final exploration_steps exploration_exponent
     actor_learning_rate tau exploration_noise target_noise target_noise_clip policy_delay alpha target_entropy replay
-    noise_hold reset_interval target_std learning_rate_decay
+    noise_hold reset_interval target_std learning_rate_decay exploration_noise_high
     policy_cloning_coef value_cloning_coef trust_region num_batches batch_uses rho_target kl_coef eval_exploration
     priority_eta q_lambda dropped_quantiles adam_beta1 adam_beta2 adam_eps pbt pbt_interval pbt_start pbt_fraction
     pbt_metric pbt_episodes schedule schedule_policy max_actor_grad hindsight goals_per_step redistribution_value

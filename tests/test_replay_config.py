@@ -9,6 +9,7 @@ from penstock.algorithms.apex_dpg import ApeXDPGConfig
 from penstock.algorithms.crossq import CrossQConfig
 from penstock.algorithms.ddpg import DDPGConfig
 from penstock.algorithms.dqn import DQNConfig
+from penstock.algorithms.fasttd3 import FastTD3Config
 from penstock.algorithms.flashsac import FlashSACConfig
 from penstock.algorithms.r2d2 import R2D2Config
 from penstock.algorithms.rainbow import RainbowConfig
@@ -20,7 +21,7 @@ from penstock.config import ConfigError, ReplayConfig, make_config
 
 CLASSES = [
     ReplayConfig, DQNConfig, RainbowConfig, ApeXConfig, R2D2Config, DDPGConfig, TD3Config, SACConfig,
-    TQCConfig, CrossQConfig, FlashSACConfig, ApeXDPGConfig,
+    TQCConfig, CrossQConfig, FlashSACConfig, FastTD3Config, ApeXDPGConfig,
 ]  # fmt: skip
 
 

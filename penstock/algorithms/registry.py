@@ -25,6 +25,7 @@ ALGORITHMS = {
     "tqc": "penstock.algorithms.tqc:TQC",
     "crossq": "penstock.algorithms.crossq:CrossQ",
     "flashsac": "penstock.algorithms.flashsac:FlashSAC",
+    "fasttd3": "penstock.algorithms.fasttd3:FastTD3",
     "apexdpg": "penstock.algorithms.apex_dpg:ApeXDPG",
 }
 

@@ -22,6 +22,7 @@ from penstock.algorithms import (
     crossq,
     ddpg,
     dqn,
+    fasttd3,
     flashsac,
     impact,
     impala,
@@ -103,4 +104,5 @@ SAC = _face(sac.SAC, "SAC, for continuous actions")
 TQC = _face(tqc.TQC, "TQC, SAC with quantile critics")
 CrossQ = _face(crossq.CrossQ, "CrossQ, SAC without targets")
 FlashSAC = _face(flashsac.FlashSAC, "FlashSAC, SAC at fixed norms")
+FastTD3 = _face(fasttd3.FastTD3, "FastTD3, TD3 for many lanes")
 ApeXDPG = _face(apex_dpg.ApeXDPG, "Ape-X DPG")

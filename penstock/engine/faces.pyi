@@ -466,6 +466,16 @@ class _DDPG(TypedDict, total=False):
     exploration_noise: float
     """Standard deviation of the noise on actions in [-1, 1] (as in CleanRL). Default: 0.1."""
 
+class _TD3(TypedDict, total=False):
+    exploration_noise: float
+    """Standard deviation of the noise on actions in [-1, 1] (section 6.1). Default: 0.1."""
+    target_noise: float
+    """Standard deviation of the noise that smooths the target policy (section 6.1). Default: 0.2."""
+    target_noise_clip: float
+    """Bound on this noise (section 6.1). Default: 0.5."""
+    policy_delay: int
+    """Critic updates per update of policy and targets (section 6.1). Default: 2."""
+
 class _SoftCritic(TypedDict, total=False):
     network: Literal["mlp", "residual"]
     """Hidden layers of policy and critics over vectors: "mlp", layers of `hidden_sizes`; "residual", blocks of two
@@ -809,16 +819,8 @@ class DDPG(Face):
 class TD3Settings(
     _Shared, _SharedExceptA3C,
     _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndFlashSACAndApeXDPG,
-    _DelayedReward, _Replay, _PrioritizedReplay, _Control, total=False
-):
-    exploration_noise: float
-    """Standard deviation of the noise on actions in [-1, 1] (section 6.1). Default: 0.1."""
-    target_noise: float
-    """Standard deviation of the noise that smooths the target policy (section 6.1). Default: 0.2."""
-    target_noise_clip: float
-    """Bound on this noise (section 6.1). Default: 0.5."""
-    policy_delay: int
-    """Critic updates per update of policy and targets (section 6.1). Default: 2."""
+    _DelayedReward, _Replay, _PrioritizedReplay, _Control, _TD3, total=False
+): ...
 
 class TD3(Face):
     """Trains with TD3, for continuous actions; settings are fields of `penstock.algorithms.td3.TD3Config`.
@@ -903,6 +905,33 @@ class FlashSAC(Face):
     """
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[FlashSACSettings]) -> None: ...
+
+class FastTD3Settings(
+    _Shared, _SharedExceptA3C,
+    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndFlashSACAndApeXDPG,
+    _DelayedReward, _Replay, _PrioritizedReplay, _Control, _TD3, total=False
+):
+    critic_hidden_sizes: Sequence[int] | None
+    """Widths of the critics' hidden layers (published: 1024, 512, 256, of a policy of 512, 256, 128); None:
+    hidden_sizes. Default: None."""
+    exploration_noise_high: float
+    """Largest standard deviation of a lane's noise: each lane draws its own, uniformly, when an episode begins.
+    Default: 0.4."""
+    num_atoms: int
+    """Returns in a critic's distribution. Default: 101."""
+    v_min: float
+    """Smallest return in a distribution (published: -250, of rewards that are not scaled). Default: -5.0."""
+    v_max: float
+    """Largest return in a distribution (published: 250). Default: 5.0."""
+
+class FastTD3(Face):
+    """Trains with FastTD3, TD3 for many lanes; settings are fields of `penstock.algorithms.fasttd3.FastTD3Config`.
+
+    Other defaults: hidden_sizes=(256, 256), activation="relu", batch_size=1024, learning_starts=2000,
+    updates_per_step=0.125, tau=0.1, return_bound=5.0, exploration_noise=0.001, target_noise=0.001.
+    """
+
+    def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[FastTD3Settings]) -> None: ...
 
 class ApeXDPGSettings(
     _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _Control, _DDPG, total=False

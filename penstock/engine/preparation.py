@@ -51,7 +51,7 @@ def run_shape(algorithm: Algorithm, model: PolicyNetwork) -> RunShape:
         observation=algorithm.observation,
         action=algorithm.action,
         records=algorithm.record_columns(),
-        state_size=model.state_size,
+        state_size=algorithm.lane_state_size(model),
         weights_nbytes=weights_nbytes(model),
     )
 

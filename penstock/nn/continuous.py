@@ -63,6 +63,8 @@ class ContinuousActorCritic(PolicyNetwork):
     ----------
     state_size : int
         Width of a lane's memory state: 0.
+    returns : CategoricalReturns or None
+        Returns whose logits the critics give; None: values or quantiles.
 
     Raises
     ------
@@ -87,6 +89,7 @@ class ContinuousActorCritic(PolicyNetwork):
             raise ValueError(
                 f"this network chooses continuous actions; found {action.kind} ones: use an algorithm for those"
             )
+        self.returns: CategoricalReturns | None = None
         self.input = build_input(observation, config.normalize_observations, takes_bytes(config.encoder, observation))
         self.encoder, num_features = feedforward_encoder(observation, config)
         self.actor_head = nn.Linear(num_features, outputs_per_dimension * action.noise_size)
@@ -128,6 +131,11 @@ class ContinuousActorCritic(PolicyNetwork):
         features = self.critic_encoder(self.input(observation))
         q: Tensor = self.critics(torch.cat((features.float(), action), -1))
         return q
+
+    def values(self, observation: Tensor, action: Tensor) -> Tensor:
+        """Return values by all critics, float32 ``[C, N]``: means of distributions. Parameters as for :meth:`q`."""
+        q = self.q(observation, action)
+        return q if self.returns is None else self.returns.mean(q)
 
     @in_shares(0, observation=0, action=0)
     def q1(self, observation: Tensor, action: Tensor) -> Tensor:
@@ -183,6 +191,10 @@ class DeterministicActorCritic(ContinuousActorCritic):
         As for :class:`ContinuousActorCritic`.
     exploration_std : float
         Standard deviation of :meth:`act`'s exploration noise, in units of actions in [-1, 1].
+    critic_sizes
+        As for :class:`ContinuousActorCritic`.
+    returns : CategoricalReturns, optional
+        Returns whose logits the critics give; default: values.
     """
 
     def __init__(
@@ -193,9 +205,15 @@ class DeterministicActorCritic(ContinuousActorCritic):
         *,
         num_critics: int,
         exploration_std: float,
+        critic_sizes: tuple[int, ...] | None = None,
+        returns: CategoricalReturns | None = None,
     ) -> None:
-        super().__init__(observation, action, config, num_critics=num_critics, outputs_per_dimension=1)
+        super().__init__(
+            observation, action, config, num_critics=num_critics, outputs_per_dimension=1, critic_sizes=critic_sizes,
+            num_quantiles=1 if returns is None else returns.num_outputs,
+        )  # fmt: skip
         self.exploration_std = exploration_std
+        self.returns = returns
 
     @in_shares(0, observation=0)
     def policy(self, observation: Tensor) -> Tensor:
@@ -223,8 +241,6 @@ class StochasticActorCritic(ContinuousActorCritic):
     ----------
     log_alpha : nn.Parameter
         Logarithm of the temperature, float32 ``[]``; in neither the actor's nor the critics' parameters.
-    returns : CategoricalReturns or None
-        Returns whose logits the critics give; None: values or quantiles.
     """
 
     def __init__(
@@ -246,18 +262,12 @@ class StochasticActorCritic(ContinuousActorCritic):
             make_critics=make_critics,
         )  # fmt: skip
         self.clips_log_std = clips_log_std
-        self.returns: CategoricalReturns | None = None
         self.log_alpha = nn.Parameter(torch.tensor(math.log(initial_alpha)))
 
     @in_shares(0, observation=0)
     def policy(self, observation: Tensor) -> TanhGaussian:
         """Return distributions over ``[N, d]`` actions for observations ``[N, *shape]`` of the column."""
         return TanhGaussian(self.actor(observation), self.clips_log_std)
-
-    def values(self, observation: Tensor, action: Tensor) -> Tensor:
-        """Return values by all critics, float32 ``[C, N]``: means of distributions. Parameters as for :meth:`q`."""
-        q = self.q(observation, action)
-        return q if self.returns is None else self.returns.mean(q)
 
     def act(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[TanhGaussian, Tensor]:
         """Return choices for one row of every lane, without critics. See :meth:`PolicyNetwork.act`."""

@@ -65,6 +65,7 @@ RUNS = [
     pytest.param(penstock.TQC, PENDULUM, id="tqc"),
     pytest.param(penstock.CrossQ, PENDULUM, id="crossq"),
     pytest.param(penstock.FlashSAC, PENDULUM | FLASH, id="flashsac"),
+    pytest.param(penstock.FastTD3, PENDULUM | {"num_envs_per_worker": 2, "inference": "central"}, id="fasttd3"),
     pytest.param(penstock.ApeXDPG, {**PENDULUM, "num_envs_per_worker": 2, "inference": "central"}, id="apexdpg"),
 ]
 
@@ -178,7 +179,7 @@ def test_weights_that_are_set_are_got_back_and_learned_on_from():
     [
         (penstock.DQN, EVERYTHING), (penstock.Rainbow, {}),
         *((a, PENDULUM) for a in (penstock.TD3, penstock.SAC, penstock.TQC, penstock.CrossQ)),
-        (penstock.FlashSAC, PENDULUM | FLASH),
+        (penstock.FlashSAC, PENDULUM | FLASH), (penstock.FastTD3, PENDULUM),
     ],
 )
 def test_a_policy_of_replay_is_loaded_and_acts_as_its_trainer_evaluates(algorithm, settings, tmp_path):

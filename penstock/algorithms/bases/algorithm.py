@@ -134,6 +134,11 @@ class Algorithm:
         """Make the context of a network's updates."""
         return training_mode(model, self.config.seed, freezes_statistics=self.freezes_statistics)
 
+    def lane_state_size(self, model: Any) -> int:
+        """Return the width of a lane's memory state while acting: that of the network."""
+        size: int = model.state_size
+        return size
+
     def record_columns(self) -> tuple[Column, ...]:
         """Return further columns that are recorded while acting, beside action, log_prob and version."""
         return ()
