@@ -184,7 +184,7 @@ def test_discrete_actions_are_refused_with_the_algorithms_that_choose_them():
     with pytest.raises(ConfigError) as refusal:
         make(TD3, VECTOR, CHOICE)
     assert "td3 chooses continuous actions" in str(refusal.value)
-    assert "use appo, ppo, a2c, a3c, impala, impact, clear, laser, pqn, dqn, rainbow, apex or r2d2" in str(
+    assert "use appo, ppo, a2c, a3c, impala, impact, clear, laser, pqn, dqn, rainbow, btr, apex or r2d2" in str(
         refusal.value
     )
 
