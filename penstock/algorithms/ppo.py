@@ -68,15 +68,16 @@ class ProximalAlgorithm(SegmentAlgorithm):
         """``L = -J_clip + c_v L_v - c_e H``, means over the steps learned from (arXiv:1707.06347, equation 9)."""
         c, advantage = self.config, batch.targets["advantage"]
         log_prob, base = policy.log_prob(batch.action), batch.targets.get("proximal", batch.log_prob)
-        staleness = log_importance_ratio(log_prob.detach(), batch.log_prob)
+        log_ratio = staleness = log_importance_ratio(log_prob, batch.log_prob)
+        if base is not batch.log_prob:
+            log_ratio = log_importance_ratio(log_prob, base)
         learn = self.trusted(batch.learn, staleness)
 
-        log_ratio = log_importance_ratio(log_prob, base)
         ratio, bounds = log_ratio.exp(), self.ratio_bounds
         if c.normalize_advantages:
             advantage = normalize_advantage(advantage, learn)
         objective = clipped_surrogate(ratio, advantage, *bounds)
-        if "proximal" in batch.targets:
+        if base is not batch.log_prob:
             objective = truncated_weight(base, batch.log_prob, c.rho_proximal) * objective
 
         policy_loss = -masked_mean(objective, learn)
