@@ -28,7 +28,7 @@ SHOWN = (1, 250, 500, 1_000, 1_500, 2_000)
 
 def collect(game: str) -> tuple[list[torch.Tensor], int, float, float]:
     """Return n-step transitions of a random policy, the number of actions, and mean return and length of episodes."""
-    env = gymnasium.make(f"MinAtar/{game}-v1")
+    env: Any = gymnasium.make(f"MinAtar/{game}-v1")
     random, num_actions = np.random.default_rng(0), int(env.action_space.n)
     rows: list[Any] = []
     returns, lengths = [], []
@@ -58,7 +58,7 @@ def values(
     """Return the mean value of the batch at some updates."""
     obs, action, reward, discount, next_obs = columns
     algorithm_class = load_algorithm("rainbow")
-    config = make_config(
+    config: Any = make_config(
         algorithm_class.Config,
         {"env": "none", "num_workers": 1, "hidden_sizes": (64,), "v_min": support[0], "v_max": support[1]},
         preset="minatar",
