@@ -3,8 +3,9 @@
     python bench/reward_scale.py [ALGORITHM ...] [--seeds 3] [--history FILE] [--table]
 
 The task is bench/environments/matching.py: sixteen steps, four actions, one of which is rewarded. Algorithms that learn
-from replay have 10,000 steps, the others 50,000. The final policy then plays 100 fresh episodes with its most probable
-actions. The table shows the share of rewarded steps, 0.25 by chance and 1 at best: the lowest of the seeds.
+from replay have 10,000 steps, the others 50,000; NAME-normalized is the algorithm NAME with ``normalize_returns``. The
+final policy then plays 100 fresh episodes with its most probable actions. The table shows the share of rewarded steps,
+0.25 by chance and 1 at best: the lowest of the seeds.
 ``--history`` keeps every run, and runs of this commit in it are not repeated.
 """
 
@@ -18,7 +19,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from environments.matching import STEPS
 from runs_file import RunsFile
 
 from penstock import Trainer
@@ -29,17 +29,21 @@ from penstock.runs.machine import describe, machine_facts
 
 PLACE = f"{Path(__file__).parent / 'environments' / 'matching.py'}:Matching"
 SCALES = (0.001, 1.0, 10_000.0)
-EPISODES = 100
+EPISODES, STEPS = 100, 16  # steps per episode
 REPLAY = dict.fromkeys(("dqn", "rainbow", "apex", "r2d2"), 10_000)
 SEGMENTS = dict.fromkeys(("ppo", "appo", "impala", "a2c", "a3c", "impact", "clear", "laser", "pqn"), 50_000)
-BUDGETS = REPLAY | SEGMENTS
+NORMALIZED = {f"{name}-normalized": (REPLAY | SEGMENTS)[name] for name in ("dqn", "apex", "r2d2", "pqn")}
+BUDGETS = REPLAY | SEGMENTS | NORMALIZED
 
 
 def share_of(algorithm: str, scale: float, seed: int, folder: Path) -> float:
     """Train, and return the share of rewarded steps of the final policy."""
-    settings = {"total_steps": BUDGETS[algorithm], "backend": "serial", "eval_interval": 0, "seed": seed}
-    of_run = {"env_kwargs": {"scale": scale}, "run_dir": str(folder)}
-    with Trainer(load_algorithm(algorithm), env=PLACE, **settings, **of_run) as trainer:
+    name, *normalized = algorithm.split("-")
+    settings: dict[str, Any] = {"total_steps": BUDGETS[algorithm], "backend": "serial", "eval_interval": 0}
+    of_run: dict[str, Any] = {"env_kwargs": {"scale": scale}, "run_dir": str(folder), "seed": seed}
+    if normalized:
+        settings["normalize_returns"] = True
+    with Trainer(load_algorithm(name), env=PLACE, **settings, **of_run) as trainer:
         trainer.train(quiet=True)
     score = evaluate_run(resolve_checkpoint(folder, "latest"), episodes=EPISODES, deterministic=True, seed=seed)
     return statistics.fmean(score.returns) / (scale * STEPS)

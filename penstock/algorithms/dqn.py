@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from penstock.algorithms.arithmetic.td import linear_schedule
 from penstock.algorithms.bases.algorithm import Request
@@ -15,6 +15,9 @@ from penstock.config import Config, require
 class DQNConfig(QLearningConfig):
     """DQN. Sizes and rates are for classic control; those of the paper, for Atari, are in the preset "atari"."""
 
+    learning_rate_schedule: Literal["constant", "linear"] = "linear"
+    n_step: int = 3
+    """Length n of n-step returns, shorter at the end of an episode (published: 1)."""
     exploration: float = 1.0
     """Probability of a random action at the start (doi:10.1038/nature14236)."""
     exploration_final: float = 0.05
@@ -41,8 +44,13 @@ class DQN(QLearning):
         L = mean Huber( y - Q(o, a; theta) )
         y = r + discount * max_a Q(o', a; theta^-)
 
-    Switches add the published extensions: ``double``, ``dueling``, ``prioritized``, ``n_step``, ``noisy``,
-    ``distributional`` and ``memory``.
+    ``r`` is the discounted sum of ``n_step`` rewards, ``discount`` is ``gamma^n_step``, and ``o'`` is the observation
+    after these steps. With one step, as published, values of a task in which the next step repairs any single action
+    are equal for all actions, and the choice among them follows the error of the network: policies on CartPole come and
+    go. Returns of several steps also hold what exploration costs there.
+
+    Switches add the published extensions: ``double``, ``dueling``, ``prioritized``, ``noisy``, ``distributional`` and
+    ``memory``.
     """
 
     Config: ClassVar[type[Config]] = DQNConfig

@@ -24,6 +24,7 @@ class RainbowConfig(DQNConfig):
     noisy: bool = True
 
     learning_rate: Scheduled = 1e-3
+    learning_rate_schedule: Literal["constant", "linear"] = "constant"
     priority_alpha: float = 0.5
     """Exponent of the priorities: 0, uniform; 1, proportional (table 1)."""
 

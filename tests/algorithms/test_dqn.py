@@ -9,8 +9,10 @@ import torch
 
 from penstock.algorithms.bases.algorithm import NonFiniteUpdate
 from penstock.algorithms.bases.replay import ReplayAlgorithm
+from penstock.algorithms.btr import BTR
 from penstock.algorithms.dqn import DQN
-from penstock.config import ConfigError
+from penstock.algorithms.rainbow import Rainbow
+from penstock.config import ConfigError, make_config
 from penstock.replay import Prioritized, Uniform
 from tests.algorithms.transitions import (
     STATE,
@@ -48,6 +50,16 @@ def with_tables(online, target, **settings):
     set_q(model, online)
     set_q(algorithm.target, target)
     return algorithm, model
+
+
+def test_presets_mean_what_they_meant_whatever_the_defaults_are():
+    """Those of papers learn from single steps; DQN's own defaults from three, and Rainbow's step size is constant."""
+    assert (DQN.Config(env="none").n_step, DQN.Config(env="none").learning_rate_schedule) == (3, "linear")
+    for preset, steps in {"atari": 1, "minatar": 1, "goals": 1, "lunarlander": 3}.items():
+        config = make_config(DQN.Config, {"env": "none"}, preset)
+        assert (config.n_step, config.learning_rate_schedule) == (steps, "constant"), preset
+    for heir in (Rainbow, BTR):
+        assert heir.Config(env="none").learning_rate_schedule == "constant"
 
 
 # --- the loss --------------------------------------------------------------------------------------------------------

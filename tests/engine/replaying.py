@@ -30,7 +30,8 @@ class Replaying(Polled):
     """A run from replay, the learner made when it is first wanted."""
 
     def __init__(self, algorithm: type[ReplayAlgorithm] = DQN, **settings: Any) -> None:
-        super().__init__(algorithm, {**TINY, **settings})
+        of_dqn = {"n_step": 1, "learning_rate_schedule": "constant"} if algorithm is DQN else {}
+        super().__init__(algorithm, {**TINY, **of_dqn, **settings})
         self.arena.control[Control.GOAL] = FOR_EVER
 
     def begin(self) -> ReplayPath:

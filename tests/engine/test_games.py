@@ -303,7 +303,7 @@ def test_a_wrong_number_of_agents_is_told_with_their_names():
 
 def test_hindsight_is_refused_with_the_reason():
     with pytest.raises(ConfigError, match="hindsight='future' is not possible here: goals are those of one agent"):
-        penstock.DQN(env=Together, hindsight="future")
+        penstock.DQN(env=Together, hindsight="future", n_step=1)
 
 
 def test_vector_environments_and_explanations_are_of_one_agent(run):

@@ -35,7 +35,7 @@ SERIAL: dict[str, Any] = {
     "env": Places, "env_kwargs": {"endings": [(4, "terminated"), (5, "truncated")]}, "hindsight": "future",
     "num_workers": 1, "num_envs_per_worker": 2, "hidden_sizes": (8,), "batch_size": 4, "learning_starts": 20,
     "buffer_size": 2_000, "updates_per_step": 0.5, "total_steps": 400, "learning_rate": 3e-3, "seed": 3,
-    "backend": "serial", "eval_interval": 0, "eval_episodes": 2, "run_dir": None,
+    "backend": "serial", "eval_interval": 0, "eval_episodes": 2, "run_dir": None, "n_step": 1,
 }  # fmt: skip
 LOCAL = {**SERIAL, "backend": "local", "num_workers": 2}
 
@@ -220,7 +220,8 @@ def test_in_order_one_seed_gives_one_set_of_weights_in_however_many_calls(algori
 def test_bit_flipping_is_learned_with_hindsight_and_not_without():
     settings = {
         **SERIAL, "env": BITS, "env_kwargs": {"bits": 9}, "hidden_sizes": (128,), "batch_size": 64, "gamma": 0.98,
-        "learning_rate": 1e-3, "buffer_size": 100_000, "learning_starts": 500, "exploration": 0.2,
+        "learning_rate": 1e-3, "learning_rate_schedule": "constant", "buffer_size": 100_000, "learning_starts": 500,
+        "exploration": 0.2,
         "num_envs_per_worker": 4, "total_steps": 3_000,
     }  # fmt: skip
     rates = []

@@ -143,7 +143,7 @@ def test_a_learner_on_another_node_learns_with_the_one_at_home_what_one_learner_
 @pytest.mark.parametrize(
     ("settings", "rows_of_a_step"),
     [
-        ({"env": Places, "hindsight": "future"}, 5),  # once more for each of four goals
+        ({"env": Places, "hindsight": "future", "n_step": 1}, 5),  # once more for each of four goals
         ({"env": Delayed, "rewards": "rudder", "redistributor_interval": 10, "updates_per_step": 0.25}, 1),
     ],
 )

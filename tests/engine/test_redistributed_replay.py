@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("kept_launcher")
 SMALL: dict[str, Any] = {
     "env": Delayed, "num_workers": 1, "num_envs_per_worker": 4, "hidden_sizes": (16,), "batch_size": 16,
     "learning_starts": 40, "updates_per_step": 0.25, "total_steps": 20_000, "backend": "serial", "eval_interval": 0,
-    "run_dir": None, "rewards": "rudder", "redistributor_interval": 10, "gamma": 1.0,
+    "run_dir": None, "rewards": "rudder", "redistributor_interval": 10, "gamma": 1.0, "n_step": 1,
 }  # fmt: skip
 
 

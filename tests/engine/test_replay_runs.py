@@ -226,7 +226,7 @@ PRIORITIZED = {"env": "CartPole-v1", "num_envs_per_worker": 2, **EVERYTHING}
     [
         (penstock.TD3, {}),
         (penstock.TD3, {"prioritized": True, "n_step": 3}),
-        (penstock.DQN, PRIORITIZED),
+        (penstock.DQN, {**PRIORITIZED, "learning_rate_schedule": "constant"}),
         (penstock.Rainbow, PRIORITIZED),
         (penstock.TQC, {}),
         (penstock.CrossQ, {}),
