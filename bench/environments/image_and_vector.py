@@ -12,7 +12,7 @@ LENGTH = 20
 SIDE = 12
 
 
-class ImageAndVector(gymnasium.Env[Any, int]):
+class ImageAndVector(gymnasium.Env[Any, Any]):
     """Each step shows a bright square in the left or right half of a noisy image, and a number below or above 0.
 
     The action ``2 * is_right + is_positive`` is worth ``1 / LENGTH``: the return of an episode is the share of right

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, Self
 
 from torch import Tensor
 
@@ -15,6 +15,9 @@ from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic, Distribution
 
+FEWEST_EPOCHS, MOST_EPOCHS = 2, 8
+SETTLED_LAG = 32
+
 
 @dataclass(frozen=True, kw_only=True)
 class APPOConfig(ProximalConfig, AsynchronousConfig, SegmentDelayedRewardConfig):
@@ -22,7 +25,9 @@ class APPOConfig(ProximalConfig, AsynchronousConfig, SegmentDelayedRewardConfig)
 
     batch_size: int = 256
     """Steps per update (one minibatch)."""
-    num_epochs: int = 2
+    num_epochs: int | None = None
+    """Passes over each batch. None: 2 to 8, the fewer the more lanes there are, with at most 32 updates of policy lag
+    where 2 allow it; 2 with an encoder of images."""
     learning_rate: Scheduled | None = None
     """Step size of the optimiser, or a function of progress, or its place; None: 2e-3, with an image encoder 5e-4."""
     learning_rate_schedule: Literal["constant", "linear"] = "linear"
@@ -49,6 +54,20 @@ class APPOConfig(ProximalConfig, AsynchronousConfig, SegmentDelayedRewardConfig)
         require(self.num_minibatches > 0, "num_minibatches", self.num_minibatches, "more than 0")
         require(self.rho_proximal > 0, "rho_proximal", self.rho_proximal, "more than 0")
         require(0 < self.c_bar <= self.rho_bar, "c_bar", self.c_bar, f"more than 0 and at most rho_bar={self.rho_bar}")
+
+    def settled(self, *, encodes_images: bool) -> Self:
+        """As in the base, with a number of epochs.
+
+        While a segment waits, ``num_lanes / segments_per_batch`` batches are learned from, each in
+        ``num_epochs * num_minibatches`` updates: the policy lag, of which `SETTLED_LAG` are allowed. With few lanes
+        more passes take fewer steps to learn; with many, or large networks, they would keep the lanes waiting.
+        """
+        config = super().settled(encodes_images=encodes_images)
+        if config.num_epochs is not None:
+            return config
+        lag_of_epoch = config.num_minibatches * config.num_lanes / config.segments_per_batch
+        epochs = FEWEST_EPOCHS if encodes_images else int(SETTLED_LAG / lag_of_epoch)
+        return replace(config, num_epochs=min(max(epochs, FEWEST_EPOCHS), MOST_EPOCHS))
 
     @property
     def segments_per_batch(self) -> int:

@@ -33,7 +33,7 @@ from penstock.nn import ActorCritic, Distribution
 class ProximalConfig(AdamConfig):
     """Settings of the clipped objective over several passes."""
 
-    num_epochs: int = 1
+    num_epochs: int | None = 1
     """Passes over each batch."""
     gae_lambda: Tunable[float] = 0.95
     """Lambda of generalised advantage estimation."""
@@ -46,8 +46,8 @@ class ProximalConfig(AdamConfig):
 
     def validate(self) -> None:
         super().validate()
-        for name in ("num_epochs", "clip_range"):
-            require(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
+        require(self.num_epochs is None or self.num_epochs > 0, "num_epochs", self.num_epochs, "more than 0")
+        require(self.clip_range > 0, "clip_range", self.clip_range, "more than 0")
         require(0.0 <= self.gae_lambda <= 1.0, "gae_lambda", self.gae_lambda, "from 0 to 1")
         is_distance = self.target_kl is None or self.target_kl > 0
         require(is_distance, "target_kl", self.target_kl, "more than 0, or None")

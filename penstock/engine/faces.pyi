@@ -267,8 +267,6 @@ class _Adam(TypedDict, total=False):
     """Constant added to the root of the mean square. Default: 1e-05."""
 
 class _Proximal(TypedDict, total=False):
-    num_epochs: int
-    """Passes over each batch. Default: 1."""
     gae_lambda: float
     """Lambda of generalised advantage estimation. Default: 0.95."""
     normalize_advantages: bool
@@ -519,6 +517,9 @@ class APPOSettings(
     _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndFlashSACAndApeXDPG, _Fresh,
     _DelayedReward, _SegmentDelayedReward, _Segment, _Asynchronous, _Adam, _Proximal, total=False
 ):
+    num_epochs: int | None
+    """Passes over each batch. None: 2 to 8, the fewer the more lanes there are, with at most 32 updates of policy lag
+    where 2 allow it; 2 with an encoder of images. Default: None."""
     num_minibatches: int
     """Updates per pass; a batch has num_minibatches * batch_size steps. Default: 2."""
     advantage_estimator: Literal["gae", "vtrace"]
@@ -537,8 +538,7 @@ class APPOSettings(
 class APPO(Face):
     """Trains with APPO, asynchronous PPO; settings are fields of `penstock.algorithms.appo.APPOConfig`.
 
-    Other defaults: learning_rate_schedule="linear", learning_rate=None, entropy_coef=0.003, batch_size=256,
-    num_epochs=2.
+    Other defaults: learning_rate_schedule="linear", learning_rate=None, entropy_coef=0.003, batch_size=256.
     """
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[APPOSettings]) -> None: ...
@@ -549,6 +549,8 @@ class PPOSettings(
     learning_rate: float | str | Callable[[float], float]
     """Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
     the function itself. Default: 0.0005."""
+    num_epochs: int
+    """Passes over each batch. Default: 10."""
     batch_size: int
     """Steps per update (one minibatch); the segments of all lanes together are a multiple of it. With memory, itself a
     multiple of segment_length. Default: 256."""
@@ -558,8 +560,7 @@ class PPOSettings(
 class PPO(Face):
     """Trains with PPO, synchronous; settings are fields of `penstock.algorithms.ppo.PPOConfig`.
 
-    Other defaults: num_envs_per_worker=8, learning_rate_schedule="linear", total_steps=500000, segment_length=128,
-    num_epochs=10.
+    Other defaults: num_envs_per_worker=8, learning_rate_schedule="linear", total_steps=500000, segment_length=128.
     """
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[PPOSettings]) -> None: ...

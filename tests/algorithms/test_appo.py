@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from penstock.algorithms.appo import APPO
+from penstock.algorithms.appo import APPO, APPOConfig
 from penstock.algorithms.arithmetic.losses import normalize_advantage
 from penstock.algorithms.arithmetic.returns import vtrace
 from penstock.algorithms.ppo import PPO
@@ -257,3 +257,24 @@ def test_illegal_settings_are_named(settings, message):
     with pytest.raises(ConfigError) as refusal:
         make(APPO, **settings)
     assert message in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("lanes", "more", "epochs"),
+    [
+        (1, {}, 8),
+        (32, {}, 8),  # 32 lanes / 16 segments x 2 minibatches: 4 updates of lag for each epoch
+        (40, {}, 6),
+        (64, {}, 4),
+        (128, {}, 2),
+        (512, {}, 2),
+        (64, {"batch_size": 512}, 8),
+        (64, {"num_minibatches": 4}, 4),  # more updates of a batch, and fewer batches
+        (64, {"segment_length": 64}, 2),
+        (512, {"num_epochs": 5}, 5),
+    ],
+)
+def test_few_lanes_are_learned_from_more_often(lanes, more, epochs):
+    config = APPOConfig(env="", num_workers=1, num_envs_per_worker=lanes, **more)
+    assert config.settled(encodes_images=False).num_epochs == epochs
+    assert config.settled(encodes_images=True).num_epochs == more.get("num_epochs", 2)

@@ -40,6 +40,13 @@ def small(algorithm, what, **settings):
     )  # fmt: skip
 
 
+def test_what_network_and_lanes_decide_is_said_together(tmp_path):
+    with small(penstock.APPO, "vector", run_dir=tmp_path / "run") as algo:
+        algo.train(quiet=True)
+        assert algo.config.num_epochs == 8
+    assert "defaults for this run: learning_rate=0.002, num_epochs=8\n" in (tmp_path / "run" / "log.txt").read_text()
+
+
 @pytest.mark.parametrize("algorithm", [penstock.APPO, penstock.IMPALA, penstock.IMPACT])
 @pytest.mark.parametrize(("what", "rate"), [("vector", 2e-3), ("image", 5e-4), ("both", 5e-4)])
 def test_the_step_size_follows_from_what_the_network_encodes(algorithm, what, rate):
