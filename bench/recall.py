@@ -25,7 +25,7 @@ from penstock.runs.status import Status
 
 LENGTH = 4
 HISTORY = Path(__file__).parent / "history" / "recall.jsonl"
-STEPS = 16_384
+STEPS = 8_192
 CELLS: dict[str, tuple[str, dict[str, Any]]] = {
     "ppo": ("ppo", {"num_envs_per_worker": 32, "batch_size": 64}),
     "ppo, one epoch": ("ppo", {"num_envs_per_worker": 32, "batch_size": 64, "num_epochs": 1}),
