@@ -45,6 +45,7 @@ from penstock.runs.machine import describe
 SERIAL: dict[str, Any] = {"backend": "serial", "num_workers": 1, "eval_interval": 0, "run_dir": None}
 ALIKE: dict[str, Any] = {"num_envs_per_worker": 16, "learning_rate_schedule": "constant"}
 SLOWER = {"learning_rate": 5e-4}  # a quarter of the default; at 1e-3 50 updates were too many for V-trace too
+TWICE = {"num_epochs": 2}  # more passes at a given lag make it span fewer batches
 POINTS = 100  # of a curve
 
 
@@ -109,10 +110,10 @@ class Run:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Settings of the algorithm: those of a preset, or its defaults but for the step size."""
+        """Settings of the algorithm: those of a preset, or its defaults but for step size and passes."""
         algorithm, own = LOSSES[self.loss]
-        slower = SLOWER if issubclass(algorithm, IMPALA) else {}
-        usual = {"preset": self.preset} if self.preset else {**ALIKE, **slower}
+        apart = SLOWER if issubclass(algorithm, IMPALA) else TWICE if issubclass(algorithm, APPO) else {}
+        usual = {"preset": self.preset} if self.preset else {**ALIKE, **apart}
         return {"env": self.env, **SERIAL, **usual, **own}
 
 

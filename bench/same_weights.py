@@ -22,7 +22,7 @@ SEGMENTS = {"env": "CartPole-v1", "num_envs_per_worker": 4, "segment_length": 16
 REPLAY = {"learning_starts": 64, "buffer_size": 2_000, "num_envs_per_worker": 2, "batch_size": 32}
 RUDDER = {"rewards": "rudder", "redistribution_max_error": 2.0, "redistributor_interval": 100}  # always trusted
 RUNS = {  # by algorithm; further words tell variants apart
-    "APPO": {**SEGMENTS, "batch_size": 64},
+    "APPO": {**SEGMENTS, "batch_size": 64, "num_epochs": 2},
     "PPO": {**SEGMENTS, "batch_size": 64, "num_epochs": 4, "num_workers": 2},
     "IMPALA": {**SEGMENTS, "batch_size": 64, "memory": "gru", "memory_size": 16},
     "APPO vtrace": {**SEGMENTS, "batch_size": 32, "num_epochs": 1, "advantage_estimator": "vtrace"},
@@ -50,7 +50,7 @@ RUNS = {  # by algorithm; further words tell variants apart
     "FastTD3": {"env": "Pendulum-v1", **REPLAY},
     "ApeXDPG": {"env": "Pendulum-v1", **REPLAY},
     "PPO rudder": {**SEGMENTS, **RUDDER, "batch_size": 64},
-    "APPO rudder": {**SEGMENTS, **RUDDER, "batch_size": 64, "redistribution_value": "original"},
+    "APPO rudder": {**SEGMENTS, **RUDDER, "batch_size": 64, "num_epochs": 2, "redistribution_value": "original"},
     "A2C rudder": {**SEGMENTS, **RUDDER, "redistribution_attribution": "integrated_gradients"},
     "DQN rudder": {"env": "CartPole-v1", **REPLAY, **RUDDER},
     "TD3 rudder": {"env": "Pendulum-v1", **REPLAY, **RUDDER},
