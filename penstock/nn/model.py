@@ -35,7 +35,7 @@ LOG_STD_RANGE = (-20.0, 2.0)
 # a bound, and a deviation above 1 would choose the bounds rather than what lies between them.
 SQUASHED_MEAN_LIMIT = 4.0
 SQUASHED_LOG_STD_RANGE = (-7.0, 0.0)
-SQUASHED_LOG_STD = -0.7
+SQUASHED_LOG_STD = -1.0
 MEMORIES = ("none", "gru", "lstm")
 
 
@@ -71,7 +71,7 @@ class NetworkConfig:
         deviation of its own). Where a number lacks a bound, all are clipped.
     initial_log_std
         Initial logarithm of the standard deviation of numbers, whose unit is half their range, before a tanh. ``None``:
-        -0.7 if squashed, 0 if clipped.
+        -1 if squashed, 0 if clipped.
     resnet
         Shape of "impala_resnet" in a :class:`penstock.nn.QNetwork`.
 
