@@ -57,14 +57,12 @@ class Uncorrected(IMPALA):
         return torch.zeros_like(log_prob)
 
 
-DECOUPLED, MASKED = {"loss": "decoupled"}, {"min_effective_samples": 0.7}
+DECOUPLED = {"loss": "decoupled"}
 LOSSES: dict[str, tuple[Any, dict[str, Any]]] = {
     "V-trace": (IMPALA, {}),
-    "V-trace, masked": (IMPALA, MASKED),
     "ratios of 1": (Uncorrected, {}),
     "clipped": (APPO, {}),
     "decoupled": (APPO, DECOUPLED),
-    "decoupled, masked": (APPO, {**DECOUPLED, **MASKED}),
     "decoupled, V-trace": (APPO, {**DECOUPLED, "advantage_estimator": "vtrace"}),
     "IMPACT": (IMPACT, {}),
 }

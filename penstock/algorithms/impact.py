@@ -122,10 +122,9 @@ class IMPACT(SegmentAlgorithm):
 
     def loss(self, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, Metrics]:
         """``L = -J_clip + c_v L_v - c_e H + c_kl KL``, its ratio ``min(mu / pi_target, rho) pi / mu`` (equation 3)."""
-        c, target, advantage = self.config, batch.targets["return"], batch.targets["advantage"]
+        c, learn, target, advantage = self.config, batch.learn, batch.targets["return"], batch.targets["advantage"]
         log_prob = policy.log_prob(batch.action)
         staleness = log_importance_ratio(log_prob.detach(), batch.log_prob)
-        learn = self.trusted(batch.learn, staleness)
         ratio = surrogate_ratio(log_prob, batch.targets["log_prob"], batch.log_prob, c.rho_target)
         bounds = (1.0 - c.clip_range, 1.0 + c.clip_range)
         if c.normalize_advantages:

@@ -93,9 +93,8 @@ class IMPALA(SegmentAlgorithm):
 
     def loss(self, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, Metrics]:
         """``L = -sum log pi(a) pg + c_v sum 1/2 (v - V)^2 - c_e sum H``, V-trace's ``v`` and ``pg`` (section 4.2)."""
-        c, reduce, log_ratio = self.config, REDUCTIONS[self.config.reduction], batch.targets["log_ratio"]
-        target, advantage = batch.targets["return"], batch.targets["advantage"]
-        learn = self.trusted(batch.learn, log_ratio)
+        c, learn, reduce = self.config, batch.learn, REDUCTIONS[self.config.reduction]
+        target, advantage, log_ratio = (batch.targets[name] for name in ("return", "advantage", "log_ratio"))
 
         policy_loss = -reduce(policy.log_prob(batch.action) * advantage, learn)
         value_loss = reduce(value_error(value, target), learn)

@@ -67,7 +67,7 @@ class LASER(IMPALA):
         """``L = sum m (-log pi(a) pg + c_v 1/2 (v - V)^2) - c_e sum H``, the entropy over fresh steps alone."""
         c, reduce, target = self.config, REDUCTIONS[self.config.reduction], batch.targets["return"]
         log_ratio = batch.targets["log_ratio"]
-        relevant = self.trusted(batch.learn * batch.targets["relevant"], log_ratio)
+        relevant = batch.learn * batch.targets["relevant"]
         fresh = batch.learn * ~batch.replayed
 
         policy_loss = -reduce(policy.log_prob(batch.action) * batch.targets["advantage"], relevant)

@@ -66,12 +66,11 @@ class ProximalAlgorithm(SegmentAlgorithm):
 
     def loss(self, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, Metrics]:
         """``L = -J_clip + c_v L_v - c_e H``, means over the steps learned from (arXiv:1707.06347, equation 9)."""
-        c, advantage = self.config, batch.targets["advantage"]
+        c, learn, advantage = self.config, batch.learn, batch.targets["advantage"]
         log_prob, base = policy.log_prob(batch.action), batch.targets.get("proximal", batch.log_prob)
         log_ratio = staleness = log_importance_ratio(log_prob, batch.log_prob)
         if base is not batch.log_prob:
             log_ratio = log_importance_ratio(log_prob, base)
-        learn = self.trusted(batch.learn, staleness)
 
         ratio, bounds = log_ratio.exp(), self.ratio_bounds
         if c.normalize_advantages:

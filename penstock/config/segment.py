@@ -138,16 +138,10 @@ class AsynchronousConfig(SegmentConfig):
     """Steps per update."""
     max_policy_lag: int = 100
     """Policy lag, in versions, from which a step is masked out of the loss."""
-    min_effective_samples: Tunable[float | None] = None
-    """Smallest effective sample size of an update, as a share of its steps: steps whose probability ratio is furthest
-    from 1 are masked until the rest has it; None: no such mask."""
 
     def validate(self) -> None:
         super().validate()
         require(self.max_policy_lag > 0, "max_policy_lag", self.max_policy_lag, "more than 0")
-        least = self.min_effective_samples
-        is_share = least is None or 0.0 < least <= 1.0
-        require(is_share, "min_effective_samples", least, "more than 0 and at most 1, or None")
         require_whole_segments(self.batch_size, self.segment_length)
 
     @property

@@ -254,9 +254,6 @@ class _Asynchronous(TypedDict, total=False):
     """Steps per update. Default: 512."""
     max_policy_lag: int
     """Policy lag, in versions, from which a step is masked out of the loss. Default: 100."""
-    min_effective_samples: float | None
-    """Smallest effective sample size of an update, as a share of its steps: steps whose probability ratio is furthest
-    from 1 are masked until the rest has it; None: no such mask. Default: None."""
 
 class _Adam(TypedDict, total=False):
     adam_beta1: float

@@ -1,17 +1,10 @@
-"""Experience of earlier policies: its measure, the mask by that measure, and the decoupled loss."""
-
-import math
+"""Experience of earlier policies: its measure, and the decoupled loss."""
 
 import pytest
 import torch
 
 from penstock.algorithms.appo import APPO
-from penstock.algorithms.arithmetic.losses import (
-    effective_samples,
-    normalize_advantage,
-    truncated_weight,
-    trusted_steps,
-)
+from penstock.algorithms.arithmetic.losses import effective_samples, normalize_advantage, truncated_weight
 from penstock.algorithms.arithmetic.returns import gae, vtrace
 from penstock.algorithms.clear import CLEAR
 from penstock.algorithms.impact import IMPACT
@@ -35,26 +28,6 @@ def test_the_effective_sample_size_has_the_golden_values(ratios, learn, expected
     assert found.item() == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.parametrize("share", [0.2, 0.5, 0.9, 0.99])
-def test_as_many_steps_are_trusted_as_reach_the_share_nearest_to_ratio_1_first(share):
-    generator = torch.Generator().manual_seed(0)
-    for spread in (0.1, 1.0, 5.0):
-        log_ratio, drawn = torch.randn(2, 6, 5, generator=generator, dtype=torch.float64)
-        log_ratio, learn = spread * log_ratio, (drawn > 0) * (1.0 + drawn)
-        by_distance = [step for step in log_ratio.abs().flatten().argsort().tolist() if learn.flatten()[step] > 0]
-        expected = torch.zeros(0)
-        for count in range(len(by_distance), 0, -1):
-            expected = torch.zeros(30, dtype=torch.float64)
-            expected[by_distance[:count]] = learn.flatten()[by_distance[:count]]
-            if effective_samples(log_ratio.flatten(), expected) >= share:
-                break
-        assert torch.equal(trusted_steps(log_ratio, learn, share), expected.view(6, 5))
-
-
-def test_where_nothing_is_learned_from_nothing_is_trusted():
-    assert not trusted_steps(torch.randn(3, 2), torch.zeros(3, 2), 0.5).any()
-
-
 def test_a_weight_is_the_ratio_up_to_its_bound():
     log_prob = torch.tensor([0.5, 0.1, 0.3]).log().requires_grad_()
     weight = truncated_weight(log_prob, torch.tensor([0.1, 0.2, 0.2]).log(), 2.0)
@@ -71,30 +44,21 @@ def stale(algorithm, model):
     return batch, -0.8 * noise
 
 
-def evaluated(algorithm, model, batch, learn=None):
+def evaluated(algorithm, model, batch):
     algorithm.begin(model)
     algorithm.prepare(model, batch)
-    if learn is not None:
-        batch.learn = learn
     return algorithm.evaluate(model, whole(algorithm, batch))
 
 
 @pytest.mark.parametrize("kind", ASYNCHRONOUS)
-def test_every_asynchronous_algorithm_reports_the_effective_samples_and_masks_by_them(kind):
-    settings = {"entropy_coef": 0.0}  # LASER's and CLEAR's other terms are not masked
-    if kind is LASER:
-        settings |= {"trust_region": 100.0, "replay": ("queue:1/2", "uniform:1/2")}
-    free, bound = make(kind, **settings), make(kind, **settings, min_effective_samples=0.9)
-    model = make_model(free)
-    batch, log_ratio = stale(free, model)
-    _, metrics = evaluated(free, model, batch)
+def test_every_asynchronous_algorithm_reports_the_effective_samples_of_its_ratios(kind):
+    settings = {"trust_region": 100.0, "replay": ("queue:1/2", "uniform:1/2")} if kind is LASER else {}
+    algorithm = make(kind, **settings)
+    model = make_model(algorithm)
+    batch, log_ratio = stale(algorithm, model)
+    _, metrics = evaluated(algorithm, model, batch)
     expected = effective_samples(log_ratio, batch.learn).item()
     assert metrics["effective_samples"].item() == pytest.approx(expected, rel=1e-4) and expected < 0.9
-
-    trusted = trusted_steps(log_ratio, batch.learn, 0.9)
-    loss, masked = evaluated(bound, model, stale(bound, model)[0])
-    expected, _ = evaluated(free, model, stale(free, model)[0], trusted)
-    assert masked["effective_samples"] >= 0.9 and loss.item() == pytest.approx(expected.item(), rel=1e-4)
 
 
 @pytest.mark.parametrize("estimator", ["gae", "vtrace"])
@@ -145,10 +109,8 @@ def test_the_decoupled_loss_clips_around_the_policy_of_the_batchs_start_and_weig
 
 @pytest.mark.parametrize(
     ("setting", "message"),
-    [({"min_effective_samples": 1.5}, "min_effective_samples=1.5 is not legal"), ({"loss": "coupled"}, "decoupled"),
-     ({"rho_proximal": 0.0}, "rho_proximal=0.0 is not legal"),
-     ({"min_effective_samples": math.nan}, "min_effective_samples=nan")],
-)  # fmt: skip
+    [({"loss": "coupled"}, "decoupled"), ({"rho_proximal": 0.0}, "rho_proximal=0.0 is not legal")],
+)
 def test_illegal_settings_are_named(setting, message):
     with pytest.raises(ConfigError, match=message):
         make(APPO, **setting)

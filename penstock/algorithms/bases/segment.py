@@ -12,12 +12,10 @@ import torch
 from torch import Tensor
 
 from penstock.algorithms.arithmetic.likeness import Projection
-from penstock.algorithms.arithmetic.losses import trusted_steps
 from penstock.algorithms.arithmetic.optimizers import as_if_made, fused_adam, go_on
 from penstock.algorithms.arithmetic.returns import gae
 from penstock.algorithms.bases.algorithm import Algorithm, Metrics, Request
 from penstock.config import (
-    AsynchronousConfig,
     Config,
     FreshConfig,
     SegmentConfig,
@@ -266,11 +264,6 @@ class SegmentAlgorithm(Algorithm):
         raise TypeError(
             f"{type(self).__name__} defines no loss: an algorithm is a Config and a loss(batch, policy, value)"
         )
-
-    def trusted(self, learn: Tensor, log_ratio: Tensor) -> Tensor:
-        """Return the steps' weights `learn`, 0 where ``min_effective_samples`` drops a step for its ratio."""
-        least = self.config.min_effective_samples if isinstance(self.config, AsynchronousConfig) else None
-        return learn if least is None else trusted_steps(log_ratio, learn, least)
 
     def entropy_coef(self, batch: Batch) -> float:
         """Return the weight of the entropy bonus at this point of the run."""
