@@ -64,11 +64,11 @@ def train(name: str, algorithm: str, seed: int, settings: dict[str, Any]) -> dic
         result = trainer.train(task.limit, quiet=True)
         returns = trainer.evaluate(EPISODES, seed=seed).returns
         lines = [json.loads(line) for line in Path(aside, "run", METRICS).read_text().splitlines()]
-        epochs = trainer.config.num_epochs
+        config: Any = trainer.config
     reached = [line["steps"] for line in lines if line.get("evaluation/mean_return", -1e9) >= task.target]
     lags = [line["policy_lag/mean"] for line in lines if "policy_lag/mean" in line]
     return {
-        "steps": reached[0] if reached else None, "learned": result.steps, "num_epochs": epochs,
+        "steps": reached[0] if reached else None, "learned": result.steps, "num_epochs": config.num_epochs,
         "mean": round(statistics.fmean(returns), 2), "lag": round(statistics.fmean(lags), 1) if lags else None,
     }  # fmt: skip
 
