@@ -31,7 +31,7 @@ from penstock.envs.translation import environment_specs
 from penstock.export import ExportError, PolicyProgram
 from penstock.export.contract import Arrays, Run, acted, apart_by, contract_of
 from penstock.export.onnx import file_of, session_run
-from penstock.nn.batch_renorm import BatchRenorm
+from penstock.nn.norms import BatchNorm
 from penstock.nn.observations import RunningMoments
 from penstock.play.policy import Policy, specs_to_json
 from penstock.runs.checkpoint import save_checkpoint
@@ -129,6 +129,8 @@ KINDS = (
     Kind("crossq", "mlp", UNBOUNDED, LEVER),
     Kind("flashsac", "residual", UNBOUNDED, LEVER),
     Kind("fasttd3", "mlp", UNBOUNDED, LEVER),
+    Kind("xqc", "mlp", UNBOUNDED, LEVER),
+    Kind("sac", "residual", UNBOUNDED, LEVER, {"network": "residual", "normalization": "layer", "unit_weights": True}),
     Kind("apexdpg", "mlp", UNBOUNDED, LEVER),
 )  # fmt: skip
 """Every algorithm, and every kind of network, observation and action."""
@@ -148,7 +150,7 @@ def fresh_policy(kind: Kind, seed: int = 0) -> Policy:
             elif parameter.ndim <= 1:
                 parameter.add_(0.1 * torch.randn_like(parameter))
         for module in model.modules():
-            if isinstance(module, RunningMoments | BatchRenorm):
+            if isinstance(module, RunningMoments | BatchNorm):
                 module.mean.normal_()
                 module.var.uniform_(0.5, 2.0)
             if isinstance(module, RunningMoments):

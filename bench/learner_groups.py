@@ -76,6 +76,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "TQC": ("TQC", CONTROL),
     "CrossQ": ("CrossQ", {**CONTROL, "critic_hidden_sizes": (64, 64)}),
     "FlashSAC": ("FlashSAC", CONTROL),
+    "XQC": ("XQC", {**CONTROL, "critic_hidden_sizes": (64, 64)}),
 }
 SIZES = {"small": (64, 64), "large": (1024, 1024)}  # of PPO's networks, whose pace is measured
 

@@ -38,9 +38,9 @@
     bit-flipping-plain   the same without hindsight
     fetchreach-sac       SAC with hindsight on FetchReach, final policy after 20k steps, preset goals (needs the extra
                          robotics)
-    pendulum-tqc, pendulum-crossq, pendulum-flashsac, pendulum-fasttd3, pendulum-td3-prioritized,
+    pendulum-tqc, pendulum-crossq, pendulum-flashsac, pendulum-fasttd3, pendulum-xqc, pendulum-td3-prioritized,
     pendulum-sac-prioritized
-                         TQC, CrossQ, FlashSAC, FastTD3, and TD3 and SAC with priorities and 3-step returns, final
+                         TQC, CrossQ, FlashSAC, FastTD3, XQC, and TD3 and SAC with priorities and 3-step returns, final
                          policy after 15k steps
     pendulum-apexdpg     Ape-X DPG, final policy after 30k steps
     pong                 APPO, 20 minutes, preset atari
@@ -215,7 +215,8 @@ TASKS = {
             f"{train} --env Pendulum-v1 --preset pendulum", "latest", 100, 3, "100 episodes >= -200"
         )
         for name, train in {
-            "tqc": "tqc", "crossq": "crossq", "flashsac": "flashsac", "fasttd3": "fasttd3", "apexdpg": "apexdpg",
+            "tqc": "tqc", "crossq": "crossq", "flashsac": "flashsac", "fasttd3": "fasttd3", "xqc": "xqc",
+            "apexdpg": "apexdpg",
             "td3-prioritized": "td3 --prioritized --n-step 3", "sac-prioritized": "sac --prioritized --n-step 3",
         }.items()
     },

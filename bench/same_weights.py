@@ -48,6 +48,7 @@ RUNS = {  # by algorithm; further words tell variants apart
     "CrossQ": {"env": "Pendulum-v1", **REPLAY},
     "FlashSAC": {"env": "Pendulum-v1", **REPLAY},
     "FastTD3": {"env": "Pendulum-v1", **REPLAY},
+    "XQC": {"env": "Pendulum-v1", **REPLAY},
     "ApeXDPG": {"env": "Pendulum-v1", **REPLAY},
     "PPO rudder": {**SEGMENTS, **RUDDER, "batch_size": 64},
     "APPO rudder": {**SEGMENTS, **RUDDER, "batch_size": 64, "num_epochs": 2, "redistribution_value": "original"},

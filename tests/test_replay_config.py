@@ -16,12 +16,13 @@ from penstock.algorithms.rainbow import RainbowConfig
 from penstock.algorithms.sac import SACConfig
 from penstock.algorithms.td3 import TD3Config
 from penstock.algorithms.tqc import TQCConfig
+from penstock.algorithms.xqc import XQCConfig
 from penstock.cli import main
 from penstock.config import ConfigError, ReplayConfig, make_config
 
 CLASSES = [
     ReplayConfig, DQNConfig, RainbowConfig, ApeXConfig, R2D2Config, DDPGConfig, TD3Config, SACConfig,
-    TQCConfig, CrossQConfig, FlashSACConfig, FastTD3Config, ApeXDPGConfig,
+    TQCConfig, CrossQConfig, FlashSACConfig, FastTD3Config, XQCConfig, ApeXDPGConfig,
 ]  # fmt: skip
 
 

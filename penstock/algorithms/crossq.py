@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from penstock.algorithms.arithmetic.optimizers import fused_adam
-from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.sac import SAC, SACConfig
 from penstock.config import Config, ConfigError, Scheduled, Tunable, require
-from penstock.experience.batch import TransitionBatch
-from penstock.nn import NormalizedActorCritic, StochasticActorCritic, follow
+from penstock.nn import NormalizedActorCritic, StochasticActorCritic
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,14 +30,12 @@ class CrossQConfig(SACConfig):
     adam_beta1: Tunable[float] = 0.5
     """Decay rate of the optimisers' running mean of gradients."""
     policy_delay: int = 3
-    """Critic updates per update of policy and temperature."""
     tau: float = 1.0
     """Always 1: there is no target network, and targets come from the online network."""
 
     def validate(self) -> None:
         super().validate()
         require(0.0 <= self.adam_beta1 < 1.0, "adam_beta1", self.adam_beta1, "0 or more, and less than 1")
-        require(self.policy_delay > 0, "policy_delay", self.policy_delay, "1 or more")
         if self.normalization != "batch" and (self.normalization is not None or self.has_own_body):
             raise ConfigError(
                 f"normalization={self.normalization!r} is not possible with CrossQ's network={self.network!r}, "
@@ -50,10 +46,13 @@ class CrossQConfig(SACConfig):
 
 
 class CrossQ(SAC):
-    """SAC whose critics are their own targets.
+    """SAC whose critics are their own targets (section 3).
 
-    A target network stabilises targets. Batch normalisation does the same if both ends of a transition pass the critics
-    in one batch. Running moments are part of the weights: lanes act by them, and the learner's next actions use them.
+        L_Q = sum_i mean w (Q_i(o, a) - y)^2,    y = r + disc (min_i Q_i(o', a') - alpha log pi(a'|o'))
+
+    Both Q of a transition are computed in one batch, and no gradient passes through ``y``. A target network stabilises
+    targets; batch normalisation does the same if both ends pass the critics together. Running moments are part of the
+    weights: lanes act by them, and the learner's next actions and the policy's loss use them.
     """
 
     Config: ClassVar[type[Config]] = CrossQConfig
@@ -77,25 +76,3 @@ class CrossQ(SAC):
     def build_optimizer(self, parameter: nn.Parameter, learning_rate: float) -> torch.optim.Optimizer:
         """Adam with little momentum, as published."""
         return fused_adam([parameter], learning_rate, beta1=self.config.adam_beta1)
-
-    def update(self, model: StochasticActorCritic, batch: TransitionBatch) -> tuple[Tensor, Metrics]:
-        """Update the critics (section 3); every `policy_delay` updates policy and temperature, as in SAC.
-
-            L_Q = sum_i mean w (Q_i(o, a) - y)^2,    y = r + disc (min_i Q_i(o', a') - alpha log pi(a'|o'))
-
-        Both Q of a transition are computed in one batch, and no gradient passes through ``y``.
-        """
-        c, alpha = self.config, self.alpha(model)
-        with torch.no_grad(), self.evaluating:
-            next_action, next_log_prob = self.sample(model.policy(batch.next_obs))
-
-        q, next_q = self.both_ends(model, batch, next_action)
-        critic_loss, td_error, q = self.critic_loss(model, q, next_q, -alpha * next_log_prob, batch)
-        self.minimize("critic", critic_loss)
-        follow(model.critics)
-        metrics = {"critic_loss": critic_loss, "q": q}
-
-        if batch.number % c.policy_delay == 0:
-            metrics |= self.improve_policy(model, model.policy(batch.obs), batch.obs, alpha)
-            follow(model.encoder)
-        return td_error, metrics

@@ -26,6 +26,7 @@ ALGORITHMS = {
     "crossq": "penstock.algorithms.crossq:CrossQ",
     "flashsac": "penstock.algorithms.flashsac:FlashSAC",
     "fasttd3": "penstock.algorithms.fasttd3:FastTD3",
+    "xqc": "penstock.algorithms.xqc:XQC",
     "apexdpg": "penstock.algorithms.apex_dpg:ApeXDPG",
 }
 

@@ -35,12 +35,15 @@ class SACConfig(SoftCriticConfig):
     target_std: Tunable[float | None] = None
     """Standard deviation of a normal distribution whose entropy is the target, d/2 log(2 pi e std^2) for d dimensions
     (arXiv:2604.04539: 0.15), instead of target_entropy; None: target_entropy."""
+    policy_delay: int = 1
+    """Critic updates per update of policy and temperature."""
     log_std: Literal["squashed", "clipped"] = "squashed"
     """Bounds of the logarithm of the policy's standard deviation: "squashed", by tanh into [-5, 2]; "clipped", to
     [-20, 2], as in the published code."""
 
     def validate(self) -> None:
         super().validate()
+        require(self.policy_delay > 0, "policy_delay", self.policy_delay, "1 or more")
         require(self.alpha is None or self.alpha >= 0, "alpha", self.alpha, "0 or more, or None")
         require(0.0 < self.initial_alpha < math.inf, "initial_alpha", self.initial_alpha, "more than 0, and finite")
         entropy = self.target_entropy
@@ -86,10 +89,14 @@ class SAC(SoftCritics):
         self.minimize("critic", critic_loss)
         follow(model.critics)
 
-        metrics = self.improve_policy(model, model.policy(batch.obs), batch.obs, alpha)
-        follow(model.encoder)
-        self.move_target(self.config.tau)
-        return td_error, {"critic_loss": critic_loss, "q": q, **metrics}
+        metrics = {"critic_loss": critic_loss, "q": q}
+
+        if batch.number % self.config.policy_delay == 0:
+            metrics |= self.improve_policy(model, model.policy(batch.obs), batch.obs, alpha)
+            follow(model.encoder)
+        if self.has_target:
+            self.move_target(self.config.tau)
+        return td_error, metrics
 
     def improve_policy(
         self, model: StochasticActorCritic, policy: TanhGaussian, obs: Tensor, alpha: Tensor

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
 
 from penstock.algorithms.arithmetic.quantiles import quantile_huber_of_sorted, truncated_mixture
 from penstock.algorithms.arithmetic.td import td_target
-from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.sac import SAC, SACConfig
 from penstock.config import NETWORK, Config, ConfigError, require
 from penstock.experience.batch import TransitionBatch
-from penstock.nn import StochasticActorCritic, evaluating, follow
+from penstock.nn import StochasticActorCritic, evaluating
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,33 +63,22 @@ class TQC(SAC):
             num_critics=c.num_critics, num_quantiles=c.num_quantiles, **self.network_settings
         )
 
-    def update(self, model: StochasticActorCritic, batch: TransitionBatch) -> tuple[Tensor, Metrics]:
-        """Update the critics as in section 3 of the paper, then policy and temperature as in SAC.
+    def critic_loss(
+        self, model: Any, q: Tensor, next_q: Tensor, next_bonus: Tensor, batch: TransitionBatch
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Compare quantiles with the atoms of all target critics but the largest (section 3 of the paper).
 
             L_Z = sum_n mean w QuantileHuber(theta_n(o, a), y)
             y_i = r + disc (z_i - alpha log pi(a'|o')),    z the N M atoms of all target critics but the d N largest
 
-        A transition's error is the largest difference between a critic's mean and the mean of the targets.
+        A transition's errors are the differences between the critics' means and the mean of the targets. Parameters and
+        results as for `SoftCritics.critic_loss`, with quantiles for values.
         """
-        c, alpha = self.config, self.alpha(model)
-        with torch.no_grad(), self.evaluating:
-            next_action, next_log_prob = self.sample(model.policy(batch.next_obs))
-
-        quantiles, next_quantiles = self.both_ends(model, batch, next_action)
-        atoms = truncated_mixture(next_quantiles, c.dropped_quantiles * c.num_critics)
-        next_atoms = atoms - (alpha * next_log_prob).unsqueeze(1)
-        y = td_target(batch.reward.unsqueeze(1), batch.discount.unsqueeze(1), next_atoms)
-
-        distance = quantile_huber_of_sorted(quantiles, y) / c.num_quantiles
-        critic_loss = (batch.weights * distance).mean(1).sum()
-        self.minimize("critic", critic_loss)
-        follow(model.critics)
-
-        metrics = self.improve_policy(model, model.policy(batch.obs), batch.obs, alpha)
-        follow(model.encoder)
-        self.move_target(c.tau)
-        td_error = quantiles.detach().mean(2) - y.mean(1)
-        return td_error, {"critic_loss": critic_loss, "q": quantiles, **metrics}
+        c = self.config
+        atoms = truncated_mixture(next_q, c.dropped_quantiles * c.num_critics) + next_bonus.unsqueeze(1)
+        y = td_target(batch.reward.unsqueeze(1), batch.discount.unsqueeze(1), atoms)
+        distance = quantile_huber_of_sorted(q, y) / c.num_quantiles
+        return (batch.weights * distance).mean(1).sum(), q.detach().mean(2) - y.mean(1), q
 
     def value(self, model: StochasticActorCritic, obs: Tensor, action: Tensor) -> Tensor:
         """Objective of the policy: the mean of all critics' quantiles, none dropped, float32 ``[N]``."""

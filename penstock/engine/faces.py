@@ -34,6 +34,7 @@ from penstock.algorithms import (
     sac,
     td3,
     tqc,
+    xqc,
 )
 from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import ConfigError
@@ -105,4 +106,5 @@ TQC = _face(tqc.TQC, "TQC, SAC with quantile critics")
 CrossQ = _face(crossq.CrossQ, "CrossQ, SAC without targets")
 FlashSAC = _face(flashsac.FlashSAC, "FlashSAC, SAC at fixed norms")
 FastTD3 = _face(fasttd3.FastTD3, "FastTD3, TD3 for many lanes")
+XQC = _face(xqc.XQC, "XQC, SAC that classifies returns")
 ApeXDPG = _face(apex_dpg.ApeXDPG, "Ape-X DPG")

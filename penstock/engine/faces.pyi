@@ -505,6 +505,8 @@ class _SAC(TypedDict, total=False):
     target_std: float | None
     """Standard deviation of a normal distribution whose entropy is the target, d/2 log(2 pi e std^2) for d dimensions
     (arXiv:2604.04539: 0.15), instead of target_entropy; None: target_entropy. Default: None."""
+    policy_delay: int
+    """Critic updates per update of policy and temperature. Default: 1."""
     log_std: Literal["squashed", "clipped"]
     """Bounds of the logarithm of the policy's standard deviation: "squashed", by tanh into [-5, 2]; "clipped", to [-20,
     2], as in the published code. Default: "squashed"."""
@@ -871,14 +873,12 @@ class CrossQSettings(
     the function itself. Default: 0.001."""
     adam_beta1: float
     """Decay rate of the optimisers' running mean of gradients. Default: 0.5."""
-    policy_delay: int
-    """Critic updates per update of policy and temperature. Default: 3."""
 
 class CrossQ(Face):
     """Trains with CrossQ, SAC without targets; settings are fields of `penstock.algorithms.crossq.CrossQConfig`.
 
     Other defaults: num_envs_per_worker=1, hidden_sizes=(256, 256), activation="relu", normalize_observations=False,
-    tau=1.0, critic_hidden_sizes=(256, 256).
+    tau=1.0, critic_hidden_sizes=(256, 256), policy_delay=3.
     """
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[CrossQSettings]) -> None: ...
@@ -891,15 +891,13 @@ class FlashSACSettings(
     the function itself. Default: 0.0003."""
     learning_rate_decay: float
     """Factor to which all step sizes have fallen at total_steps, linearly; 1: they do not fall. Default: 0.5."""
-    policy_delay: int
-    """Critic updates per update of policy and temperature. Default: 2."""
 
 class FlashSAC(Face):
     """Trains with FlashSAC, SAC at fixed norms; settings are fields of `penstock.algorithms.flashsac.FlashSACConfig`.
 
     Other defaults: num_envs_per_worker=1, activation="relu", normalize_observations=False, tau=0.01, noise_hold=16,
     return_bound=5.0, network="residual", normalization="batch", unit_weights=True, critic_hidden_sizes=(128, 128),
-    distributional="c51", initial_alpha=0.01, target_std=0.15.
+    distributional="c51", initial_alpha=0.01, target_std=0.15, policy_delay=2.
     """
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[FlashSACSettings]) -> None: ...
@@ -930,6 +928,22 @@ class FastTD3(Face):
     """
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[FastTD3Settings]) -> None: ...
+
+class XQCSettings(
+    _Shared, _SharedExceptA3C,
+    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndFlashSACAndApeXDPG,
+    _DelayedReward, _Replay, _PrioritizedReplay, _Control, _SoftCritic, _SAC, total=False
+): ...
+
+class XQC(Face):
+    """Trains with XQC, SAC that classifies returns; settings are fields of `penstock.algorithms.xqc.XQCConfig`.
+
+    Other defaults: num_envs_per_worker=1, hidden_sizes=(256, 256), activation="relu", normalize_observations=False,
+    return_bound=5.0, normalization="batch", unit_weights=True, critic_hidden_sizes=(256, 256), distributional="c51",
+    initial_alpha=0.01, policy_delay=3.
+    """
+
+    def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[XQCSettings]) -> None: ...
 
 class ApeXDPGSettings(
     _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _Control, _DDPG, total=False

@@ -1,6 +1,6 @@
 """Networks as chains of linear layers with activations between them, where they are such chains outside learning.
 
-Batch renormalisation, dueling streams, quantiles and the mean weights of noisy layers are linear, and are folded into
+Batch normalisation, dueling streams, quantiles and the mean weights of noisy layers are linear, and are folded into
 the layers beside them.
 """
 
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from penstock.export.program import ExportError
 from penstock.nn import (
     ActorCritic,
+    BodyActorCritic,
     CategoricalReturns,
     DeterministicActorCritic,
     ImplicitQuantileReturns,
@@ -26,12 +27,16 @@ from penstock.nn import (
     QuantileReturns,
     StochasticActorCritic,
 )
-from penstock.nn.batch_renorm import EPSILON, BatchRenorm, NormalizedMLP
+from penstock.nn.batch_renorm import NormalizedMLP
+from penstock.nn.bodies import BodyEncoder, HiddenLayer, ResidualBlock
 from penstock.nn.layers import ACTIVATIONS
 from penstock.nn.mlp import MLP, SideBySide
+from penstock.nn.norms import BatchNorm
 from penstock.nn.q_heads import DuelingHead, NoisyDuelingHead
 
-NETWORKS = (ActorCritic, QNetwork, DeterministicActorCritic, StochasticActorCritic, NormalizedActorCritic)
+NETWORKS = (
+    ActorCritic, QNetwork, DeterministicActorCritic, StochasticActorCritic, NormalizedActorCritic, BodyActorCritic,
+)  # fmt: skip
 
 
 class NotForC(ExportError):
@@ -83,7 +88,7 @@ def chain_of(model: PolicyNetwork) -> tuple[list[Layer], Tensor | None]:
     if model.state_size:
         raise NotForC("this policy has a memory")
     encoder = cast("nn.Module", model.encoder)
-    if not isinstance(encoder, MLP | NormalizedMLP):
+    if not isinstance(encoder, MLP | NormalizedMLP | BodyEncoder):
         raise NotForC(f"the encoder of this policy is {type(encoder).__module__}.{type(encoder).__qualname__}")
     layers = _chain([*_modules(encoder), *_head_of(model)])
     if not all(np.isfinite(array).all() for layer in layers for array in (layer.weight, layer.bias)):
@@ -96,7 +101,12 @@ def chain_of(model: PolicyNetwork) -> tuple[list[Layer], Tensor | None]:
     return layers, None
 
 
-def _modules(encoder: nn.Module) -> Iterator[nn.Module]:
+def _modules(encoder: nn.Module) -> Iterator[nn.Module | Layer]:
+    if isinstance(encoder, BodyEncoder):
+        if any(isinstance(part, ResidualBlock) for part in encoder.body):
+            raise NotForC("this policy has residual blocks")
+        yield from (_layer_of(part) if isinstance(part, HiddenLayer) else part for part in encoder.body)
+        return
     if not isinstance(encoder, NormalizedMLP):
         yield from cast("MLP", encoder)
         return
@@ -104,6 +114,25 @@ def _modules(encoder: nn.Module) -> Iterator[nn.Module]:
     yield next(norms)
     for layer in encoder.layers:
         yield from (layer, encoder.activation, next(norms))
+
+
+def _layer_of(hidden: HiddenLayer) -> Layer:
+    """Return a hidden layer as a linear one, with its normalisation by batches folded into it."""
+    linear = hidden.linear
+    weight = numbers_of(linear.weight)[0].T
+    bias = np.zeros(len(weight)) if linear.bias is None else numbers_of(linear.bias)[0, 0]
+    if isinstance(hidden.norm, BatchNorm):
+        scale, shift = _scale_and_shift(hidden.norm)
+        weight, bias = weight * scale[:, None], bias * scale + shift
+    elif not isinstance(hidden.norm, nn.Identity):
+        raise NotForC(f"this policy normalises by {type(hidden.norm).__module__}.{type(hidden.norm).__qualname__}")
+    return Layer(weight, bias, activation=type(hidden.activation))
+
+
+def _scale_and_shift(norm: BatchNorm) -> tuple[np.ndarray, np.ndarray]:
+    """Return a normalisation by running moments as the scale and the shift of each feature."""
+    scale = numbers_of(norm.scale).ravel() / np.sqrt(numbers_of(norm.var).ravel() + norm.epsilon)
+    return scale, numbers_of(norm.shift).ravel() - numbers_of(norm.mean).ravel() * scale
 
 
 def _head_of(model: PolicyNetwork) -> list[nn.Module | Layer]:
@@ -143,18 +172,16 @@ def _numbers_of(layer: nn.Linear) -> tuple[np.ndarray, np.ndarray]:
 def _chain(modules: Iterable[nn.Module | Layer]) -> list[Layer]:
     """Return modules as linear layers; a scale and a shift of inputs are folded into the next layer."""
     layers: list[Layer] = []
-    scale, shift = np.float64(1.0), np.float64(0.0)
+    scale: np.ndarray | np.float64 = np.float64(1.0)
+    shift: np.ndarray | np.float64 = np.float64(0.0)
     for module in modules:
-        if isinstance(module, Layer):
-            layers.append(module)
-        elif isinstance(module, nn.Linear):
-            weight, bias = _numbers_of(module)
-            layers.append(Layer(weight * scale, bias + (weight * shift).sum(1)))
+        if isinstance(module, Layer | nn.Linear):
+            layer = module if isinstance(module, Layer) else Layer(*_numbers_of(module))
+            weight = layer.weight
+            layers.append(replace(layer, weight=weight * scale, bias=layer.bias + (weight * shift).sum(1)))
             scale, shift = np.float64(1.0), np.float64(0.0)
-        elif isinstance(module, BatchRenorm):
-            mean, var = numbers_of(module.mean)[0], numbers_of(module.var)[0]
-            scale = numbers_of(module.scale)[0] / np.sqrt(var + EPSILON)
-            shift = numbers_of(module.shift)[0] - mean * scale
+        elif isinstance(module, BatchNorm):
+            scale, shift = _scale_and_shift(module)
         elif isinstance(module, nn.LayerNorm) and module.bias is not None:
             layers[-1] = replace(layers[-1], norm=module)
         elif type(module) in ACTIVATIONS.values():

@@ -46,6 +46,7 @@ class BatchRenorm(BatchNorm):
         Number of batches in the moments, int64 ``[]``.
     """
 
+    epsilon = EPSILON
     batches: Tensor
 
     def __init__(self, shape: tuple[int, ...]) -> None:

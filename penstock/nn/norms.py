@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -60,6 +61,7 @@ class BatchNorm(Norm):
         Running mean and population variance, float32 ``[*shape]``.
     """
 
+    epsilon: ClassVar[float] = EPSILON
     mean: Tensor
     var: Tensor
     shift: nn.Parameter
@@ -73,7 +75,7 @@ class BatchNorm(Norm):
     def forward(self, x: Tensor) -> Tensor:
         """Normalise inputs ``[..., N, F]``, float32, by the running moments, or in training mode by the batch's."""
         if not self.training:
-            scale = self.scale * (self.var + EPSILON).rsqrt()
+            scale = self.scale * (self.var + self.epsilon).rsqrt()
             return torch.addcmul(self.shift - self.mean * scale, x, scale)
         if is_in_share():
             var, mean = moments_of_rows(x)

@@ -123,7 +123,7 @@ def test_continuous_actions_are_refused_with_the_algorithms_that_choose_them():
     with pytest.raises(ConfigError) as refusal:
         make(ApeX, VECTOR, TORQUE)
     assert "apex chooses discrete actions" in str(refusal.value)
-    assert "ddpg, td3, sac, tqc, crossq, flashsac, fasttd3 or apexdpg" in str(refusal.value)
+    assert "ddpg, td3, sac, tqc, crossq, flashsac, fasttd3, xqc or apexdpg" in str(refusal.value)
 
 
 @pytest.mark.parametrize(

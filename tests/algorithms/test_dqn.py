@@ -273,7 +273,7 @@ def test_continuous_actions_are_refused_with_the_algorithms_that_choose_them():
     with pytest.raises(ConfigError) as refusal:
         make(DQN, VECTOR, TORQUE)
     assert "dqn chooses discrete actions" in str(refusal.value)
-    assert "ddpg, td3, sac, tqc, crossq, flashsac, fasttd3 or apexdpg" in str(refusal.value)
+    assert "ddpg, td3, sac, tqc, crossq, flashsac, fasttd3, xqc or apexdpg" in str(refusal.value)
 
 
 class Own(ReplayAlgorithm):

@@ -21,6 +21,7 @@ from penstock.algorithms.r2d2 import R2D2
 from penstock.algorithms.sac import SAC
 from penstock.algorithms.td3 import TD3
 from penstock.algorithms.tqc import TQC
+from penstock.algorithms.xqc import XQC
 from penstock.engine.groups.parcels import Kind, ParcelChannel, batch_in
 from penstock.engine.groups.rank_learner import ReplayRankLearner, rank_learner
 from penstock.experience.batch import SequenceBatch
@@ -51,6 +52,7 @@ REPLAYS = [
     (TQC, transitions.TORQUE, {"num_quantiles": 5}),
     (CrossQ, transitions.TORQUE, {"critic_hidden_sizes": (8,), "policy_delay": 1}),
     (FlashSAC, transitions.TORQUE, {"hidden_sizes": (8,), "critic_hidden_sizes": (8,), "return_bound": None}),
+    (XQC, transitions.TORQUE, {"critic_hidden_sizes": (8,), "policy_delay": 1, "return_bound": None}),
 ]
 
 

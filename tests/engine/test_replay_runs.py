@@ -66,6 +66,7 @@ RUNS = [
     pytest.param(penstock.CrossQ, PENDULUM, id="crossq"),
     pytest.param(penstock.FlashSAC, PENDULUM | FLASH, id="flashsac"),
     pytest.param(penstock.FastTD3, PENDULUM | {"num_envs_per_worker": 2, "inference": "central"}, id="fasttd3"),
+    pytest.param(penstock.XQC, PENDULUM, id="xqc"),
     pytest.param(penstock.ApeXDPG, {**PENDULUM, "num_envs_per_worker": 2, "inference": "central"}, id="apexdpg"),
 ]
 
@@ -178,7 +179,7 @@ def test_weights_that_are_set_are_got_back_and_learned_on_from():
     ("algorithm", "settings"),
     [
         (penstock.DQN, EVERYTHING), (penstock.Rainbow, {}),
-        *((a, PENDULUM) for a in (penstock.TD3, penstock.SAC, penstock.TQC, penstock.CrossQ)),
+        *((a, PENDULUM) for a in (penstock.TD3, penstock.SAC, penstock.TQC, penstock.CrossQ, penstock.XQC)),
         (penstock.FlashSAC, PENDULUM | FLASH), (penstock.FastTD3, PENDULUM),
     ],
 )
@@ -231,6 +232,7 @@ PRIORITIZED = {"env": "CartPole-v1", "num_envs_per_worker": 2, **EVERYTHING}
         (penstock.TQC, {}),
         (penstock.CrossQ, {}),
         (penstock.FlashSAC, FLASH | {"learning_rate_decay": 1.0}),
+        (penstock.XQC, {}),
         (penstock.ApeXDPG, {"num_envs_per_worker": 1}),
     ],
 )

@@ -17,7 +17,8 @@ from penstock.export.program import PolicyProgram
 
 BY_NAME = {kind.name: kind for kind in KINDS}
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O2")
-NO_MLP = {kind.name for kind in KINDS if kind.network.startswith(("Nature", "ResNet", "Dict", "own", "image"))}
+OTHERS = ("Nature", "ResNet", "Dict", "own", "image", "residual")
+NO_MLP = {kind.name for kind in KINDS if kind.network.startswith(OTHERS)}
 REFUSED = {kind.name for kind in KINDS if "memory" in kind.settings} | {"r2d2, lstm"} | NO_MLP
 
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")

@@ -27,7 +27,10 @@ from penstock.play.policy import Policy
 BY_NAME = {kind.name: kind for kind in KINDS}
 TOLERANCE = 1e-5
 RICH = "ppo, Dict, gru, mixed actions"
-QUICK = ("a3c, lstm", "ppo, mask in info, lstm", "ppo, Tuple, MultiDiscrete", "dqn, IQN", "sac, mlp", "crossq, mlp")
+QUICK = (
+    "a3c, lstm", "ppo, mask in info, lstm", "ppo, Tuple, MultiDiscrete", "dqn, IQN", "sac, mlp", "crossq, mlp",
+    "sac, residual",
+)  # fmt: skip
 """Policies whose files have operations of their own; the files of the others are made before a release."""
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 

@@ -38,7 +38,7 @@ def categorical_projection(returns: Tensor, probability: Tensor, atoms: Tensor) 
     # The lower neighbour of the last atom is the one before it, so that every return has two neighbours.
     below = position.floor().clamp_(max=last - 1)
     share = probability * (position - below)
-    lower = below.long()
+    lower = below.nan_to_num().long()  # what is not a number stays so in the share, and is no index
     projected = probability.new_zeros(len(probability), len(atoms))
     return projected.scatter_add_(1, lower, probability - share).scatter_add_(1, lower + 1, share)
 
