@@ -30,6 +30,7 @@ Groups = dict[tuple[ConfigClass, tuple[ConfigClass, ...]], list[str]]
 """Names of settings by the class that defines them and the algorithms' configs that keep its type."""
 
 _WIDTH = 120
+_NAMED = 4  # algorithms in the name of a group
 
 _HEAD = '''"""Written by ``python tools/signatures.py`` from the configs; edit those."""
 
@@ -55,7 +56,7 @@ def signatures() -> str:
     members = vars(faces).values()
     own = [face for face in members if isinstance(face, type) and issubclass(face, faces.Face) and face != faces.Face]
     groups = _groups([face.algorithm.Config for face in own])
-    shared = [_settings(_name(group), [], group[0], names) for group, names in groups.items() if len(group[1]) > 1]
+    shared = [_settings(_name(group, names), [], group[0], names) for group, names in groups.items() if len(group[1]) > 1]
     return "\n".join([_HEAD, *shared, *(_trainer(face, groups) for face in own)])
 
 
@@ -90,7 +91,7 @@ def _trainer(face: type[faces.Face], groups: Groups) -> str:
     own = {group: names for group, names in groups.items() if config in group[1]}
     shared = {group: names for group, names in own.items() if len(group[1]) > 1}
     alone = [name for group, names in own.items() if group not in shared for name in names]
-    settings = _settings(f"{face.__name__}Settings", [_name(group) for group in shared], config, alone)
+    settings = _settings(f"{face.__name__}Settings", [_name(*each) for each in shared.items()], config, alone)
 
     ours, theirs = _defaults(config), {name: _defaults(g[0])[name] for g, names in shared.items() for name in names}
     others = ", ".join(f"{name}={ours[name]}" for name in theirs if ours[name] != theirs[name])
@@ -110,19 +111,22 @@ def _settings(name: str, bases: list[str], described: ConfigClass, settings: Ite
     for setting in settings:
         document = f'"""{" ".join(documents[setting].split())} Default: {defaults[setting]}."""'
         lines += [f"{setting}: {_type(hints[setting])}", *textwrap.wrap(document, _WIDTH - 4, break_on_hyphens=False)]
-    head = f"class {name}({', '.join([*bases, *([] if bases else ['TypedDict']), 'total=False'])}):"
+    arguments = ", ".join([*(bases or ["TypedDict"]), "total=False"])
+    head = f"class {name}({arguments}):"
     if len(head) + 4 * (not lines) > _WIDTH:
-        inside = textwrap.fill(", ".join([*bases, "total=False"]), _WIDTH - 4)
+        inside = textwrap.fill(arguments, _WIDTH - 4)
         head = f"class {name}(\n{textwrap.indent(inside, '    ')}\n):"
     return "\n".join([f"{head}{'' if lines else ' ...'}", *(f"    {line}" for line in lines), ""])
 
 
-def _name(group: tuple[ConfigClass, tuple[ConfigClass, ...]]) -> str:
-    """Return the name of a group, with the names of algorithms in which its settings have other types."""
+def _name(group: tuple[ConfigClass, tuple[ConfigClass, ...]], settings: list[str]) -> str:
+    """Return the name of a group, with the algorithms in which its settings have other types, or with its settings."""
     definer, having = group
     stem = definer.__name__.removesuffix("Config") or "Shared"
     below = [face.algorithm.Config for face in faces.Face.__subclasses__()]
     others = [c.__name__.removesuffix("Config") for c in below if issubclass(c, definer) and c not in having]
+    if len(others) > _NAMED:
+        return f"_{stem}{''.join(setting.title().replace('_', '') for setting in settings)}"
     return f"_{stem}{'Except' if others else ''}{'And'.join(others)}"
 
 

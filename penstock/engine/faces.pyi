@@ -168,9 +168,7 @@ class _SharedExceptA3C(TypedDict, total=False):
     device: str
     """Torch device of the learner and of central inference: "cpu", "cuda", "cuda:1", ... Default: "cpu"."""
 
-class _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndFlashSACAndApeXDPG(
-    total=False
-):
+class _SharedLearningRate(TypedDict, total=False):
     learning_rate: float | str | Callable[[float], float] | None
     """Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
     the function itself. Default: 0.0003."""
@@ -443,6 +441,9 @@ class _ApeX(TypedDict, total=False):
     Default: 7.0."""
 
 class _Control(TypedDict, total=False):
+    learning_rate: float | str | Callable[[float], float]
+    """Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
+    the function itself. Default: 0.0003."""
     actor_learning_rate: float | str | Callable[[float], float] | None
     """Step size of the policy's optimiser, or a function of progress; None: learning_rate. Default: None."""
     tau: float
@@ -512,9 +513,8 @@ class _SAC(TypedDict, total=False):
     2], as in the published code. Default: "squashed"."""
 
 class APPOSettings(
-    _Shared, _SharedExceptA3C,
-    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndFlashSACAndApeXDPG, _Fresh,
-    _DelayedReward, _SegmentDelayedReward, _Segment, _Asynchronous, _Adam, _Proximal, total=False
+    _Shared, _SharedExceptA3C, _SharedLearningRate, _Fresh, _DelayedReward, _SegmentDelayedReward, _Segment,
+    _Asynchronous, _Adam, _Proximal, total=False
 ):
     num_epochs: int | None
     """Passes over each batch. None: 2 to 8, the fewer the more lanes there are, with at most 32 updates of policy lag
@@ -610,9 +610,8 @@ class A3C(Face):
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[A3CSettings]) -> None: ...
 
 class IMPALASettings(
-    _Shared, _SharedExceptA3C,
-    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndFlashSACAndApeXDPG, _Fresh,
-    _DelayedReward, _SegmentDelayedReward, _Segment, _Asynchronous, _RMSProp, _Mixture, _IMPALA, total=False
+    _Shared, _SharedExceptA3C, _SharedLearningRate, _Fresh, _DelayedReward, _SegmentDelayedReward, _Segment,
+    _Asynchronous, _RMSProp, _Mixture, _IMPALA, total=False
 ): ...
 
 class IMPALA(Face):
@@ -625,9 +624,7 @@ class IMPALA(Face):
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[IMPALASettings]) -> None: ...
 
 class IMPACTSettings(
-    _Shared, _SharedExceptA3C,
-    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndFlashSACAndApeXDPG, _Fresh,
-    _Segment, _Asynchronous, _Adam, total=False
+    _Shared, _SharedExceptA3C, _SharedLearningRate, _Fresh, _Segment, _Asynchronous, _Adam, total=False
 ):
     num_batches: int
     """Capacity of the circular buffer in batches (N); a new batch replaces the oldest. Default: 4."""
@@ -659,9 +656,8 @@ class IMPACT(Face):
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[IMPACTSettings]) -> None: ...
 
 class CLEARSettings(
-    _Shared, _SharedExceptA3C,
-    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndFlashSACAndApeXDPG, _Fresh,
-    _DelayedReward, _SegmentDelayedReward, _Segment, _Asynchronous, _RMSProp, _Mixture, _IMPALA, total=False
+    _Shared, _SharedExceptA3C, _SharedLearningRate, _Fresh, _DelayedReward, _SegmentDelayedReward, _Segment,
+    _Asynchronous, _RMSProp, _Mixture, _IMPALA, total=False
 ):
     policy_cloning_coef: float
     """Weight of KL(mu || pi) on replayed steps, with mu the policy that acted. Default: 0.01."""
@@ -678,9 +674,8 @@ class CLEAR(Face):
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[CLEARSettings]) -> None: ...
 
 class LASERSettings(
-    _Shared, _SharedExceptA3C,
-    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndFlashSACAndApeXDPG, _Fresh,
-    _DelayedReward, _SegmentDelayedReward, _Segment, _Asynchronous, _RMSProp, _Mixture, _IMPALA, total=False
+    _Shared, _SharedExceptA3C, _SharedLearningRate, _Fresh, _DelayedReward, _SegmentDelayedReward, _Segment,
+    _Asynchronous, _RMSProp, _Mixture, _IMPALA, total=False
 ):
     trust_region: float
     """States with a larger KL(pi || implied policy), in nats, are masked out of the loss, and traces end there.
@@ -803,9 +798,7 @@ class R2D2(Face):
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[R2D2Settings]) -> None: ...
 
 class DDPGSettings(
-    _Shared, _SharedExceptA3C,
-    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndFlashSACAndApeXDPG,
-    _DelayedReward, _Replay, _PrioritizedReplay, _Control, _DDPG, total=False
+    _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _Control, _DDPG, total=False
 ): ...
 
 class DDPG(Face):
@@ -817,9 +810,7 @@ class DDPG(Face):
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[DDPGSettings]) -> None: ...
 
 class TD3Settings(
-    _Shared, _SharedExceptA3C,
-    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndFlashSACAndApeXDPG,
-    _DelayedReward, _Replay, _PrioritizedReplay, _Control, _TD3, total=False
+    _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _Control, _TD3, total=False
 ): ...
 
 class TD3(Face):
@@ -831,9 +822,7 @@ class TD3(Face):
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[TD3Settings]) -> None: ...
 
 class SACSettings(
-    _Shared, _SharedExceptA3C,
-    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndFlashSACAndApeXDPG,
-    _DelayedReward, _Replay, _PrioritizedReplay, _Control, _SoftCritic, _SAC, total=False
+    _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _Control, _SoftCritic, _SAC, total=False
 ): ...
 
 class SAC(Face):
@@ -845,9 +834,7 @@ class SAC(Face):
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[SACSettings]) -> None: ...
 
 class TQCSettings(
-    _Shared, _SharedExceptA3C,
-    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndFlashSACAndApeXDPG,
-    _DelayedReward, _Replay, _PrioritizedReplay, _Control, _SoftCritic, _SAC, total=False
+    _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _Control, _SoftCritic, _SAC, total=False
 ):
     num_critics: int
     """Number of critics (N). Default: 5."""
@@ -868,9 +855,6 @@ class TQC(Face):
 class CrossQSettings(
     _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _Control, _SoftCritic, _SAC, total=False
 ):
-    learning_rate: float | str | Callable[[float], float]
-    """Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
-    the function itself. Default: 0.001."""
     adam_beta1: float
     """Decay rate of the optimisers' running mean of gradients. Default: 0.5."""
 
@@ -878,7 +862,7 @@ class CrossQ(Face):
     """Trains with CrossQ, SAC without targets; settings are fields of `penstock.algorithms.crossq.CrossQConfig`.
 
     Other defaults: num_envs_per_worker=1, hidden_sizes=(256, 256), activation="relu", normalize_observations=False,
-    tau=1.0, critic_hidden_sizes=(256, 256), policy_delay=3.
+    learning_rate=0.001, tau=1.0, critic_hidden_sizes=(256, 256), policy_delay=3.
     """
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[CrossQSettings]) -> None: ...
@@ -886,9 +870,6 @@ class CrossQ(Face):
 class FlashSACSettings(
     _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _Control, _SoftCritic, _SAC, total=False
 ):
-    learning_rate: float | str | Callable[[float], float]
-    """Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
-    the function itself. Default: 0.0003."""
     learning_rate_decay: float
     """Factor to which all step sizes have fallen at total_steps, linearly; 1: they do not fall. Default: 0.5."""
 
@@ -903,9 +884,7 @@ class FlashSAC(Face):
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[FlashSACSettings]) -> None: ...
 
 class FastTD3Settings(
-    _Shared, _SharedExceptA3C,
-    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndFlashSACAndApeXDPG,
-    _DelayedReward, _Replay, _PrioritizedReplay, _Control, _TD3, total=False
+    _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _Control, _TD3, total=False
 ):
     critic_hidden_sizes: Sequence[int] | None
     """Widths of the critics' hidden layers (published: 1024, 512, 256, of a policy of 512, 256, 128); None:
@@ -930,9 +909,7 @@ class FastTD3(Face):
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[FastTD3Settings]) -> None: ...
 
 class XQCSettings(
-    _Shared, _SharedExceptA3C,
-    _SharedExceptPPOAndA2CAndA3CAndPQNAndDQNAndRainbowAndBTRAndApeXAndR2D2AndCrossQAndFlashSACAndApeXDPG,
-    _DelayedReward, _Replay, _PrioritizedReplay, _Control, _SoftCritic, _SAC, total=False
+    _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _Control, _SoftCritic, _SAC, total=False
 ): ...
 
 class XQC(Face):
@@ -948,9 +925,6 @@ class XQC(Face):
 class ApeXDPGSettings(
     _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _Control, _DDPG, total=False
 ):
-    learning_rate: float | str | Callable[[float], float]
-    """Step size of the optimiser, or a function of progress in [0, 1]: "module:name" or "file.py:name", in Python also
-    the function itself. Default: 0.0001."""
     target_period: int
     """Updates between two moves of the target networks (appendix D). Default: 100."""
     max_actor_grad: float | None
@@ -963,7 +937,8 @@ class ApeXDPG(Face):
     """Trains with Ape-X DPG; settings are fields of `penstock.algorithms.apex_dpg.ApeXDPGConfig`.
 
     Other defaults: num_envs_per_worker=4, hidden_sizes=(256, 256), activation="relu", normalize_observations=False,
-    updates_per_step=0.25, n_step=5, prioritized=True, priority_beta_final=0.4, tau=1.0, exploration_noise=0.3.
+    updates_per_step=0.25, n_step=5, prioritized=True, priority_beta_final=0.4, learning_rate=0.0001, tau=1.0,
+    exploration_noise=0.3.
     """
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[ApeXDPGSettings]) -> None: ...

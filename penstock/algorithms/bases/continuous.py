@@ -27,6 +27,7 @@ class ControlConfig(PrioritizedReplayConfig):
 
     fixed: ClassVar[Mapping[str, str]] = {"return_bound": STORED}
 
+    learning_rate: Tunable[Scheduled] = 3e-4
     actor_learning_rate: Tunable[Scheduled | None] = None
     """Step size of the policy's optimiser, or a function of progress; None: learning_rate."""
     tau: Tunable[float] = 0.005
