@@ -56,7 +56,7 @@ def signatures() -> str:
     members = vars(faces).values()
     own = [face for face in members if isinstance(face, type) and issubclass(face, faces.Face) and face != faces.Face]
     groups = _groups([face.algorithm.Config for face in own])
-    shared = [_settings(_name(group, names), [], group[0], names) for group, names in groups.items() if len(group[1]) > 1]
+    shared = [_settings(_name(*each), [], each[0][0], each[1]) for each in groups.items() if len(each[0][1]) > 1]
     return "\n".join([_HEAD, *shared, *(_trainer(face, groups) for face in own)])
 
 

@@ -5,15 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import torch
-from torch import Tensor
-
 from penstock.algorithms.arithmetic.td import linear_schedule
-from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.sac import SAC, SACConfig
 from penstock.config import Config, Scheduled, Tunable, require
-from penstock.experience.batch import TransitionBatch
-from penstock.nn import StochasticActorCritic, follow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +34,6 @@ class FlashSACConfig(SACConfig):
     learning_rate_decay: Tunable[float] = 0.5
     """Factor to which all step sizes have fallen at total_steps, linearly; 1: they do not fall."""
     policy_delay: int = 2
-    """Critic updates per update of policy and temperature."""
     tau: Tunable[float] = 0.01
     initial_alpha: float = 0.01
     target_std: Tunable[float | None] = 0.15
@@ -49,7 +42,6 @@ class FlashSACConfig(SACConfig):
 
     def validate(self) -> None:
         super().validate()
-        require(self.policy_delay > 0, "policy_delay", self.policy_delay, "1 or more")
         decay = self.learning_rate_decay
         require(0.0 < decay <= 1.0, "learning_rate_decay", decay, "more than 0, at most 1")
 
@@ -57,11 +49,15 @@ class FlashSACConfig(SACConfig):
 class FlashSAC(SAC):
     """SAC whose critics are distributions of returns, with networks, targets and rewards at fixed scales.
 
+        L_Z = sum_i mean w KL(m || Z_i(o, a))
+        m   = projection of r / s + disc (z - alpha log pi(a'|o')) onto the atoms z, with the probabilities of
+              Z_j(o', a'; theta^-), where j is the target critic with the smaller mean
+
     **Networks.** Policy and critics normalise their inputs by batches and have residual blocks with batch normalisation
     between unit vectors of weights. Both ends of a transition pass the critics in one batch, as in CrossQ, and the
     targets come from moving averages of the critics, which normalise by the batch, too.
 
-    **Rewards** are divided by the scale of the running discounted return, so that the returns fit the atoms.
+    **Rewards** are divided by ``s``, the scale of the running discounted return, so that the returns fit the atoms.
 
     **Exploration.** A lane keeps its noise for some steps, and the temperature keeps the entropy at that of a normal
     distribution with the standard deviation `target_std`.
@@ -69,29 +65,6 @@ class FlashSAC(SAC):
 
     Config: ClassVar[type[Config]] = FlashSACConfig
     config: FlashSACConfig
-
-    def update(self, model: StochasticActorCritic, batch: TransitionBatch) -> tuple[Tensor, Metrics]:
-        """Update the critics; every `policy_delay` updates policy and temperature, as in SAC.
-
-            L_Z = sum_i mean w KL(m || Z_i(o, a))
-            m   = projection of r + disc (z - alpha log pi(a'|o')) onto the atoms z, with the probabilities of
-                  Z_j(o', a'; theta^-), where j is the target critic with the smaller mean
-        """
-        c, alpha = self.config, self.alpha(model)
-        with torch.no_grad(), self.evaluating:
-            next_action, next_log_prob = self.sample(model.policy(batch.next_obs))
-
-        z, next_z = self.both_ends(model, batch, next_action)
-        critic_loss, divergence, q = self.critic_loss(model, z, next_z, -alpha * next_log_prob, batch)
-        self.minimize("critic", critic_loss)
-        follow(model.critics)
-        metrics = {"critic_loss": critic_loss, "q": q}
-
-        if batch.number % c.policy_delay == 0:
-            metrics |= self.improve_policy(model, model.policy(batch.obs), batch.obs, alpha)
-            follow(model.encoder)
-        self.move_target(c.tau)
-        return divergence, metrics
 
     def learning_rate(self, base: Scheduled, progress: float) -> float:
         """Return the learning rate at a point of the run. See `Algorithm.learning_rate`."""

@@ -22,9 +22,8 @@ from penstock.nn.encoders import (
 from penstock.nn.layers import ACTIVATIONS, POLICY_GAIN, VALUE_GAIN, orthogonal
 from penstock.nn.memory import MemoryCore
 from penstock.nn.mlp import MLP, without_autocast
-from penstock.nn.observations import RunningMoments, build_input
+from penstock.nn.observations import RETURN_PRIOR_ROWS, NormalizedReturns, RunningMoments, build_input
 from penstock.nn.policy_network import PolicyNetwork
-from penstock.nn.return_normalization import RETURN_PRIOR_ROWS, NormalizedReturns
 from penstock.nn.sharing import in_shares
 
 if TYPE_CHECKING:

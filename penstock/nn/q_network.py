@@ -16,11 +16,10 @@ from penstock.nn.mlp import MLP, without_autocast
 from penstock.nn.model import NetworkConfig
 from penstock.nn.modes import evaluating
 from penstock.nn.noisy import NoisyLinear, noise_of_lanes
-from penstock.nn.observations import RunningMoments, build_input
+from penstock.nn.observations import RETURN_PRIOR_ROWS, NormalizedReturns, RunningMoments, build_input
 from penstock.nn.policy_network import PolicyNetwork
 from penstock.nn.q_heads import DuelingHead, NoisyDuelingHead
 from penstock.nn.return_distributions import CategoricalReturns, ImplicitQuantileReturns, ReturnDistribution
-from penstock.nn.return_normalization import RETURN_PRIOR_ROWS, NormalizedReturns
 from penstock.nn.sharing import in_shares
 
 if TYPE_CHECKING:

@@ -51,7 +51,7 @@ PRIORITIZED = {"prioritized": True, "n_step": 3}
             penstock.FlashSAC, {"critic_hidden_sizes": (16,), "hidden_sizes": (8,), "target_std": 0.05}, id="flashsac"
         ),
         pytest.param(penstock.FastTD3, {"updates_per_step": 1.0, "batch_size": 64}, id="fasttd3"),
-        pytest.param(penstock.XQC, {"alpha": 0.01, "critic_hidden_sizes": (32,)}, id="xqc"),
+        pytest.param(penstock.XQC, {"alpha": 0.01, "critic_hidden_sizes": (32,), "policy_delay": 1}, id="xqc"),
         pytest.param(penstock.ApeXDPG, {"target_period": 10}, id="apexdpg"),
     ],
 )

@@ -37,7 +37,7 @@ from penstock.experience.arena import Control, ExperienceArena
 from penstock.ipc import taking_turns
 from penstock.nn import mlp
 from penstock.nn.layers import Tanh
-from penstock.nn.return_normalization import RETURN_PRIOR_ROWS
+from penstock.nn.observations import RETURN_PRIOR_ROWS
 from penstock.runs.checkpoint import load_checkpoint
 from penstock.runs.run_directory import RunDirectory
 from tests.comparing import identical

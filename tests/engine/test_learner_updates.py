@@ -9,7 +9,7 @@ from torch.nn.utils import parameters_to_vector
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
 from penstock.engine.roles.learner import MAX_SKIPPED_IN_A_ROW, LearningDiverged
-from penstock.nn.return_normalization import RETURN_PRIOR_ROWS
+from penstock.nn.observations import RETURN_PRIOR_ROWS
 from tests.engine.collecting import FIRST_VERSION, Repeating, Watching, a_run
 
 

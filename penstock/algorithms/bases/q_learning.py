@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -15,9 +15,9 @@ from penstock.algorithms.arithmetic.optimizers import AdamW, TorchRMSProp, fused
 from penstock.algorithms.arithmetic.td import double_q_value, huber, max_q_value, soft_q_value, td_target
 from penstock.algorithms.bases.algorithm import Metrics, Request
 from penstock.algorithms.bases.q_losses import (
+    UPDATES_BETWEEN_LOOKS,
     DistributionalLoss,
     QLoss,
-    RewardWatch,
     SequenceLoss,
     bonus_of,
     distribution_of,
@@ -39,6 +39,8 @@ from penstock.experience.layout import Column
 from penstock.nn import PolicyNetwork, QNetwork, ResNetShape
 from penstock.nn.memory import state_size_of
 from penstock.nn.noisy import draw_noise
+
+USUAL_REWARDS = 0.01, 100.0  # magnitudes that default settings learn from
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -348,14 +350,12 @@ class QLearning(ReplayAlgorithm):
         norm: float | None = self.config.max_grad_norm
         return norm or math.inf
 
-    def update(self, model: QNetwork, batch: Any) -> tuple[Tensor, Metrics]:
-        """Learn from one batch, and update the running normalisation of returns with its targets."""
-        result = super().update(model, batch)
+    def updated(self, model: QNetwork, batch: Any) -> None:
+        """Update the running normalisation of returns with a batch's targets, and look at its rewards."""
         targets = self._targets if self._other_loss is None else self._other_loss.targets
         model.update_return_statistics(*targets, copies=(self.target,))
         if self._rewards is not None:
             self._rewards.see(batch.reward, batch.number)
-        return result
 
     def follow(self, number: int) -> None:
         """Copy the network to the target network every ``target_period`` updates."""
@@ -402,3 +402,43 @@ class QLearning(ReplayAlgorithm):
         choice of the next actions, and the target network's.
         """
         return draw_noise(self.target.noise_size, self.generator) if self.config.noisy else None
+
+
+class RewardWatch:
+    """Size of the rewards learned from; one remark if it lies outside of `USUAL_REWARDS`.
+
+    Parameters
+    ----------
+    remark
+        Called with the remark, which names a fitting ``reward_scale``.
+    can_normalize
+        Whether ``normalize_returns`` is legal, too.
+    """
+
+    def __init__(self, remark: Callable[[str], object], *, can_normalize: bool) -> None:
+        self._remark: Callable[[str], object] | None = remark
+        self._other = "; or normalize_returns=True" if can_normalize else ""
+
+    def see(self, reward: Tensor, number: int) -> None:
+        """Look at the rewards of a batch other than 0, once in `UPDATES_BETWEEN_LOOKS` updates.
+
+        Parameters
+        ----------
+        reward
+            Rewards of the transitions, scaled and clipped for learning, float32 ``[...]``.
+        number
+            Number of the update.
+        """
+        if self._remark is None or number % UPDATES_BETWEEN_LOOKS:
+            return
+        is_paid = reward != 0.0
+        size = (reward.square().sum() / is_paid.sum().clamp(min=1)).sqrt().item()
+        low, high = USUAL_REWARDS
+        if size == 0.0 or low <= size <= high:
+            return
+        scale = float(f"{1.0 / size:.1g}")
+        self._remark(
+            f"rewards other than 0, summed over n_step, have a root mean square of {size:.4g}, and settings are for "
+            f"{low:g} to {high:g}: values may not be learned; use reward_scale={scale:g} in a new run{self._other}"
+        )
+        self._remark = None

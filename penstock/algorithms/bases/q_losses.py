@@ -30,7 +30,6 @@ from penstock.nn.return_distributions import ReturnDistribution, midpoints
 
 UPDATES_BETWEEN_LOOKS = 100
 WORTH_A_REMARK = 0.01  # share of the targets
-USUAL_REWARDS = 0.01, 100.0  # magnitudes that default settings learn from
 
 
 class QLoss:
@@ -290,43 +289,3 @@ class SupportWatch:
             f"they go from {targets}, and rewards, summed over n_step, from {rewards}; {advice}, or lower "
             "reward_scale or gamma"
         )
-
-
-class RewardWatch:
-    """Size of the rewards learned from; one remark if it lies outside of `USUAL_REWARDS`.
-
-    Parameters
-    ----------
-    remark
-        Called with the remark, which names a fitting ``reward_scale``.
-    can_normalize
-        Whether ``normalize_returns`` is legal, too.
-    """
-
-    def __init__(self, remark: Callable[[str], object], *, can_normalize: bool) -> None:
-        self._remark: Callable[[str], object] | None = remark
-        self._other = "; or normalize_returns=True" if can_normalize else ""
-
-    def see(self, reward: Tensor, number: int) -> None:
-        """Look at the rewards of a batch other than 0, once in `UPDATES_BETWEEN_LOOKS` updates.
-
-        Parameters
-        ----------
-        reward
-            Rewards of the transitions, scaled and clipped for learning, float32 ``[...]``.
-        number
-            Number of the update.
-        """
-        if self._remark is None or number % UPDATES_BETWEEN_LOOKS:
-            return
-        is_paid = reward != 0.0
-        size = (reward.square().sum() / is_paid.sum().clamp(min=1)).sqrt().item()
-        low, high = USUAL_REWARDS
-        if size == 0.0 or low <= size <= high:
-            return
-        scale = float(f"{1.0 / size:.1g}")
-        self._remark(
-            f"rewards other than 0, summed over n_step, have a root mean square of {size:.4g}, and settings are for "
-            f"{low:g} to {high:g}: values may not be learned; use reward_scale={scale:g} in a new run{self._other}"
-        )
-        self._remark = None

@@ -115,6 +115,7 @@ class ReplayAlgorithm(Algorithm):
         td_error, loss, metrics = self.evaluate(model, batch)
         grad_norm = self.minimize(next(iter(self.optimizers)), loss, max_grad_norm=self.max_grad_norm)
         self.follow(batch.number)
+        self.updated(model, batch)
         return td_error.detach(), {"loss": loss, **metrics, "grad_norm": grad_norm}
 
     def evaluate(self, model: Any, batch: Any) -> tuple[Tensor, Tensor, Metrics]:
@@ -131,6 +132,9 @@ class ReplayAlgorithm(Algorithm):
 
     def follow(self, number: int) -> None:
         """Let the target network follow the model after the update of this number. Without effect here."""
+
+    def updated(self, model: Any, batch: Any) -> None:
+        """Follow the update of `evaluate`'s loss with a batch. Without effect here."""
 
     def begin(self, model: PolicyNetwork, learning: dict[str, Any] | None = None) -> None:
         """Make the learner's own state, or restore it from that of `learning_state`.
