@@ -26,11 +26,8 @@ class XQCConfig(SACConfig):
     distributional: Literal["none", "c51", "hl_gauss"] = "c51"
     """Critics that give distributions of returns, as for SAC; "none": values."""
     num_atoms: int = 101
-    """Returns in a distribution."""
     v_min: float = -5.0
-    """Smallest return in a distribution."""
     v_max: float = 5.0
-    """Largest return in a distribution."""
     return_bound: float | None = 5.0
     """Rewards are divided by the standard deviation of the running discounted return, and by more where that would
     exceed this bound, the largest of the atoms; None: not scaled."""

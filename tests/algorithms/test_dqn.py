@@ -15,6 +15,7 @@ from penstock.algorithms.rainbow import Rainbow
 from penstock.config import ConfigError, make_config
 from penstock.replay import Prioritized, Uniform
 from tests.algorithms.transitions import (
+    CHAIN,
     STATE,
     TORQUE,
     VECTOR,
@@ -31,9 +32,6 @@ from tests.algorithms.transitions import (
 from tests.nn.composites import composite, pack
 from tests.nn.plain import CHOICE
 
-CHAIN = transitions([0, 0, 1, 1], [0, 1, 0, 1], [0.0, 1.0, 0.0, 2.0], [0.5, 0.5, 0.5, 0.0], [0, 1, 0, 0])
-"""State 0: action 0 stays for 0, action 1 goes to state 1 for 1. State 1: action 0 goes back for 0, action 1 terminates
-with 2. With gamma 0.5, Q*(1, 1) = 2; Q*(0, 1) = 1 + 0.5 * 2 = 2; Q*(0, 0) = Q*(1, 0) = 0.5 * 2 = 1."""
 CHAIN_Q = [[1.0, 2.0, -9.0], [1.0, 2.0, -9.0]]  # the third action is never taken
 
 

@@ -11,9 +11,8 @@ from penstock.algorithms.pqn import PQN
 from penstock.algorithms.r2d2 import R2D2
 from penstock.config import ConfigError
 from tests.algorithms import batches
-from tests.algorithms.test_dqn import CHAIN
-from tests.algorithms.test_r2d2 import episode, recurrent
-from tests.algorithms.transitions import STATE, VECTOR, begin, descend_plainly, make, random_transitions
+from tests.algorithms.episodes import episode, recurrent
+from tests.algorithms.transitions import CHAIN, STATE, VECTOR, begin, descend_plainly, make, random_transitions
 from tests.nn.plain import CHOICE
 
 HEADS = {

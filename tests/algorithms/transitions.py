@@ -178,3 +178,8 @@ def distance_from_uniform(actions: Tensor) -> float:
     rank = torch.arange(len(share) + 1, dtype=torch.float64) / len(share)
     distance = torch.maximum(rank[1:] - share, share - rank[:-1]).max()
     return float(distance * len(share) ** 0.5)
+
+
+CHAIN = transitions([0, 0, 1, 1], [0, 1, 0, 1], [0.0, 1.0, 0.0, 2.0], [0.5, 0.5, 0.5, 0.0], [0, 1, 0, 0])
+"""State 0: action 0 stays for 0, action 1 goes to state 1 for 1. State 1: action 0 goes back for 0, action 1 terminates
+with 2. With gamma 0.5, Q*(1, 1) = 2; Q*(0, 1) = 1 + 0.5 * 2 = 2; Q*(0, 0) = Q*(1, 0) = 0.5 * 2 = 1."""

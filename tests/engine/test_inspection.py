@@ -28,6 +28,7 @@ def test_slots_versions_and_epochs_of_segments_are_shown():
 
 def test_rows_of_a_replay_buffer_are_shown():
     replayed = {"num_workers": 1, "batch_size": 8, "learning_starts": 10, "hidden_sizes": (8,), "eval_interval": 0}
+    replayed["n_step"] = 1
     with penstock.DQN("CartPole-v1", backend="serial", run_dir=None, **replayed) as algo:
         algo.train(100, quiet=True)
         assert 100 <= penstock.inspect(algo).policies[0].replay_rows <= algo.status.steps + 2 * 8

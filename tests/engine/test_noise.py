@@ -65,7 +65,7 @@ def runs_of(numbers):
 
 def test_held_noise_lasts_n_steps_with_a_probability_that_falls_as_the_square_of_n():
     """P(n) = n^-2 / (1 + 1/4 + 1/9 + 1/16): 0.7024, 0.1756, 0.0780, 0.0439. 24,000 runs: 0.01 is three deviations."""
-    numbers = draws(40 * BLOCK, range(3), "normal", size=1, hold=4)[..., 0]
+    numbers = draws(100 * BLOCK, range(3), "normal", size=1, hold=4)[..., 0]
     lengths = np.concatenate([runs_of(numbers[:, lane]) for lane in range(3)])
     shares = np.bincount(lengths, minlength=5) / len(lengths)
     assert len(lengths) > 20_000 and lengths.max() == 4

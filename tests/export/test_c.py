@@ -19,7 +19,7 @@ BY_NAME = {kind.name: kind for kind in KINDS}
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O2")
 OTHERS = ("Nature", "ResNet", "Dict", "own", "image", "residual")
 NO_MLP = {kind.name for kind in KINDS if kind.network.startswith(OTHERS)}
-REFUSED = {kind.name for kind in KINDS if "memory" in kind.settings} | {"r2d2, lstm"} | NO_MLP
+REFUSED = {kind.name for kind in KINDS if "memory" in kind.settings} | {"r2d2, lstm", "btr, mlp"} | NO_MLP
 
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 
@@ -93,7 +93,9 @@ def test_the_comment_is_the_contract_in_words(tmp_path):
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
 def test_what_is_no_mlp_is_refused_with_the_reason(name, tmp_path):
-    reason = "has a memory" if fresh_policy(BY_NAME[name]).has_memory else r"the encoder of this policy is [\w.]+"
+    reasons = ("has a memory", "has residual blocks", "each of 32 fractions of the return",
+               r"the encoder of this policy is [\w.]+")  # fmt: skip
+    reason = f"({'|'.join(reasons)})"
     with pytest.raises(NotForC, match=f"{reason}: use format 'onnx'"):
         written(fresh_policy(BY_NAME[name]), tmp_path)
 

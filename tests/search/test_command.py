@@ -95,7 +95,7 @@ def test_a_search_is_interrupted_goes_on_and_is_shown(space, tmp_path, capsys, m
         "--env slow.py:Slow --total-steps 1000 --eval-interval 250 --eval-episodes 1 --num-workers 1 "
         "--num-envs-per-worker 4 --batch-size 128 --hidden-sizes 8 --backend serial"
     )
-    search = ["search", "appo", *tiny.split(), "--space", str(space), "--dir", "found", "--trials"]
+    search = ["search", "ppo", *tiny.split(), "--space", str(space), "--dir", "found", "--trials"]
     with started(["-m", "penstock.cli", *search, "2"], tmp_path) as process:
         evaluations = tmp_path / "found" / "trial-0-seed-0" / "evaluations.jsonl"
         wait_until(evaluations.exists, "the first trial is evaluated")

@@ -352,8 +352,9 @@ class QLearning(ReplayAlgorithm):
 
     def updated(self, model: QNetwork, batch: Any) -> None:
         """Update the running normalisation of returns with a batch's targets, and look at its rewards."""
-        targets = self._targets if self._other_loss is None else self._other_loss.targets
-        model.update_return_statistics(*targets, copies=(self.target,))
+        if model.return_moments is not None:
+            targets = self._targets if self._other_loss is None else self._other_loss.targets
+            model.update_return_statistics(*targets, copies=(self.target,))
         if self._rewards is not None:
             self._rewards.see(batch.reward, batch.number)
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+import torch
 from torch import Tensor
 
 from penstock.algorithms.arithmetic.distributional import (
@@ -114,8 +115,12 @@ class SoftCritics(ControlAlgorithm):
         ends = batch.obs, batch.action, batch.next_obs, next_action
         if self.normalizes_by_batch:
             q, next_q = model.joint_q(*ends)
-            return q, (self.target.joint_q(*ends)[1] if self.has_target else next_q).detach()
-        return model.q(batch.obs, batch.action), self.target.q(batch.next_obs, next_action).detach()
+        else:
+            q, next_q = model.q(batch.obs, batch.action), None
+        if self.has_target:
+            with torch.no_grad():
+                next_q = self.target.q(*ends[2:]) if next_q is None else self.target.joint_q(*ends)[1]
+        return q, next_q.detach()
 
     def critic_loss(
         self, model: Any, q: Tensor, next_q: Tensor, next_bonus: Tensor, batch: TransitionBatch
