@@ -17,7 +17,6 @@ class XQCConfig(SACConfig):
     """
 
     critic_hidden_sizes: tuple[int, ...] | None = (256, 256)
-    """Widths of the critics' hidden layers; None: hidden_sizes."""
     normalization: Literal["batch", "layer", "rms"] | None = "batch"
     """Normalisation of each hidden layer before its activation; "batch" also normalises the input."""
     unit_weights: bool = True
