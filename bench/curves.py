@@ -8,7 +8,7 @@ finished run then play fresh episodes, with the most probable actions and with s
 bench/history/curves.jsonl, and evaluations and settings of the run to bench/history/runs/GROUP (see keep_runs.py).
 ``--no-train`` only scores and keeps the finished runs of DIRECTORY, ``--table`` only prints the file.
 
-    control       SAC beside FlashSAC and others on Hopper, Walker2d and HalfCheetah, 300,000 steps
+    control       SAC beside XQC and FlashSAC on Hopper, Walker2d and HalfCheetah, 300,000 steps
     control-small the same on InvertedDoublePendulum, Reacher and Pusher
     dm-control    the same on four tasks of DeepMind Control (needs the extra dmcontrol)
     mujoco        PPO and APPO on five robots, 1,000,000 steps, preset mujoco (needs the extra mujoco)
@@ -79,7 +79,7 @@ TIANSHOU = "[Tianshou](https://github.com/thu-ml/tianshou/tree/master/examples/m
 SIMBA = "[2502.15280](https://arxiv.org/abs/2502.15280)"
 DREAMER = "[2301.04104](https://arxiv.org/abs/2301.04104)"
 LOCOMOTION = {"HalfCheetah-v5": 5, "Hopper-v5": 4, "Walker2d-v5": 4, "Ant-v5": 5, "Humanoid-v5": 5}
-CONTROL = ("sac --preset mujoco",)
+CONTROL = ("sac --preset mujoco", "xqc --learning-starts 5000", "flashsac --learning-starts 10000")
 
 GROUPS = {
     "control": Group(CONTROL, ("Hopper-v5", "Walker2d-v5", "HalfCheetah-v5"), 300_000, frames=LOCOMOTION),
@@ -95,7 +95,7 @@ GROUPS = {
         },
     ),
     "mujoco": Group(
-        ("ppo,appo --preset mujoco",), tuple(LOCOMOTION), 1_000_000, seeds=5, frames=LOCOMOTION,
+        ("ppo --preset mujoco", "appo"), tuple(LOCOMOTION), 1_000_000, seeds=5, frames=LOCOMOTION,
         published={
             "HalfCheetah-v5": f"PPO 5,819 ± 664, v3 ({ZOO}); 5,784 ± 1,244, v3 ({TIANSHOU})",
             "Hopper-v5": f"PPO 2,410 ± 10, v3 ({ZOO}); 2,609 ± 701, v3 ({TIANSHOU})",
@@ -109,7 +109,7 @@ GROUPS = {
         published={"BipedalWalker-v3": f"PPO 288 ± 2 at 5M ({ZOO})"},
     ),
     "minatar": Group(
-        ("dqn,rainbow,pqn,impala --preset minatar",),
+        ("dqn,rainbow,btr,pqn,impala --preset minatar",),
         tuple(f"MinAtar/{game}-v1" for game in ("Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders")),
         1_000_000,
     ),
