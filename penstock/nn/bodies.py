@@ -50,6 +50,11 @@ class BodyConfig:
     unit_weights: bool = False
 
 
+def to_unit_norm_(weight: Tensor) -> None:
+    """Scale a weight to norm 1 over its second axis, in place: over the inputs of each output."""
+    weight.div_(torch.linalg.vector_norm(weight, dim=1, keepdim=True).clamp(min=1e-8))
+
+
 class UnitLinear(StackedLinear):
     """Linear layers whose weights are vectors of norm 1 for each output, in each of several networks.
 
@@ -78,7 +83,7 @@ class UnitLinear(StackedLinear):
     @torch.no_grad()
     def constrain_(self) -> None:
         """Scale the weights of each output to norm 1."""
-        self.weight.div_(torch.linalg.vector_norm(self.weight, dim=1, keepdim=True).clamp(min=1e-8))
+        to_unit_norm_(self.weight)
 
 
 class UnitHead(nn.Linear):
@@ -93,7 +98,7 @@ class UnitHead(nn.Linear):
     @torch.no_grad()
     def constrain_(self) -> None:
         """Scale the weights of each output to norm 1."""
-        self.weight.div_(torch.linalg.vector_norm(self.weight, dim=1, keepdim=True).clamp(min=1e-8))
+        to_unit_norm_(self.weight)
 
 
 class HiddenLayer(nn.Module):

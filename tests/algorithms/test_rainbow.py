@@ -25,6 +25,7 @@ from penstock.nn.q_heads import NoisyDuelingHead
 from penstock.replay import Prioritized
 from tests.algorithms.projecting import projected_plainly
 from tests.algorithms.transitions import (
+    CHAIN,
     STATE,
     VECTOR,
     begin,
@@ -40,8 +41,6 @@ from tests.nn.plain import CHOICE
 
 KINDS = ["c51", "quantile", "iqn"]
 SUPPORT = {"num_atoms": 5, "v_min": 0.0, "v_max": 4.0}
-CHAIN = transitions([0, 0, 1, 1], [0, 1, 0, 1], [0.0, 1.0, 0.0, 2.0], [0.5, 0.5, 0.5, 0.0], [0, 1, 0, 0])
-"""As in test_dqn: Q*(0, 0) = Q*(1, 0) = 1 and Q*(0, 1) = Q*(1, 1) = 2 with gamma 0.5."""
 
 
 def with_outputs(online, target, **settings):
