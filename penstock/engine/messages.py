@@ -206,11 +206,10 @@ class Note:
 
 
 @dataclass(frozen=True)
-class NodeSeen:
-    """Status of a node of the run; the first is 0."""
+class NodesSeen:
+    """Statuses of nodes of the run, by number; the first is 0."""
 
-    number: int
-    status: NodeStatus
+    statuses: dict[int, NodeStatus]
 
 
 @dataclass(frozen=True)
@@ -251,7 +250,7 @@ class FromRole:
 
 Report = (
     FromRole | Learned | LearnedInWorker | Episodes | EnvironmentMetrics | EnvironmentSteps | Evaluated | Saved
-    | ContentsSaved | WeightsSet | Copied | Diverged | Note | NodeSeen | Ready | Failed | Died
+    | ContentsSaved | WeightsSet | Copied | Diverged | Note | NodesSeen | Ready | Failed | Died
 )  # fmt: skip
 Tell = Callable[[Report], None]
 """Function that takes the reports of a role."""

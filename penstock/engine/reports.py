@@ -19,7 +19,7 @@ from penstock.engine.messages import (
     FromRole,
     Learned,
     LearnedInWorker,
-    NodeSeen,
+    NodesSeen,
     Note,
     Ready,
     Report,
@@ -81,8 +81,8 @@ class Reports:
                 self._exploits.diverged(policy, problem)
             case Note(text):
                 self._chronicle.event(self._with_role(role, text))
-            case NodeSeen(number, status):
-                self._progress.nodes[number] = status
+            case NodesSeen(statuses):
+                self._progress.nodes.update(statuses)
             case Died(story):
                 self._take_death(role, story)
             case Failed():

@@ -455,7 +455,7 @@ class ExperienceArena:
         The supervisor calls this when no policy worker can still be answering the dead worker's requests.
         """
         self.give_up(worker)
-        self._announce_anew()
+        self.announce_anew()
 
     def give_up(self, owner: int) -> None:
         """Free the slots that an owner has taken for writing and not filled."""
@@ -474,9 +474,10 @@ class ExperienceArena:
     def reclaim_read(self) -> None:
         """Free the slots that a dead learner was reading, and announce the full ones anew."""
         self.release(self.slots.in_state(SlotState.READING))
-        self._announce_anew()
+        self.announce_anew()
 
-    def _announce_anew(self) -> None:
+    def announce_anew(self) -> None:
+        """Announce the full slots that are not announced, and wake the learner and the rollout workers."""
         announced = self.full.pop_many(self.full.capacity)  # in order, which gives every lane its turn
         unannounced = np.setdiff1d(self.slots.in_state(SlotState.FULL), announced)
         self.full.push_many(np.concatenate([announced, unannounced]))

@@ -11,15 +11,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from penstock.engine.messages import GoOnWithout, NodeSeen
-from penstock.engine.nodes import link
+from penstock.engine.messages import GoOnWithout, NodesSeen
+from penstock.engine.nodes import dispatcher
 from penstock.engine.nodes.backend import NodesBackend
 from penstock.engine.nodes.choosing import Wanted
-from penstock.engine.nodes.link import NodeLanes
+from penstock.engine.nodes.lanes import NodeLanes, Occupancy
 from penstock.engine.nodes.node import Node
 from penstock.engine.nodes.receiver import RECEIVER, Receiver, ReceiverRole
 from penstock.engine.nodes.sender import Home, Sender, keep_all_slots
-from penstock.engine.nodes.stream import Frame, Kind, free_address
+from penstock.engine.nodes.stream import NONCE_NBYTES, Frame, Kind, _proof, free_address
 from penstock.engine.nodes.transport import transport_of
 from penstock.engine.paths.segment_learner import READER
 from penstock.engine.paths.segments import SegmentPath
@@ -34,13 +34,16 @@ TOKEN, RUN = b"t" * 32, 11
 class Ends:
     """Home of two nodes, of which one is there: node 1, whose two lanes are 2 and 3 at home."""
 
-    def __init__(self, *, takes_turns: bool = False, slots_per_lane: int = 2, pace: int = 0) -> None:
-        numbers = {"slots_per_lane": slots_per_lane, "records": (LOGITS,), "state_size": 3, "weights_nbytes": 16}
+    def __init__(
+        self, *, takes_turns: bool = False, slots_per_lane: int = 2, pace: int = 0, weights_nbytes: int = 16
+    ) -> None:
+        numbers = {"records": (LOGITS,), "state_size": 3}
+        numbers |= {"slots_per_lane": slots_per_lane, "weights_nbytes": weights_nbytes}
         self.home = ExperienceArena.create(run_shape(num_workers=2, segments_per_batch=4, **numbers))
-        self.reports: list[NodeSeen] = []
+        self.reports: list[NodesSeen] = []
         self.address = free_address("127.0.0.1")
         spec = ReceiverRole(self.address, TOKEN, RUN, 2, (transport_of(SegmentPath()),), (takes_turns,))
-        self.home.weights.publish(np.arange(16, dtype=np.uint8), 4)
+        self.home.weights.publish(np.resize(np.arange(16, dtype=np.uint8), weights_nbytes), 4)
         self.home.control[Control.PACE] = pace
         self.receiver = Receiver(spec, self.home, self.reports.append)
         self.numbers = numbers
@@ -81,7 +84,7 @@ class Ends:
     def status(self):
         self.receiver._next_report = 0.0
         self.receiver.poll()
-        return self.reports[-1].status
+        return self.reports[-1].statuses[1]
 
     def close(self) -> None:
         self.sender.close()
@@ -158,16 +161,72 @@ def test_a_lane_is_granted_slots_ahead_only_while_the_learner_would_run_short(un
     for slot in under_way:
         arena.slots.claim(np.array([slot]), SlotState.FREE, SlotState.WRITING, slot // 2)
     arena.slots.claim(np.array(waiting, np.int64), SlotState.FREE, SlotState.FULL, 1)
-    assert sorted(seat.grant()) == granted
+    assert sorted(seat.grant(Occupancy(arena))) == granted
 
 
 def test_a_lane_is_granted_its_next_slot_as_soon_as_what_it_has_filled_is_there(ends, monkeypatch):
-    monkeypatch.setattr(link, "SLEEP", 60.0)
+    monkeypatch.setattr(dispatcher, "ALIVE_INTERVAL", 60.0)
     e = ends(slots_per_lane=3, pace=1)
     e.until(lambda: e.free() == [0, 1, 2, 3])  # the backlog is four segments
     e.fill([0, 2])
     e.until(lambda: e.free() == [1, 3, 4])
     assert e.arrived() == [2, 6]
+
+
+class Counted:
+    """A slot table with the number of reads of all its slots."""
+
+    def __init__(self, table):
+        self._table, self.reads = table, 0
+
+    def in_state(self, state):
+        self.reads += 1
+        return self._table.in_state(state)
+
+    def __getattr__(self, name):
+        return getattr(self._table, name)
+
+
+def test_home_reads_its_slots_once_for_all_nodes_and_not_at_all_while_nothing_happens(ends, monkeypatch):
+    monkeypatch.setattr(dispatcher, "ALIVE_INTERVAL", 60.0)
+    e = ends()
+    other = ExperienceArena.create(run_shape(segments_per_batch=4, **e.numbers))
+    keep_all_slots(other)
+    second = Sender(other, Home(e.address, TOKEN, RUN, 0, 1), SegmentPath())
+    e.until(lambda: e.free() == other.slots.in_state(SlotState.FREE).tolist() == [0, 1, 2, 3])
+    time.sleep(0.3)  # the last grant is followed by a search for others
+    table = e.home.slots = Counted(e.home.slots)
+    end = time.monotonic() + 0.5
+    while time.monotonic() < end:
+        e.receiver.poll()
+        time.sleep(0.01)
+    assert table.reads == 0
+    sending, _ = e.receiver._serving
+    assert not sending.dispatch() and table.reads == 1  # no slot is free: others are of no interest
+    second.close()
+
+
+def test_weights_larger_than_a_connection_takes_at_once_arrive_whole_and_nobody_waits_for_them():
+    e = Ends(weights_nbytes=1 << 24)
+    stuck = socket.create_connection(e.address)  # a node that takes nothing
+    nonce = stuck.recv(NONCE_NBYTES)
+    text = b'{"node": 0, "policy": 0}'
+    hello = Frame(Kind.HELLO, RUN, 1)
+    answer = _proof(TOKEN, nonce, hello, text) + text
+    stuck.sendall(Frame(Kind.HELLO, RUN, 1, nbytes=len(answer)).packed() + answer)
+    e.until(lambda: e.receiver._lanes[0][0].status().is_there)
+    for version in (5, 6):
+        weights = np.random.default_rng(version).integers(0, 256, 1 << 24, np.uint8)
+        e.home.weights.publish(weights, version)
+        e.home.ring_rollout_workers()
+        e.until(lambda: e.node.weights.version == version)  # noqa: B023
+        found = np.zeros(1 << 24, np.uint8)
+        e.node.weights.read_into(found)
+        assert (found == weights).all()
+    assert e.receiver._lanes[0][0].status().is_there
+    stuck.close()
+    e.until(lambda: not e.receiver._lanes[0][0].status().is_there)
+    e.close()
 
 
 def test_a_receiver_in_the_place_of_one_that_has_died_fills_in_for_nodes_that_do_not_come_again():
@@ -203,9 +262,9 @@ def test_lanes_that_step_together_are_timed_from_the_grant_of_the_last(monkeypat
     seat, clock = NodeLanes(1, 2, arena, transport_of(SegmentPath()), False), iter([1_000, 5_000, 9_000])
     monkeypatch.setattr(time, "monotonic_ns", lambda: next(clock))
     arena.slots.claim(np.array([3]), SlotState.FREE, SlotState.FULL, 1)
-    assert seat.grant().tolist() == [0]
+    assert seat.grant(Occupancy(arena)).tolist() == [0]
     arena.slots.claim(np.array([3]), SlotState.FULL, SlotState.FREE, 0)
-    assert seat.grant().tolist() == [1]
+    assert seat.grant(Occupancy(arena)).tolist() == [1]
     seat._measure(np.array([2, 3]))
     assert seat._segment_time == 4_000
 
@@ -351,6 +410,7 @@ def test_nodes_connect_again_after_the_receiver_could_open_no_file(ends):
     e = ends()
     e.until(lambda: e.free() == [0, 1, 2, 3])
     e.sender.close()
+    e.until(lambda: not len(e.home.slots.owned_by(1, SlotState.WRITING)))  # its file is closed at home, too
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     stranger = socket.socket()
     used = [os.open(os.devnull, os.O_RDONLY)]

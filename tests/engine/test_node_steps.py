@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from penstock.engine.nodes.link import StepNodeLanes
+from penstock.engine.nodes.lanes import Occupancy, StepNodeLanes
 from penstock.engine.nodes.receiver import Receiver, ReceiverRole
 from penstock.engine.nodes.sender import Home, StepSender
 from penstock.engine.nodes.stream import BlockCounter, Frame, Kind, array_views, free_address, nbytes_of
@@ -62,19 +62,21 @@ class Came:
     def __init__(self, calls):
         self.views = array_views(*calls.values())
 
-    def receive_into(self, views):
+    def arriving(self, views):
         for view, came in zip(views, self.views, strict=True):
             view[:] = came
+        yield from ()
 
 
 def test_a_node_may_take_as_many_steps_as_home_lets_in_and_each_is_counted_once(ends, seat):
     limiter = ends.limiter
-    assert len(seat.grant()) == 4 == limiter.inserts  # two of each lane: more the node may not have open
-    assert len(seat.grant()) == 0
-    seat.receive(None, Frame(Kind.TAKEN, RUN, 1, count=3), None)
-    assert len(seat.grant()) == 2 and limiter.inserts == 6
+    # Two of each lane: more the node may not have open.
+    assert len(seat.grant(Occupancy(ends.home))) == 4 == limiter.inserts
+    assert len(seat.grant(Occupancy(ends.home))) == 0
+    list(seat.receive(None, Frame(Kind.TAKEN, RUN, 1, count=3), None))
+    assert len(seat.grant(Occupancy(ends.home))) == 2 and limiter.inserts == 6
     seat._reclaim()  # lost, with three steps that it had not taken
-    assert len(seat.grant()) == 3 and limiter.inserts == 6  # they are counted already
+    assert len(seat.grant(Occupancy(ends.home))) == 3 and limiter.inserts == 6  # they are counted already
 
 
 def test_steps_go_home_by_a_stream_and_the_node_waits_for_what_it_is_granted(ends):
@@ -125,6 +127,6 @@ def arriving(ends, seat):
         calls = outbox.take()
         came = Came(calls)
         frame = Frame(Kind.BLOCK, RUN, 1, number=blocks.last + 1, count=1, nbytes=nbytes_of(came.views), **facts)
-        seat.receive(came, frame, blocks)
+        list(seat.receive(came, frame, blocks))
 
     return arrive

@@ -8,14 +8,14 @@ One observation, from a node to home:
 1. A rollout worker on the node writes it into a slot of the node's arena, as on one machine.
 2. When the slot is full, `sender.Sender` sends it over a `stream.Stream`, with other full slots as one block. Steps of
    replay go through an outbox in the place of the replay buffer (`transport.StepTransport`, `sender.StepSender`).
-3. At home the receiving thread of the connection (`link.Link`) writes the block into the slots that were granted to the
-   node, and hands them to the learner (`link.NodeLanes`); steps are written into the replay buffer
-   (`link.StepNodeLanes`).
+3. At home `poller.Poller` resumes the connection (`link.Link`), which writes the block into the slots that were granted
+   to the node, and hands them to the learner (`lanes.NodeLanes`); steps are written into the replay buffer
+   (`lanes.StepNodeLanes`).
 
 One version of the weights, from home to a node:
 
 1. The learner publishes it in the weights block of home's arena, and rings the receiver (`tasks.AnnouncedWeights`).
-2. The sending thread of each connection (`link.Link`) sends the newest version, then control words and grants of slots.
+2. `dispatcher.Dispatcher` sends each node the newest version, then control words and grants of slots.
 3. The receiving thread of `sender.Sender` publishes it in the node's arena, where rollout workers read it.
 
 A run begins with `joining` (settings that fit the cluster) and `backend.NodesBackend`, which starts a host for each

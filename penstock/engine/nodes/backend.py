@@ -16,7 +16,7 @@ from penstock.config import Config, ConfigError
 from penstock.engine.backends.local import STOP_SECONDS, LocalBackend
 from penstock.engine.backends.restarts import Restarts, RoleDied
 from penstock.engine.contracts import RoleSpec
-from penstock.engine.messages import Command, Died, Evaluate, Evaluated, GoOnWithout, Handler, NodeSeen, Note, Report
+from penstock.engine.messages import Command, Died, Evaluate, Evaluated, GoOnWithout, Handler, NodesSeen, Note, Report
 from penstock.engine.nodes.choosing import bundles_of, choose, in_words, missing, nodes_wanted
 from penstock.engine.nodes.evaluation import EvaluationsThere
 from penstock.engine.nodes.host import About, HostReports, about_here, differences
@@ -33,7 +33,7 @@ from penstock.experience.layout import RoleKind
 from penstock.ipc.ownership import Owned, owner_only
 
 CONNECT_SECONDS = 120.0  # for a node to make its roles and connect
-FRESH_SECONDS = 2.0  # since the last bytes of a node, within which it is connected: it sends twice a second
+FRESH_SECONDS = 3.0  # since the last bytes of a node, within which it is connected: it sends each second
 KNOCK_INTERVAL = 2.0  # seconds between two checks of the head node
 MOST_UNANSWERED = 3  # checks in a row, after which the head node is lost
 PLACE_INTERVAL = 1.0  # seconds between two searches for machines for nodes without one
@@ -302,14 +302,14 @@ class NodesBackend(Owned):
             self._handle(RoleKind.EVALUATOR, Died(f"the evaluator was on {node.name}"))
 
     def _show(self, node: Node) -> None:
-        self._handle(node.name, NodeSeen(node.number, node.status))
+        self._handle(node.name, NodesSeen({node.number: node.status}))
 
     def _take(self, role: str, report: Report) -> None:
-        """Pass on a report of a role at home; the receiver's status of a node is completed."""
-        if isinstance(report, NodeSeen):
-            node = self._nodes[report.number]
-            node.update(report.status)
-            self._handle(role, NodeSeen(node.number, node.status))
+        """Pass on a report of a role at home; the receiver's statuses of nodes are completed."""
+        if isinstance(report, NodesSeen):
+            for number, status in report.statuses.items():
+                self._nodes[number].update(status)
+            self._handle(role, NodesSeen({number: self._nodes[number].status for number in report.statuses}))
         elif isinstance(report, Died) and role == RECEIVER:
             self._handle(role, replace(report, story=f"{report.story}: nodes connect anew"))
         else:

@@ -1,7 +1,7 @@
 """The receiver: a role at home in the place of rollout workers, which accepts and watches the connections of nodes.
 
-Each node has a connection per policy (`Link`), whose threads write received experience where lanes at home would write
-it. A learner reads both in the same way.
+Each node has a connection per policy (`Link`). A thread (`Poller`) writes received experience where lanes at home would
+write it, so that a learner reads both in the same way. Another for each policy sends (`Dispatcher`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ from itertools import chain
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.engine.contracts import Role
-from penstock.engine.messages import Command, GoOnWithout, NodeSeen, Note, Tell, unknown
-from penstock.engine.nodes.link import Link, NodeLanes, StepNodeLanes
+from penstock.engine.messages import Command, GoOnWithout, NodesSeen, Note, Tell, unknown
+from penstock.engine.nodes.dispatcher import Dispatcher
+from penstock.engine.nodes.lanes import NodeLanes, StepNodeLanes
+from penstock.engine.nodes.link import Link
+from penstock.engine.nodes.poller import Poller
 from penstock.engine.nodes.stream import SILENCE, welcome
 from penstock.experience.arena import ExperienceArena
 from penstock.runs.status import NodeStatus
@@ -86,7 +89,7 @@ class Receiver:
     arena
         Arena of the run's first policy.
     report
-        Called with `NodeSeen` for each node at intervals.
+        Called with `NodesSeen` at intervals.
     """
 
     def __init__(self, spec: ReceiverRole, arena: ExperienceArena, report: Tell) -> None:
@@ -102,19 +105,28 @@ class Receiver:
         ]
         for node in spec.missing:
             self._go_on_without(node)
+        for of_policy in arena.policies:
+            of_policy.announce_anew()  # full slots that a receiver before this one has not announced
+        self._poller = Poller()
+        dispatchers = [Dispatcher(*each) for each in zip(arena.policies, self._lanes, strict=True)]
+        self._serving: list[Poller | Dispatcher] = [*dispatchers, self._poller]
         self._refusals: deque[str] = deque()  # reported by the role's own thread
         self._unproven: dict[socket.socket, float] = {}  # deadline of each proof
         self._next_report = 0.0
         self._is_over = False
         self._listener = socket.create_server(spec.address, reuse_port=False)
         self._thread = threading.Thread(target=self._accept, name="accepting", daemon=True)
-        self._thread.start()
+        for thread in (self._thread, *self._serving):
+            thread.start()
 
     def poll(self) -> bool:
         """Fill in for nodes that are gone, and report; False if there was nothing to do."""
-        has_filled = any([lanes.fill_in() for lanes in chain(*self._lanes)])
-        has_to_fill_in = any(lanes.is_gone for lanes in chain(*self._lanes))
-        self.bell = self._arena.rollout_bells[0] if has_to_fill_in else self._arena.policy_bells[0]
+        for thread in self._serving:
+            if thread.failure is not None:
+                raise thread.failure
+        gone = [lanes for lanes in chain(*self._lanes) if lanes.is_gone]
+        has_filled = any([lanes.fill_in() for lanes in gone])
+        self.bell = self._arena.rollout_bells[0] if gone else self._arena.policy_bells[0]
         for connection, end in list(self._unproven.items()):
             if time.monotonic() > end:  # bytes sent at intervals do not extend the deadline
                 with contextlib.suppress(OSError):
@@ -124,8 +136,7 @@ class Receiver:
         now = time.monotonic()
         if now >= self._next_report:
             self._next_report = now + REPORT_INTERVAL
-            for node, lanes in enumerate(zip(*self._lanes, strict=True)):
-                self._report(NodeSeen(node, _status_of(lanes)))
+            self._report(NodesSeen(dict(enumerate(map(_status_of, zip(*self._lanes, strict=True))))))
         return has_filled
 
     def handle(self, command: Command) -> None:
@@ -142,6 +153,8 @@ class Receiver:
         self._listener.close()
         for lanes in chain(*self._lanes):
             lanes.close()
+        for thread in self._serving:
+            thread.end()
 
     def _go_on_without(self, node: int) -> None:
         for of_policy in self._lanes:
@@ -180,13 +193,15 @@ class Receiver:
             return
         finally:
             del self._unproven[connection]
-        if not lanes.welcome(Link(stream, lanes, hello.run, hello.incarnation)):
+        if not lanes.welcome(Link(stream, self._poller, lanes.receive, lanes.bell, hello.run, hello.incarnation)):
             stream.close()
 
 
 def _status_of(lanes: Sequence[NodeLanes]) -> NodeStatus:
     """Status of a node: sums over its lanes of each policy, and the largest policy lag."""
     found = [each.status() for each in lanes]
+    if len(found) == 1:
+        return found[0]
     sums = {name: sum(getattr(each, name) for each in found) for name in SUMMED}
     is_there, policy_lag = all(each.is_there for each in found), max(each.policy_lag for each in found)
     return replace(found[0], is_there=is_there, policy_lag=policy_lag, **sums)

@@ -13,10 +13,11 @@ import contextlib
 import hashlib
 import hmac
 import json
+import os
 import secrets
 import socket
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, auto
 from typing import Any, ClassVar
@@ -26,7 +27,7 @@ import numpy as np
 MAGIC = b"PsN1"
 MOST_NBYTES = 1 << 34  # of a frame: more is a damaged header
 SILENCE = 4.0  # seconds without a frame after which the other end is gone
-ALIVE_INTERVAL = 0.5  # seconds between frames that carry nothing else
+ALIVE_INTERVAL = 1.0  # seconds between frames that carry nothing else
 NONCE_NBYTES = 32
 MOST_HELLO_NBYTES = 4096
 MOST_VIEWS = 1024  # of one system call (IOV_MAX)
@@ -50,6 +51,9 @@ class Kind(IntEnum):
     """Numbers of further slots that a node may fill, int64, or an entry per step that it may take: to a node."""
     TAKEN = auto()
     """Number of granted steps that were taken: from a node."""
+
+
+KINDS = {int(kind): kind for kind in Kind}
 
 
 class StreamError(ConnectionError):
@@ -100,9 +104,9 @@ class Frame:
     def unpacked(cls, data: bytes | bytearray | memoryview) -> Frame:
         """Parse `NBYTES` bytes as a header; raises `StreamError` where they hold none."""
         magic, kind, run, incarnation, count, epoch, version, number, nbytes = cls.FORMAT.unpack(data)
-        if magic != MAGIC or kind not in set(Kind) or nbytes > MOST_NBYTES:
+        if magic != MAGIC or kind not in KINDS or nbytes > MOST_NBYTES:
             raise StreamError(f"expected a frame's header, found {bytes(data[:16])!r}: another program, or version?")
-        return cls(Kind(kind), run, incarnation, epoch, version, number, count, nbytes)
+        return cls(KINDS[kind], run, incarnation, epoch, version, number, count, nbytes)
 
 
 @dataclass
@@ -196,6 +200,10 @@ class Stream:
         self._header = bytearray(Frame.NBYTES)
         self.sent = self.received = 0
 
+    def fileno(self) -> int:
+        """Return the descriptor of the socket; -1: it is closed."""
+        return self._socket.fileno()
+
     def send(self, frame: Frame, views: Views | None = None) -> None:
         """Send a header and its bytes; raises OSError if the other end takes nothing for `SILENCE` seconds."""
         self.send_raw([memoryview(frame.packed()), *(views or [])])
@@ -207,6 +215,47 @@ class Stream:
             sent = self._socket.sendmsg(left[:MOST_VIEWS])
             self.sent += sent
             left = _after(left, sent)
+
+    def send_at_once(self, views: Views) -> Views:
+        """Send bytes as they are, as many as the connection takes without waiting; return the rest.
+
+        Raises
+        ------
+        OSError
+            The connection is broken, or closed.
+        """
+        left = [view for view in views if view.nbytes]
+        with contextlib.suppress(BlockingIOError):
+            while left:
+                sent = os.writev(self._socket.fileno(), left[:MOST_VIEWS])
+                self.sent += sent
+                left = _after(left, sent)
+        return left
+
+    def arriving(self, views: Views) -> Iterator[None]:
+        """Receive the bytes that fill all views without waiting; yield while some are missing.
+
+        Raises
+        ------
+        OSError
+            The other end is gone.
+        """
+        left = [view for view in views if view.nbytes]
+        while left:
+            try:
+                count = os.readv(self._socket.fileno(), left[:MOST_VIEWS])
+            except BlockingIOError:
+                yield
+                continue
+            if not count:
+                raise ConnectionResetError("the other end has closed the connection")
+            self.received += count
+            left = _after(left, count)
+
+    def arriving_frame(self) -> Generator[None, None, Frame]:
+        """Receive the next header without waiting; yield while bytes are missing. Errors are those of `receive`."""
+        yield from self.arriving([memoryview(self._header)])
+        return Frame.unpacked(self._header)
 
     def receive(self) -> Frame:
         """Wait for the next header.

@@ -1,0 +1,107 @@
+"""The dispatcher: a thread at home that sends weights, control words and grants to all nodes of a policy.
+
+It sleeps on one bell, which the learner and arriving blocks ring. The slots of the run are read once for all nodes, and
+the weights once for each version.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.engine.nodes.lanes import NodeLanes, Occupancy
+from penstock.engine.nodes.sender import CONTROLS
+from penstock.engine.nodes.stream import ALIVE_INTERVAL, Kind, array_views
+from penstock.experience.arena import Control
+
+if TYPE_CHECKING:
+    from penstock.experience.arena import ExperienceArena
+
+
+class Dispatcher(threading.Thread):
+    """Thread that sends to the nodes of one policy; it never waits for a node.
+
+    Parameters
+    ----------
+    arena
+        Arena of the policy at home.
+    lanes
+        Lanes of each node.
+
+    Attributes
+    ----------
+    failure
+        Error that has ended the thread; None: there is none.
+    """
+
+    def __init__(self, arena: ExperienceArena, lanes: Sequence[NodeLanes]) -> None:
+        super().__init__(name="home-sending", daemon=True)
+        self._arena = arena
+        self._lanes = lanes
+        self._bell = arena.rollout_bells[0]
+        self._weights, self._version = np.empty(0, np.uint8), -1
+        self._is_over = False
+        self.failure: Exception | None = None
+
+    def run(self) -> None:
+        """Send what is new whenever the bell rings, and signs of life at intervals."""
+        next_signs = 0.0
+        try:
+            while not self._is_over:
+                seen, now = self._bell.value, time.monotonic()
+                if with_signs := now >= next_signs:
+                    next_signs = now + ALIVE_INTERVAL
+                if not self.dispatch(with_signs=with_signs):
+                    self._bell.wait(seen, max(0.0, next_signs - time.monotonic()))
+        except Exception as error:
+            self.failure = error
+
+    def dispatch(self, *, with_signs: bool = False) -> bool:
+        """Send each node what it lacks; return whether slots were granted, so that more may be.
+
+        Weights are sent before slots, which are filled by acting with them.
+
+        Parameters
+        ----------
+        with_signs
+            Whether nodes that were sent nothing since the last signs of life are sent one.
+        """
+        arena, occupancy = self._arena, Occupancy(self._arena)
+        # Grants before weights are read: a learner publishes before it releases slots.
+        granted = [found for lanes in self._lanes if (found := lanes.grant_to(occupancy)) is not None]
+        if arena.weights.version != self._version:
+            self._weights = np.empty(arena.weights.size, np.uint8)  # links may still be sending the last
+            self._version = arena.weights.read_into(self._weights)
+        version, control = self._version, arena.control[list(CONTROLS)].tobytes()
+        epoch = int(arena.control[Control.RUN_EPOCH])
+        for link, slots in granted:
+            views = []
+            if link.version != version:
+                link.version = version
+                weights = array_views(self._weights)
+                views += [link.frame(Kind.WEIGHTS, epoch, version, nbytes=self._weights.nbytes), *weights]
+            if link.control != control:
+                link.control = control
+                words = memoryview(control)
+                views += [link.frame(Kind.CONTROL, epoch, version, count=len(CONTROLS), nbytes=len(words)), words]
+            if len(slots):
+                grant = link.frame(Kind.GRANT, epoch, version, count=len(slots), nbytes=slots.nbytes)
+                views += [grant, *array_views(slots)]
+            if not views and with_signs and not link.has_sent:
+                views = [link.frame(Kind.ALIVE, epoch, version)]
+            if views:
+                link.send(views)
+            if with_signs:
+                link.has_sent = False
+        return any(len(slots) for _, slots in granted)
+
+    def end(self) -> None:
+        """End the thread, and wait for it."""
+        self._is_over = True
+        self._bell.ring()
+        if self.is_alive():
+            self.join()

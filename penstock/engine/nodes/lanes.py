@@ -1,0 +1,371 @@
+"""Lanes at home that mirror those of a node: slots that are granted, and experience that arrives.
+
+Where steps travel instead of segments, home admits them before they are taken, as it admits those of lanes at home: the
+rate limiter counts granted steps. Steps that were granted to a lost node and not taken are granted to its successor
+without being counted again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, deque
+from functools import cached_property
+from statistics import median_low
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penstock.engine.nodes.stream import (
+    BlockCounter,
+    Frame,
+    Kind,
+    Stream,
+    StreamError,
+    array_views,
+    nbytes_of,
+    views_of,
+)
+from penstock.engine.nodes.transport import steps_ahead
+from penstock.experience.arena import Control, ExperienceArena
+from penstock.experience.outbox import Rows, fields_of_call, steps_in
+from penstock.experience.segments import busy_backlog
+from penstock.ipc import SlotState
+from penstock.runs.status import NodeStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.engine.nodes.link import Link
+    from penstock.engine.nodes.transport import SegmentTransport
+
+TIMES = 5  # last segments whose median time counts: one delayed segment does not change it
+TABLE_COLUMNS = 3  # slot, epoch, number
+NO_SLOTS = np.empty(0, np.int64)
+
+
+class Occupancy:
+    """Slots of an arena by state, bool ``[slots of a lane, lanes]``, read once for the grants to all nodes.
+
+    Parameters
+    ----------
+    arena
+        Arena of the policy at home.
+    """
+
+    def __init__(self, arena: ExperienceArena) -> None:
+        self._arena = arena
+
+    @cached_property
+    def free(self) -> np.ndarray:
+        """Free slots; read before the others, so that a segment that arrives meanwhile is in both of them."""
+        return self._marked(self._arena.slots.in_state(SlotState.FREE))
+
+    @cached_property
+    def under_way(self) -> np.ndarray:
+        """Granted slots, which are not yet full."""
+        return self._marked(self._arena.slots.in_state(SlotState.WRITING))
+
+    @cached_property
+    def waiting(self) -> np.ndarray:
+        """Slots whose segments the learner has not finished reading."""
+        return self._marked(self._arena.waiting())
+
+    @cached_property
+    def num_waiting(self) -> int:
+        """Number of waiting segments."""
+        return int(np.count_nonzero(self.waiting))
+
+    @cached_property
+    def num_open(self) -> int:
+        """Number of segments that are waiting or under way."""
+        return int(np.count_nonzero(self.under_way | self.waiting))
+
+    @cached_property
+    def lanes_with_free(self) -> np.ndarray:
+        """Lanes with a free slot, bool ``[lanes]``."""
+        return np.asarray(self.free.any(axis=0))
+
+    def grant(self, slots: np.ndarray) -> None:
+        """Record that free slots were claimed, int64 ``[K]``."""
+        places = np.divmod(slots, self._arena.shape.num_lanes)
+        self.free[places], self.under_way[places] = False, True
+        self.num_open += len(slots)
+
+    def _marked(self, slots: np.ndarray) -> np.ndarray:
+        shape = self._arena.shape
+        marks = np.zeros(shape.num_slots, np.bool_)  # sets of numbers would be sorted, and the arena is large
+        marks[slots] = True
+        return marks.reshape(-1, shape.num_lanes)
+
+
+class NodeLanes:
+    """One policy's lanes at home that mirror those of a node. Their slots are owned by the number of the node.
+
+    A granted slot is in state WRITING until the node has filled it: the slot table alone holds what is granted.
+
+    Parameters
+    ----------
+    node, num_nodes
+        Number of the node, and nodes of the run.
+    arena
+        The policy's arena.
+    transport
+        Transport of its experience.
+    takes_turns
+        Whether each batch is one segment of every lane: then lanes of a lost node deliver empty ones.
+
+    Attributes
+    ----------
+    is_waited_for
+        Whether the run waits for the node's first connection.
+    """
+
+    def __init__(
+        self, node: int, num_nodes: int, arena: ExperienceArena, transport: SegmentTransport, takes_turns: bool
+    ) -> None:
+        shape = arena.shape
+        self.arena = arena
+        self.node = node
+        self.num_lanes = shape.num_lanes // num_nodes
+        self.first_lane = node * self.num_lanes
+        self.bell = arena.rollout_bells[0]
+        self._on_arrival = transport.on_arrival(arena)
+        self._takes_turns = takes_turns
+        turns, lanes = np.divmod(np.arange(self.num_lanes * shape.slots_per_lane), self.num_lanes)
+        # Slots of the home arena, in the order of the node's numbers.
+        self._slots = turns * shape.num_lanes + self.first_lane + lanes
+        self._granted_at = np.full(self.num_lanes, -1, np.int64)  # -1: to a lane that did not wait for it
+        self._times: deque[int] = deque(maxlen=TIMES)  # of lanes that waited for their slots
+        self._segment_time = 0  # nanoseconds from the grant of a slot until it arrives full
+        self._lock = threading.Lock()
+        self._link: Link | None = None
+        self.is_waited_for, self._is_closed = True, False
+        self._steps = 0
+        self._counts: Counter[str] = Counter()  # of earlier connections
+        self._lag = 0.0
+        arena.give_up(node)  # of a receiver that has died
+
+    # -- connections -----------------------------------------------------------------------------------------------
+
+    def welcome(self, link: Link) -> bool:
+        """Replace the connection; False if the one before is of the same host, or of a later one."""
+        with self._lock:
+            before = self._link
+            if self._is_closed or (before is not None and before.incarnation >= link.incarnation):
+                return False
+            if before is not None:
+                before.end()
+                self._counts += before.counts()
+            self._reclaim()
+            self._link, self.is_waited_for = link, False
+            link.begin()
+            return True
+
+    def close(self) -> None:
+        """End the connection; further ones are refused."""
+        with self._lock:
+            self._is_closed = True
+            if self._link is not None:
+                self._link.end()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the node is disconnected, and the run does not wait for it.
+
+        Raises
+        ------
+        Exception
+            Raised while the node's frames were received, other than the end of the connection.
+        """
+        if self._link is not None and self._link.failure is not None:
+            raise self._link.failure
+        return not self.is_waited_for and not (self._link is not None and self._link.is_there)
+
+    def fill_in(self) -> bool:
+        """Free the open slots of a lost node, or deliver them empty where a batch needs them; False: none delivered."""
+        with self._lock:
+            if self._is_closed or not self.is_gone:
+                return False
+            if self._link is not None:
+                self._link.end()
+            self._reclaim()
+            if not self._takes_turns:
+                return False
+            slots = self._claim_free(self._slots)
+            if len(slots):
+                self.arena.void(slots)
+                self._deliver(slots)
+            return bool(len(slots))
+
+    def status(self) -> NodeStatus:
+        """Return the status of the node, with its counts so far."""
+        link = self._link
+        counts = self._counts if link is None else link.counts() + self._counts if self._counts else link.counts()
+        return NodeStatus(
+            lanes=self.num_lanes,
+            is_there=link is not None and link.is_there,
+            steps=self._steps,
+            policy_lag=self._lag,
+            nbytes=counts["nbytes"],
+            weights_nbytes=counts["weights_nbytes"],
+            stale=counts["stale"],
+            doubled=counts["doubled"],
+            missing=counts["missing"],
+        )
+
+    # -- slots -----------------------------------------------------------------------------------------------------
+
+    def grant_to(self, occupancy: Occupancy) -> tuple[Link, np.ndarray] | None:
+        """Claim slots for the node; return its link with their numbers on the node, None if it takes none yet."""
+        link = self._link
+        if link is None or not link.is_clear:
+            return None
+        with self._lock:  # the slots of a connection that ends are freed by the next, or by `fill_in`
+            return (link, self.grant(occupancy)) if link is self._link and link.is_clear else None
+
+    def grant(self, occupancy: Occupancy) -> np.ndarray:
+        """Claim slots for the node's lanes, at most one per lane; return their numbers on the node, int64 ``[K]``.
+
+        A granted slot is filled even if the learner is busy by then. So while waiting segments and those that lanes
+        are writing reach `busy_backlog`, a lane is granted its next slot only when it has filled the one before; while
+        the waiting ones alone reach it, only when none of its own waits.
+        """
+        own = slice(self.first_lane, self.first_lane + self.num_lanes)
+        if not occupancy.lanes_with_free[own].any():
+            return NO_SLOTS
+        is_free, under_way = occupancy.free[:, own].copy(), occupancy.under_way[:, own]
+        backlog = busy_backlog(self.arena, self._segment_time)
+        if occupancy.num_open >= backlog:
+            held_up = under_way if occupancy.num_waiting < backlog else under_way | occupancy.waiting[:, own]
+            is_free &= ~held_up.any(axis=0)
+        lanes = np.flatnonzero(is_free.any(axis=0))
+        slots = self._slots.reshape(is_free.shape)[is_free.argmax(axis=0)[lanes], lanes]
+        claimed = self._claim_free(slots)
+        if not len(claimed):
+            return NO_SLOTS
+        turns, lanes = np.divmod(claimed, self.arena.shape.num_lanes)
+        lanes -= self.first_lane
+        idle = ~np.asarray(under_way.any(axis=0))[lanes]
+        self._granted_at[lanes] = np.where(idle, time.monotonic_ns(), -1)
+        occupancy.grant(claimed)
+        numbers: np.ndarray = turns * self.num_lanes + lanes
+        return numbers
+
+    def receive(self, stream: Stream, frame: Frame, blocks: BlockCounter) -> Iterator[None]:
+        """Receive a block of segments into its slots; yield while bytes are missing.
+
+        The bytes of a block that is refused are dropped.
+        """
+        arena, count = self.arena, frame.count
+        if not blocks.accepts(frame):
+            yield from stream.arriving([memoryview(bytearray(frame.nbytes))])
+            return
+        table = np.empty((count, TABLE_COLUMNS), np.int64)
+        memory = np.empty((count, arena.shape.state_size), np.float32)
+        heads = array_views(table, memory)
+        yield from stream.arriving(heads)
+        if not count or table[:, 0].min() < 0 or table[:, 0].max() >= len(self._slots):
+            raise StreamError(f"a block has slots {table[:, 0].tolist()}, where a node has {len(self._slots)}")
+        slots = self._slots[table[:, 0]]
+        is_granted = arena.slots.claim(slots, SlotState.WRITING, SlotState.WRITING, self.node, from_owner=self.node)
+        views = views_of(arena.columns.values(), arena.shape.num_slots, slots)
+        expected = nbytes_of(heads) + nbytes_of(views)
+        if frame.nbytes != expected:
+            raise StreamError(f"a block of {count} segments has {frame.nbytes} bytes, where {expected} are right")
+        if not is_granted.all():
+            blocks.doubled += 1
+            yield from stream.arriving([memoryview(bytearray(nbytes_of(views)))])
+            return
+        yield from stream.arriving(views)
+        arena.slot_epoch[slots], arena.slot_number[slots] = table[:, 1], table[:, 2]
+        arena.slot_memory[slots] = memory
+        blocks.stale += int((table[:, 1] != arena.control[Control.RUN_EPOCH]).any())
+        self._measure(slots)
+        self._on_arrival(slots)
+        self._deliver(slots)
+        self.bell.ring()  # its lanes may be granted their next slots
+
+    def _measure(self, slots: np.ndarray) -> None:
+        """Measure the time, the steps and the policy lag of segments that arrived."""
+        shape = self.arena.shape
+        # Lanes that step together begin when the last of them has its slot.
+        granted_at = int(self._granted_at[self.arena.lane_of(slots) - self.first_lane].max())
+        if granted_at >= 0:
+            self._times.append(time.monotonic_ns() - granted_at)
+            self._segment_time = median_low(self._times)
+        rows = (slots[:, None] * shape.rows_per_slot + np.arange(shape.segment_length)).reshape(-1)
+        valid = self.arena.columns["valid"][rows]
+        steps = int(valid.sum())
+        if steps:
+            self._steps += steps
+            self._lag = self.arena.weights.version - float(self.arena.columns["version"][rows][valid].mean())
+
+    def _claim_free(self, slots: np.ndarray) -> np.ndarray:
+        claimed: np.ndarray = slots[self.arena.slots.claim(slots, SlotState.FREE, SlotState.WRITING, self.node)]
+        return claimed
+
+    def _reclaim(self) -> None:
+        """Free the slots that the node has not filled."""
+        self.arena.give_up(self.node)
+
+    def _deliver(self, slots: np.ndarray) -> None:
+        arena = self.arena
+        arena.slots.claim(slots, SlotState.WRITING, SlotState.FULL, self.node)
+        arena.full.push_many(slots)
+        arena.learner_bell.ring()
+
+
+class StepNodeLanes(NodeLanes):
+    """Lanes of a node whose steps go into the replay buffer at home; parameters are those of `NodeLanes`."""
+
+    def __init__(self, node: int, num_nodes: int, arena: ExperienceArena, transport: Any, takes_turns: bool) -> None:
+        super().__init__(node, num_nodes, arena, transport, takes_turns)
+        shape = arena.shape
+        self._replay = transport.path.replay
+        self._transport = transport
+        self._fields = fields_of_call(transport.fields(shape), shape.group_size)
+        self._chunk = min(shape.group_size, self._replay.limiter.largest_insert)
+        self._most = steps_ahead(shape) // num_nodes
+        self._counting = threading.Lock()  # one thread grants, another receives counts of taken steps
+        self._spare = 0  # admitted steps that are granted to no node
+        self._granted = self._taken = 0  # on the present connection
+        self._inbox = transport.inbox(arena)
+
+    def grant(self, occupancy: Occupancy) -> np.ndarray:
+        """Admit K steps, as many as the rate limiter has room for and the node may have open; int64 ``[K]``."""
+        replay = self._replay
+        with self._counting:
+            room = self._most - (self._granted - self._taken)
+            if not replay.is_wanted(int(self.arena.control[Control.GOAL])):
+                room = 0
+            count = min(self._spare, max(0, room))
+            self._spare -= count
+            while room - count >= self._chunk and replay.admit(self._chunk, self.arena):
+                count += self._chunk
+            self._granted += count
+        return np.zeros(count, np.int64)
+
+    def receive(self, stream: Stream, frame: Frame, blocks: BlockCounter) -> Iterator[None]:
+        """Receive steps and write them, or the number of steps that were taken; yield while bytes are missing."""
+        if frame.kind is Kind.TAKEN:
+            with self._counting:
+                self._taken = frame.count
+            self.bell.ring()
+            return
+        calls: Rows = {name: np.empty((frame.count, *field.shape), field.dtype) for name, field in self._fields.items()}
+        views = array_views(*calls.values())
+        if nbytes_of(views) != frame.nbytes:
+            raise StreamError(f"{frame.count} steps came with {frame.nbytes} bytes, where {nbytes_of(views)} are right")
+        yield from stream.arriving(views)
+        if blocks.accepts(frame):
+            self._inbox.add(calls)
+            self._steps += steps_in(calls)
+            self._lag = float(self.arena.weights.version - frame.version)
+            self.arena.learner_bell.ring()
+
+    def _reclaim(self) -> None:
+        with self._counting:
+            self._spare += max(0, self._granted - self._taken)
+            self._granted = self._taken = 0
+            self._inbox = self._transport.inbox(self.arena)  # the node's unfinished episodes are dropped
