@@ -14,6 +14,7 @@ from typing import Any
 from penstock.dashboard.feed import Feed
 from penstock.dashboard.files import films_of
 from penstock.masking import is_secret
+from penstock.population.lineage import LINEAGE
 from penstock.runs.files import json_values
 from penstock.runs.metrics import METRICS
 from penstock.runs.reading import RecordedRun, paths_in, recorded
@@ -116,6 +117,7 @@ class Catalogue:
             "config": run.settings,
             "made": run.made,
             "films": films_of(run),
+            "has_lineage": _is_ordinary(run.directory.path / LINEAGE),
         }
 
     def feed(self, run: RecordedRun) -> Feed:
@@ -164,6 +166,10 @@ def _stamp(path: Path) -> Stamp | None:
             return None
         stamps.append((found.st_ino, found.st_mtime_ns, found.st_size))
     return tuple(stamps)
+
+
+def _is_ordinary(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
 
 
 def _id_of(path: Path) -> str:

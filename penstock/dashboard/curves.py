@@ -14,6 +14,8 @@ from penstock.studies.curves import FEW, Band, Curve, band_of, panels_of, thinne
 
 MOST_POINTS = 4096
 """Largest number of points of a run."""
+MOST_LINES = 40
+"""Largest number of single lines of a group."""
 _MOST_RUNS = 2000
 _MOST_BANDS = 256
 _NAMES_AGAIN = 1.5  # growth of a file after which its names are read again
@@ -46,8 +48,9 @@ class Curves:
         Returns
         -------
         list
-            ``name`` and ``groups`` of each environment. Each group has ``name``; ``runs``, name and points of each
-            run if there are few; their ``count``; ``x`` and ``middle``, and ``low`` and ``high`` or None.
+            ``name`` and ``groups`` of each environment. Each group has ``name``; ``runs``, name and points of each run
+            if there are few, and of the first ones if the group has no stretch in common; their ``count``; ``x`` and
+            ``middle``, empty without a common stretch; ``low`` and ``high``, or None.
         """
         with self._lock:
             curves = [Curve(run, *thinned(*self._curve(run, x, y).points())) for run in runs]
@@ -82,8 +85,8 @@ class Curves:
                 self._bands.pop(next(iter(self._bands)))
             self._bands[key] = band_of(members, "minmax" if band == "none" else band)
         found = self._bands[key]
-        has_band = band == "minmax" or (band == "ci" and len(members) >= FEW)
-        each = members if len(members) < FEW else []
+        has_band = found.x.size > 0 and (band == "minmax" or (band == "ci" and len(members) >= FEW))
+        each = members if len(members) < FEW else [] if found.x.size else members[:MOST_LINES]
         return {
             "name": name, "count": len(members), "x": found.x.tolist(), "middle": found.middle.tolist(),
             "low": found.low.tolist() if has_band else None, "high": found.high.tolist() if has_band else None,

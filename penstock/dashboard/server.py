@@ -7,6 +7,7 @@ import os
 import secrets
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -20,10 +21,11 @@ from starlette.types import ASGIApp
 
 from penstock.dashboard.catalogue import Catalogue, unlike
 from penstock.dashboard.curves import Curves
-from penstock.dashboard.feed import cursors_in
+from penstock.dashboard.feed import cursors_in, lineage_of
 from penstock.dashboard.files import files_of, films_of, pieces_of, text_of
 from penstock.dashboard.guard import LOCAL, Guard, is_same
 from penstock.dashboard.streams import curve_events, overview_events, run_events, until
+from penstock.runs.descriptions import COLUMNS
 from penstock.runs.lock import holding_of, holds
 from penstock.runs.process import is_alive
 from penstock.runs.reading import RecordedRun
@@ -33,7 +35,8 @@ STATIC = Path(__file__).parent / "static"
 FILES = {
     "app.js": "text/javascript", "overview.js": "text/javascript", "run.js": "text/javascript",
     "curves.js": "text/javascript", "diff.js": "text/javascript", "files.js": "text/javascript",
-    "chart.js": "text/javascript", "dom.js": "text/javascript", "uPlot.esm.js": "text/javascript",
+    "kinds.js": "text/javascript", "controls.js": "text/javascript", "chart.js": "text/javascript",
+    "dom.js": "text/javascript", "uPlot.esm.js": "text/javascript",
     "icon.svg": "image/svg+xml", "style.css": "text/css", "uPlot.min.css": "text/css", "uPlot.LICENSE": "text/plain",
 }  # fmt: skip
 """Files of the page, with their media types."""
@@ -85,7 +88,8 @@ class Pages:
 
     async def runs(self, request: Request) -> Response:
         """Answer with the rows of the overview."""
-        return _Json({"runs": await run_in_threadpool(self.catalogue.rows), "control": self._control_token})
+        rows = await run_in_threadpool(self.catalogue.rows)
+        return _Json({"runs": rows, "columns": [asdict(column) for column in COLUMNS], "control": self._control_token})
 
     @of_run
     async def run(self, request: Request, run: RecordedRun) -> Response:
@@ -95,7 +99,12 @@ class Pages:
     @of_run
     async def history(self, request: Request, run: RecordedRun) -> Response:
         """Answer with the logged data of a run."""
-        return _Json(await run_in_threadpool(self.catalogue.feed(run).whole))
+        return _Json(await run_in_threadpool(self.catalogue.feed(run).whole, run.directory.policies))
+
+    @of_run
+    async def lineage(self, request: Request, run: RecordedRun) -> Response:
+        """Answer with the lineage of a population."""
+        return _Json(await run_in_threadpool(lineage_of, run.directory.path))
 
     @of_run
     async def progress(self, request: Request, run: RecordedRun) -> Response:
@@ -206,6 +215,7 @@ def make_app(
         Route("/api/runs/{id}", pages.run),
         Route("/api/runs/{id}/history", pages.history),
         Route("/api/runs/{id}/stream", pages.run_stream),
+        Route("/api/runs/{id}/lineage", pages.lineage),
         Route("/api/runs/{id}/progress", pages.progress),
         Route("/api/runs/{id}/files", pages.files),
         Route("/api/runs/{id}/files/{file}", pages.file),

@@ -35,7 +35,7 @@ from penstock.engine.watching.chronicle import Chronicle, OnUpdate, View
 from penstock.engine.watching.hangs import HangWatch
 from penstock.engine.watching.hardware import Hardware
 from penstock.engine.watching.progress import Progress
-from penstock.engine.watching.time_spent import rows_by_kind
+from penstock.engine.watching.time_spent import processes_by_kind, rows_by_kind
 from penstock.envs.failures import EnvironmentFailure
 from penstock.experience.arena import Control
 from penstock.ipc.ownership import Owned, owner_only
@@ -369,7 +369,8 @@ def _progress_of(training: Training, specs: Sequence[RoleSpec]) -> Progress:
         "run_dir": None if directory is None else os.fspath(directory.path),
     }
     rows = rows_by_kind(parts_of(specs), arena.shape)
-    progress = Progress(training.config, about, arena.gauges, rows, [policy.name for policy in policies])
+    names = [policy.name for policy in policies]
+    progress = Progress(training.config, about, arena.gauges, rows, names, processes_by_kind(specs))
     for policy, of_policy in zip(policies, progress.policies, strict=True):
         of_policy.steps = policy.start.state.steps
         of_policy.tuned = policy.tuned

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from rich import box
-from rich.columns import Columns
 from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
@@ -18,7 +19,7 @@ from penstock.runs.files import shown_path
 from penstock.runs.formatting import clock, evaluated, number
 from penstock.runs.status import REAL_WORK, MatchStatus, NodeStatus, PolicyStatus, RoleShare, Status
 
-_SIDE_BY_SIDE, _WIDE = 80, 100
+_SIDE_BY_SIDE, _WIDE, _WIDE_ENOUGH_FOR_THREE = 80, 100, 140
 _MOST_NUMBERS = 7
 _FACTS = ("segments", "share", "age", "uses", "lost")
 _SOURCE = re.compile(rf"replay/(\w+)/({'|'.join(_FACTS)})")
@@ -26,14 +27,44 @@ _SOURCE = re.compile(rf"replay/(\w+)/({'|'.join(_FACTS)})")
 _KNOWN = (
     "policy_lag/min", "policy_lag/mean", "policy_lag/max", "masked_steps", "replay/rows", "replay/updates_per_step"
 )  # fmt: skip
-_LEAST_SHARE = 0.005
+_LEAST_SHARE, _LEAST_REST = 0.005, 0.05
 _WORK_GLYPHS, _WAIT_GLYPH, _REST_GLYPH = "█▓▒", "░", " "
 _WORK_COLORS = ("green", "cyan", "magenta", "yellow", "blue", "red")
 _SPARKS = "▁▂▃▄▅▆▇█"
 _SPARK_WIDTH = 16
+_AXIS_WIDTH, _MOST_LABEL = 10, 20
+
+_Row = tuple[str, str | Text]
+"""Label and value of a row."""
 
 
-def panels(status: Status, returns: Sequence[float] = (), width: int = 100) -> RenderableType:
+@dataclass(frozen=True)
+class _Pane:
+    """Panel that may be drawn with fewer rows.
+
+    Attributes
+    ----------
+    importance
+        Order in which panes get rows, from 0 on.
+    rows, enough, least
+        Number of rows of the whole pane, of those that matter, and the smallest with which it is shown.
+    frame
+        Lines beside the rows: borders and headings.
+    draw
+        Function that returns the pane with a number of rows.
+    """
+
+    importance: int
+    rows: int
+    enough: int
+    least: int
+    frame: int
+    draw: Callable[[int], RenderableType]
+
+
+def panels(
+    status: Status, returns: Sequence[float] = (), width: int = 100, height: int | None = None, chosen: int = 0
+) -> RenderableType:
     """Return panels with the whole state of a run.
 
     Parameters
@@ -44,27 +75,110 @@ def panels(status: Status, returns: Sequence[float] = (), width: int = 100) -> R
         Mean returns so far, in order of time, shown as a spark line.
     width
         Columns of the terminal. From 80 on, panels are side by side.
+    height
+        Lines of the terminal: panels lose rows, the least important ones first; limiting role and returns stay. None:
+        no limit.
+    chosen
+        Number of the policy whose losses are shown, of several.
     """
-    middle = Table.grid(expand=True)
-    throughput, learning = _throughput(status), _learning(status, returns)
-    if width < _SIDE_BY_SIDE:
-        middle.add_row(_panel(throughput, "throughput"))
-        middle.add_row(_panel(learning, "learning"))
+    panes = _panes(status, returns, width, chosen)
+    if height is None:
+        return Group(*(pane.draw(pane.rows) for pane in panes))
+    if returns:
+        panes.append(_chart(returns, width))
+    rows = _fitted(panes, height)
+    return Group(*(pane.draw(rows[id(pane)]) for pane in panes if id(pane) in rows))
+
+
+def _fitted(panes: Sequence[_Pane], height: int) -> dict[int, int]:
+    """Return the number of rows of each pane that fits, by its id: first its least, then enough, then all."""
+    rows: dict[int, int] = {}
+    in_order = sorted(panes, key=lambda pane: pane.importance)
+    for pane in in_order:
+        if (needed := pane.frame + pane.least) <= height or not rows:
+            rows[id(pane)] = pane.least
+            height -= needed
+    for wanted in ("enough", "rows"):
+        for pane in in_order:
+            if id(pane) in rows:
+                more = max(0, min(height, getattr(pane, wanted) - rows[id(pane)]))
+                rows[id(pane)] += more
+                height -= more
+    return rows
+
+
+def _panes(status: Status, returns: Sequence[float], width: int, chosen: int) -> list[_Pane]:
+    """Return the panes of a run, from top to bottom."""
+    each = _each(status)
+    policy = each[min(chosen, len(each) - 1)]
+    throughput, learning, losses = _throughput(status), _learning(status, returns), _losses(status, policy)
+    heading = _header(status, width)
+    panes = [_Pane(0, 0, 0, 0, 4 if status.limiting_role else 3, lambda _: heading)]
+    if width >= _WIDE_ENOUGH_FOR_THREE:
+        panes.append(_beside(1, [("throughput", throughput), ("learning", learning), ("losses", losses)]))
+    elif width >= _SIDE_BY_SIDE:
+        panes.append(_beside(1, [("throughput", throughput), ("learning", learning + losses)]))
     else:
-        middle.add_column(ratio=2)
-        middle.add_column(ratio=3)
-        height = max(throughput.row_count, learning.row_count) + 2
-        middle.add_row(_panel(throughput, "throughput", height=height), _panel(learning, "learning", height=height))
-    parts: list[RenderableType] = [_header(status, width), middle]
+        panes += [_beside(5, [("throughput", throughput)], 1), _beside(1, [("learning", learning + losses)])]
     if status.policies:
-        parts.append(_panel(_policies(status.policies), "policies"))
-    if any(policy.opponents for policy in _each(status)):
-        parts.append(_panel(_opponents(_each(status)), "past versions"))
+        table = partial(_policies, status.policies, width, chosen)
+        panes.append(_of_table(2, "policies", 4, table, len(status.policies)))
     if status.nodes:
-        parts.append(_panel(_nodes(status.nodes), "nodes"))
+        panes.append(_of_table(3, "nodes", 2, partial(_nodes, status.nodes), len(status.nodes)))
     if status.roles:
-        parts.append(_roles(status, width))
-    return Group(*parts)
+        panes.append(_roles(status, width))
+    if versions := sum(len(policy.opponents) + 1 for policy in each if policy.opponents):
+        panes.append(_of_table(6, "past versions", 2, partial(_opponents, each), versions))
+    return panes
+
+
+def _beside(importance: int, columns: Sequence[tuple[str, Sequence[_Row]]], least: int = 2) -> _Pane:
+    """Return a pane of panels side by side, each with rows of a label and a value."""
+
+    def draw(count: int) -> RenderableType:
+        grid = Table.grid(expand=True)
+        shown = list[Panel]()
+        for title, rows in columns:
+            grid.add_column(ratio=3 if shown else 2)
+            shown.append(_panel(_pairs(rows[:count]), _titled(title, len(rows) - count), height=count + 2))
+        grid.add_row(*shown)
+        return grid
+
+    most = max(len(rows) for _, rows in columns)
+    return _Pane(importance, most, min(4, most), min(least, most), 2, draw)
+
+
+def _titled(title: str, hidden: int) -> str:
+    """Return the title of a panel of which rows are hidden."""
+    return f"{title}, {hidden} more hidden" if hidden > 0 else title
+
+
+def _of_table(importance: int, title: str, least: int, table: Callable[[int], Table], count: int) -> _Pane:
+    """Return the pane of a table that is drawn with a number of rows, at most `count`."""
+
+    def draw(rows: int) -> RenderableType:
+        return _panel(table(rows), _titled(title, count - rows))
+
+    return _Pane(importance, count, count, min(least, count), 3, draw)
+
+
+def _chart(returns: Sequence[float], width: int) -> _Pane:
+    """Return the pane of a chart of the returns, in columns of blocks."""
+    columns = max(2, width - 4 - _AXIS_WIDTH)
+    values = [returns[round(place * (len(returns) - 1) / (columns - 1))] for place in range(columns)]
+    low, high = min(values), max(values)
+    span = (high - low) or 1.0
+
+    def draw(rows: int) -> RenderableType:
+        heights = [1 + round((value - low) / span * (8 * rows - 1)) for value in values]
+        lines = []
+        for row in range(rows - 1, -1, -1):
+            label = number(high) if row == rows - 1 else number(low) if row == 0 else ""
+            line = "".join((" " + _SPARKS)[min(8, max(0, eighths - 8 * row))] for eighths in heights)
+            lines.append(Text.assemble((f"{label:>{_AXIS_WIDTH - 1}} ", "dim"), (line, "cyan")))
+        return _panel(Group(*lines), "return in training")
+
+    return _Pane(7, 8, 4, 4, 2, draw)
 
 
 def plain_line(status: Status) -> str:
@@ -125,6 +239,12 @@ def _header(status: Status, width: int) -> Panel:
         Text.assemble((f"{status.steps:,}", "bold"), (f" of {status.total_steps:,} steps", "dim")),
         Text(f"{clock(status.seconds)}{remaining}"),
     )
+    body: RenderableType = row
+    if status.limiting_role:
+        reason = f"  {status.limiting_reason}" if status.limiting_reason else ""
+        limit = Text.assemble(("limited by: ", "dim"), (status.limiting_role, "bold yellow"), reason)
+        limit.no_wrap, limit.overflow = True, "ellipsis"
+        body = Group(row, limit)
     title = Text.assemble(
         ("penstock", "bold cyan"), "  ", (status.algorithm, "bold default"), (" on ", "default"),
         (status.env, "bold default"),
@@ -132,7 +252,7 @@ def _header(status: Status, width: int) -> Panel:
     run_dir = shown_path(status.run_dir) if status.run_dir else ""
     if len(run_dir) > width - 8:  # the end of a path is shown
         run_dir = "…" + run_dir[9 - width :]
-    return _panel(row, title, subtitle=run_dir)
+    return _panel(body, title, subtitle=run_dir)
 
 
 def _panel(body: RenderableType, title: Text | str, *, subtitle: str = "", height: int | None = None) -> Panel:
@@ -143,45 +263,50 @@ def _panel(body: RenderableType, title: Text | str, *, subtitle: str = "", heigh
     )  # fmt: skip
 
 
-def _pairs() -> Table:
-    table = Table.grid(expand=True, padding=(0, 1, 0, 0))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(ratio=1, justify="right")
+def _pairs(rows: Sequence[_Row]) -> Table:
+    """Return a table of labels and values, a line each."""
+    table = Table.grid(padding=(0, 1, 0, 0))
+    width = max((len(label) for label, _ in rows), default=0)
+    table.add_column(style="dim", no_wrap=True, min_width=min(_MOST_LABEL, width))
+    table.add_column(no_wrap=True, overflow="ellipsis")
+    for label, value in rows:
+        table.add_row(Text(label), value)
     return table
 
 
-def _throughput(status: Status) -> Table:
-    rows = _pairs()
-    rows.add_row("steps/s", Text(f"{status.steps_per_second:,.0f}", "bold green"))
+def _throughput(status: Status) -> list[_Row]:
+    rows = list[_Row]()
+    rows.append(("steps/s", Text(f"{status.steps_per_second:,.0f}", "bold green")))
     if status.frame_skip > 1:
-        rows.add_row("frames/s", f"{status.steps_per_second * status.frame_skip:,.0f}")
-    rows.add_row("learned from", f"{status.steps:,} steps")
+        rows.append(("frames/s", f"{status.steps_per_second * status.frame_skip:,.0f}"))
+    rows.append(("learned from", f"{status.steps:,} steps"))
     if status.env_steps is not None:
-        rows.add_row("environments", f"{status.env_steps:,} steps")
+        rows.append(("environments", f"{status.env_steps:,} steps"))
     experience = status.experience
     if "masked_steps" in experience:
         seen = status.steps + status.masked_steps
         share = status.masked_steps / seen if seen else 0.0
-        rows.add_row("masked (stale)", Text(f"{status.masked_steps:,} ({share:.1%})", "yellow" if share > 0.01 else ""))
+        look = "yellow" if share > 0.01 else ""
+        rows.append(("masked (stale)", Text(f"{status.masked_steps:,} ({share:.1%})", look)))
     ratio = status.updates_per_step
-    rows.add_row("updates", f"{status.updates:,}" + ("" if ratio is None else f", {number(ratio)} per step"))
+    rows.append(("updates", f"{status.updates:,}" + ("" if ratio is None else f", {number(ratio)} per step")))
     if "policy_lag/mean" in experience:
-        rows.add_row("policy lag", f"{status.policy_lag_mean:.1f}, max {status.policy_lag_max:.0f}")
+        rows.append(("policy lag", f"{status.policy_lag_mean:.1f}, max {status.policy_lag_max:.0f}"))
     if status.replay_rows is not None:
-        rows.add_row("replay", f"{status.replay_rows:,} rows")
+        rows.append(("replay", f"{status.replay_rows:,} rows"))
     sources = _sources(experience)
     for kind, facts in sources.items():
         about = f"{facts['segments']:,.0f}, age {facts['age']:,.0f}, x{facts['uses']:.1f}"
-        rows.add_row(f"{facts['share']:.0%} {kind}", about)
+        rows.append((f"{facts['share']:.0%} {kind}", about))
     for name, value in experience.items():
         source = _SOURCE.fullmatch(name)
         is_known = name in _KNOWN or any(name.startswith(feature.metrics) for feature in FEATURES)
         if not is_known and not (source is not None and source[1] in sources):
-            rows.add_row(name.replace("_", " ").replace("/", " "), number(value))
+            rows.append((name.replace("_", " ").replace("/", " "), number(value)))
     if status.skipped_updates:
-        rows.add_row("skipped updates", Text(f"{status.skipped_updates:,}", "bold yellow"))
+        rows.append(("skipped updates", Text(f"{status.skipped_updates:,}", "bold yellow")))
     if status.restarts:
-        rows.add_row("restarts", Text(f"{status.restarts:,}", "bold yellow"))
+        rows.append(("restarts", Text(f"{status.restarts:,}", "bold yellow")))
     return rows
 
 
@@ -194,41 +319,50 @@ def _sources(experience: Mapping[str, float]) -> dict[str, dict[str, float]]:
     return {kind: facts for kind, facts in found.items() if len(facts) == len(_FACTS)}
 
 
-def _learning(status: Status, returns: Sequence[float]) -> Table:
-    rows = _pairs()
+def _learning(status: Status, returns: Sequence[float]) -> list[_Row]:
+    rows = list[_Row]()
     mean_return = "-" if status.mean_return is None else number(status.mean_return)
-    rows.add_row("return", Text.assemble((_spark_line(returns), "cyan"), "  ", (mean_return, "bold")))
+    rows.append(("return", Text.assemble((_spark_line(returns), "cyan"), "  ", (mean_return, "bold"))))
+    if status.eval_return is not None or status.target_return is not None:
+        rows.append(("evaluation", _evaluation(status)))
     if status.mean_length is not None:
-        rows.add_row("episodes", f"{status.episodes:,}, {number(status.mean_length)} steps long")
+        rows.append(("episodes", f"{status.episodes:,}, {number(status.mean_length)} steps long"))
     if status.success_rate is not None:
         in_evaluation = status.eval_success_rate
         evaluated_too = "" if in_evaluation is None else f", {in_evaluation:.0%} in evaluation"
-        rows.add_row("success", f"{status.success_rate:.0%}{evaluated_too}")
+        rows.append(("success", f"{status.success_rate:.0%}{evaluated_too}"))
     for feature in FEATURES:
         prefix = feature.metrics
         its = {n.removeprefix(prefix): value for n, value in status.experience.items() if n.startswith(prefix)}
         for about, fact in feature.rows(its, number) if its else ():
-            rows.add_row(about, fact)
-    if status.eval_return is not None or status.target_return is not None:
-        evaluation, target = status.eval_return, status.target_return
-        reached = evaluation is not None and target is not None and evaluation >= target
-        reached = reached and not status.eval_unfinished
-        value = Text()
-        result = "-" if evaluation is None else evaluated(evaluation, status.eval_unfinished, target)
-        value.append(result, "bold green" if reached else "bold")
-        value.append("" if status.best_return is None else f", best {number(status.best_return)}")
-        value.append("" if target is None else f", target {number(target)}")
-        rows.add_row("evaluation", value)
+            rows.append((about, fact))
     for about, results in _matches(status).items():
-        rows.add_row(about, results)
-    hidden = 0
-    for values in (status.losses, status.metrics):
-        for name, shown in list(values.items())[:_MOST_NUMBERS]:
-            rows.add_row(name.replace("_", " "), number(shown))
-        hidden += max(0, len(values) - _MOST_NUMBERS)
-    if hidden:
-        rows.add_row(f"and {hidden} more", Text("in metrics.jsonl", "dim"))
+        rows.append((about, results))
     return rows
+
+
+def _evaluation(status: Status) -> Text:
+    """Return the last evaluation, the best one, and the target."""
+    evaluation, target = status.eval_return, status.target_return
+    reached = evaluation is not None and target is not None and evaluation >= target and not status.eval_unfinished
+    result = "-" if evaluation is None else evaluated(evaluation, status.eval_unfinished, target)
+    return Text.assemble(
+        (result, "bold green" if reached else "bold"),
+        "" if status.best_return is None else f", best {number(status.best_return)}",
+        "" if target is None else f", target {number(target)}",
+    )
+
+
+def _losses(status: Status, policy: PolicyStatus) -> list[_Row]:
+    """Return rows of a policy's losses, and of the metrics of the run."""
+    whose = f" of {policy.name}" if policy.name else ""
+    rows: list[_Row] = []
+    hidden = 0
+    for values, of in ((policy.losses, whose), (status.metrics, "")):
+        shown = list(values.items())[:_MOST_NUMBERS]
+        rows += [(f"{name.replace('_', ' ')}{of}", number(value)) for name, value in shown]
+        hidden += max(0, len(values) - _MOST_NUMBERS)
+    return rows + ([(f"and {hidden} more", Text("in metrics.jsonl", "dim"))] if hidden else [])
 
 
 def _matches(status: Status) -> dict[str, str]:
@@ -247,19 +381,23 @@ def _matches(status: Status) -> dict[str, str]:
     return shown
 
 
-def _opponents(policies: Sequence[PolicyStatus]) -> Table:
-    """Return a table with a row per past version in each policy's pool."""
-    table = Table(box=None, expand=True, padding=(0, 1), header_style="dim")
-    names = ("policy", "against") if len(policies) > 1 else ()
-    for title in (*names, "steps", "rating", "score now", "won", "drawn", "lost"):
-        table.add_column(title, justify="left" if title in names else "right")
+def _opponents(policies: Sequence[PolicyStatus], most: int) -> Table:
+    """Return a table of the past versions in each policy's pool, the last `most` rows."""
+    has_names = len(policies) > 1
+    rows: list[tuple[str, ...]] = []
     for policy in policies:
         for one in policy.opponents:
-            who = (policy.name, one.policy) if names else ()
             counts = (f"{count:,}" for count in (one.wins, one.draws, one.losses))
-            table.add_row(*who, f"{one.steps:,}", f"{one.rating:.0f}", f"{one.score:.2f}", *counts)
-        who = (policy.name, "") if names else ()
-        table.add_row(*who, "now", f"{policy.rating or 0.0:.0f}", style="bold")
+            rows.append((policy.name, one.policy, f"{one.steps:,}", f"{one.rating:.0f}", f"{one.score:.2f}", *counts))
+        if policy.opponents:
+            error = "" if policy.rating_error is None else f" ± {policy.rating_error:.0f}"
+            rows.append((policy.name, "", "now", f"{policy.rating or 0.0:.0f}{error}"))
+    table = Table(box=None, padding=(0, 1), header_style="dim")
+    names = ("policy", "against")
+    for title in (*(names if has_names else ()), "steps", "rating", "score now", "won", "drawn", "lost"):
+        table.add_column(title, justify="left" if title in names else "right", no_wrap=True)
+    for row in rows[max(0, len(rows) - most) :]:
+        table.add_row(*(row if has_names else row[2:]), style="bold" if row[2] == "now" else "")
     return table
 
 
@@ -268,25 +406,49 @@ def _each(status: Status) -> Sequence[PolicyStatus]:
     return status.policies or (status,)
 
 
-def _policies(policies: Sequence[PolicyStatus]) -> Table:
-    """Return a table with a row per policy."""
-    table = Table(box=None, expand=True, padding=(0, 1), header_style="dim")
-    for title in ("policy", "steps", "return", "evaluation", "updates", "policy lag", "learning rate"):
-        table.add_column(title, justify="left" if title == "policy" else "right")
-    for policy in policies:
-        lag = policy.policy_lag_mean if "policy_lag/mean" in policy.experience else None
-        shown = (policy.mean_return, policy.eval_return, lag, policy.learning_rate)
-        returns, evaluation, lags, rate = ("-" if value is None else number(value) for value in shown)
-        table.add_row(policy.name, f"{policy.steps:,}", returns, evaluation, f"{policy.updates:,}", lags, rate)
+def _policies(policies: Sequence[PolicyStatus], width: int, chosen: int, most: int) -> Table:
+    """Return a table of the first `most` policies, with columns that fit; the chosen one is bold."""
+    policies = policies[:most]
+    tuned = list(dict.fromkeys(name for policy in policies for name in policy.tuned))
+    columns = {
+        "policy": [policy.name for policy in policies],
+        "steps": [f"{policy.steps:,}" for policy in policies],
+        "return": [_or_dash(policy.mean_return) for policy in policies],
+        "evaluation": [_or_dash(policy.eval_return) for policy in policies],
+        "rating": ["" if policy.rating is None else f"{policy.rating:.0f}" for policy in policies],
+        "copies": ["" if policy.exploits is None else f"{policy.exploits:,}" for policy in policies],
+        **{name.replace("_", " "): [_or_dash(policy.tuned.get(name)) for policy in policies] for name in tuned},
+        "updates": [f"{policy.updates:,}" for policy in policies],
+        "policy lag": [_or_dash(policy.experience.get("policy_lag/mean")) for policy in policies],
+        "learning rate": [_or_dash(policy.learning_rate) for policy in policies],
+    }
+    columns = {title: cells for title, cells in columns.items() if any(cells)}
+    wide = {title: max(map(len, (title, *cells))) + 2 for title, cells in columns.items()}
+    names = [name.replace("_", " ") for name in tuned]
+    left, kept = width - 6, set[str]()
+    for title in ("policy", "return", "evaluation", "steps", *names, "rating", "copies", *columns):
+        if title in columns and title not in kept and wide[title] <= left:
+            kept.add(title)
+            left -= wide[title]
+    table = Table(box=None, padding=(0, 1), header_style="dim")
+    for title in columns:
+        if title in kept:
+            table.add_column(title, justify="left" if title == "policy" else "right", no_wrap=True)
+    for place, cells in enumerate(zip(*(columns[title] for title in columns if title in kept), strict=True)):
+        table.add_row(*map(Text, cells), style="bold" if place == chosen else "")
     return table
 
 
-def _nodes(nodes: Sequence[NodeStatus]) -> Table:
-    """Return a table with a row per node."""
-    table = Table(box=None, expand=True, padding=(0, 1), header_style="dim")
+def _or_dash(value: float | None) -> str:
+    return "-" if value is None else number(value)
+
+
+def _nodes(nodes: Sequence[NodeStatus], most: int) -> Table:
+    """Return a table of the first `most` nodes."""
+    table = Table(box=None, padding=(0, 1), header_style="dim")
     for title in ("node", "machine", "lanes", "steps/s", "policy lag", "kB/s", "faults"):
-        table.add_column(title, justify="left" if title in ("node", "machine") else "right")
-    for node in nodes:
+        table.add_column(title, justify="left" if title in ("node", "machine") else "right", no_wrap=True)
+    for node in nodes[:most]:
         faults = node.faults + node.stale + node.doubled + node.missing
         rates = (f"{node.steps_per_second:,.0f}", number(node.policy_lag), f"{node.bytes_per_second / 1e3:,.0f}")
         rates = rates if node.is_there and not node.learner else ("-", "-", "-")
@@ -297,31 +459,48 @@ def _nodes(nodes: Sequence[NodeStatus]) -> Table:
     return table
 
 
-def _roles(status: Status, width: int) -> Panel:
+def _roles(status: Status, width: int) -> _Pane:
+    """Return the pane of the roles: their shares of time, and what all cores spent theirs on."""
     looks = _looks(status.roles)
-    rows = Table.grid(expand=True, padding=(0, 2, 0, 0))
-    rows.add_column(no_wrap=True)
-    rows.add_column(no_wrap=True)
-    rows.add_column(ratio=1)
     bar_width = 40 if width >= _WIDE else 20
-    for role in status.roles:
-        name = Text(role.name, "bold yellow" if role.name == status.limiting_role else "bold")
-        rows.add_row(name, _bar(role, looks, bar_width), _legend(role, looks))
-    body: list[RenderableType] = [rows]
-    if status.real_work is not None:
-        body.append(_real_work(status.real_work, status.cores))
-    if status.limiting_role:
-        reason = f"  {status.limiting_reason}" if status.limiting_reason else ""
-        body.append(Text.assemble(("limited by: ", "dim"), (status.limiting_role, "bold yellow"), reason))
-    return _panel(Group(*body), "roles")
+    name_width = max(len(role.name) for role in status.roles)
+    left = max(10, width - 8 - name_width - bar_width)
+    in_order = sorted(status.roles, key=lambda role: role.name != status.limiting_role)
+    legends = {role.name: _packed(_legend(role, looks), left) for role in status.roles}
+    work = [] if status.real_work is None else _packed(_real_work(status.real_work, status.cores), width - 4)
+    count, roles = sum(map(len, legends.values())) + len(work), len(status.roles)
+
+    def draw(rows: int) -> RenderableType:
+        table = Table.grid(padding=(0, 2, 0, 0))
+        shown = status.roles if rows >= roles else in_order[:rows]
+        for role in shown:
+            name = Text(role.name, "bold yellow" if role.name == status.limiting_role else "bold")
+            lines = legends[role.name] if rows >= count else _packed(_legend(role, looks, largest_first=True), left)[:1]
+            for place, line in enumerate(lines or [Text("")]):
+                table.add_row(*((name, _bar(role, looks, bar_width)) if place == 0 else ("", "")), line)
+        more = work if rows >= count else work[: max(0, rows - roles)]
+        return _panel(Group(table, *more), "roles")
+
+    return _Pane(4, max(count, roles), roles, min(2, roles), 2, draw)
 
 
-def _real_work(real_work: float, cores: Mapping[str, float]) -> Columns:
+def _packed(entries: Sequence[Text], width: int) -> list[Text]:
+    """Return lines of as many entries as fit, in order."""
+    lines: list[Text] = []
+    for entry in entries:
+        if lines and lines[-1].cell_len + 2 + entry.cell_len <= width:
+            lines[-1].append("  ").append_text(entry)
+        else:
+            lines.append(entry.copy())
+    return lines
+
+
+def _real_work(real_work: float, cores: Mapping[str, float]) -> list[Text]:
     entries = [Text.assemble(("real work: ", "dim"), (f"{real_work:.0%}", "bold green"))]
     for name, share in cores.items():
         if share >= _LEAST_SHARE:
             entries.append(Text(f"{name} {share:.0%}", "" if name in REAL_WORK else "dim"))
-    return Columns(entries, padding=(0, 2))
+    return entries
 
 
 def _looks(roles: Sequence[RoleShare]) -> Mapping[str, tuple[str, str]]:
@@ -350,13 +529,13 @@ def _bar(role: RoleShare, looks: Mapping[str, tuple[str, str]], width: int) -> T
     return bar.append(_REST_GLYPH * (width - drawn))
 
 
-def _legend(role: RoleShare, looks: Mapping[str, tuple[str, str]]) -> Columns:
-    entries = []
-    for activity, share in role.activities.items():
-        if share >= _LEAST_SHARE:
-            glyph, color = looks[activity]
-            entries.append(Text.assemble((glyph, color), f" {activity} {share:.0%}"))
-    return Columns(entries, padding=(0, 2))  # wraps between entries only
+def _legend(role: RoleShare, looks: Mapping[str, tuple[str, str]], *, largest_first: bool = False) -> list[Text]:
+    shares = [(activity, share) for activity, share in role.activities.items() if share >= _LEAST_SHARE]
+    if largest_first:
+        shares.sort(key=lambda one: -one[1])
+    entries = [Text.assemble(looks[name], f" {name} {share:.0%}") for name, share in shares]
+    rest = 1.0 - sum(role.activities.values())
+    return [*entries, Text(f"other {rest:.0%}", "dim")] if rest >= _LEAST_REST else entries
 
 
 def _spark_line(values: Sequence[float]) -> str:

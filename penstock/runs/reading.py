@@ -101,8 +101,8 @@ class RecordedRun:
         Returns
         -------
         dict
-            run (its name), path, state, reason, algorithm, env, seed, steps, fields of `Status` by their names, created
-            and updated (seconds since 1970).
+            run (its name), path, state, reason, algorithm, env, seed, steps, progress (share of the budget), fields of
+            `Status` by their names, created and updated (seconds since 1970).
         """
         config, info, status = self.directory.config, self.directory.info, self.status
         known = _last_known(self.directory) if status.keys() <= {"state", "reason"} else status
@@ -119,6 +119,7 @@ class RecordedRun:
             "env": info.get("env_name") or config.get("env"),
             "seed": config.get("seed"),
             "steps": known.get("steps"),
+            "progress": _share(known.get("steps"), fields["total_steps"]),
             **fields,
             "created": created,
             "updated": known.get("time") or created,
@@ -202,6 +203,13 @@ def _last_known(run: RunDirectory) -> dict[str, Any]:
         with suppress(CheckpointError):  # unreadable folder
             known["steps"] = next(reversed(run.checkpoints.steps()), None)
     return known
+
+
+def _share(steps: Any, total: Any) -> float | None:
+    """Return the share of the budget that is spent, at most 1; None if one of them is unknown or is no number."""
+    if type(steps) not in (int, float) or type(total) not in (int, float) or not total:
+        return None
+    return float(min(1.0, steps / total))
 
 
 def _seconds_of(created: Any) -> float | None:

@@ -137,6 +137,8 @@ class PolicyStatus:
     """Times that the policy was replaced by a copy of another; None without population-based training."""
     rating: float | None = None
     """Elo rating of a policy that plays past versions, relative to the first version."""
+    rating_error: float | None = None
+    """Half the 95 % interval of the rating; None before the first games."""
     opponents: tuple[OpponentStatus, ...] = ()
     """Past versions in the pool, oldest first."""
     opponent_games: int = 0
@@ -222,7 +224,7 @@ def summed_up(policies: Sequence[PolicyStatus]) -> dict[str, Any]:
     """
     together = dict(vars(policies[0]))
     if len(policies) > 1:
-        together |= {"name": "", "rating": None, "opponents": ()}
+        together |= {"name": "", "rating": None, "rating_error": None, "opponents": ()}
         counts = ("steps", "episodes", "updates", "version", "skipped_updates", "eval_unfinished", "opponent_games")
         for count in counts:
             together[count] = sum(getattr(policy, count) for policy in policies)

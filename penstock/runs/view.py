@@ -78,7 +78,7 @@ class View(Owned, ABC):
 class LiveView(View):
     """Panels that are redrawn in place at most four times a second, with events above them.
 
-    Panels are drawn in the thread that calls `update`.
+    Panels are drawn in the thread that calls `update`, in the terminal's height, so that the last ones remain whole.
     """
 
     def __init__(self, console: Console) -> None:
@@ -120,7 +120,8 @@ class LiveView(View):
             if not self._has_begun:
                 self._live.start()
                 self._has_begun = True
-            self._live.update(panels(status, self._returns, self._console.width), refresh=True)
+            width, height = self._console.size
+            self._live.update(panels(status, self._returns, width, height - 1), refresh=True)
 
     def _remember(self, status: Status) -> None:
         """Keep a bounded, evenly spaced history of the return; when full, every second value is dropped."""

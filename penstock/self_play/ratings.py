@@ -82,3 +82,14 @@ def rating(played: Sequence[tuple[float, Results]]) -> float:
         surplus = sum(count * (won - expected_score(middle, other)) for other, count, won in games)
         low, high = (middle, high) if surplus > 0.0 else (low, middle)
     return (low + high) / 2.0
+
+
+def rating_error(played: Sequence[tuple[float, Results]]) -> float | None:
+    """Return half the 95 % interval of `rating`, from the Fisher information of its likelihood; None without games.
+
+    Ratings of the opponents count as exact.
+    """
+    at = rating(played)
+    expected = [(float(sum(results)) + 1.0, expected_score(at, other)) for other, results in played if any(results)]
+    information = sum(count * won * (1.0 - won) for count, won in expected)
+    return 1.96 * 400.0 / math.log(10.0) / math.sqrt(information) if information else None

@@ -15,7 +15,7 @@ from penstock.experience.layout import RunShape
 from penstock.runs.files import LinesLog
 from penstock.runs.status import OpponentStatus
 from penstock.self_play.arenas import NOBODY, Pool, pool_in, seats_in
-from penstock.self_play.ratings import hard_odds, rating, remembered, score
+from penstock.self_play.ratings import hard_odds, rating, rating_error, remembered, score
 from penstock.self_play.settings import entry_interval, learner_of
 
 MATCHES = "matches.jsonl"
@@ -198,7 +198,11 @@ class Opponents:
 
     def rating(self, policy: int) -> float:
         """Return a policy's Elo rating by recent games, where each policy's first version has 0."""
-        return rating([(entry.rating, entry.recent[policy]) for each in self.pools for entry in each.entries])
+        return rating(self._played(policy))
+
+    def _played(self, policy: int) -> list[tuple[float, np.ndarray]]:
+        """Return the rating of each past version, and a policy's recent games against it."""
+        return [(entry.rating, entry.recent[policy]) for each in self.pools for entry in each.entries]
 
     def schedule(self, steps: int) -> None:
         """Add new results, and enter versions that are due.
@@ -222,7 +226,9 @@ class Opponents:
                 about = entry.steps, entry.rating, score(entry.recent[policy])
                 shown.append(OpponentStatus(*about, wins, draws, losses, versions.policy.name))
         games = int(self._games[policy]) // len(met)  # each is against a version of every other policy
-        return {"rating": self.rating(policy), "opponent_games": games, "opponents": tuple(shown)}
+        played = self._played(policy)
+        ratings = {"rating": rating(played), "rating_error": rating_error(played)}
+        return {**ratings, "opponent_games": games, "opponents": tuple(shown)}
 
     def to_json(self, policy: int) -> dict[str, Any]:
         """Return the state of a policy's pool and number of games, for a checkpoint."""

@@ -16,20 +16,13 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.flags import Places, parse_flags
+from penstock.runs.descriptions import COLUMNS, Column
 from penstock.runs.files import json_bytes
 from penstock.runs.formatting import clock, number, printable, words_of
 from penstock.runs.reading import RecordedRun, find_runs
 from penstock.studies import StudyError
 from penstock.studies.conditions import chosen, require_known, value_of
 
-_SHOWN = (
-    "run", "state", "algorithm", "env", "seed", "steps", "seconds", "mean_return", "eval_return", "best_return",
-    "steps_per_second", "limiting_role", "updated",
-)  # fmt: skip
-_HEADINGS = {
-    "seconds": "time", "mean_return": "return", "eval_return": "eval", "best_return": "best",
-    "steps_per_second": "steps/s", "limiting_role": "limited by", "updated": "ago",
-}  # fmt: skip
 _STATE_COLORS = {
     "running": "green", "failed": "red", "died": "red", "unreadable": "red", "interrupted": "yellow",
     "silent": "yellow",
@@ -110,14 +103,16 @@ def ordered(runs: Sequence[RecordedRun], key: str, *, reverse: bool = False) -> 
 
 def as_table(runs: Sequence[RecordedRun], more: Sequence[str] = ()) -> Table:
     """Draw runs for a terminal, one per row, without empty columns."""
-    names = [name for name in (*_SHOWN, *more) if any(value_of(run, name) not in (None, "") for run in runs)]
+    known = {column.name: column for column in COLUMNS}
+    printed = [column.name for column in COLUMNS if column.is_printed]
+    names = [name for name in (*printed, *more) if any(value_of(run, name) not in (None, "") for run in runs)]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in names:
-        is_text = name in ("run", "state", "algorithm", "env", "limiting_role")
-        table.add_column(_HEADINGS.get(name, name), justify="left" if is_text else "right", no_wrap=name == "state")
+        column = known.get(name, Column(name, name, "number"))
+        table.add_column(column.heading, justify="left" if column.is_text else "right", no_wrap=name == "state")
     now = time.time()
     for run in runs:
-        table.add_row(*(_cell(name, run, now) for name in names))
+        table.add_row(*(_cell(known.get(name), value_of(run, name), now) for name in names))
     return table
 
 
@@ -167,19 +162,22 @@ def _diff(args: list[str]) -> int:
     return 0
 
 
-def _cell(name: str, run: RecordedRun, now: float) -> Text:
-    value = value_of(run, name)
+def _cell(column: Column | None, value: Any, now: float) -> Text:
+    """Return a value as text; `column` is None for settings and columns without a description."""
     if value is None:
         return Text("")
-    if name == "state":
+    cell = None if column is None else column.cell
+    if cell == "state":
         return Text(words_of(value), style=_STATE_COLORS.get(value, ""))
-    if name == "seconds":
+    if cell == "clock":
         return Text(clock(value))
-    if name in ("created", "updated"):
+    if cell == "ago":
         return Text(clock(max(0.0, now - value)))
-    if name in ("steps", "total_steps", "updates", "steps_per_second"):
-        return Text(f"{value:,.0f}")
-    return Text(number(value) if isinstance(value, float) and name in _HEADINGS else words_of(value))
+    if cell == "share":
+        return Text(f"{value:.0%}")
+    if cell == "count":
+        return Text(f"{value:,.0f}" if isinstance(value, int | float) else words_of(value))
+    return Text(number(value) if isinstance(value, float) and cell == "number" else words_of(value))
 
 
 def _plain(value: Any) -> Any:

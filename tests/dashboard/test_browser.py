@@ -105,11 +105,11 @@ def test_the_overview_shows_runs_as_they_come_and_change(browser, runs):
         assert text_of(browser, "tbody th") == "second" and "1 of 3 runs" in text_of(browser, "main")
         browser.find_element(By.ID, "filter").clear()
         browser.execute_script("document.getElementById('filter').dispatchEvent(new Event('input'))")
-        browser.find_element(By.XPATH, "//button[text()='evaluation']").click()
+        browser.find_element(By.XPATH, "//button[text()='eval']").click()
         assert text_of(browser, "tbody th") == "second | first | third"
-        browser.find_element(By.XPATH, "//button[text()='evaluation']").click()
+        browser.find_element(By.XPATH, "//button[text()='eval']").click()
         assert text_of(browser, "tbody th") == "third | first | second"
-        assert browser.find_element(By.CSS_SELECTOR, "[aria-sort=ascending]").text.startswith("evaluation")
+        assert browser.find_element(By.CSS_SELECTOR, "[aria-sort=ascending]").text.startswith("eval")
         assert complaints(browser) == []
 
 
@@ -254,7 +254,7 @@ def test_curves_of_many_runs_are_grouped_with_seeds_as_one_band(browser, study):
     browser.get(study.address)
     waited(browser, lambda: browser.find_elements(By.LINK_TEXT, "Curves of these runs"))[0].click()
     waited(browser, lambda: "13 of 13 runs have this metric" in text_of(browser, "main"))
-    assert text_of(browser, "figcaption span") == (
+    assert text_of(browser, "figcaption .title") == (
         "evaluation/mean_return on Acrobot-v1 | evaluation/mean_return on CartPole-v1"
     )
     assert waited(browser, lambda: drawn_colors(browser) > 3)
@@ -265,14 +265,19 @@ def test_curves_of_many_runs_are_grouped_with_seeds_as_one_band(browser, study):
     assert f"402.5 | {low:.1f} | {high:.1f}" in text_of(browser, "figure table tr:last-child td")
     choose(browser, "words", "ppo cart")
     waited(browser, lambda: "6 of 6 runs have this metric" in text_of(browser, "main"))
+    browser.find_element(By.CSS_SELECTOR, ".group summary").click()
+    browser.find_element(By.ID, "sought").send_keys("gam")
+    assert not browser.find_element(By.CSS_SELECTOR, "input[value=seed]").is_displayed()
+    assert browser.find_element(By.CSS_SELECTOR, "input[value=algorithm]").is_displayed(), "it is chosen"
+    choose(browser, "sought", "see")
     browser.find_element(By.CSS_SELECTOR, "input[value=seed]").click()
-    waited(browser, lambda: "ppo, seed=5 (1)" in text_of(browser, ".u-legend"))
+    waited(browser, lambda: "ppo, seed=5 (1)" in text_of(browser, ".legend"))
     choose(browser, "y", "loss/value_loss")
-    waited(browser, lambda: text_of(browser, "figcaption span") == "loss/value_loss on CartPole-v1")
+    waited(browser, lambda: text_of(browser, "figcaption .title") == "loss/value_loss on CartPole-v1")
     address = browser.current_url
     browser.get("about:blank")
     browser.get(address)
-    waited(browser, lambda: "ppo, seed=5 (1)" in text_of(browser, ".u-legend"))
+    waited(browser, lambda: "ppo, seed=5 (1)" in text_of(browser, ".legend"))
     assert complaints(browser) == []
 
 
@@ -288,6 +293,95 @@ def test_chosen_runs_are_compared_with_the_keyboard_alone(browser, study):
     rows = text_of(browser, "tbody tr")
     assert "gamma0.90.5" in rows and EVIL in rows and "run_dir" not in rows
     assert not browser.find_elements(By.CSS_SELECTOR, "main img, main script") and complaints(browser) == []
+
+
+def of_kinds(runs):
+    """A population of two with games, a node, and hostile names."""
+    run = record(runs / "kinds")
+    matches = [{"opponent": EVIL, "seat": "a", "wins": 3, "draws": 1, "losses": 0, "mean_return": 0.5}]
+    policies = [
+        {"name": name, "steps": 600, "mean_return": 4.25, "rating": rating, "rating_error": 12.0,
+         "eval_matches": matches, "tuned": {"gamma": 0.97}, "exploits": 1, "opponents": []}
+        for name, rating in (("red", 50.0), (EVIL, -7.0))
+    ]  # fmt: skip
+    node = {"name": "node-0", "host": EVIL, "lanes": 8, "is_there": True, "steps_per_second": 123.0, "policy_lag": 1.0}
+    node |= {"bytes_per_second": 5e3, "faults": 2, "stale": 1, "doubled": 0, "missing": 0, "learner": 0}
+    path = run.directory.path / "status.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"policies": policies, "nodes": [node]}))
+    config = json.loads((run.directory.path / "config.json").read_text())
+    config["run"]["policies"] = ["red", EVIL]
+    (run.directory.path / "config.json").write_text(json.dumps(config))
+    for n in range(3):
+        line = {f"policy/{policy}/loss/entropy": float(n) for policy in ("red", EVIL)}
+        line |= {"time/rollout/env": 0.5, "node/node-0/steps_per_second": 5.0}
+        append(run, steps=600 + n, seconds=60 + n, **line)
+    events = [
+        {"event": "start", "policy": "red", "steps": 0, "after": {"gamma": 0.9}},
+        {"event": "exploit", "policy": EVIL, "steps": 300, "parent": "red", "parent_steps": 310,
+         "scores": {"red": 5.0, EVIL: 1.0}, "before": {"gamma": 0.95}, "after": {"gamma": 0.97}},
+    ]  # fmt: skip
+    (run.directory.path / "lineage.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+
+
+def test_policies_games_nodes_and_lineage_have_parts_of_the_page(browser, runs):
+    of_kinds(runs)
+    with dashboard_of(runs) as served:
+        open_run(browser, served, "kinds")
+        waited(browser, lambda: browser.find_elements(By.CSS_SELECTOR, ".lineage path"))
+        index = text_of(browser, ".index button").split(" | ")
+        assert index[:3] == ["Losses", "Policies", "Nodes"] and {"Population", "Speed", "Settings"} <= set(index)
+        rows = text_of(browser, "[aria-label=Policies] tbody tr")
+        assert "red6004.25050 ± 121" in rows and f"{EVIL}6004.250-7 ± 121" in rows
+        assert "75 % won, 25 % drawnof 4 games" in text_of(browser, ".result")
+        assert "node-0" in text_of(browser, "[aria-label=Nodes] tbody tr")
+        assert len(browser.find_elements(By.CSS_SELECTOR, "[aria-label=Nodes] svg polyline")) == 1
+        events = text_of(browser, "[aria-label='Events of the lineage'] tbody tr")
+        assert events == f"{EVIL}300exploitred1.000, 5.000gamma 0.950 → 0.970"
+        browser.execute_script("document.querySelector('.charts').scrollIntoView()")
+        waited(browser, lambda: EVIL in text_of(browser, ".legend") and "red" in text_of(browser, ".legend"))
+        assert not browser.find_elements(By.CSS_SELECTOR, "main img, main script") and complaints(browser) == []
+
+
+def test_choices_of_drawing_are_kept_in_the_address(browser, runs, live):
+    with dashboard_of(runs) as served:
+        open_run(browser, served, "live")
+        browser.execute_script("document.getElementById('logY').click()")
+        choose(browser, "smooth", "0.9")
+        choose(browser, "from", "305")
+        choose(browser, "to", "315")
+        waited(browser, lambda: "zoom=305%2C315" in browser.current_url)
+        address = browser.current_url
+        browser.get("about:blank")
+        browser.get(address)
+        waited(browser, lambda: browser.find_elements(By.CSS_SELECTOR, ".charts figure canvas"))
+        assert browser.find_element(By.ID, "logY").is_selected()
+        assert browser.find_element(By.ID, "from").get_property("value") == "305"
+        assert browser.find_element(By.ID, "smooth").get_property("value") == "0.9"
+        waited(browser, lambda: "not above 0" in text_of(browser, ".note"))
+        browser.find_element(By.XPATH, "//button[text()='Whole range']").click()
+        waited(browser, lambda: "zoom" not in browser.current_url)
+        assert complaints(browser) == []
+
+
+@pytest.mark.parametrize("place", ["#/run/nothing", "#/run/0123456789abcdef", "#/elsewhere"])
+def test_an_unknown_place_is_told_and_is_not_the_overview(browser, runs, live, place):
+    with dashboard_of(runs) as served:
+        browser.get(served.address)
+        waited(browser, lambda: "1 of 1 runs" in text_of(browser, "main"))
+        browser.execute_script("location.hash = arguments[0]", place)
+        waited(browser, lambda: "there is no such" in text_of(browser, "[role=alert]"))
+
+
+def test_runs_without_a_common_stretch_are_single_lines_with_a_note(browser, runs):
+    record(runs / "early", [(0, 1.0), (100, 2.0)])
+    record(runs / "late", [(200, 3.0), (300, 4.0)])
+    with dashboard_of(runs) as served:
+        browser.get(served.address)
+        waited(browser, lambda: browser.find_elements(By.LINK_TEXT, "Curves of these runs"))[0].click()
+        waited(browser, lambda: "ppo: its 2 runs have no stretch in common" in text_of(browser, ".note"))
+        show_table(browser, "evaluation/mean_return")
+        rows = waited(browser, lambda: text_of(browser, "figure tbody tr"))
+        assert rows == "0.01.000 | 100.02.000 | 200.03.000 | 300.04.000"
 
 
 def test_files_are_listed_and_their_text_is_shown(browser, study):
@@ -321,7 +415,7 @@ def test_every_page_is_accessible_in_both_themes(browser, study):
         for page, words in pages.items():
             browser.execute_script("location.hash = arguments[0]", page)
             waited(browser, lambda words=words: words in text_of(browser, "main"))
-            browser.execute_script("document.querySelectorAll('figure [aria-pressed]').forEach((each) => each.click())")
+            browser.execute_script("document.querySelectorAll('figcaption [aria-pressed]').forEach((it) => it.click())")
             browser.execute_script(f"if (!window.axe) {{ {source} }}")
             found = browser.execute_async_script("const done = arguments[0]; axe.run().then(done)")
             complaints_of = [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in found["violations"]]

@@ -125,7 +125,8 @@ def test_without_control_no_run_can_be_stopped(served, ids):
         "/api/runs/ID/films/1", "/api/runs/ID/films/-1", "/api/runs/ID/films/..%2f..%2fconfig.json",
         "/api/runs/ID/files/config.json", "/api/runs/ID/files/..%2f..%2fsecret.json",
         "/api/runs/ID/files/../config.json",
-        "/api/runs/ID/films/step-1.mp4", "/api/runs/ID/config.json", "/api/runs/ID%2f..%2fgood",
+        "/api/runs/ID/films/step-1.mp4", "/api/runs/x/lineage", "/api/runs/ID/lineage/..%2fconfig.json",
+        "/api/runs/..%2f..%2fsecret/lineage", "/api/runs/ID/config.json", "/api/runs/ID%2f..%2fgood",
     ],
 )  # fmt: skip
 def test_no_path_leads_out(served, ids, path):
@@ -186,6 +187,32 @@ def test_history_is_what_stands_small_enough_to_draw(served, ids):
     assert (history["most_names"], history["left_out"]) == (4096, 0)
     assert json.loads(served.ask(f"/api/runs/{ids['good']}/progress")[2]) == {"share": 1.0}
     assert served.ask("/api/runs/x/progress")[0] == 404
+
+
+def test_a_lineage_is_read_with_limits_and_through_no_link(served, folder):
+    run = record(folder / "population")
+    event = {"event": "exploit", "policy": "a", "steps": 5, "parent": "b", "parent_steps": 4, "after": {"gamma": 0.9}}
+    wrong = [
+        {**event, "steps": "5"}, {**event, "after": {"gamma": EVIL}}, {**event, "after": {"gamma": 10**400}}, [], "x",
+        {**event, "scores": {"a": [1]}}, {**event, "before": 3}, {**event, "parent_steps": {}}, {"policy": "a"},
+    ]  # fmt: skip
+    start = {"event": "start", "policy": "b", "steps": 0, "after": {}}
+    many = [{**event, "policy": f"p{number}", "parent": None} for number in range(100)]
+    path = run.directory.path / "lineage.jsonl"
+    lines = [*map(json.dumps, [*wrong, start, event, *many]), "[" * 100_000, "{"]
+    path.write_text("".join(f"{line}\n" for line in lines))
+    id_ = {each["run"]: each["id"] for each in json.loads(served.ask("/api/runs")[2])["runs"]}["population"]
+    code, headers, body = served.ask(f"/api/runs/{id_}/lineage")
+    found = json.loads(body)
+    assert (code, headers["content-type"]) == (200, "application/json")
+    assert found["events"][1] == event | {"scores": None, "before": None} and found["left_out"] == 0
+    assert found["policies"][:2] == [{"name": "b", "steps": 0}, {"name": "a", "steps": 5}]
+    assert len(found["policies"]) == len(found["events"]) == 64
+    path.unlink()
+    path.symlink_to(folder.parent / "secret.json")
+    assert json.loads(served.ask(f"/api/runs/{id_}/lineage")[2]) == {"policies": [], "events": [], "left_out": 0}
+    assert json.loads(served.ask(f"/api/runs/{id_}")[2])["has_lineage"] is False
+    shutil.rmtree(run.directory.path)
 
 
 def files_in(served, id_):

@@ -34,10 +34,11 @@ def own_cpu(monkeypatch):
     return spent
 
 
-def a_progress(rows=ROWS, **settings):
+def a_progress(rows=ROWS, processes=None, **settings):
     config = SegmentConfig(env="CartPole-v1", **settings)
     gauges = np.zeros((5, 32))
-    progress = Progress(config, {"algorithm": "ppo", "env": "CartPole-v1", "frame_skip": 4}, gauges, rows)
+    about = {"algorithm": "ppo", "env": "CartPole-v1", "frame_skip": 4}
+    progress = Progress(config, about, gauges, rows, processes=processes)
     progress.gauges = gauges  # for the test to book in
     return progress
 
@@ -57,6 +58,14 @@ def spend(progress, now, seconds, *roles):
             progress.gauges[row, CPU][names.index(name)] += cpu
     progress.refresh_shares()
     return {share.name: share for share in progress.status().roles}
+
+
+def test_roles_that_share_a_process_share_its_time(now):
+    rows = {"rollout": [0, 1]}
+    apart = spend(a_progress(rows), now, 10.0, {"env": 4.0}, {"env": 1.0})["rollout x2"]
+    assert apart.activities["env"] == pytest.approx(0.25), "of the time of two processes"
+    together = spend(a_progress(rows, {"rollout": 1}), now, 10.0, {"env": 4.0}, {"env": 1.0})["rollout x2"]
+    assert together.activities["env"] == pytest.approx(0.5)
 
 
 def test_before_any_report_there_is_nothing_to_show():

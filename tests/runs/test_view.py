@@ -375,6 +375,56 @@ def test_every_policy_has_a_row_and_says_what_its_games_came_to():
     assert "red" not in drawn(status(), 100), "a run of one policy has no rows of policies"
 
 
+def crowded() -> Status:
+    """A run of several policies with past versions, nodes and many roles."""
+    versions = tuple(OpponentStatus(64 * n, 1.0, 0.5, policy="b") for n in range(9))
+    policies = tuple(
+        of_policy(name, tuned={"gamma": 0.97}, exploits=3, opponents=versions, losses={"entropy": 0.5})
+        for name in ("a", "b", "c", "d")
+    )
+    nodes = tuple(NodeStatus(name=f"node-{n}", host="amber", lanes=8, is_there=True) for n in range(5))
+    return status(policies=policies, nodes=nodes, roles=(*ROLES, RoleShare(name="evaluator", activities={}, busy=0.0)))
+
+
+@pytest.mark.parametrize(("width", "height"), [(60, 14), (80, 23), (80, 50), (120, 30), (200, 49), (250, 59)])
+@pytest.mark.parametrize("shown", [status(), crowded()], ids=["one", "crowded"])
+def test_panels_fit_the_terminal_and_the_most_important_remain(shown, width, height):
+    console = Console(width=width, file=io.StringIO())
+    console.print(panels(shown, [1.0, 2.0], width, height))
+    lines = console.file.getvalue().splitlines()
+    assert len(lines) <= height and {len(line) for line in lines} == {width}
+    text = "\n".join(lines)
+    for words in ("96,256 of 200,000 steps", "limited by: rollout x2", "return", "13.4", "evaluation", "15.2"):
+        assert words in text, words
+    if height > 23:
+        assert "learner" in text and "steps/s" in text
+
+
+def test_a_pane_says_how_many_of_its_rows_are_hidden():
+    console = Console(width=80, file=io.StringIO())
+    console.print(panels(crowded(), (), 80, 26))
+    text = console.file.getvalue()
+    hidden = re.search(r"nodes, (\d) more hidden", text)
+    assert hidden is not None and text.count("node-") == 5 - int(hidden[1])
+    assert "past versions" not in text, "the least important pane is left out"
+
+
+def test_policies_show_what_was_tuned_and_copied_and_losses_say_whose_they_are():
+    rows = [line.split()[1:8] for line in drawn(crowded(), 80).splitlines()]
+    assert ["policy", "steps", "return", "evaluation", "copies", "gamma", "updates"] in rows
+    assert ["a", "600", "-", "-", "3", "0.970", "40"] in rows
+    assert "entropy of a" in drawn(crowded(), 80) and "entropy of b" not in drawn(crowded(), 80)
+    console = Console(width=80, file=io.StringIO())
+    console.print(panels(crowded(), width=80, chosen=1))
+    assert "entropy of b" in console.file.getvalue()
+    assert "entropy of" not in drawn(status(losses={"entropy": 1.0}), 80)
+
+
+def test_time_that_a_role_does_not_report_is_named():
+    text = drawn(status(roles=(RoleShare(name="learner", activities={"learn": 0.2}, busy=0.2),)), 100)
+    assert "learn 20%  other 80%" in text
+
+
 class Shown:
     """Stand-in for IPython's display: what was shown, and what has taken its place since."""
 

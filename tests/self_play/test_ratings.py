@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.self_play.ratings import expected_score, hard_odds, rating, remembered, score
+from penstock.self_play.ratings import expected_score, hard_odds, rating, rating_error, remembered, score
 
 results = st.tuples(st.integers(0, 50), st.integers(0, 50), st.integers(0, 50))
 
@@ -66,3 +66,12 @@ def test_results_fade_with_each_further_game(games, decay):
 
 def test_hard_opponents_are_those_that_are_lost_to():
     np.testing.assert_allclose(hard_odds([0.5, 0.9, 0.0]), [0.25, 0.01, 1.0])
+
+
+def test_the_interval_of_a_rating_is_that_of_its_information():
+    # 99 even games and the added draw against a player of the same rating: 100 games of variance 1/4. A rating point
+    # changes the log odds by ln(10) / 400: the deviation is 400 / ln(10) / sqrt(100 / 4) = 34.74, and 1.96 of it 68.1.
+    assert rating_error([(0.0, (49, 1, 49))]) == pytest.approx(68.1, abs=0.05)
+    assert rating_error([(0.0, (0, 0, 0))]) is None
+    few, many = (rating_error([(0.0, (games, 0, games))]) for games in (5, 500))
+    assert few > 5 * many

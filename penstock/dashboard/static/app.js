@@ -7,10 +7,11 @@ import { overview } from "./overview.js";
 async function shown(page, path, asked) {
   const run = /^#\/run\/([0-9a-f]+)(\/files)?$/.exec(path);
   if (run && run[2]) return (await import("./files.js")).filesPage(page, run[1], asked);
-  if (run) return (await import("./run.js")).runPage(page, run[1]);
+  if (run) return (await import("./run.js")).runPage(page, run[1], asked);
   if (path === "#/curves") return (await import("./curves.js")).curvesPage(page, asked);
   if (path === "#/differences") return (await import("./diff.js")).diffPage(page, asked);
-  return overview(page);
+  if (!path || path === "#/" || path === "#") return overview(page);
+  throw new Error("there is no such page");
 }
 
 let leave = () => {};
@@ -33,7 +34,8 @@ async function show() {
     leave = left;
     page.replaceChildren(made);
   } catch (error) {
-    page.replaceChildren(el("p", { role: "alert" }, `This cannot be shown: ${error.message}`));
+    const reason = error.status === 404 ? "there is no such run in the folders of this dashboard" : error.message;
+    page.replaceChildren(el("p", {}, el("a", { href: "#/" }, "All runs")), el("p", { role: "alert" }, `This cannot be shown: ${reason}`));
   }
 }
 

@@ -1,15 +1,18 @@
 // Curves of many runs: one curve with a band per group of equal settings, one chart per environment.
 
 import uPlot from "./uPlot.esm.js";
-import { Chart } from "./chart.js";
+import { Chart, unique } from "./chart.js";
+import { Controls, field, fill } from "./controls.js";
 import { el, stream } from "./dom.js";
 
 export async function curvesPage(page, asked) {
   document.title = "Curves · Penstock";
   const only = asked.get("runs") || "";
   const words = el("input", { type: "search", id: "words", value: asked.get("words") || "", placeholder: "cartpole ppo done" });
-  const y = el("select", { id: "y" }), x = el("select", { id: "x" }), band = el("select", { id: "band" });
-  const keys = el("fieldset", { class: "keys" }, el("legend", {}, "Group by"));
+  const y = el("select", { id: "y" }), band = el("select", { id: "band" });
+  const sought = el("input", { type: "search", id: "sought", placeholder: "learning_rate", oninput: narrow });
+  const keys = el("fieldset", { class: "keys" });
+  const by_ = el("p", { class: "by" });
   const told = el("p", { role: "status", class: "quiet" }, "Reading");
   const bar = el("progress", { max: "1", value: "0", "aria-label": "Runs read", hidden: true });
   const charts = el("div", { class: "charts wide-charts" });
@@ -18,24 +21,37 @@ export async function curvesPage(page, asked) {
 
   fill(band, [["ci", "95 % interval"], ["minmax", "lowest to highest"], ["none", "none"]], asked.get("band") || "ci");
   fill(y, [[metric, metric]], metric);
-  fill(x, axes([]), asked.get("x") || "steps");
+  const controls = new Controls(axes([]), asked, (isOther) => {
+    if (isOther) ask();
+    else {
+      keepAddress();
+      for (const chart of drawn.values()) chart.rebuild();
+    }
+  });
+  const x = controls.x;
   page.append(
     el("p", {}, el("a", { href: "#/" }, "All runs")),
     el("h1", {}, "Curves"),
     el("form", { class: "choices", onsubmit: (event) => event.preventDefault() },
-      field("words", "Show", words), field("y", "Metric", y), field("x", "Over", x), field("band", "Band", band), keys),
+      field("words", "Show", words), field("y", "Metric", y), field("band", "Band", band), controls.elements),
+    by_,
+    el("details", { class: "group" }, el("summary", {}, "Group by"), field("sought", "Settings that have", sought), keys),
     only ? el("p", {}, `Only the ${only.split(",").length} runs that were chosen. `, el("a", { href: "#/curves" }, "Show all")) : "",
     told, bar, charts);
 
   function query() {
-    const asks = new URLSearchParams({ y: metric, x: x.value, band: band.value, by: [...by].join(","), words: words.value });
+    const asks = new URLSearchParams({ y: metric, ...controls.query(), band: band.value, by: [...by].join(","), words: words.value });
     if (only) asks.set("runs", only);
     return asks;
   }
 
+  function keepAddress() {
+    history.replaceState(null, "", `#/curves?${query()}`);
+  }
+
   function ask() {
     close();
-    history.replaceState(null, "", `#/curves?${query()}`);
+    keepAddress();
     told.textContent = "Reading";
     close = stream(() => `/api/curves?${query()}`, {
       progress: ({ read, of }) => {
@@ -54,7 +70,7 @@ export async function curvesPage(page, asked) {
     choose(found.settings);
     const lines = found.panels.flatMap((panel) => panel.groups).reduce((sum, group) => sum + group.count, 0);
     told.textContent = lines ? `${lines} of ${found.count} runs have this metric` : `None of ${found.count} runs has this metric yet`;
-    const now = JSON.stringify([metric, x.value, found.panels.map((panel) => [panel.name, panel.groups.map((group) => [group.name, group.low === null, group.runs.length])])]);
+    const now = JSON.stringify([metric, x.value, found.panels.map((panel) => [panel.name, panel.groups.map((group) => [group.name, group.low === null, group.x.length > 0, group.runs.length])])]);
     if (now === shape) {
       for (const panel of found.panels) {
         const chart = drawn.get(panel.name);
@@ -65,24 +81,32 @@ export async function curvesPage(page, asked) {
     }
     shape = now;
     for (const chart of drawn.values()) chart.destroy();
-    drawn = new Map(found.panels.map((panel) => [panel.name, chartOf(panel, x, metric)]));
+    drawn = new Map(found.panels.map((panel) => [panel.name, chartOf(panel, controls, metric)]));
     charts.replaceChildren(...[...drawn.values()].map((chart) => chart.element));
   }
 
   function choose(settings) {
     const there = [...keys.querySelectorAll("input")].map((box) => box.value);
+    by_.replaceChildren("Grouped by ", el("strong", {}, [...by].join(", ") || "nothing: all runs are one group"));
     if (there.join() === settings.join()) return;
-    keys.replaceChildren(el("legend", {}, "Group by"), ...settings.map((name) => {
+    keys.replaceChildren(el("legend", {}, "Settings that differ"), ...settings.map((name) => {
       const box = el("input", { type: "checkbox", value: name, checked: by.has(name), onchange: () => {
         by = new Set([...keys.querySelectorAll("input:checked")].map((each) => each.value));
         ask();
       } });
       return el("label", {}, box, name);
     }));
+    narrow();
+  }
+
+  // Chosen settings stay in view.
+  function narrow() {
+    const word = sought.value.toLowerCase();
+    for (const label of keys.querySelectorAll("label")) label.hidden = !label.textContent.toLowerCase().includes(word) && !label.firstChild.checked;
   }
 
   y.addEventListener("change", () => { metric = y.value; ask(); });
-  for (const control of [x, band]) control.addEventListener("change", ask);
+  band.addEventListener("change", ask);
   words.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(ask, 300); });
   const rebuild = () => { for (const chart of drawn.values()) chart.rebuild(); };
   window.addEventListener("theme", rebuild);
@@ -100,18 +124,6 @@ function axes(names) {
   return [["steps", "steps"], ["seconds", "seconds trained"], ...among.map((name) => [name, name])];
 }
 
-function field(id, label, control) {
-  return el("div", { class: "field" }, el("label", { for: id }, label), control);
-}
-
-// Options of a select element; the selection is kept.
-function fill(select, options, chosen) {
-  if ([...select.options].map((option) => option.value).join("\n") !== options.map(([value]) => value).join("\n")) {
-    select.replaceChildren(...options.map(([value, label]) => el("option", { value }, label)));
-  }
-  select.value = chosen;
-}
-
 // Columns of an environment's chart: lines of groups, then ends of bands, then single runs.
 class Panel {
   constructor(panel) { this.panel = panel; }
@@ -121,28 +133,26 @@ class Panel {
     const tables = groups.flatMap((group) => [
       [group.x, group.middle], ...(group.low ? [[group.x, group.low], [group.x, group.high]] : []),
       ...group.runs.map((run) => [run.x, run.y]),
-    ]).map(ascending);
+    ]).map(unique); // uPlot joins by x, whose values must be unique
     return tables.length ? uPlot.join(tables).map((column) => column.map((value) => value ?? null)) : [[]];
   }
 }
 
-// uPlot joins by x, whose values must be unique.
-function ascending([x, y]) {
-  const keep = x.map((at, n) => n === 0 || at > x[n - 1]);
-  return [x.filter((_, n) => keep[n]), y.filter((_, n) => keep[n])];
-}
-
-function chartOf(panel, x, metric) {
-  const names = [], labels = [], looks = [], bands = [];
+function chartOf(panel, controls, metric) {
+  const lines = [], bands = [], notes = [];
   panel.groups.forEach((group, n) => {
-    const add = (name, look) => { names.push(name); labels.push(name); looks.push({ color: n, ...look }); };
+    const add = (name, look) => lines.push({ name, label: name, color: n, dash: n % 4, ...look });
+    const isAlone = !group.x.length;
     add(`${group.name} (${group.count})`, { width: 2 });
     if (group.low) {
       add(`${group.name} low`, { edge: true });
       add(`${group.name} high`, { edge: true });
-      bands.push({ color: n, low: names.length - 1, high: names.length });
+      bands.push({ color: n, low: lines.length - 2, high: lines.length - 1 });
     }
-    for (const run of group.runs) add(run.name, { width: 0.8, faint: true });
+    for (const run of group.runs) add(run.name, { width: isAlone ? 1.6 : 0.8, faint: true });
+    if (isAlone) notes.push(`${group.name}: its ${group.count} runs have no stretch in common, so each is drawn for itself${group.runs.length < group.count ? ` (the first ${group.runs.length})` : ""}.`);
   });
-  return new Chart(`${metric} on ${panel.name}`, new Panel(panel), names, labels, { x: () => x.value, looks, bands, height: 340 });
+  return new Chart(`${metric} on ${panel.name}`, new Panel(panel), lines, {
+    view: controls.view, onZoom: (range) => controls.zoom(range), bands, height: 340, note: notes.join(" "), isNamed: true,
+  });
 }

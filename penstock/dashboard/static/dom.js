@@ -36,7 +36,7 @@ export function clock(seconds) {
 
 export async function get(path) {
   const answer = await fetch(path);
-  if (!answer.ok) throw new Error((await answer.text()).trim());
+  if (!answer.ok) throw Object.assign(new Error((await answer.text()).trim()), { status: answer.status });
   return answer.json();
 }
 
@@ -64,4 +64,12 @@ export function stream(path, listeners) {
   document.addEventListener("visibilitychange", seen);
   open();
   return () => { closed = true; shut(); document.removeEventListener("visibilitychange", seen); };
+}
+
+// A table in a region of its own, which scrolls where it is too wide. heads: title and whether its column is of numbers.
+export function table(title, heads, rows, kind = "") {
+  const side = (n) => (heads[n] && heads[n][1] ? "right" : null);
+  return el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": title },
+    el("table", { class: kind || null }, el("thead", {}, el("tr", {}, heads.map(([head], n) => (head ? el("th", { scope: "col", class: side(n) }, head) : el("td", {}))))),
+      el("tbody", {}, rows.map((cells) => el("tr", {}, cells.map((cell, n) => (n ? el("td", { class: side(n) }, cell) : el("th", { scope: "row" }, cell))))))));
 }

@@ -2,47 +2,33 @@
 
 import { clock, count, el, get, number, stream } from "./dom.js";
 
-const COLUMNS = [
-  ["state", "state", (run) => (run.state === "unreadable" ? `unreadable: ${run.reason}` : run.state)],
-  ["run", "run", (run) => run.run],
-  ["algorithm", "algorithm", (run) => run.algorithm],
-  ["env", "environment", (run) => run.env],
-  ["seed", "seed", (run) => run.seed ?? ""],
-  ["steps", "steps", (run) => count(run.steps)],
-  ["progress", "done", (run) => (progress(run) === null ? "" : `${Math.floor(100 * progress(run))} %`)],
-  ["seconds", "time", (run) => clock(run.seconds)],
-  ["mean_return", "return", (run) => number(run.mean_return)],
-  ["eval_return", "evaluation", (run) => number(run.eval_return)],
-  ["best_return", "best", (run) => number(run.best_return)],
-  ["target_return", "target", (run) => number(run.target_return)],
-  ["steps_per_second", "steps/s", (run) => count(run.steps_per_second)],
-  ["limiting_role", "limited by", (run) => run.limiting_role ?? ""],
-  ["created", "begun", (run) => (run.created ? new Date(1000 * run.created).toLocaleString("sv").slice(0, 16) : "")],
-];
-const TEXTS = new Set(["state", "run", "algorithm", "env", "limiting_role"]);
-
-function progress(run) {
-  return run.total_steps && run.steps !== null ? Math.min(1, run.steps / run.total_steps) : null;
-}
+// Text of a value by the kind of its column, as the server describes it.
+const TEXTS = {
+  state: (value, run) => (value === "unreadable" ? `unreadable: ${run.reason}` : value ?? ""),
+  text: (value) => value ?? "",
+  number, count, clock,
+  share: (value) => (value === null || value === undefined ? "" : `${Math.floor(100 * value)} %`),
+  ago: (value) => (value ? clock(Math.max(0, Date.now() / 1000 - value)) : ""),
+};
 
 export async function overview(page) {
   document.title = "Penstock";
+  const first = await get("/api/runs");
+  const columns = first.columns.filter((column) => column.least_width !== null);
+  const isText = (column) => column.cell === "text" || column.cell === "state";
+  const looks = (column) => [isText(column) ? null : "right", column.least_width ? `from${column.least_width}` : null].filter(Boolean).join(" ") || null;
   const runs = new Map(), rows = new Map();
   let sort = "created", down = true;
   const body = el("tbody", {});
   const told = el("p", { role: "status", class: "quiet" });
   const filter = el("input", { type: "search", id: "filter", placeholder: "cartpole ppo running", oninput: draw });
   const chosen = new Set(), all = el("a", { href: "#/curves" }, "Curves of these runs"), unlike = el("a", { href: "#/differences" }, "What differs between the chosen runs");
-  const heads = COLUMNS.map(([key, heading]) =>
-    el("th", { scope: "col", class: TEXTS.has(key) ? null : "right" },
-      el("button", { type: "button", onclick: () => { down = sort === key ? !down : !TEXTS.has(key); sort = key; draw(); } }, heading)));
-
-  function value(run) {
-    return sort === "progress" ? progress(run) : run[sort];
-  }
+  const heads = columns.map((column) =>
+    el("th", { scope: "col", class: looks(column) },
+      el("button", { type: "button", onclick: () => { down = sort === column.name ? !down : !isText(column); sort = column.name; draw(); } }, column.heading)));
 
   function compare(a, b) {
-    const [x, y] = [value(a), value(b)];
+    const [x, y] = [a[sort], b[sort]];
     if (x === null || x === undefined || y === null || y === undefined) return (x ?? null) === (y ?? null) ? 0 : (x ?? null) === null ? 1 : -1;
     const order = typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y));
     return down ? -order : order;
@@ -63,7 +49,7 @@ export async function overview(page) {
     unlike.hidden = chosen.size < 2;
     told.textContent = runs.size ? `${shown.length} of ${runs.size} runs` : "No runs yet. This page shows them as soon as there are any.";
     heads.forEach((head, n) => {
-      const mine = COLUMNS[n][0] === sort;
+      const mine = columns[n].name === sort;
       if (mine) head.setAttribute("aria-sort", down ? "descending" : "ascending");
       else head.removeAttribute("aria-sort");
     });
@@ -71,23 +57,24 @@ export async function overview(page) {
 
   function row(run) {
     if (!rows.has(run.id)) {
-      const state = el("span", {}), link = el("a", { href: `#/run/${run.id}` });
-      const cells = COLUMNS.map(([key]) => (key === "state" ? state : key === "run" ? link : el("td", { class: TEXTS.has(key) ? null : "right" })));
+      const cells = columns.map((column) => (column.name === "run" ? el("a", { href: `#/run/${run.id}`, class: "run" }) : column.cell === "state" ? el("span", {}) : el("td", { class: looks(column) })));
       const box = el("input", { type: "checkbox", "aria-label": `Choose ${run.run}`, onchange: () => { if (box.checked) chosen.add(run.id); else chosen.delete(run.id); draw(); } });
-      const tr = el("tr", {}, el("td", {}, box), cells.map((cell) => (cell === state ? el("td", {}, cell) : cell === link ? el("th", { scope: "row" }, cell) : cell)));
-      rows.set(run.id, { run: null, tr, cells, state });
+      const placed = (cell) => (cell.tagName === "A" ? el("th", { scope: "row" }, cell) : cell.tagName === "SPAN" ? el("td", {}, cell) : cell);
+      rows.set(run.id, { run: null, tr: el("tr", {}, el("td", {}, box), cells.map(placed)), cells });
     }
     const made = rows.get(run.id);
     if (made.run !== run) {
       made.run = run;
-      COLUMNS.forEach(([, , text], n) => { made.cells[n].textContent = text(run); });
-      made.state.className = `state ${run.state}`;
-      made.state.title = run.reason ?? "";
+      columns.forEach((column, n) => {
+        const cell = made.cells[n];
+        cell.textContent = TEXTS[column.cell](run[column.name], run);
+        if (column.cell === "state") Object.assign(cell, { className: `state ${run.state}`, title: run.reason ?? "" });
+        if (column.name === "run") cell.title = run.run;
+      });
     }
     return made.tr;
   }
 
-  const first = await get("/api/runs");
   for (const run of first.runs) runs.set(run.id, run);
   page.append(
     el("h1", {}, "Runs"),

@@ -1,42 +1,78 @@
-// One run, live: learning, speed and limits, log, settings and provenance.
+// One run, live: its parts by kind of run, charts, log, settings and provenance.
 
-import { Chart, Store } from "./chart.js";
+import { Chart, colorOf, Store, WAIT } from "./chart.js";
+import { Controls } from "./controls.js";
 import { clock, count, el, get, number, stream } from "./dom.js";
+import { lineagePanel, nodesPanel, policiesPanel } from "./kinds.js";
 
 const MOST_ROWS = 4000; // beyond it, rows reduced by the server are loaded again, in which every spike remains
 const MOST_LOG_LINES = 500;
 const PAUSE = 1600; // ms between two drawings, the main cost of an open page; a line appears within 2 s
+const AXES = [["steps", "steps"], ["seconds", "seconds trained"], ["updates", "updates"], ["time", "time of day"]];
 
-export async function runPage(page, id) {
+export async function runPage(page, id, asked) {
   const [about, overview] = await Promise.all([get(`/api/runs/${id}`), get("/api/runs")]);
   const state = el("span", { class: "state" });
   const facts = el("dl", { class: "facts" }), limit = el("p", { class: "limit" }), roles = el("div", { class: "roles" });
-  const charts = el("div", { class: "charts" });
   const log = el("pre", { class: "log", tabindex: "0", role: "region", "aria-label": "Log" });
   const told = el("p", { role: "status", class: "quiet" }, "Reading what the run has logged so far");
-  const x = el("select", { id: "x" }, el("option", { value: "steps" }, "steps"), el("option", { value: "seconds" }, "seconds trained"), el("option", { value: "time" }, "time of day"));
+  const index = el("nav", { class: "index", "aria-label": "Sections of this page" });
+  const sections = new Map(), body = el("div", {});
   document.title = `${about.summary.run} · Penstock`;
+  const controls = new Controls(AXES, asked, () => { keepAddress(); for (const chart of drawn) chart.rebuild(); });
   const parts = [
     el("p", { class: "ways" }, el("a", { href: "#/" }, "All runs"), el("a", { href: `#/run/${id}/files` }, "Files"), el("a", { href: `#/curves?runs=${id}` }, "Curves")),
     el("h1", {}, about.summary.run, " ", state),
     el("p", {}, `${about.summary.algorithm} on ${about.summary.env}, seed ${about.summary.seed ?? "unknown"}`),
     facts, limit, roles,
     overview.control ? stopButton(id, overview.control) : null,
-    el("p", {}, el("label", { for: "x" }, "Draw over "), x), told, charts,
-    films(id, about.films),
-    el("h2", {}, "Log"), log,
-    details("Settings", about.config), details("Made with", about.made),
+    told, index,
+    el("form", { class: "choices", onsubmit: (event) => event.preventDefault() }, controls.elements),
+    body,
   ];
   page.append(...parts.filter((part) => part !== null));
-  showStatus({ state: about.summary.state, status: about.status });
 
   let metrics = new Store({}), hardware = new Store({}), drawn = [], names = "", cursor = "", isClosed = false, isReading = false;
-  let drawnAt = 0, waiting = 0;
+  let drawnAt = 0, waiting = 0, charts = [], status = {}, shades = new Map(), needsCharts = false;
+
+  const policies = policiesPanel(), nodes = nodesPanel(() => metrics), lineage = about.has_lineage ? lineagePanel(id) : null;
+  const films = filmsOf(id, about.films);
+  section("Log").append(log);
+  const made = section("Settings");
+  made.append(details("Settings", about.config), details("Made with", about.made));
+  showStatus({ state: about.summary.state, status: about.status });
+  order([]);
+
+  function section(title) {
+    if (!sections.has(title)) sections.set(title, el("section", { tabindex: "-1" }, el("h2", {}, title)));
+    return sections.get(title);
+  }
+
+  // Sections in order, those without content left out, with an index of them.
+  function order(titles) {
+    const own = [["Policies", policies.element], ["Nodes", nodes.element], ["Population", lineage && lineage.element], ["Films", films]];
+    const filled = own.filter(([, element]) => element && element.childNodes.length);
+    for (const [title, element] of filled) section(title).firstChild.after(element);
+    const first = titles.slice(0, 1), all = [...first, ...filled.map(([title]) => title), ...titles, ...(log.textContent ? ["Log"] : []), "Settings"];
+    const wanted = [...new Set(all)].map((title) => sections.get(title));
+    if (wanted.length !== body.children.length || wanted.some((each, n) => each !== body.children[n])) body.replaceChildren(...wanted);
+    const now = [...new Set(all)].join("\n");
+    if (index.dataset.titles === now) return;
+    index.dataset.titles = now;
+    index.replaceChildren(...[...new Set(all)].map((title) => el("button", { type: "button", onclick: () => {
+      sections.get(title).scrollIntoView();
+      sections.get(title).focus({ preventScroll: true });
+    } }, title)));
+  }
+
+  function keepAddress() {
+    history.replaceState(null, "", `#/run/${id}?${new URLSearchParams(controls.query())}`);
+  }
 
   function showStatus(news) {
     state.textContent = news.state;
     state.className = `state ${news.state}`;
-    const status = { ...about.summary, ...news.status };
+    status = { ...about.summary, ...news.status };
     const target = status.target_return === null || status.target_return === undefined ? "" : ` of ${number(status.target_return)}`;
     const pairs = [
       ["steps", `${count(status.steps)}${status.total_steps ? ` of ${count(status.total_steps)}` : ""}`],
@@ -52,36 +88,52 @@ export async function runPage(page, id) {
     ];
     facts.replaceChildren(...pairs.filter(([, text]) => text).map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", { "data-fact": name }, text))));
     limit.textContent = status.limiting_role ? `Limited by ${status.limiting_role}: ${status.limiting_reason}` : "";
-    roles.replaceChildren(...(Array.isArray(status.roles) ? status.roles : []).map(roleBar));
+    roles.replaceChildren(...listed(status.roles).map((role) => roleBar(role, shades)));
+    policies.show(status);
+    nodes.show(status);
+    order(titles());
+  }
+
+  function titles() {
+    return [...new Set(charts.map((chart) => chart.section))];
   }
 
   function draw() {
-    const wanted = groups(metrics, hardware, about.config.target_return);
-    const now = JSON.stringify(wanted.map(({ title, names }) => [title, names]));
+    const now = JSON.stringify(charts);
     if (now === names) {
       for (const chart of drawn) chart.update();
       return;
     }
     names = now;
     for (const chart of drawn) chart.destroy();
-    charts.replaceChildren();
-    drawn = wanted.map(({ title, store, names, labels, options }) => new Chart(title, store, names, labels, { ...options, x: () => x.value }));
-    let heading = "";
-    drawn.forEach((chart, n) => {
-      if (wanted[n].heading !== heading) {
-        heading = wanted[n].heading;
-        charts.append(el("h2", {}, heading));
-      }
-      charts.append(chart.element);
+    shades = new Map(charts.filter((chart) => chart.section === "Speed" && chart.kind === "area").flatMap((chart) => chart.lines.map((line) => [line.label, line.color])));
+    const target = about.config.target_return, grids = new Map();
+    drawn = charts.map(({ section: title, title: name, unit, kind, lines, file }) => {
+      const isReturn = lines.some((line) => line.name === "episode/mean_return" || line.name === "evaluation/mean_return");
+      const chart = new Chart(name, file === "hardware" ? hardware : metrics, lines, {
+        view: controls.view, onZoom: (range) => controls.zoom(range), kind, unit, ...(isReturn && typeof target === "number" ? { target } : {}),
+      });
+      if (!grids.has(title)) grids.set(title, el("div", { class: "charts" }));
+      grids.get(title).append(chart.element);
+      return chart;
     });
+    for (const [title, grid] of grids) {
+      section(title).querySelectorAll(":scope > .charts").forEach((old) => old.remove());
+      section(title).append(grid);
+    }
+    roles.replaceChildren(...listed(status.roles).map((role) => roleBar(role, shades)));
+    nodes.show(status);
+    order(titles());
   }
 
   function drawSoon() {
     if (waiting) return;
-    waiting = setTimeout(() => {
+    waiting = setTimeout(async () => {
       waiting = 0;
       drawnAt = performance.now();
-      if (!isClosed) draw();
+      if (isClosed) return;
+      if (needsCharts) await reopen();
+      else draw();
     }, Math.max(0, drawnAt + PAUSE - performance.now()));
   }
 
@@ -96,10 +148,14 @@ export async function runPage(page, id) {
       const whole = await get(`/api/runs/${id}/history`);
       if (isClosed) return;
       [metrics, hardware] = [whole.metrics, whole.hardware].map((columns) => new Store(columns, whole.most_names));
-      [metrics.leftOut, cursor, names] = [whole.left_out, whole.cursor, ""];
+      [metrics.leftOut, cursor, names, charts, needsCharts] = [whole.left_out, whole.cursor, "", whole.charts, false];
       log.textContent = whole.log.join("\n");
       tell();
       draw();
+      if (lineage) {
+        await lineage.read(status);
+        order(titles());
+      }
     } finally {
       clearInterval(telling);
       isReading = false;
@@ -113,17 +169,19 @@ export async function runPage(page, id) {
   }
 
   function take(news, at) {
-    if (news.reload || metrics.count > MOST_ROWS) {
+    if (at) cursor = at;
+    if (news.reload || metrics.count > MOST_ROWS || hardware.count > MOST_ROWS) {
       reopen();
       return;
     }
-    cursor = at || cursor;
-    for (const line of news.metrics || []) metrics.add(line);
-    for (const line of news.hardware || []) hardware.add(line);
+    // The server describes charts: a line with a new name makes the page read all of them again.
+    for (const line of news.metrics || []) needsCharts = metrics.add(line) || needsCharts;
+    for (const line of news.hardware || []) needsCharts = hardware.add(line) || needsCharts;
     if (news.log) {
-      const isAtEnd = log.scrollTop + log.clientHeight >= log.scrollHeight - 8;
+      const isAtEnd = log.scrollTop + log.clientHeight >= log.scrollHeight - 10;
       log.textContent = [...log.textContent.split("\n"), ...news.log].filter(Boolean).slice(-MOST_LOG_LINES).join("\n");
       if (isAtEnd) log.scrollTop = log.scrollHeight;
+      order(titles());
     }
     tell();
     if (news.metrics || news.hardware) drawSoon();
@@ -141,8 +199,12 @@ export async function runPage(page, id) {
     if (!isClosed) open();
   }
 
-  const rebuild = () => { for (const chart of drawn) chart.rebuild(); };
-  x.addEventListener("change", rebuild);
+  const rebuild = () => {
+    for (const chart of drawn) chart.rebuild();
+    roles.replaceChildren(...listed(status.roles).map((role) => roleBar(role, shades)));
+    policies.show(status);
+    if (lineage) lineage.draw(status);
+  };
   window.addEventListener("theme", rebuild);
   reopen().catch((error) => { told.textContent = `This cannot be shown: ${error.message}`; });
   return () => {
@@ -154,63 +216,31 @@ export async function runPage(page, id) {
   };
 }
 
-// Charts, by the names of the logged metrics.
-function groups(metrics, hardware, target) {
-  const names = Object.keys(metrics.columns), made = [];
-  const add = (heading, title, store, names, labels, options = {}) => { if (names.length) made.push({ heading, title, store, names, labels, options }); };
-  const among = (prefix) => names.filter((name) => name.startsWith(prefix));
-  const bare = (names, prefix) => names.map((name) => name.slice(prefix.length));
-  const has = (wanted) => wanted.filter((name) => names.includes(name));
-  const returns = has(["episode/mean_return", "evaluation/mean_return"]);
-  const labels = { "episode/mean_return": "training episodes", "evaluation/mean_return": "evaluations" };
-  add("Learning", "Return", metrics, returns, returns.map((name) => labels[name]), typeof target === "number" ? { target } : {});
-  const successes = has(["episode/success_rate", "evaluation/success_rate"]);
-  add("Learning", "Success rate", metrics, successes, successes, { least: 0, most: 1 });
-  add("Learning", "Episode length", metrics, has(["episode/mean_length"]), ["steps"]);
-  for (const name of among("loss/")) add("Losses", name.slice(5), metrics, [name], [name.slice(5)]);
-  add("Losses", "Learning rate", metrics, has(["learning_rate"]), ["learning rate"]);
-  add("Speed", "Steps per second", metrics, has(["steps_per_second"]), ["steps/s"]);
-  add("Speed", "Policy lag in updates", metrics, among("policy_lag/"), bare(among("policy_lag/"), "policy_lag/"));
-  for (const name of among("replay/")) add("Speed", name, metrics, [name], [name]);
-  for (const role of [...new Set(among("time/").map((name) => name.split("/")[1]))]) {
-    const mine = among(`time/${role}/`);
-    add("Time of roles", `Time of ${role}`, metrics, mine, bare(mine, `time/${role}/`), { least: 0, most: 1 });
-  }
-  add("Time of roles", "Time of all cores", metrics, among("cores/"), bare(among("cores/"), "cores/"), { least: 0, most: 1 });
-  const faults = has(["restarts", "skipped_updates", "masked_steps"]);
-  add("Faults", "Restarts, skipped updates, masked steps", metrics, faults, faults.map((name) => name.replaceAll("_", " ")));
-  for (const name of among("metrics/")) add("Numbers of your own", name.slice(8), metrics, [name], [name.slice(8)]);
-
-  const of = (pattern) => Object.keys(hardware.columns).filter((name) => pattern.test(name));
-  const cores = of(/^cpu\/\d+$/);
-  add("Hardware", "Busy cores", hardware, cores, cores.map((name) => name.replace("cpu/", "core ")), { least: 0, most: 1 });
-  const memory = of(/^memory\//);
-  add("Hardware", "Memory in bytes", hardware, memory, bare(memory, "memory/"));
-  for (const [what, title] of [["cpu", "Cores used by roles"], ["memory", "Memory of roles in bytes"]]) {
-    const mine = of(new RegExp(`^role/.*/${what}$`));
-    add("Hardware", title, hardware, mine, mine.map((name) => name.split("/")[1]));
-  }
-  const busy = of(/^gpu\/\d+\/busy$/), used = of(/^gpu\/\d+\/memory_/);
-  add("Hardware", "Busy GPUs", hardware, busy, busy.map((name) => `GPU ${name.split("/")[1]}`), { least: 0, most: 1 });
-  add("Hardware", "Memory of GPUs in bytes", hardware, used, used.map((name) => name.replace("gpu/", "GPU ").replace("/memory_", " ")));
-  return made;
+function listed(value) {
+  return Array.isArray(value) ? value : [];
 }
 
-function roleBar(role) {
+// Shares of a role's time, in the colours of the charts of time; the rest is left white.
+function roleBar(role, shades) {
   const shares = Object.entries(role.activities || {}).filter(([, share]) => share >= 0.005);
-  const bar = el("div", { class: "bar", "aria-hidden": "true" });
+  const bar = el("div", { class: "bar", "aria-hidden": "true" }), words = el("span", { class: "shares" });
+  let waits = 0;
   for (const [name, share] of shares) {
-    const part = el("span", { class: name.startsWith("wait") ? "wait" : "work", title: name });
+    const color = shades.get(name) ?? (name.startsWith("wait") ? WAIT : 0), shown = colorOf(color, color === WAIT ? waits++ : 0);
+    const part = el("span", { title: name }), swatch = el("span", { class: "swatch block", "aria-hidden": "true" });
     part.style.width = `${100 * share}%`;
+    part.style.background = swatch.style.color = shown;
     bar.append(part);
+    words.append(el("span", {}, swatch, `${name} ${Math.round(100 * share)} %`));
   }
-  const words = shares.map(([name, share]) => `${name} ${Math.round(100 * share)} %`).join(", ");
-  return el("div", { class: "role" }, el("span", { class: "name" }, role.name), bar, el("span", { class: "quiet" }, words));
+  const rest = 1 - shares.reduce((sum, [, share]) => sum + share, 0);
+  if (rest >= 0.05) words.append(el("span", { class: "quiet" }, `other ${Math.round(100 * rest)} %`));
+  return el("div", { class: "role" }, el("span", { class: "name" }, role.name), bar, words);
 }
 
-function films(id, names) {
+function filmsOf(id, names) {
   if (!names.length) return null;
-  return el("section", {}, el("h2", {}, "Films"), ...names.map((name, n) =>
+  return el("div", { class: "charts" }, names.map((name, n) =>
     el("figure", {}, el("figcaption", {}, name), el("video", { controls: true, preload: "none", src: `/api/runs/${id}/films/${n}` }))));
 }
 

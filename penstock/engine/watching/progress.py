@@ -170,6 +170,8 @@ class Progress:
         Rows of the gauges by kind of role.
     policies
         Names of the policies, where there are several.
+    processes
+        Number of processes by kind of role; of kinds that are missing: a process for each row.
 
     Attributes
     ----------
@@ -192,9 +194,11 @@ class Progress:
         gauges: np.ndarray,
         rows: Mapping[str, list[int]],
         policies: Sequence[str] = ("",),
+        processes: Mapping[str, int] | None = None,
     ) -> None:
         self.policies = [PolicyProgress(name) for name in policies]
         self._config, self._about, self._gauges, self._rows = config, about, gauges, rows
+        self._processes = processes or {}
         self.seconds = 0.0
         self.restarts = 0
         self.nodes: dict[int, NodeStatus] = {}
@@ -280,7 +284,7 @@ class Progress:
 
     def role_times(self, before: Moment, after: Moment) -> dict[str, RoleTime]:
         """Time spent by every role between two moments, by kind."""
-        return role_times(self._rows, before, after)
+        return role_times(self._rows, before, after, self._processes)
 
     def limiting(self, times: Mapping[str, RoleTime]) -> tuple[str, str]:
         """Return the role that limits the run, and why."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -90,15 +91,32 @@ def rows_by_kind(specs: Sequence[RoleSpec], shape: RunShape) -> dict[str, list[i
     return rows
 
 
-def role_times(rows: Mapping[str, list[int]], before: Moment, after: Moment) -> dict[str, RoleTime]:
-    """Return the booked time of every role between two moments, by kind."""
+def processes_by_kind(specs: Sequence[RoleSpec]) -> dict[str, int]:
+    """Number of processes of each kind of role: learners of several policies may share one."""
+    return dict(Counter(spec.name.split("-")[0] for spec in specs))
+
+
+def role_times(
+    rows: Mapping[str, list[int]], before: Moment, after: Moment, processes: Mapping[str, int] | None = None
+) -> dict[str, RoleTime]:
+    """Return the booked time of every role between two moments, by kind.
+
+    Parameters
+    ----------
+    rows
+        Rows of the gauges by kind of role.
+    before, after
+        The moments.
+    processes
+        Number of processes by kind; of kinds that are missing: a process for each row.
+    """
     spent = np.maximum(after.gauges - before.gauges, 0.0)  # the clock of a replaced role began at zero
     times = {}
     for kind, of_kind in rows.items():
         seconds = spent[of_kind].sum(0)
         times[kind] = RoleTime(
             name=kind if len(of_kind) == 1 else f"{kind} x{len(of_kind)}",
-            processes=len(of_kind),
+            processes=(processes or {}).get(kind, len(of_kind)),
             wall=dict(zip(ACTIVITIES[kind], seconds[WALL].tolist(), strict=False)),
             cpu=dict(zip(ACTIVITIES[kind], seconds[CPU].tolist(), strict=False)),
         )

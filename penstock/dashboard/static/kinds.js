@@ -1,0 +1,201 @@
+// Parts of a run's page that only some kinds of runs have: policies, nodes, the lineage of a population.
+
+import { colorOf } from "./chart.js";
+import { count, el, get, number, table } from "./dom.js";
+
+const SVG = "http://www.w3.org/2000/svg";
+const LANE = 44, LEFT = 110, RIGHT = 20, TOP = 14, WIDTH = 900, FOOT = 30;
+
+function svg(tag, attributes = {}, ...children) {
+  const made = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, String(value));
+  made.append(...children.flat());
+  return made;
+}
+
+function listed(value) {
+  return Array.isArray(value) ? value : [];
+}
+
+function swatch(color) {
+  const made = el("span", { class: "swatch block", "aria-hidden": "true" });
+  made.style.color = colorOf(color);
+  return made;
+}
+
+// Policies beside each other, and the results of their games.
+export function policiesPanel() {
+  const element = el("div", {});
+  return {
+    element,
+    show(status) {
+      const policies = listed(status.policies), each = policies.length ? policies : [status];
+      const made = [];
+      if (policies.length) made.push(rows(policies));
+      const games = matrix(each);
+      if (games) made.push(games);
+      const versions = each.flatMap((policy) => listed(policy.opponents).map((one) => [policy, one]));
+      if (versions.length) made.push(past(versions, policies.length > 0));
+      element.replaceChildren(...made);
+    },
+  };
+}
+
+function rows(policies) {
+  const tuned = [...new Set(policies.flatMap((policy) => Object.keys(policy.tuned || {})))];
+  const columns = [
+    ["steps", (policy) => count(policy.steps)],
+    ["return", (policy) => number(policy.mean_return)],
+    ["evaluation", (policy) => number(policy.eval_return)],
+    ["best", (policy) => number(policy.best_return)],
+    ["rating", (policy) => (policy.rating === null || policy.rating === undefined ? "" : `${Math.round(policy.rating)}${policy.rating_error ? ` ± ${Math.round(policy.rating_error)}` : ""}`)],
+    ["copies", (policy) => count(policy.exploits)],
+    ["updates", (policy) => count(policy.updates)],
+    ["policy lag", (policy) => number((policy.experience || {})["policy_lag/mean"])],
+    ["learning rate", (policy) => number(policy.learning_rate)],
+    ...tuned.filter((name) => name !== "learning_rate").map((name) => [name, (policy) => number((policy.tuned || {})[name])]),
+  ];
+  const filled = columns.filter(([, text]) => policies.some((policy) => text(policy)));
+  const cells = policies.map((policy, n) => [el("span", {}, swatch(n), policy.name), ...filled.map(([, text]) => text(policy))]);
+  return table("Policies", [["policy", false], ...filled.map(([name]) => [name, true])], cells, "runs");
+}
+
+// Who plays whom: results of each policy against each opponent, of the last evaluation and of past versions.
+function matrix(policies) {
+  const found = policies.map((policy) => {
+    const games = new Map();
+    const add = (name, one) => {
+      const sum = games.get(name) || { wins: 0, draws: 0, losses: 0 };
+      for (const key of Object.keys(sum)) sum[key] += one[key];
+      games.set(name, sum);
+    };
+    for (const one of listed(policy.eval_matches)) add(one.opponent, one);
+    for (const one of listed(policy.opponents)) add(one.policy ? `past versions of ${one.policy}` : "past versions", one);
+    return games;
+  });
+  const opponents = [...new Set(found.flatMap((games) => [...games.keys()]))].filter((name) => found.some((games) => played(games.get(name))));
+  if (!opponents.length) return null;
+  const cells = policies.map((policy, n) => [policy.name || "policy", ...opponents.map((name) => result(found[n].get(name)))]);
+  const made = table("Games won, by policy and opponent", [["policy", false], ...opponents.map((name) => [`against ${name}`, false])], cells, "runs");
+  return el("div", {}, el("h3", {}, "Games"), el("p", { class: "quiet" }, "Against other opponents those of the last evaluation, against past versions all of the training."), made);
+}
+
+function played(one) {
+  return one ? one.wins + one.draws + one.losses : 0;
+}
+
+function result(one) {
+  const games = played(one);
+  if (!games) return "";
+  const bar = el("span", { class: "bar games", "aria-hidden": "true" });
+  for (const [color, part] of [[0, one.wins], [2, one.draws], [1, one.losses]]) {
+    const made = el("span", {});
+    made.style.width = `${(100 * part) / games}%`;
+    made.style.background = colorOf(color);
+    bar.append(made);
+  }
+  const share = (part) => Math.round((100 * part) / games);
+  return el("div", { class: "result" }, bar, el("span", {}, `${share(one.wins)} % won, ${share(one.draws)} % drawn`), el("span", { class: "quiet" }, `of ${count(games)} games`));
+}
+
+function past(versions, hasPolicies) {
+  const heads = [["policy", false], ["against", false], ["steps", true], ["rating", true], ["score now", true], ["won", true], ["drawn", true], ["lost", true]];
+  const cells = versions.map(([policy, one]) => [policy.name || "policy", one.policy || "itself", count(one.steps), number(one.rating), number(one.score), count(one.wins), count(one.draws), count(one.losses)]);
+  const drop = hasPolicies ? [] : [0, 1];
+  const kept = (row) => row.filter((_, n) => !drop.includes(n));
+  return el("details", {}, el("summary", {}, `Past versions (${versions.length})`), table("Past versions", kept(heads), cells.map(kept), "runs"));
+}
+
+// A row for each node, with its rate over time.
+export function nodesPanel(metrics) {
+  const element = el("div", {});
+  return {
+    element,
+    show(status) {
+      const nodes = listed(status.nodes);
+      if (!nodes.length) return;
+      const heads = [["node", false], ["machine", false], ["state", false], ["lanes", true], ["steps/s", true], ["", false], ["policy lag", true], ["kB/s", true], ["lost", true], ["blocks dropped or missing", true]];
+      const cells = nodes.map((node) => [
+        node.name, node.host || "", el("span", { class: `state ${node.is_there ? "running" : "failed"}` }, node.is_there ? "connected" : node.host ? "lost" : "asked for"),
+        node.learner ? `rank ${node.learner}` : count(node.lanes), count(node.steps_per_second), spark(metrics().columns[`node/${node.name}/steps_per_second`]),
+        number(node.policy_lag), count(node.bytes_per_second / 1000), count(node.faults), count(node.stale + node.doubled + node.missing),
+      ]);
+      element.replaceChildren(table("Nodes", heads, cells, "runs"));
+    },
+  };
+}
+
+function spark(column) {
+  const values = (column || []).filter((value) => value !== null).slice(-120);
+  if (values.length < 2) return "";
+  const most = Math.max(...values) || 1;
+  const points = values.map((value, n) => `${((100 * n) / (values.length - 1)).toFixed(1)},${(20 - (18 * value) / most).toFixed(1)}`).join(" ");
+  return svg("svg", { viewBox: "0 0 100 22", width: 100, height: 22, "aria-hidden": "true" }, svg("polyline", { points, fill: "none", stroke: colorOf(0), "stroke-width": 1.5 }));
+}
+
+// Lineage of a population: a lane for each policy, an arrow for each copy, a point for each change of settings.
+export function lineagePanel(id) {
+  const element = el("div", {});
+  let found = { policies: [], events: [], left_out: 0 };
+
+  function draw(status) {
+    if (!found.events.length) return;
+    const now = new Map(listed(status.policies).map((policy) => [policy.name, policy.steps]));
+    const { events } = found, policies = found.policies.map(({ name, steps }) => ({ name, steps: Math.max(steps, now.get(name) || 0) })), names = policies.map(({ name }) => name);
+    const most = Math.max(1, ...events.map((event) => event.steps), ...policies.map(({ steps }) => steps));
+    const x = (steps) => LEFT + ((WIDTH - LEFT - RIGHT) * steps) / most, y = (name) => TOP + LANE * (names.indexOf(name) + 0.5);
+    const height = TOP + LANE * names.length + FOOT, parts = [];
+    names.forEach((name, n) => {
+      parts.push(svg("text", { x: 4, y: y(name) + 4, class: "ink" }, document.createTextNode(cut(name))));
+      parts.push(svg("line", { x1: x(0), x2: x(policies[n].steps), y1: y(name), y2: y(name), stroke: colorOf(n), "stroke-width": 3 }));
+    });
+    for (const event of events) {
+      const told = svg("title", {}, document.createTextNode(words(event)));
+      const at = x(event.steps), lane = y(event.policy), color = colorOf(names.indexOf(event.parent ?? event.policy));
+      if (event.parent === null || event.parent === undefined) {
+        parts.push(svg("circle", { cx: at, cy: lane, r: 3.5, fill: colorOf(names.indexOf(event.policy)) }, told));
+        continue;
+      }
+      const begin = y(event.parent), side = lane > begin ? -1 : 1;
+      parts.push(svg("line", { x1: x(event.parent_steps ?? event.steps), y1: begin, x2: at, y2: lane + 8 * side, stroke: color, "stroke-width": 1.5, "stroke-dasharray": "4 3" }));
+      parts.push(svg("path", { d: `M ${at} ${lane} l -5 ${9 * side} l 10 0 z`, fill: color }, told));
+    }
+    for (const share of [0, 0.25, 0.5, 0.75, 1]) {
+      const anchor = share === 0 ? "start" : share === 1 ? "end" : "middle";
+      parts.push(svg("text", { x: x(share * most), y: height - 8, class: "tick", "text-anchor": anchor }, document.createTextNode(count(share * most))));
+    }
+    const picture = svg("svg", { viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": `Lineage of ${names.length} policies over their steps`, class: "lineage" }, parts);
+    const heads = [["policy", false], ["steps", true], ["event", false], ["copied from", false], ["score, parent's score", false], ["settings", false]];
+    const cells = events.filter((event) => event.event !== "start").slice(-200).map((event) => [
+      event.policy, count(event.steps), event.event, event.parent ?? "", scores(event), settings(event.after, event.before),
+    ]);
+    const notes = found.left_out ? [el("p", { class: "quiet" }, `The first ${count(found.left_out)} events are left out.`)] : [];
+    element.replaceChildren(
+      el("h3", {}, "Lineage"), el("p", { class: "quiet" }, "A lane for each policy over its steps. Arrows lead from a policy to its copy, points are changes of settings."),
+      el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Picture of the lineage" }, picture), ...notes,
+      el("details", {}, el("summary", {}, `Events (${cells.length})`), table("Events of the lineage", heads, cells, "runs")));
+  }
+
+  return { element, draw, async read(status) { found = await get(`/api/runs/${id}/lineage`); draw(status); } };
+}
+
+function cut(name) {
+  return name.length > 14 ? `${name.slice(0, 13)}…` : name;
+}
+
+function scores(event) {
+  const found = event.scores || {}, own = found[event.policy], parent = found[event.parent];
+  return [own, parent].filter((value) => typeof value === "number").map(number).join(", ");
+}
+
+function settings(after, before) {
+  return Object.entries(after || {}).map(([name, value]) => {
+    const old = before && before[name];
+    return typeof old === "number" && old !== value ? `${name} ${number(old)} → ${number(value)}` : `${name} ${number(value)}`;
+  }).join(", ");
+}
+
+function words(event) {
+  const from = event.parent ? ` copies ${event.parent}` : "";
+  return `${event.policy} at ${count(event.steps)} steps: ${event.event}${from}; ${settings(event.after, event.before)}`;
+}

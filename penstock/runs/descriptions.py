@@ -1,0 +1,284 @@
+"""Descriptions of the numbers that runs show: columns of tables of runs, and charts of logged metrics.
+
+Terminal, dashboard, reports and ``penstock runs`` read names, units and kinds of charts here, so that one line here
+shows a new number everywhere. A metric without a description has a chart of its own under "Other".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+from penstock.config.features import FEATURES
+
+POLICY = "policy/"
+"""Prefix of the metrics of one policy: "policy/red/loss/entropy"."""
+AXES = {"steps": "steps", "seconds": "seconds trained", "updates": "updates", "time": "time of day"}
+"""Metrics that charts are drawn over, with their titles."""
+_UNDRAWN = frozenset((
+    *AXES, "resumed", "env_steps", "real_work", "evaluation/std_return", "evaluation/finished", "evaluation/unfinished",
+))  # fmt: skip
+
+Cell = Literal["state", "text", "number", "count", "share", "clock", "ago"]
+Kind = Literal["line", "dots", "area"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """Column of a table of runs.
+
+    Attributes
+    ----------
+    name
+        Name of the value in `RecordedRun.summary`.
+    heading
+        Title shown.
+    cell
+        Kind of value: "share" is shown as a percentage, "clock" is a time span, "ago" a date, shown as the time since.
+    least_width
+        Width of the page in pixels from which the column is shown; None: never.
+    is_printed
+        Whether ``penstock runs`` shows the column without being told.
+    """
+
+    name: str
+    heading: str
+    cell: Cell
+    least_width: int | None = 0
+    is_printed: bool = True
+
+    @property
+    def is_text(self) -> bool:
+        """Whether values are words, aligned left."""
+        return self.cell in ("state", "text")
+
+
+COLUMNS = (
+    Column("run", "run", "text"),
+    Column("state", "state", "state"),
+    Column("algorithm", "algorithm", "text", 600),
+    Column("env", "env", "text", 800),
+    Column("seed", "seed", "count", 1100),
+    Column("steps", "steps", "count", 800),
+    Column("progress", "done", "share", is_printed=False),
+    Column("seconds", "time", "clock", 1100),
+    Column("mean_return", "return", "number", 500),
+    Column("eval_return", "eval", "number"),
+    Column("best_return", "best", "number", 1100),
+    Column("target_return", "target", "number", 1300, is_printed=False),
+    Column("steps_per_second", "steps/s", "count", 1300),
+    Column("limiting_role", "limited by", "text", 1000),
+    Column("updated", "ago", "ago", 1400),
+    Column("created", "created", "ago", None, is_printed=False),
+    Column("total_steps", "total_steps", "count", None, is_printed=False),
+    Column("updates", "updates", "count", None, is_printed=False),
+)
+"""Columns of tables of runs, in order."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """Description of the metrics whose names match a pattern.
+
+    Attributes
+    ----------
+    pattern
+        Name of a metric; ``*`` stands for one part between slashes, and at the end for the rest.
+    section
+        Heading of the charts.
+    title
+        Title of the chart, which all metrics of that title share. "{0}" is the first part that ``*`` stands for.
+    label
+        Name of the line within the chart; empty: the chart has one line, named by its title.
+    unit
+        Unit of the values; "share" is from 0 to 1.
+    kind
+        "line"; "dots": a line with marked points, for few values; "area": stacked areas, for shares of one whole.
+    """
+
+    pattern: str
+    section: str
+    title: str = "{0}"
+    label: str = ""
+    unit: str = ""
+    kind: Kind = "line"
+
+
+METRICS = (
+    Series("episode/mean_return", "Learning", "Return", "training episodes", "reward"),
+    Series("evaluation/mean_return", "Learning", "Return", "evaluations", "reward", "dots"),
+    Series("episode/success_rate", "Learning", "Success rate", "training episodes", "share"),
+    Series("evaluation/success_rate", "Learning", "Success rate", "evaluations", "share", "dots"),
+    Series("episode/mean_length", "Learning", "Episode length", unit="steps"),
+    Series("opponents/rating", "Opponents", "Rating", unit="Elo points"),
+    Series("opponents/mean_score", "Opponents", "Score against past versions", "mean", "share"),
+    Series("opponents/min_score", "Opponents", "Score against past versions", "hardest", "share"),
+    Series("opponents/games", "Opponents", "Games against past versions", unit="games"),
+    Series("opponents/pool", "Opponents", "Past versions", unit="versions"),
+    Series("against/*/wins", "Opponents", "Games against {0}", "won", "share", "area"),
+    Series("against/*/draws", "Opponents", "Games against {0}", "drawn", "share", "area"),
+    Series("against/*/losses", "Opponents", "Games against {0}", "lost", "share", "area"),
+    Series("against/*/mean_return", "Opponents", "Return against {0}", unit="reward", kind="dots"),
+    Series("tuned/*", "Population", "Setting {0}"),
+    Series("exploits", "Population", "Copies taken from others", unit="copies"),
+    Series("loss/*", "Losses"),
+    Series("learning_rate", "Losses", "Learning rate"),
+    Series("constant_features", "Losses", "Constant features", unit="share"),
+    Series("policy_lag/*", "Experience", "Policy lag", "{0}", "updates"),
+    Series("masked_steps", "Experience", "Masked steps", unit="steps"),
+    Series("replay/rows", "Experience", "Replay buffer", unit="rows"),
+    Series("replay/updates_per_step", "Experience", "Updates per step"),
+    Series("replay/*/share", "Experience", "Batches by source", "{0}", "share", "area"),
+    Series("replay/*/segments", "Experience", "Segments by source", "{0}", "segments"),
+    Series("replay/*/age", "Experience", "Age of what is learned from, by source", "{0}", "updates"),
+    Series("replay/*/uses", "Experience", "Uses of each segment, by source", "{0}", "draws"),
+    Series("replay/*/lost", "Experience", "Lost segments, by source", "{0}", "segments"),
+    Series("replay/*", "Experience", "Replay: {0}"),
+    *(Series(f"{feature.metrics}*", feature.group.capitalize()) for feature in FEATURES),
+    Series("node/*/steps_per_second", "Nodes", "Steps per second of nodes", "{0}", "steps/s"),
+    Series("node/*/policy_lag", "Nodes", "Policy lag of nodes", "{0}", "updates"),
+    Series("node/*/bytes_per_second", "Nodes", "Bytes received per second", "{0}", "bytes/s"),
+    Series("node/*/is_there", "Nodes", "Connected nodes", "{0}"),
+    Series("node/*/*", "Nodes", "{1} of nodes", "{0}"),
+    Series("learners/together", "Speed", "Learners together", unit="learners"),
+    Series("learners/meetings", "Speed", "Meetings of learners", unit="times"),
+    Series("steps_per_second", "Speed", "Steps per second", unit="steps/s"),
+    Series("cores/*", "Speed", "Time of all cores", "{0}", "share", "area"),
+    Series("time/*/*", "Speed", "Time of {0}", "{1}", "share", "area"),
+    Series("restarts", "Speed", "Restarts and skipped updates", "restarts"),
+    Series("skipped_updates", "Speed", "Restarts and skipped updates", "skipped updates"),
+    Series("metrics/*", "Metrics of your own"),
+)
+"""Metrics of ``metrics.jsonl``; the first description that fits counts."""
+
+HARDWARE = (
+    Series("cpu/run", "Hardware", "Cores used by roles", "all", "cores"),
+    Series("cpu/*", "Hardware", "Busy cores", "core {0}", "share"),
+    Series("memory/*", "Hardware", "Memory", "{0}", "bytes"),
+    Series("role/*/cpu", "Hardware", "Cores used by roles", "{0}", "cores"),
+    Series("role/*/memory", "Hardware", "Memory of roles", "{0}", "bytes"),
+    Series("gpu/*/busy", "Hardware", "Busy GPUs", "GPU {0}", "share"),
+    Series("gpu/*/memory_*", "Hardware", "Memory of GPUs", "GPU {0} {1}", "bytes"),
+    Series("gpu/*/*", "Hardware", "{1} of GPUs", "GPU {0}"),
+)
+"""Numbers of ``hardware.jsonl``."""
+
+_OTHER = Series("*", "Other")
+_OF_ALL = "all policies"
+_NO_WORK = ("other", "other programs", "idle")
+WAIT = -1
+"""Colour of time without work."""
+
+
+def charts_of(
+    names: Iterable[str], policies: Sequence[str] = (), known: Sequence[Series] = METRICS
+) -> list[dict[str, Any]]:
+    """Return the charts of a run's metrics, in the order of the descriptions.
+
+    Policies are lines beside each other in one chart, without the mean over them; stacked areas are a chart for each
+    policy.
+
+    Parameters
+    ----------
+    names
+        Names of the logged metrics.
+    policies
+        Names of the policies of a run with several, in order.
+    known
+        Descriptions.
+
+    Returns
+    -------
+    list
+        ``section``, ``title``, ``unit``, ``kind`` and ``lines`` of each chart. A line has ``name``, of its metric,
+        ``label``, ``color``, a number that is equal for all lines of a policy and for a part of all areas of a section,
+        or `WAIT`, ``dash``, a number, and ``dots``, whether its points are marked.
+    """
+    places: dict[tuple[str, str], int] = {}
+    for place, series in enumerate((*known, _OTHER)):
+        places.setdefault((series.section, series.title), place)
+    charts: dict[tuple[str, str], dict[str, Any]] = {}
+    for _, series, words, policy, name in sorted(_described(names, policies, known), key=lambda found: found[0]):
+        title = series.title.format(*words)
+        is_of_one = policy and series.kind == "area"
+        whole = f"{title}, {policy}" if is_of_one else title
+        chart: dict[str, Any] = {"section": series.section, "title": whole, "unit": series.unit, "lines": []}
+        chart["kind"] = "area" if series.kind == "area" else "line"
+        chart = charts.setdefault((series.section, whole), {"place": places[series.section, series.title], **chart})
+        line = {"name": name, "label": series.label.format(*words), "policy": "" if is_of_one else policy}
+        chart["lines"].append(line | {"dots": series.kind == "dots"})
+    made = [charts[key] for key in sorted(charts, key=lambda key: charts[key]["place"])]
+    parts: dict[str, list[str]] = {}
+    for chart in made:
+        if chart["kind"] == "area":
+            parts.setdefault(chart["section"], []).extend(line["label"] for line in chart["lines"])
+    shades = {section: shades_of(labels) for section, labels in parts.items()}
+    return [_finished(chart, policies, shades.get(chart["section"], {})) for chart in made]
+
+
+def shades_of(parts: Iterable[str]) -> dict[str, int]:
+    """Return the number of the colour of each part of a whole, such as an activity: `WAIT` for time without work."""
+    found: dict[str, int] = {}
+    work = 0
+    for part in parts:
+        if part not in found:
+            is_wait = part in _NO_WORK or part.startswith("wait")
+            found[part] = WAIT if is_wait else work
+            work += not is_wait
+    return found
+
+
+def _described(
+    names: Iterable[str], policies: Sequence[str], known: Sequence[Series]
+) -> Iterator[tuple[int, Series, Sequence[str], str, str]]:
+    """Yield place and description of each drawn metric, the parts that ``*`` stands for, its policy, and its name."""
+    parts = [(name, *_parts(name, policies)) for name in names]
+    of_policies = {metric for _, policy, metric in parts if policy}
+    for name, policy, metric in parts:  # the order of the file remains among metrics of one description
+        if metric in _UNDRAWN or (not policy and metric in of_policies):
+            continue
+        for place, series in enumerate((*known, _OTHER)):
+            if found := _regex(series.pattern).fullmatch(metric):
+                yield place, series, found.groups(), policy, name
+                break
+
+
+def _parts(name: str, policies: Sequence[str]) -> tuple[str, str]:
+    """Return policy and metric of a name; the policy is empty for metrics of the whole run."""
+    if not name.startswith(POLICY):
+        return "", name
+    rest = name.removeprefix(POLICY)
+    policy = next((one for one in policies if rest.startswith(f"{one}/")), rest.partition("/")[0])
+    return policy, rest[len(policy) + 1 :]
+
+
+def _finished(chart: dict[str, Any], policies: Sequence[str], shades: Mapping[str, int]) -> dict[str, Any]:
+    """Return a chart with labels and looks of its lines: colours tell policies apart, dashes their metrics."""
+    lines = chart["lines"]
+    of_policies = list(dict.fromkeys((*policies, *(line["policy"] for line in lines if line["policy"]))))
+    has_policies = any(line["policy"] for line in lines)
+    labels = list(dict.fromkeys(line["label"] for line in lines))
+    drawn = []
+    for number, line in enumerate(lines):
+        if has_policies:
+            policy = line["policy"] or _OF_ALL
+            color = of_policies.index(policy) if line["policy"] else len(of_policies)
+            dash = labels.index(line["label"])
+        else:
+            policy, color, dash = "", shades[line["label"]] if chart["kind"] == "area" else number, 0
+        label = ", ".join(words for words in (policy, line["label"]) if words)
+        looks = {"color": color, "dash": dash, "dots": line["dots"]}
+        drawn.append({"name": line["name"], "label": label or chart["title"], **looks})
+    if has_policies:
+        drawn.sort(key=lambda line: (line["color"], line["dash"]))
+    return {key: chart[key] for key in ("section", "title", "unit", "kind")} | {"lines": drawn}
+
+
+@cache
+def _regex(pattern: str) -> re.Pattern[str]:
+    """Return the regular expression of a pattern: a final ``*`` stands for the rest, others for one part."""
+    parts = [re.escape(part) for part in pattern.removesuffix("*").split("*")]
+    return re.compile("([^/]+?)".join(parts) + ("(.+)" if pattern.endswith("*") else ""), re.DOTALL)

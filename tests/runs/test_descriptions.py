@@ -1,0 +1,80 @@
+"""Each logged number has one description, from which all views draw it."""
+
+import re
+
+import pytest
+
+from penstock.runs.descriptions import COLUMNS, HARDWARE, METRICS, WAIT, charts_of, shades_of
+from tests.places import DOCS
+
+
+def lines_of(chart):
+    return [(line["label"], line["color"], line["dash"]) for line in chart["lines"]]
+
+
+def test_metrics_of_one_title_share_a_chart_and_charts_are_in_the_order_of_the_descriptions():
+    names = ["loss/b", "steps", "evaluation/mean_return", "loss/a", "episode/mean_return", "seconds"]
+    first, second, third = charts_of(names)
+    assert (first["section"], first["title"], first["unit"]) == ("Learning", "Return", "reward")
+    assert [(line["name"], line["dots"]) for line in first["lines"]] == [
+        ("episode/mean_return", False), ("evaluation/mean_return", True)
+    ]  # fmt: skip
+    assert [second["title"], third["title"]] == ["b", "a"], "losses are in the order of the file"
+
+
+def test_policies_are_beside_each_other_with_a_colour_each_and_a_dash_for_each_metric():
+    metrics = ("episode/mean_return", "evaluation/mean_return")
+    names = [f"policy/{policy}/{metric}" for metric in metrics for policy in ("red", "blue")]
+    (chart,) = charts_of([*names, *metrics], ["red", "blue"])
+    assert lines_of(chart) == [
+        ("red, training episodes", 0, 0), ("red, evaluations", 0, 1),
+        ("blue, training episodes", 1, 0), ("blue, evaluations", 1, 1),
+    ], "the means over policies are left out"  # fmt: skip
+
+
+def test_a_policy_may_have_slashes_in_its_name():
+    (chart,) = charts_of(["policy/a/b/loss/x", "policy/a/loss/x"], ["a/b", "a"])
+    assert [(line["name"], line["label"]) for line in chart["lines"]] == [
+        ("policy/a/b/loss/x", "a/b"), ("policy/a/loss/x", "a")
+    ]  # fmt: skip
+
+
+def test_areas_are_a_chart_for_each_policy_and_parts_have_one_colour_in_all_charts_of_a_section():
+    names = [f"policy/{policy}/against/random/{end}" for policy in ("red", "blue") for end in ("wins", "losses")]
+    first, second = charts_of(names, ["red", "blue"])
+    assert (first["title"], second["title"]) == ("Games against random, red", "Games against random, blue")
+    assert lines_of(first) == lines_of(second) == [("won", 0, 0), ("lost", 1, 0)]
+    rollout, learner = charts_of(
+        ["time/rollout/env", "time/rollout/wait for slots", "time/learner/learn", "time/learner/env"]
+    )
+    assert [color for _, color, _ in lines_of(rollout)] == [0, WAIT]
+    assert [color for _, color, _ in lines_of(learner)] == [1, 0]
+    assert shades_of(["idle", "env", "other programs", "env", "learn"]) == {
+        "idle": WAIT, "env": 0, "other programs": WAIT, "learn": 1
+    }  # fmt: skip
+
+
+def test_a_metric_without_a_description_has_a_chart_of_its_own():
+    (chart,) = charts_of(["{0}/<b>"])
+    assert (chart["section"], chart["title"], chart["lines"][0]["name"]) == ("Other", "{0}/<b>", "{0}/<b>")
+    assert charts_of(["policy/red/steps", "policy/", "policy/red/", "resumed"]) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["cpu/0", "cpu/run", "memory/used", "role/rollout/cpu", "gpu/0/busy", "gpu/1/memory_used"]
+)
+def test_numbers_of_hardware_are_described(name):
+    (chart,) = charts_of([name], known=HARDWARE)
+    assert chart["section"] == "Hardware"
+
+
+def test_every_metric_of_the_page_of_metrics_has_a_description():
+    pages = "".join((DOCS / "reference" / name).read_text() for name in ("metrics.md", "metrics-of-learning.md"))
+    names = {name for name in re.findall(r"^\| `([a-z_]+/[^`]+|[a-z_]+)` \|", pages, re.MULTILINE) if "/" in name}
+    assert len(names) > 40
+    assert [chart["title"] for chart in charts_of(names) if chart["section"] == "Other"] == []
+    assert len({series.pattern for series in METRICS}) == len(METRICS)
+
+
+def test_columns_are_named_once():
+    assert len({column.name for column in COLUMNS}) == len(COLUMNS)
