@@ -86,6 +86,16 @@ def compare(args: list[str]) -> int:
     return _run("penstock.studies.compare", args)
 
 
+def watch(args: list[str]) -> int:
+    """Show the live view of a run that trains elsewhere."""
+    return _run("penstock.studies.watch", args)
+
+
+def report(args: list[str]) -> int:
+    """Write runs as one HTML file with all charts."""
+    return _run("penstock.studies.report", args)
+
+
 def dashboard(args: list[str]) -> int:
     """Show runs in the browser while they train."""
     return _run("penstock.dashboard.command", args)
@@ -163,6 +173,8 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "multirun": multirun,
     "plot": plot,
     "compare": compare,
+    "watch": watch,
+    "report": report,
     "dashboard": dashboard,
     "export": export,
     "doctor": doctor,

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import time
+import typing
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, Literal, TypedDict
 
 from penstock.runs.documents import DocumentError, read_document, require_shape
 from penstock.runs.files import json_values, remove_leftovers, replace_file
+from penstock.runs.formatting import printable
 from penstock.runs.lock import holding_of
 from penstock.runs.process import is_alive, this_process
 from penstock.runs.status import Status
@@ -89,6 +91,31 @@ def read_state(run_dir: Path) -> dict[str, Any]:
     except DocumentError as error:
         return {"state": "unreadable", "reason": str(error)}
     return record
+
+
+def status_of(record: Mapping[str, Any]) -> Status | None:
+    """Return the status in the content of ``status.json``, as `read_state` returns it; None without one.
+
+    Texts have no control characters. A number that is null has its default, and is left out of numbers by name.
+    """
+    required = {field.name for field in dataclasses.fields(Status) if field.default is field.default_factory}
+    is_whole = all(record.get(name) is not None for name in required)
+    found: Status | None = _made(Status, record) if is_whole else None
+    return found
+
+
+def _made(shape: Any, value: Any) -> Any:
+    """Return a value of JSON as a value of a type of `Status`."""
+    origin, arguments = typing.get_origin(shape), typing.get_args(shape)
+    if dataclasses.is_dataclass(shape):
+        hints = typing.get_type_hints(shape)
+        known = {name: item for name, item in value.items() if name in hints and item is not None}
+        return shape(**{name: _made(hints[name], item) for name, item in known.items()})  # type: ignore[operator]
+    if origin in (dict, Mapping):
+        return {printable(name): item for name, item in value.items() if item is not None}
+    if origin is tuple:
+        return tuple(_made(arguments[0], item) for item in value)
+    return printable(value) if isinstance(value, str) else value
 
 
 def state_of(record: Mapping[str, Any], run_dir: Path | None = None) -> State:

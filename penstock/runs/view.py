@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import isfinite
 from time import monotonic
@@ -20,7 +20,8 @@ from penstock.runs.status import Status
 
 _LIVE_INTERVAL = 0.25
 _PLAIN_INTERVAL = 2.0
-_MOST_RETURNS = 128
+MOST_RETURNS = 128
+"""Largest number of returns that a view remembers."""
 _NOTEBOOK_WIDTH = 100
 
 
@@ -34,7 +35,8 @@ class ViewConsole(Console):
 
 def open_view(console: Console | None = None, *, quiet: bool = False) -> View:
     """Return the view for a console (default: standard output; with `quiet`: no output)."""
-    console = console or ViewConsole(quiet=quiet, highlight=False)
+    # Names are no markup: a policy may be called "[red]".
+    console = console or ViewConsole(quiet=quiet, highlight=False, markup=False, emoji=False)
     if console.is_jupyter and not console.quiet:
         return NotebookView(console)
     return LiveView(console) if console.is_terminal and not console.is_dumb_terminal else PlainView(console)
@@ -47,6 +49,16 @@ class View(Owned, ABC):
         self._console = console
         self._next = 0.0
         self._closed = False
+        self.chosen = 0
+        """Number of the policy whose losses are shown, of several."""
+
+    def remember(self, returns: Sequence[float]) -> None:
+        """Take mean returns from before the view began; views without a chart ignore them."""
+
+    def choose(self, number: int, count: int) -> None:
+        """Choose the policy whose losses are shown, among `count`; numbers beyond the ends go to the nearest one."""
+        self.chosen = max(0, min(number, count - 1))
+        self._next = 0.0
 
     @abstractmethod
     def update(self, status: Status) -> None:
@@ -98,6 +110,10 @@ class LiveView(View):
         self._remember(status)
         self._draw(status)
 
+    def remember(self, returns: Sequence[float]) -> None:
+        """Begin the history of the return with earlier ones."""
+        self._returns = [value for value in returns if isfinite(value)][: MOST_RETURNS - 1]
+
     def event(self, text: str) -> None:
         """Print a line above the panels."""
         with self._giving_up():
@@ -121,7 +137,7 @@ class LiveView(View):
                 self._live.start()
                 self._has_begun = True
             width, height = self._console.size
-            self._live.update(panels(status, self._returns, width, height - 1), refresh=True)
+            self._live.update(panels(status, self._returns, width, height - 1, self.chosen), refresh=True)
 
     def _remember(self, status: Status) -> None:
         """Keep a bounded, evenly spaced history of the return; when full, every second value is dropped."""
@@ -129,7 +145,7 @@ class LiveView(View):
             if self._updates % self._stride == 0:
                 self._returns.append(status.mean_return)
             self._updates += 1
-        if len(self._returns) >= _MOST_RETURNS:
+        if len(self._returns) >= MOST_RETURNS:
             self._returns = self._returns[::2]
             self._stride *= 2
 

@@ -88,7 +88,7 @@ function result(one) {
   const games = played(one);
   if (!games) return "";
   const bar = el("span", { class: "bar games", "aria-hidden": "true" });
-  for (const [color, part] of [[0, one.wins], [2, one.draws], [1, one.losses]]) {
+  for (const [color, part] of [[0, one.wins], [1, one.draws], [2, one.losses]]) {
     const made = el("span", {});
     made.style.width = `${(100 * part) / games}%`;
     made.style.background = colorOf(color);

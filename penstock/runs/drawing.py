@@ -1,0 +1,174 @@
+"""Charts of a run as HTML with SVG pictures: without scripts, styles of elements, or anything from elsewhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from penstock.runs.descriptions import WAIT
+from penstock.runs.formatting import number
+
+_WIDTH, _HEIGHT = 480, 220
+_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 8, 8, 24
+_COLORS = 6
+_DASHES = ("", "6 4", "2 3", "8 3 2 3")
+_TICKS = 5
+
+STYLE = """
+.chart { border: 1px solid var(--line); border-radius: 8px; padding: 0.4rem 0.6rem; margin: 0;
+  break-inside: avoid; }
+.chart figcaption { font-weight: 600; } .chart .unit, .chart .said { color: var(--quiet); font-weight: 400; }
+.chart svg { width: 100%; height: auto; } .chart text { font: 11px system-ui, sans-serif; fill: var(--quiet); }
+.chart .grid { stroke: var(--line); } .chart .target { stroke: var(--ink); stroke-dasharray: 2 4; }
+.chart polyline { fill: none; stroke-width: 1.6; }
+.chart .legend { display: flex; flex-wrap: wrap; gap: 0.1rem 0.9rem; }
+.chart .legend span { font-size: 12px; } .chart .legend svg { width: 22px; height: 8px; }
+.c0 { --c: #0072b2; } .c1 { --c: #d55e00; } .c2 { --c: #009e73; } .c3 { --c: #cc79a7; } .c4 { --c: #56b4e9; }
+.c5 { --c: #e69f00; } .wait { --c: #b9c5cf; } .line { stroke: var(--c); }
+.area { fill: var(--c); stroke: var(--paper); }
+.dot { fill: var(--c); }
+"""
+"""Style of the charts; the page defines the colours --ink, --quiet, --paper and --line."""
+
+Columns = Mapping[str, Sequence[float | None]]
+
+
+def chart_html(chart: Mapping[str, Any], columns: Columns, x: str = "steps", target: float | None = None) -> str:
+    """Return a chart of `charts_of` as a figure with a picture and a legend; "" if no line has a value.
+
+    Parameters
+    ----------
+    chart
+        Description of the chart.
+    columns
+        Metrics by name, a value or None for each row.
+    x
+        Metric of the horizontal axis.
+    target
+        Value at which a horizontal line is drawn.
+    """
+    found = [(line, *_points(columns, x, line["name"])) for line in chart["lines"]]
+    is_area = chart["kind"] == "area"
+    drawn = [(line, at, values) for line, at, values in found if at.size and (not is_area or values.any())]
+    if not drawn:
+        return ""
+    unit = "" if chart["unit"] == "share" else chart["unit"]
+    title = f'<figcaption>{escape(chart["title"])} <span class="unit">{escape(unit)}</span></figcaption>'
+    shapes: Sequence[Any] = _stacked(drawn) if is_area else [(*one, None) for one in drawn]
+    picture, legend = _picture(chart, shapes, x, target), _legend(drawn, is_area, target)
+    return f'<figure class="chart">{title}{picture}{legend}</figure>'
+
+
+def _points(columns: Columns, x: str, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the places and values of a metric, one of each place: the last one."""
+    known = {at: value for at, value in zip(columns.get(x, ()), columns[name], strict=False)
+             if at is not None and value is not None}  # fmt: skip
+    places = np.array(sorted(known))
+    return places, np.array([known[at] for at in places.tolist()])
+
+
+def _stacked(drawn: Sequence[tuple[Any, np.ndarray, np.ndarray]]) -> list[Any]:
+    """Return line, places, upper and lower ends of stacked areas; a part without a value counts as 0."""
+    places = np.unique(np.concatenate([at for _, at, _ in drawn]))
+    below, shapes = np.zeros(places.size), list[Any]()
+    for line, at, values in drawn:
+        above = below.copy()
+        above[np.searchsorted(places, at)] += values
+        shapes.append((line, places, above, below))
+        below = above
+    return shapes
+
+
+def _picture(chart: Mapping[str, Any], shapes: Sequence[Any], x: str, target: float | None) -> str:
+    ends = [end for _, _, high, low in shapes for end in (high.min(), high.max(), *(() if low is None else (0.0,)))]
+    low, high = _range([*ends, *(() if target is None else (target,))], chart["unit"])
+    begin, end = min(at[0] for _, at, *_ in shapes), max(at[-1] for _, at, *_ in shapes)
+
+    def right(at: np.ndarray | float) -> Any:
+        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * (at - begin) / ((end - begin) or 1.0)
+
+    def down(value: np.ndarray | float) -> Any:
+        return _HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * (value - low) / (high - low)
+
+    parts = []
+    for tick in _ticks(low, high):
+        y = f"{down(tick):.1f}"
+        label = f"{100 * tick:g} %" if chart["unit"] == "share" else short(tick)
+        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y}" y2="{y}"/>')
+        parts.append(f'<text x="{_LEFT - 6}" y="{down(tick) + 4:.1f}" text-anchor="end">{label}</text>')
+    for tick in _ticks(begin, end):
+        anchor = "end" if right(tick) > _WIDTH - 24 else "middle"
+        parts.append(f'<text x="{right(tick):.1f}" y="{_HEIGHT - 6}" text-anchor="{anchor}">{short(tick)}</text>')
+    for line, at, above, below in shapes:
+        over = _places(right(at), down(above))
+        if below is not None:
+            under = _places(right(at)[::-1], down(below)[::-1])
+            parts.append(f'<polygon class="area {_class(line)}" points="{over} {under}"/>')
+            continue
+        dash = _DASHES[(line["dash"] + line["color"] // _COLORS) % len(_DASHES)]
+        parts.append(f'<polyline class="line {_class(line)}" stroke-dasharray="{dash}" points="{over}"/>')
+        if line["dots"] and at.size <= 100:
+            dots = zip(right(at), down(above), strict=True)
+            parts += (f'<circle class="dot {_class(line)}" cx="{cx:.1f}" cy="{cy:.1f}" r="2.2"/>' for cx, cy in dots)
+    if target is not None:
+        y = f"{down(target):.1f}"
+        parts.append(f'<line class="target" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y}" y2="{y}"/>')
+    label = escape(f"{chart['title']} over {x}")
+    return f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
+
+
+def _legend(drawn: Sequence[tuple[Any, np.ndarray, np.ndarray]], is_area: bool, target: float | None) -> str:
+    entries = []
+    for line, _, values in drawn:
+        dash = _DASHES[(line["dash"] + line["color"] // _COLORS) % len(_DASHES)]
+        mark = (
+            f'<rect class="area {_class(line)}" width="22" height="8"/>' if is_area
+            else f'<line class="line {_class(line)}" x2="22" y1="4" y2="4" stroke-width="2" stroke-dasharray="{dash}"/>'
+        )  # fmt: skip
+        said = f"{values[-1]:.1%}" if is_area else number(float(values[-1]))
+        swatch = f'<svg viewBox="0 0 22 8" aria-hidden="true">{mark}</svg>'
+        entries.append(f'<span>{swatch} {escape(line["label"])} <span class="said">{said}</span></span>')
+    if target is not None:
+        entries.append(f'<span class="said">target {number(target)}</span>')
+    return f'<div class="legend">{"".join(entries)}</div>'
+
+
+def _class(line: Mapping[str, Any]) -> str:
+    return "wait" if line["color"] == WAIT else f"c{line['color'] % _COLORS}"
+
+
+def _places(x: np.ndarray, y: np.ndarray) -> str:
+    return " ".join(f"{right:.1f},{down:.1f}" for right, down in zip(x, y, strict=True))
+
+
+def _range(ends: Sequence[float], unit: str) -> tuple[float, float]:
+    """Return the ends of the vertical axis."""
+    low, high = float(min(ends)), float(max(ends))
+    if unit == "share":
+        return min(0.0, low), max(1.0, high)
+    if low == high:
+        return (0.0, 1.0) if not low else (low - 0.1 * abs(low), high + 0.1 * abs(high))
+    return low - 0.05 * (high - low), high + 0.05 * (high - low)
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Return a few round numbers between two."""
+    if not high > low:
+        return [low]
+    rough = (high - low) / _TICKS
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough)
+    first = math.ceil(low / step)
+    return [step * place for place in range(first, math.floor(high / step) + 1)]
+
+
+def short(value: float) -> str:
+    """Format a number for an axis: "20 k", "0.5", "3e-04"."""
+    for factor, letter in ((1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if abs(value) >= factor:
+            return f"{value / factor:.3g}{letter}"
+    return f"{value:.0e}" if 0 < abs(value) < 1e-3 else f"{value:.4g}"

@@ -1,0 +1,243 @@
+"""Command ``penstock report``: runs as one HTML file, which needs neither a server nor a network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from penstock.flags import Places, parse_flags
+from penstock.runs.descriptions import COLUMNS, HARDWARE, METRICS, Column, Series, charts_of
+from penstock.runs.documents import open_ordinary
+from penstock.runs.drawing import STYLE, chart_html
+from penstock.runs.files import replace_file
+from penstock.runs.formatting import clock, number, words_of
+from penstock.runs.growing import Cursor, stretches
+from penstock.runs.reading import RecordedRun, find_runs, readable
+from penstock.runs.run_directory import HARDWARE as HARDWARE_FILE
+from penstock.runs.run_directory import LOG
+from penstock.runs.series import Columns
+from penstock.studies import StudyError, warn
+from penstock.studies.table import differences
+
+MARK = b'<!doctype html>\n<meta name="generator" content="penstock report">\n'
+"""Beginning of a report: a file without it is not replaced."""
+_POINTS = 400
+_MOST_RUNS = 20
+_MOST_LOG_LINES = 200
+_COMPARED = ("evaluation/mean_return", "episode/mean_return", "steps_per_second")
+_STYLE = """
+:root { --ink: #17324a; --quiet: #4c6275; --paper: #ffffff; --line: #d5e2ec; color-scheme: light dark; }
+@media screen and (prefers-color-scheme: dark) {
+  :root { --ink: #e4ecf3; --quiet: #a9b8c6; --paper: #111a22; --line: #2f3f4e; }
+}
+body { margin: 1.2rem auto; max-width: 1400px; padding: 0 1rem; background: var(--paper); color: var(--ink);
+  font: 14px/1.45 system-ui, sans-serif; }
+h2 { margin-top: 2.2rem; } .quiet { color: var(--quiet); } .wide { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { text-align: left; padding: 0.2rem 0.8rem 0.2rem 0; border-bottom: 1px solid var(--line); font-weight: 400;
+  vertical-align: top; overflow-wrap: anywhere; }
+thead th { font-weight: 600; } .right { text-align: right; white-space: nowrap; }
+.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(400px, 100%), 1fr)); gap: 0.8rem; }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; }
+@media print { body { max-width: none; } .charts { grid-template-columns: 1fr 1fr; } h2 { break-before: page; } }
+""" + STYLE  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Write runs as one HTML file with all charts: it opens without a server or a network, and prints.
+
+    Several runs are also compared: settings that differ, and returns in one chart.
+    """
+
+    dirs: Places
+    """Runs, or folders of runs; at most 20 runs."""
+    out: Path = Path("report.html")
+    """The file. A report is replaced; any other file that exists is refused."""
+
+
+def command(args: list[str]) -> int:
+    """Run the command; return its exit code.
+
+    Raises
+    ------
+    StudyError, RunDirectoryError
+        The request is not legal, or `out` exists and is no report.
+    """
+    flags = parse_flags(Flags, args, prog="penstock report")
+    runs = readable(find_runs(flags.dirs), warn)
+    if not runs or len(runs) > _MOST_RUNS:
+        raise StudyError(f"{len(runs)} runs in {', '.join(map(str, flags.dirs))}: give 1 to {_MOST_RUNS}")
+    write_report(runs, flags.out)
+    print(f"{flags.out}: {len(runs)} {'run' if len(runs) == 1 else 'runs'}")
+    return 0
+
+
+def write_report(runs: Sequence[RecordedRun], out: Path) -> None:
+    """Write the report of some runs.
+
+    Raises
+    ------
+    StudyError
+        `out` exists and is no report, or cannot be written.
+    """
+    if (out.exists() or out.is_symlink()) and not _is_report(out):
+        raise StudyError(f"{out} exists and is no report of penstock: give another --out, or remove it")
+    page = report_html(runs)
+    try:
+        replace_file(out, page)
+    except OSError as error:
+        raise StudyError(f"{out} cannot be written: {error.strerror}") from error
+
+
+def report_html(runs: Sequence[RecordedRun]) -> bytes:
+    """Return the report of some runs as HTML. All contents of runs are text; no script of any source may run."""
+    title = f"Report of {runs[0].name if len(runs) == 1 else f'{len(runs)} runs'}"
+    parts = [f"<h1>{escape(title)}</h1>", f'<p class="quiet">{time.strftime("%Y-%m-%d %H:%M")}</p>', _runs_table(runs)]
+    histories = [_columns(run.directory.metrics) for run in runs]
+    if len(runs) > 1:
+        parts += [_comparison(runs, histories), _differences(runs)]
+    for run, history in zip(runs, histories, strict=True):
+        parts += _of_run(run, history)
+    style_hash = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{style_hash}'"
+    head = (
+        f'<html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}">'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{escape(title)}</title>'
+        f"<style>{_STYLE}</style></head><body><main>"
+    )
+    return MARK + "\n".join([head, *parts, "</main></body></html>\n"]).encode(errors="replace")
+
+
+def _is_report(path: Path) -> bool:
+    descriptor = open_ordinary(path)
+    if descriptor is None:
+        return False
+    with open(descriptor, "rb") as file:
+        return file.read(len(MARK)) == MARK
+
+
+def _columns(path: Path) -> dict[str, list[float | None]]:
+    columns = Columns()
+    for stretch in stretches(path, Cursor()):
+        columns.add(stretch.lines)
+    return columns.reduced(_POINTS)
+
+
+def _of_run(run: RecordedRun, history: dict[str, list[float | None]]) -> list[str]:
+    """Return the parts of one run: status, policies, charts by section, log, settings."""
+    status, summary = run.status, run.summary
+    limit = f"Limited by {status['limiting_role']}: {status['limiting_reason']}" if status.get("limiting_role") else ""
+    about = f"{summary['algorithm']} on {summary['env']}, seed {summary['seed']}, {summary['state']}"
+    parts = [
+        f"<h2>{escape(run.name)}</h2>",
+        f"<p>{escape(about)}</p>",
+        f"<p><strong>{escape(limit)}</strong></p>" if limit else "",
+        _policies(status.get("policies") or []),
+    ]
+    target = summary["target_return"]
+    charts = [*_charts(history, METRICS, run.directory.policies, target if type(target) in (int, float) else None)]
+    charts += _charts(_columns(run.directory.path / HARDWARE_FILE), HARDWARE)
+    sections = list(dict.fromkeys(section for section, _ in charts))
+    for section in sections:
+        drawn = "".join(shown for its, shown in charts if its == section)
+        parts.append(f'<h3>{escape(section)}</h3><div class="charts">{drawn}</div>')
+    if lines := _log(run.directory.path / LOG):
+        parts.append(f"<h3>Log</h3><pre>{escape(chr(10).join(lines))}</pre>")
+    for heading, values in (("Settings", run.settings), ("Made with", run.made)):
+        rows = [[name, words_of(value)] for name, value in values.items()]
+        parts.append(f"<h3>{heading}</h3>{_table([('name', False), ('value', False)], rows)}")
+    return parts
+
+
+def _charts(
+    history: dict[str, list[float | None]], known: Sequence[Series], policies: Sequence[str] = (),
+    target: float | None = None,
+) -> Iterable[tuple[str, str]]:  # fmt: skip
+    """Yield section and HTML of each chart."""
+    for chart in charts_of(history, policies, known):
+        is_return = any(line["name"] in _COMPARED[:2] for line in chart["lines"])
+        if shown := chart_html(chart, history, target=target if is_return else None):
+            yield chart["section"], shown
+
+
+def _comparison(runs: Sequence[RecordedRun], histories: Sequence[dict[str, list[float | None]]]) -> str:
+    """Return charts of the returns of all runs, one for each environment, with a line for each run."""
+    parts = []
+    envs = dict.fromkeys(run.summary["env"] for run in runs)
+    for env, metric in product(envs, _COMPARED):
+        (chart,) = charts_of([metric])
+        pairs = zip(runs, histories, strict=True)
+        having = [(run, history) for run, history in pairs if metric in history and run.summary["env"] == env]
+        columns: dict[str, list[float | None]] = {"steps": []}
+        lines = []
+        for color, (run, history) in enumerate(having):
+            before, name = len(columns["steps"]), f"{color}"
+            columns["steps"] += history["steps"]
+            columns[name] = [*[None] * before, *history[metric]]
+            lines.append({**chart["lines"][0], "name": name, "label": run.name, "color": color, "dash": color // 6})
+        title = ", ".join(dict.fromkeys((chart["title"], chart["lines"][0]["label"]))) + f" on {env}"
+        parts.append(chart_html({**chart, "title": title, "lines": lines}, columns) if lines else "")
+    return f'<h3>Comparison</h3><div class="charts">{"".join(parts)}</div>'
+
+
+def _runs_table(runs: Sequence[RecordedRun]) -> str:
+    columns = [column for column in COLUMNS if column.least_width is not None and column.cell != "ago"]
+    columns = [column for column in columns if any(run.summary[column.name] not in (None, "") for run in runs)]
+    rows = [[_cell(column, run.summary[column.name]) for column in columns] for run in runs]
+    return _table([(column.heading, not column.is_text) for column in columns], rows)
+
+
+def _cell(column: Column, value: Any) -> str:
+    if value is None or type(value) not in (int, float):
+        return "" if value is None else words_of(value)
+    forms = {"clock": clock, "share": "{:.0%}".format, "count": "{:,.0f}".format}
+    return str(forms.get(column.cell, number)(value))
+
+
+def _policies(policies: Sequence[dict[str, Any]]) -> str:
+    shown = ("steps", "updates", "mean_return", "eval_return", "best_return", "rating", "rating_error", "exploits")
+    names = [name for name in shown if any(policy.get(name) is not None for policy in policies)]
+    tuned = list(dict.fromkeys(name for policy in policies for name in policy.get("tuned") or {}))
+    values = [
+        [*(policy.get(name) for name in names), *((policy.get("tuned") or {}).get(name) for name in tuned)]
+        for policy in policies
+    ]
+    heads = [("policy", False), *((name.replace("_", " "), True) for name in (*names, *tuned))]
+    rows = [
+        [str(policy.get("name")), *("" if value is None else number(value) for value in its)]
+        for policy, its in zip(policies, values, strict=True)
+    ]
+    return f"<h3>Policies</h3>{_table(heads, rows)}" if rows else ""
+
+
+def _differences(runs: Sequence[RecordedRun]) -> str:
+    found = differences(runs)
+    heads = [("setting", False), *((run.name, False) for run in runs)]
+    rows = [[name, *("" if value is None else words_of(value) for value in values)] for name, values in found.items()]
+    return f"<h3>Differences</h3>{_table(heads, rows)}" if rows else ""
+
+
+def _log(path: Path) -> list[str]:
+    lines: list[bytes] = []
+    for stretch in stretches(path, Cursor()):
+        lines = (lines + stretch.lines)[-_MOST_LOG_LINES:]
+    return [line.decode(errors="replace") for line in lines]
+
+
+def _table(heads: Sequence[tuple[str, bool]], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table; a head is a title and whether its column is of numbers."""
+    sides = ['class="right"' if is_number else "" for _, is_number in heads]
+    top = "".join(f'<th scope="col" {side}>{escape(head)}</th>' for (head, _), side in zip(heads, sides, strict=True))
+    body = "".join(
+        "<tr>" + "".join(f"<td {side}>{escape(cell)}</td>" for cell, side in zip(row, sides, strict=True)) + "</tr>"
+        for row in rows
+    )
+    return f'<div class="wide"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'

@@ -1,0 +1,114 @@
+"""Reports are files of their own: they need nothing from elsewhere, run nothing, and replace reports alone."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+
+from penstock.cli import main
+from penstock.runs.descriptions import charts_of
+from penstock.runs.drawing import chart_html
+from penstock.studies.report import MARK, report_html
+from tests.studies.recorded import record
+
+EVIL = "<img src=x onerror=alert(1)>\"'</script><script>alert(1)</script>"
+
+
+def append(run, name="metrics.jsonl", **line):
+    with open(run.directory.path / name, "a") as file:
+        file.write(json.dumps({"time": 1.7e9, **line}) + "\n")
+
+
+class Tags(HTMLParser):
+    """Tags, attributes and text of a page."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.attributes, self.text = set(), [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.add(tag)
+        self.attributes += attributes
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def test_a_report_has_what_the_runs_have_and_what_differs(tmp_path, capsys):
+    one = record(tmp_path / "one", [(100, 5.0), (200, 7.0)], gamma=0.9, target=9.0)
+    record(tmp_path / "two", [(100, 6.0)], gamma=0.5)
+    append(one, steps=200, seconds=20, **{"loss/entropy": 0.25, "time/rollout/env": 0.5, "time/rollout/wait": 0.5})
+    append(one, "hardware.jsonl", steps=200, seconds=20, **{"cpu/0": 0.5})
+    one.directory.log("it has begun")
+    out = tmp_path / "report.html"
+    assert main(["report", str(tmp_path), "--out", str(out)]) == 0
+    assert capsys.readouterr().out == f"{out}: 2 runs\n"
+    page = Tags(out.read_text())
+    text = " ".join(page.text)
+    for words in ("Report of 2 runs", "Differences", "gamma", "entropy", "it has begun", "Busy cores", "target 9.000"):
+        assert words in text, words
+    assert "Return, evaluations on CartPole-v1" in text, "runs of an environment are compared"
+    assert {"table", "svg", "polyline", "polygon"} <= page.tags
+
+
+def test_a_report_runs_nothing_and_asks_for_nothing(tmp_path):
+    run = record(tmp_path / "evil<b>", [(1, 1.0)], env=EVIL, algorithm=EVIL, state="failed", reason=EVIL, note=EVIL)
+    append(run, steps=2, seconds=2, **{f"loss/{EVIL}": 1.0, f"policy/{EVIL}/loss/x": 2.0, "__proto__": 1.0})
+    run.directory.log(EVIL)
+    page = report_html([run]).decode()
+    tags = Tags(page)
+    assert not tags.tags & {"script", "img", "iframe", "object", "link", "base", "form", "a"}
+    assert not [name for name, _ in tags.attributes if name.startswith("on") or name in ("style", "src", "href")]
+    policy = next(value for name, value in tags.attributes if name == "content" and "default-src" in value)
+    assert policy.startswith("default-src 'none'; style-src 'sha256-") and "unsafe" not in policy
+    assert EVIL in "".join(tags.text) and not re.search(r"https?://|@import|url\(", re.sub(r"&[^;]+;", "", page))
+
+
+def test_secrets_are_masked(tmp_path):
+    run = record(tmp_path / "run", [(1, 1.0)], env_kwargs={"api_token": "SECRET", "size": 3})
+    assert b"SECRET" not in report_html([run]) and b"api_token" in report_html([run])
+
+
+def test_only_a_report_is_replaced(tmp_path, capsys):
+    record(tmp_path / "runs" / "run", [(1, 1.0)])
+    mine, link = tmp_path / "mine.html", tmp_path / "link.html"
+    mine.write_text("<!doctype html>\n<p>mine")
+    link.symlink_to(mine)
+    for out in (mine, link, tmp_path / "runs"):
+        assert main(["report", str(tmp_path / "runs"), "--out", str(out)]) == 2
+        assert "is no report of penstock: give another --out" in capsys.readouterr().err
+    assert mine.read_text() == "<!doctype html>\n<p>mine"
+    out = tmp_path / "report.html"
+    for _ in range(2):
+        assert main(["report", str(tmp_path / "runs"), "--out", str(out)]) == 0
+    assert out.read_bytes().startswith(MARK)
+    assert main(["report", str(tmp_path / "runs"), "--out", str(tmp_path / "no" / "report.html")]) == 2
+    (tmp_path / "empty").mkdir()
+    assert main(["report", str(tmp_path / "empty")]) == 2
+    assert "0 runs in" in capsys.readouterr().err
+
+
+def test_points_of_a_chart_are_where_their_values_are():
+    (chart,) = charts_of(["loss/x"])
+    shown = chart_html(chart, {"steps": [0.0, 50.0, 100.0, 100.0], "loss/x": [0.0, 1.0, None, 2.0]})
+    (points,) = re.findall(r'<polyline[^>]* points="([^"]*)"', shown)
+    x, y = np.array([[float(each) for each in point.split(",")] for point in points.split()]).T
+    # 480 wide with margins of 58 and 8; 220 high with 8 and 24, of which 5 % of the range of 2 above and below.
+    np.testing.assert_allclose(x, [58, 58 + 414 / 2, 472])
+    np.testing.assert_allclose(y, [196 - 188 * 0.1 / 2.2, 196 - 188 * 1.1 / 2.2, 196 - 188 * 2.1 / 2.2], atol=0.06)
+
+
+def test_areas_are_stacked_and_parts_that_are_never_there_are_left_out():
+    (chart,) = charts_of(["time/learner/learn", "time/learner/gather", "time/learner/wait for data"])
+    columns = {
+        "steps": [0.0, 100.0], "time/learner/learn": [0.25, 0.5], "time/learner/gather": [0.0, 0.0],
+        "time/learner/wait for data": [0.75, 0.25],
+    }  # fmt: skip
+    shown = chart_html(chart, columns)
+    first, second = re.findall(r'<polygon[^>]* points="([^"]*)"', shown)
+    assert first == "58.0,149.0 472.0,102.0 472.0,196.0 58.0,196.0", "0.25 and 0.5 of 188, above 0"
+    assert second == "58.0,8.0 472.0,55.0 472.0,102.0 58.0,149.0"
+    assert "gather" not in shown
+    assert chart_html(chart, {name: [0.0] for name in columns}) == ""

@@ -1,0 +1,123 @@
+"""The live view of a run from its files: until it ends, or a key does."""
+
+import io
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+from rich.console import Console
+
+from penstock.cli import main
+from penstock.runs.state import StateFile, read_state, status_of
+from penstock.runs.status import MatchStatus, NodeStatus, OpponentStatus, PolicyStatus, RoleShare, Status
+from penstock.runs.view import open_view
+from penstock.studies.watch import watch
+from tests.studies.recorded import record
+
+
+def of_two(steps, **changes):
+    policies = tuple(PolicyStatus(name=name, steps=1, losses={"entropy": 0.5}) for name in ("red", "blue"))
+    return Status(algorithm="ppo", env="Walk", steps=steps, total_steps=100, seconds=1.0, policies=policies, **changes)
+
+
+def screen():
+    console = Console(file=io.StringIO(), force_terminal=True, width=100, height=40, _environ={"TERM": "xterm"})
+    return console, open_view(console)
+
+
+def test_a_status_is_read_as_it_was_written(tmp_path):
+    whole = of_two(
+        5, mean_return=1.5, experience={"policy_lag/mean": 2.0}, limiting_role="learner",
+        roles=(RoleShare(name="learner", activities={"learn": 0.5}, busy=0.5),), nodes=(NodeStatus(name="node-0"),),
+        opponents=(OpponentStatus(1, 2.0, 0.5),), eval_matches=(MatchStatus("random", "red", 1, 2, 3, 0.5),),
+    )  # fmt: skip
+    StateFile(tmp_path).write(whole, "running")
+    assert status_of(read_state(tmp_path)) == whole
+    assert status_of({}) is None and status_of({"state": "unreadable", "reason": "x"}) is None
+
+
+def test_null_numbers_and_control_characters_do_no_harm(tmp_path):
+    losses = {"a\x1b[2J": float("nan"), "b": 1.0}
+    StateFile(tmp_path).write(of_two(5, losses=losses, limiting_role="\x1b]0;x\a"), "running")
+    path = tmp_path / "status.json"
+    record_ = json.loads(path.read_text()) | {"steps_per_second": None, "seconds": 2.0}
+    path.write_text(json.dumps(record_))
+    found = status_of(read_state(tmp_path))
+    assert found.losses == {"b": 1.0} and found.steps_per_second == 0.0 and "\x1b" not in found.limiting_role
+
+
+def test_a_run_is_shown_until_it_has_ended_and_keys_choose_the_policy(tmp_path):
+    run = record(tmp_path / "run", state="running")
+    file = StateFile(run.directory.path)
+    file.write(of_two(5), "running")
+    console, view = screen()
+    steps = iter([(b"2", 10, "running"), (b"\x1b[D", 15, "running"), (b"", 20, "done")])
+    seen = []
+
+    def pressed(seconds):
+        key, number, state = next(steps)
+        seen.append(view.chosen)
+        file.write(of_two(number), state, "steps")
+        view._next = 0.0
+        return key
+
+    with view:
+        watch(run, view, pressed)
+    text = re.sub(r"\x1b\[[0-9;]*m", "", console.file.getvalue())
+    assert seen == [0, 1, 0] and "entropy of red" in text and "entropy of blue" in text
+    assert "20 of 100 steps" in text and "done: steps" in text
+
+
+def test_q_ends_the_view_and_not_the_run(tmp_path):
+    run = record(tmp_path / "run", [(1, 1.0)], state="running")
+    before = (run.directory.path / "status.json").read_bytes()
+    _, view = screen()
+    with view:
+        watch(run, view, lambda seconds: b"q")
+    assert (run.directory.path / "status.json").read_bytes() == before
+
+
+def test_what_cannot_be_watched_is_told(tmp_path, capsys):
+    assert main(["watch", str(tmp_path / "nothing")]) == 2
+    run = record(tmp_path / "run")
+    (run.directory.path / "status.json").unlink()
+    assert main(["watch", str(run.directory.path)]) == 2
+    assert "it has no status.json" in capsys.readouterr().err
+    (run.directory.path / "status.json").write_text("[")
+    assert main(["watch", str(run.directory.path)]) == 2
+    assert "cannot be read" in capsys.readouterr().err
+
+
+def test_outside_a_terminal_an_ended_run_is_one_line(tmp_path, capsys):
+    run = record(tmp_path / "run", [(100, 5.0)])
+    assert main(["watch", str(run.directory.path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "100 steps" in lines[0] and lines[-1] == "done: steps"
+
+
+@pytest.mark.timeout(60)
+def test_a_terminal_is_left_as_it_was(tmp_path):
+    import termios
+
+    run = record(tmp_path / "run", [(100, 5.0)], state="running")
+    ours, theirs = pty.openpty()
+    before = termios.tcgetattr(theirs)
+    command = [sys.executable, "-m", "penstock.cli", "watch", str(run.directory.path)]
+    process = subprocess.Popen(command, stdin=theirs, stdout=subprocess.DEVNULL)
+    try:
+        end = time.monotonic() + 50
+        while termios.tcgetattr(theirs)[3] == before[3] and time.monotonic() < end:
+            time.sleep(0.05)
+        os.write(ours, b"q")
+        assert process.wait(30) == 0
+        assert termios.tcgetattr(theirs) == before
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+        os.close(theirs)
