@@ -240,6 +240,19 @@ def squashed_gradient(
     d_outputs: int,
 ) -> None: ...
 
+class Chain:
+    def __init__(
+        self, sizes: list[int], outputs: int, is_tangent: bool, is_normalized: bool, gates: int, memory_size: int
+    ) -> None: ...
+    def run(
+        self, x: int, n: int, parameters: list[int], first: int, state: int, out: int, after: int, in_bf16: bool,
+        threads: int,
+    ) -> None: ...
+    def run_arrays(
+        self, x: NDArray[np.float32], parameters: list[int], first: NDArray[np.bool_], state: NDArray[np.float32],
+        out: NDArray[np.float32], after: NDArray[np.float32], threads: int,
+    ) -> None: ...
+
 class Layers:
     def __init__(self, networks: int, sizes: list[int], outputs: int, is_turned: bool, is_tangent: bool) -> None: ...
     @property

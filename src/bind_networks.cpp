@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "adding_cells.h"
+#include "array_view.h"
 #include "bindings.h"
+#include "chain.h"
 #include "layers.h"
 #include "redistribution.h"
 #include "squashed_normal.h"
@@ -23,6 +25,8 @@ std::vector<const float*> floats_at(const std::vector<uintptr_t>& addresses) {
   for (const uintptr_t address : addresses) found.push_back(at<const float*>(address));
   return found;
 }
+
+float* floats(const ArrayView& array) { return reinterpret_cast<float*>(array.bytes()); }
 
 }  // namespace
 
@@ -63,6 +67,35 @@ void bind_networks(nb::module_& module) {
           },
           nb::arg("x"), nb::arg("n"), nb::arg("count"), nb::arg("parameters"), nb::arg("kept"), nb::arg("out"),
           nb::arg("gradient"), nb::arg("d_x"), nb::arg("d_parameters"), nb::arg("in_bf16"), nb::arg("threads"));
+  nb::class_<Chain>(module, "Chain", "Network from observations to the outputs of a head, without gradient.")
+      .def(nb::init<std::vector<int>, int, bool, bool, int, int>(), nb::arg("sizes"), nb::arg("outputs"),
+           nb::arg("is_tangent"), nb::arg("is_normalized"), nb::arg("gates"), nb::arg("memory_size"))
+      .def(
+          "run",
+          [](const Chain& chain, uintptr_t x, int n, const std::vector<uintptr_t>& parameters, uintptr_t first,
+             uintptr_t state, uintptr_t out, uintptr_t after, bool in_bf16, int threads) {
+            const auto found = floats_at(parameters);
+            const nb::gil_scoped_release released;
+            chain.run(at<const float*>(x), n, found, at<const uint8_t*>(first), at<const float*>(state),
+                      at<float*>(out), at<float*>(after), in_bf16, threads);
+          },
+          nb::arg("x"), nb::arg("n"), nb::arg("parameters"), nb::arg("first"), nb::arg("state"), nb::arg("out"),
+          nb::arg("after"), nb::arg("in_bf16"), nb::arg("threads"))
+      .def(
+          "run_arrays",
+          [](const Chain& chain, nb::handle x, const std::vector<uintptr_t>& parameters, nb::handle first,
+             nb::handle state, nb::handle out, nb::handle after, int threads) {
+            const ArrayView from(x, "x"), begins(first, "first"), before(state, "state");
+            const ArrayView to(out, "out", Access::kWrite), kept(after, "after", Access::kWrite);
+            const size_t n = begins.nbytes();
+            chain.require(n, from.nbytes(), before.nbytes(), to.nbytes(), kept.nbytes());
+            const auto found = floats_at(parameters);
+            const nb::gil_scoped_release released;
+            chain.run(floats(from), static_cast<int>(n), found, reinterpret_cast<const uint8_t*>(begins.bytes()),
+                      floats(before), floats(to), floats(kept), false, threads);
+          },
+          nb::arg("x"), nb::arg("parameters"), nb::arg("first"), nb::arg("state"), nb::arg("out"), nb::arg("after"),
+          nb::arg("threads"), "The same with NumPy arrays instead of addresses, but for the parameters.");
   module.def(
       "sample_squashed",
       [](uintptr_t outputs, size_t n, size_t d, float centre, float reach, uintptr_t noise, uintptr_t action,

@@ -4,9 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <new>
 #include <span>
 #include <stdexcept>
 #include <type_traits>
@@ -15,6 +13,7 @@
 
 #include "activations.h"
 #include "blas.h"
+#include "scratch.h"
 #include "threads.h"
 
 namespace penstock {
@@ -73,8 +72,6 @@ class Layers {
   }
 
  private:
-  static constexpr size_t kAlign = 64;
-
   // A block of rows of n, and where it begins in what holds these of each network.
   struct Rows {
     template <class Pointer>
@@ -114,28 +111,6 @@ class Layers {
   };
 
   size_t num_hidden() const { return sizes_.size() - 1; }
-
-  // A buffer of this thread, which keeps its memory from call to call. Its alignment is constant, so that it does
-  // not change results: kernels may add up in another order where memory is aligned otherwise.
-  template <class Number, int which>
-  static Number* scratch(size_t count) {
-    struct Buffer {
-      Number* begin = nullptr;
-      size_t count = 0;
-      ~Buffer() { std::free(begin); }
-    };
-    thread_local Buffer buffer;
-    if (buffer.count < count) {
-      std::free(buffer.begin);
-      buffer.begin = nullptr;
-      buffer.count = 0;
-      const size_t nbytes = (count * sizeof(Number) + kAlign - 1) / kAlign * kAlign;
-      buffer.begin = static_cast<Number*>(std::aligned_alloc(kAlign, nbytes));
-      if (!buffer.begin) throw std::bad_alloc();
-      buffer.count = count;
-    }
-    return buffer.begin;
-  }
 
   // Numbers as they are multiplied: floats as they are, or rounded to bfloat16 in a buffer.
   template <class Number, int which>

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from penstock.nn.chain import Chain
 from penstock.nn.encoders import NatureCNNAndMLP, takes_bytes
 from penstock.nn.exploration import Deterministic, TanhGaussian
 from penstock.nn.layers import ACTIVATIONS, require_memory_of_layers
@@ -90,6 +93,7 @@ class ContinuousActorCritic(PolicyNetwork):
                 f"this network chooses continuous actions; found {action.kind} ones: use an algorithm for those"
             )
         self.returns: CategoricalReturns | None = None
+        self._outputs_per_dimension = outputs_per_dimension
         self.input = build_input(observation, config.normalize_observations, takes_bytes(config.encoder, observation))
         self.encoder, num_features = feedforward_encoder(observation, config)
         self.actor_head = nn.Linear(num_features, outputs_per_dimension * action.noise_size)
@@ -107,10 +111,21 @@ class ContinuousActorCritic(PolicyNetwork):
 
     def actor(self, observation: Tensor) -> Tensor:
         """Return the actor's outputs for observations ``[N, *shape]`` of the column, float32 ``[N, numbers]``."""
+        if self.chain.fits(observation):
+            return self.chain(observation)[0]
         x = self.input(observation)
         if isinstance(self.encoder, MLP):
             return self.encoder(x, self.actor_head)
         return in_float32(self.actor_head, self.encoder(x))
+
+    @cached_property
+    def chain(self) -> Chain:
+        """The actor from observations to its outputs, in one call where it fits."""
+        return Chain(self.input, self.encoder, None, self.actor_head, self._mode)
+
+    def _mode(self, outputs: np.ndarray) -> np.ndarray:
+        """Return the actions without exploration, from the outputs of the actor: means come first."""
+        return np.tanh(outputs[:, : outputs.shape[1] // self._outputs_per_dimension])
 
     @in_shares(1, observation=0, action=0)
     def q(self, observation: Tensor, action: Tensor) -> Tensor:

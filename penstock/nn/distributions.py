@@ -46,16 +46,21 @@ class Categorical:
     ----------
     logits : Tensor
         As given.
-    log_probs : Tensor
-        Normalised log-probabilities of all actions, float32 ``[..., A]``.
     """
 
-    __slots__ = ("log_probs", "logits")
+    __slots__ = ("_log_probs", "logits")
 
     def __init__(self, logits: Tensor) -> None:
         self.logits = logits
-        # Not on first use: that may be in a block without gradients, and a later use needs them.
-        self.log_probs = torch.log_softmax(logits, -1)
+        # With a gradient not on first use: that may be in a block without gradients, and a later use needs them.
+        self._log_probs = torch.log_softmax(logits, -1) if logits.requires_grad else None
+
+    @property
+    def log_probs(self) -> Tensor:
+        """Normalised log-probabilities of all actions, float32 ``[..., A]``."""
+        if self._log_probs is None:
+            self._log_probs = torch.log_softmax(self.logits, -1)
+        return self._log_probs
 
     @property
     def flat(self) -> Tensor:

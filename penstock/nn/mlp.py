@@ -53,14 +53,19 @@ class MLP(nn.Sequential):
         self.sizes = sizes
         self.activation = activation
 
+    @property
+    def is_fused(self) -> bool:
+        """Whether its layers and activations, and nothing else, are those of the native core."""
+        count = len(self) - isinstance(self[0], SideBySide) if len(self) else 0
+        return count == 2 * len(self.sizes) - 2 > 0 and self.activation in FUSED_ACTIVATIONS
+
     def forward(self, x: Seen, head: nn.Linear | None = None) -> Tensor:
         """Convert the first stage's output into features ``[N, F]``, or with `head` into its float32 output."""
         layers = list(self)
         if layers and isinstance(layers[0], SideBySide):
             x = layers.pop(0)(x)
         features = cast("Tensor", x)
-        is_plain = len(layers) == 2 * len(self.sizes) - 2 > 0  # only layers and activations
-        if is_plain and self.activation in FUSED_ACTIVATIONS and fits(features):
+        if self.is_fused and fits(features):
             linear, num_outputs = (layers[::2], 0) if head is None else ([*layers[::2], head], head.out_features)
             parameters = [each for layer in linear for each in (layer.weight, layer.bias)]
             found = fused_layers(
@@ -76,6 +81,11 @@ class MLP(nn.Sequential):
 def without_autocast(device: torch.device) -> AbstractContextManager[object]:
     """Return a context in which layers compute in the precision of their inputs."""
     return torch.autocast(device.type, enabled=False) if torch.is_autocast_enabled(device.type) else nullcontext()
+
+
+def in_bfloat16() -> bool:
+    """Return whether ``torch.autocast`` has layers multiply in bfloat16 on the CPU."""
+    return torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
 
 
 def is_native(*tensors: Tensor) -> bool:
@@ -153,7 +163,7 @@ def fused_layers(
     """
     shape = (count, len(x)) if num_outputs == 1 else (count, len(x), num_outputs or sizes[-1])
     native, x = _native(num_networks, sizes, num_outputs, is_turned, activation == "tanh"), x.contiguous()
-    in_bf16 = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
+    in_bf16 = in_bfloat16()
     if torch.is_grad_enabled() and (x.requires_grad or any(each.requires_grad for each in parameters)):
         answer: Tensor = _Pass.apply(native, shape, in_bf16, x, *parameters)
         return answer

@@ -5,11 +5,14 @@ from __future__ import annotations
 import difflib
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from penstock.nn.chain import Chain, Mode, largest
 from penstock.nn.distributions import ContinuousActions, Distribution, distribution_of, legal_values, numbers_of
 from penstock.nn.encoders import (
     ENCODER_NAMES,
@@ -127,14 +130,14 @@ class Observed(NamedTuple):
     value
         Values in the space of the head, float32 ``[N]``.
     features
-        Inputs of the policy's head, float32 ``[N, F]``.
+        Inputs of the policy's head, float32 ``[N, F]``; None where they are not needed.
     state
         Memory after the rows, float32 ``[N, S]``.
     """
 
     distribution: Distribution
     value: Tensor
-    features: Tensor
+    features: Tensor | None
     state: Tensor
 
 
@@ -201,15 +204,24 @@ class ActorCritic(PolicyNetwork, NormalizedReturns):
 
     def act(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[Distribution, Tensor]:
         """Return action distributions for one row of every lane, without values. See :meth:`PolicyNetwork.act`."""
+        if self.chain.fits(observation):
+            outputs, state = self.chain(observation, first, state)
+            return self._distribution(outputs, observation), state
         features = self.encoder(self.input(observation))
         with without_autocast(features.device):
             features = features.float()
             if self.memory is not None:
                 features, state = self.memory.step(features, first, state)
-            return self._distribution(features, observation), state
+            return self._distribution(self.policy_head(features), observation), state
 
-    def observe(self, observation: Tensor, first: Tensor, state: Tensor) -> Observed:
-        """Return action distributions as `act` does, with values and features of the rows."""
+    def observe(
+        self, observation: Tensor, first: Tensor, state: Tensor, *, needs_features: bool = True
+    ) -> Observed:
+        """Return action distributions as `act` does, with values and, where needed, features of the rows."""
+        if self.value_chain is not None and not needs_features and self.chain.fits(observation):
+            outputs, state = self.chain(observation, first, state)
+            value, _ = self.value_chain(observation)
+            return Observed(self._distribution(outputs, observation), value.squeeze(-1), None, state)
         x = self.input(observation)
         features = self.encoder(x)
         value_features = None if self.value_encoder is None else self.value_encoder(x)
@@ -218,7 +230,8 @@ class ActorCritic(PolicyNetwork, NormalizedReturns):
             if self.memory is not None:
                 features, state = self.memory.step(features, first, state)
             value = self.value_head(features if value_features is None else value_features.float()).squeeze(-1)
-            return Observed(self._distribution(features, observation), value, features, state)
+            distribution = self._distribution(self.policy_head(features), observation)
+            return Observed(distribution, value, features, state)
 
     def features(self, observation: Tensor, first: Tensor, state: Tensor) -> Tensor:
         """Return the inputs of the policy's head for segments, float32 ``[T, B, F]``; parameters as for `evaluate`."""
@@ -292,10 +305,30 @@ class ActorCritic(PolicyNetwork, NormalizedReturns):
                     )
                 features, _ = self.memory.unroll(features, first, state, self.burn_in)
             value_features = features if value_features is None else value_features.float().unflatten(0, leading)
-            return self._distribution(features, observation), self.value_head(value_features).squeeze(-1)
+            distribution = self._distribution(self.policy_head(features), observation)
+            return distribution, self.value_head(value_features).squeeze(-1)
 
-    def _distribution(self, features: Tensor, observation: Tensor) -> Distribution:
-        mask, outputs = self.input.mask(observation), self.policy_head(features)
+    @cached_property
+    def chain(self) -> Chain:
+        """The network from observations to the outputs of the policy's head, in one call where it fits."""
+        return Chain(self.input, self.encoder, self.memory, self.policy_head, self._mode)
+
+    @cached_property
+    def value_chain(self) -> Chain | None:
+        """The network from observations to values, in one call where `chain` fits; None: it has no encoder alone."""
+        return None if self.value_encoder is None else Chain(self.input, self.value_encoder, None, self.value_head)
+
+    @property
+    def _mode(self) -> Mode | None:
+        """The actions without exploration as a function of the head's outputs; None: choices beside others."""
+        if self.num_squashed:
+            return None if self.action.choices else self._squashed_mode
+        if self.action.is_discrete:
+            return largest
+        return None if self.action.choices else _as_it_is
+
+    def _distribution(self, outputs: Tensor, observation: Tensor) -> Distribution:
+        mask = self.input.mask(observation)
         legal = None if mask is None else legal_values(mask, self.action.choices)
         if self.num_squashed:
             outputs, log_std = self._squashed(outputs)
@@ -311,9 +344,17 @@ class ActorCritic(PolicyNetwork, NormalizedReturns):
         log_std = SQUASHED_LOG_STD_RANGE[0] * torch.sigmoid(x)
         return torch.cat((logits, mean), -1) if self.action.choices else mean, log_std
 
+    def _squashed_mode(self, outputs: np.ndarray) -> np.ndarray:
+        mean = outputs[:, : self.num_squashed]
+        return np.tanh(SQUASHED_MEAN_LIMIT * np.tanh(mean / SQUASHED_MEAN_LIMIT))
+
     def value_layers(self) -> list[tuple[nn.Linear, bool]]:
         """Return the value head. See :meth:`NormalizedReturns.value_layers`."""
         return [(self.value_head, True)]
+
+
+def _as_it_is(outputs: np.ndarray) -> np.ndarray:
+    return outputs
 
 
 def _output_of_squashed_log_std(initial_log_std: float | None) -> float:

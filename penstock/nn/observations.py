@@ -234,6 +234,11 @@ class ObservationInput(nn.Module):
         Whether images whose bytes share one range from 0 stay bytes, for an encoder that accepts them.
     moments : type of RunningMoments
         Class of the running moments.
+
+    Attributes
+    ----------
+    takes_floats : bool
+        Whether observations are float32, of which nothing but the running moments makes another.
     """
 
     def __init__(
@@ -254,6 +259,7 @@ class ObservationInput(nn.Module):
                 for values, dtype in zip(self.scaling, (torch.int64, torch.float32), strict=True)
             )
         self.is_scalar = not observation.shape and observation.num_values is None
+        self.takes_floats = observation.dtype == "float32" and not self.is_scalar
         self.moments = moments(encoder_input_shape(observation)) if normalize and is_float else None
 
     def forward(self, observation: Tensor) -> Tensor:

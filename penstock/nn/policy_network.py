@@ -7,6 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from penstock.nn.chain import Chain
 from penstock.nn.modes import following, has_statistics, modules_with_modes
 from penstock.nn.observations import CompositeInput, ObservationInput
 
@@ -63,6 +64,11 @@ class PolicyNetwork(nn.Module):
             Memory after the row, float32 ``[B, S]``.
         """
         raise NotImplementedError
+
+    @property
+    def chain(self) -> Chain | None:
+        """The network from observations to the outputs of a head, as one call; None: it has no such form."""
+        return None
 
     def initial_state(self, batch: int) -> Tensor:
         """Return the memory state of ``batch`` lanes at the start of an episode: zeros, float32 ``[batch, S]``."""

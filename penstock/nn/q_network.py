@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
+from penstock.nn.chain import Chain, largest
 from penstock.nn.distributions import ILLEGAL, legal_values
 from penstock.nn.encoders import PUBLISHED_RESNET, ImpalaResNet, build_encoder, takes_bytes
 from penstock.nn.layers import normalize_layers_
@@ -235,12 +237,15 @@ class QNetwork(PolicyNetwork, NormalizedReturns):
             As for :class:`EpsilonGreedy`; default: the network's.
         """
         legal = self.legal(observation)
+        epsilon = self.epsilon if epsilon is None else epsilon
+        if self.chain.fits(observation):
+            outputs, state = self.chain(observation, first, state)
+            return EpsilonGreedy(self._mean(outputs, legal), epsilon, legal), state
         features = self.encoder(self.input(observation))
         with without_autocast(features.device):
             features = features.float()
             if self.memory is not None:
                 features, state = self.memory.step(features, first, state)
-            epsilon = self.epsilon if epsilon is None else epsilon
             if not self.noise_size:
                 return EpsilonGreedy(self._masked_q(features, legal), epsilon, legal), state
 
@@ -250,6 +255,14 @@ class QNetwork(PolicyNetwork, NormalizedReturns):
                 return self._masked_q(features, legal, noise)
 
         return NoisyGreedy(values, epsilon, legal), state
+
+    @cached_property
+    def chain(self) -> Chain:
+        """The network from observations to the outputs of the head, in one call where it fits."""
+        # Quantiles at sampled fractions need the features.
+        needs_features = isinstance(self.distribution, ImplicitQuantileReturns)
+        head = nn.Identity() if needs_features else self.head
+        return Chain(self.input, self.encoder, self.memory, head, largest if self.distribution is None else None)
 
     def legal(self, observation: Tensor) -> Tensor | None:
         """Return the legal actions, bool ``[..., A]``; ``None`` for observations ``[..., *shape]`` without a mask."""
@@ -365,26 +378,28 @@ class QNetwork(PolicyNetwork, NormalizedReturns):
             return self.memory.unroll(features.float().unflatten(0, first.shape), first, state)
 
     def _masked_q(self, features: Tensor, legal: Tensor | None, noise: Tensor | None = None) -> Tensor:
+        if isinstance(self.distribution, ImplicitQuantileReturns):
+            return _masked(self.distribution.mean(self._outputs(features, noise)), legal)
+        return self._mean(self._head(features, noise), legal)
+
+    def _mean(self, outputs: Tensor, legal: Tensor | None) -> Tensor:
+        """Return the values of all actions, ``[..., A]``, from the outputs of the head."""
         if self.distribution is None:
-            return _masked(self.denormalize_value(self._head(features, noise)), legal)
-        return _masked(self.distribution.mean(self._outputs(features, noise)), legal)
+            return _masked(self.denormalize_value(outputs), legal)
+        return _masked(self.distribution.mean(self._by_action(outputs)), legal)
 
     def _outputs(self, features: Tensor, noise: Tensor | None, fractions: Tensor | None = None) -> Tensor:
         """Return the parameters of the return distributions, ``[..., A, M]``."""
-        assert self.distribution is not None
         if isinstance(self.distribution, ImplicitQuantileReturns):
             features = self.distribution.at(features, fractions)
             noise = None if noise is None else noise.unsqueeze(-2)
             return self.denormalize_value(self._head(features, noise)).transpose(-1, -2)
-        outputs = self._head(features, noise).unflatten(-1, (-1, self.distribution.num_outputs))
-        return outputs if isinstance(self.distribution, CategoricalReturns) else self.denormalize_value(outputs)
+        return self._by_action(self._head(features, noise))
 
-    def value_layers(self) -> list[tuple[nn.Linear, bool]]:
-        """Return the last layers of the head. See :meth:`NormalizedReturns.value_layers`."""
-        if isinstance(self.head, DuelingHead | NoisyDuelingHead):
-            return [(self.head.value, True), (self.head.advantage, False)]
-        assert isinstance(self.head, nn.Linear)
-        return [(self.head, True)]
+    def _by_action(self, outputs: Tensor) -> Tensor:
+        assert self.distribution is not None
+        outputs = outputs.unflatten(-1, (-1, self.distribution.num_outputs))
+        return outputs if isinstance(self.distribution, CategoricalReturns) else self.denormalize_value(outputs)
 
     def _head(self, features: Tensor, noise: Tensor | None) -> Tensor:
         outputs: Tensor = self.head(features) if noise is None else self.head(features, noise)

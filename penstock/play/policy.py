@@ -138,8 +138,6 @@ class Policy:
         action = self._decode.each(chosen)[0] if is_one else self._decode(chosen)
         return (action, memory) if self.has_memory else action
 
-    @plain_torch()
-    @torch.inference_mode()
     def choose(
         self, observation: Any, state: Tensor | None = None, deterministic: bool = True, action_mask: Any = None,
         noise: Tensor | None = None,
@@ -172,16 +170,18 @@ class Policy:
             writer.write_each(obs, rows, [observation])
         else:
             writer.write_batch(obs, rows, observation)
-        memory = state
-        if memory is None:
-            memory = self.model.initial_state(len(rows)) if self.has_memory else torch.empty(len(rows), 0)
-        first = torch.full((len(rows),), state is None)
-        distribution, memory = self.model.act(torch.from_numpy(obs), first, memory)
-        if deterministic:
-            chosen = distribution.mode()
-        else:
-            chosen = distribution.sample(self._noise(len(rows)) if noise is None else noise)
-        return obs, chosen.numpy(), count is None, memory
+        first, chain = np.full(len(rows), state is None), self.model.chain
+        if deterministic and chain is not None and (acted := chain.act(obs, first, state)) is not None:
+            chosen, memory = acted
+            return obs, chosen, count is None, memory
+        with plain_torch(), torch.inference_mode():
+            memory = torch.zeros(len(rows), self.model.state_size) if state is None else state
+            choice, memory = self.model.act(torch.from_numpy(obs), torch.from_numpy(first), memory)
+            if deterministic:
+                action = choice.mode()
+            else:
+                action = choice.sample(self._noise(len(rows)) if noise is None else noise)
+            return obs, action.numpy(), count is None, memory
 
     def decoded(self, chosen: np.ndarray) -> Any:
         """Return one action from `choose`, ``[1, ...]``, in the environment's form."""

@@ -94,8 +94,13 @@ class SegmentAlgorithm(Algorithm):
         """Sample an action in each lane, and record its log-probability and `records`."""
         more: dict[str, Tensor] = {}
         if "value" in self.records or "features" in self.records:
-            distribution, value, features, memory = model.observe(request.obs, request.first, request.memory)
-            more = {"value": model.denormalize_value(value), "features": self._projected(features)}
+            needs_features = "features" in self.records
+            distribution, value, features, memory = model.observe(
+                request.obs, request.first, request.memory, needs_features=needs_features
+            )
+            more["value"] = model.denormalize_value(value)
+            if needs_features:
+                more["features"] = self._projected(features)
         else:
             distribution, memory = model.act(request.obs, request.first, request.memory)
         if "logits" in self.records:
