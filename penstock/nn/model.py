@@ -34,10 +34,12 @@ if TYPE_CHECKING:
 
 LOG_STD_RANGE = (-20.0, 2.0)
 # Of squashed actions, before the tanh: there float32 tells actions apart. The farthest mean is 0.03 % of the range from
-# a bound, and a deviation above 1 would choose the bounds rather than what lies between them.
+# a bound, and a deviation above 1 would choose the bounds rather than what lies between them. Below the smallest
+# deviation, 0.05, returns hardly depend on the action: normalised advantages are noise, and the mean stops short of the
+# best action or walks away from it.
 SQUASHED_MEAN_LIMIT = 4.0
-SQUASHED_LOG_STD_RANGE = (-7.0, 0.0)
-SQUASHED_LOG_STD = -1.0
+SQUASHED_LOG_STD_RANGE = (-3.0, 0.0)
+SQUASHED_LOG_STD = -0.5
 MEMORIES = ("none", "gru", "lstm")
 
 
@@ -73,7 +75,7 @@ class NetworkConfig:
         deviation of its own). Where a number lacks a bound, all are clipped.
     initial_log_std
         Initial logarithm of the standard deviation of numbers, whose unit is half their range, before a tanh. ``None``:
-        -1 if squashed, 0 if clipped.
+        -0.5 if squashed, 0 if clipped.
     resnet
         Shape of "impala_resnet" in a :class:`penstock.nn.QNetwork`.
 

@@ -401,6 +401,13 @@ class QNetwork(PolicyNetwork, NormalizedReturns):
         outputs = outputs.unflatten(-1, (-1, self.distribution.num_outputs))
         return outputs if isinstance(self.distribution, CategoricalReturns) else self.denormalize_value(outputs)
 
+    def value_layers(self) -> list[tuple[nn.Linear, bool]]:
+        """Return the last layers of the head. See :meth:`NormalizedReturns.value_layers`."""
+        if isinstance(self.head, DuelingHead | NoisyDuelingHead):
+            return [(self.head.value, True), (self.head.advantage, False)]
+        assert isinstance(self.head, nn.Linear)
+        return [(self.head, True)]
+
     def _head(self, features: Tensor, noise: Tensor | None) -> Tensor:
         outputs: Tensor = self.head(features) if noise is None else self.head(features, noise)
         return outputs

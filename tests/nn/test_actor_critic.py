@@ -85,20 +85,20 @@ def test_numbers_are_squashed_where_each_has_two_bounds(high, kind):
 
 
 def test_squashed_numbers_begin_with_their_deviation_and_stay_where_float32_tells_them_apart():
-    for settings, log_std in (({}, -1.0), ({"initial_log_std": -2.0}, -2.0)):
+    for settings, log_std in (({}, -0.5), ({"initial_log_std": -2.0}, -2.0)):
         network = ActorCritic(VECTOR, TORQUE, NetworkConfig(continuous_actions="squashed", **settings))
         distribution, _ = network.evaluate(observations(VECTOR, B))
         torch.testing.assert_close(distribution.log_std, torch.full((B, 2), log_std), rtol=0.0, atol=0.05)
-    for output, mean, log_std in ((1e3, 4.0, -7.0), (-1e3, -4.0, 0.0)):
+    for output, mean, log_std in ((1e3, 4.0, -3.0), (-1e3, -4.0, 0.0)):
         nn.init.constant_(network.policy_head.bias, output)
         distribution, _ = network.evaluate(observations(VECTOR, B))
         torch.testing.assert_close(distribution.mean, torch.full((B, 2), mean))
         torch.testing.assert_close(distribution.log_std, torch.full((B, 2), log_std))
 
 
-@pytest.mark.parametrize("initial_log_std", [0.0, -7.5])
+@pytest.mark.parametrize("initial_log_std", [0.0, -3.5])
 def test_an_initial_deviation_that_squashed_numbers_cannot_have_is_refused(initial_log_std):
-    with pytest.raises(ValueError, match=r"it must lie between -7.0 and 0.0; or use continuous_actions='clipped'"):
+    with pytest.raises(ValueError, match=r"it must lie between -3.0 and 0.0; or use continuous_actions='clipped'"):
         model(VECTOR, TORQUE, continuous_actions="squashed", initial_log_std=initial_log_std)
     assert model(VECTOR, HALF_OPEN, continuous_actions="squashed", initial_log_std=initial_log_std).log_std is not None
 

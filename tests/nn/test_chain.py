@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from penstock.envs.translation import action_spec, observation_spec
 from penstock.nn import ActorCritic, DeterministicActorCritic, NetworkConfig, QNetwork, StochasticActorCritic
 
+CHOICE = Discrete(3)
 NUMBERS = Box(-1.0, 1.0, (3,), np.float32)
 SEES = Box(-np.inf, np.inf, (4,), np.float32)
 TOLERANCE = {"rtol": 0.0, "atol": 2e-6}
 
 
-def actor_critic(observation=SEES, action=Discrete(3), **settings) -> ActorCritic:
+def actor_critic(observation=SEES, action=CHOICE, **settings) -> ActorCritic:
     config = NetworkConfig(hidden_sizes=(16, 8), **settings)
     torch.manual_seed(0)
     model = ActorCritic(observation_spec(observation), action_spec(action), config)
@@ -67,7 +68,7 @@ def test_values_beside_actions_are_those_of_the_modules():
 
 
 def networks():
-    sees, few, numbers = (observation_spec(SEES), action_spec(Discrete(3)),
+    sees, few, numbers = (observation_spec(SEES), action_spec(CHOICE),
                           action_spec(NUMBERS))  # fmt: skip
     config = NetworkConfig(hidden_sizes=(16, 8), activation="relu", normalize_observations=True)
     yield "choices", actor_critic()
@@ -124,5 +125,5 @@ def test_other_networks_act_by_their_modules(space, settings):
 def test_a_mask_restricts_the_choice():
     space = Dict({"observation": SEES, "action_mask": Box(0, 1, (3,), np.int8)})
     spec = observation_spec(space, (3,))
-    model = ActorCritic(spec, action_spec(Discrete(3)), NetworkConfig(hidden_sizes=(8,)))
+    model = ActorCritic(spec, action_spec(CHOICE), NetworkConfig(hidden_sizes=(8,)))
     assert model.chain.act(np.zeros((2, *spec.shape), spec.dtype), np.ones(2, np.bool_), None) is None
