@@ -34,7 +34,7 @@ NODES = {f"node/NAME/{name}" for name in OF_A_NODE}  # with backend="ray" alone
 LEARNERS = {"learners/together", "learners/meetings"}  # with num_learners of more than 1 alone
 OPEN = {
     "time/ROLE/ACTIVITY", "metrics/NAME", "loss/NAME", "env_steps", *SET, *TOLD, *REDISTRIBUTION, *OPPONENTS, *NODES,
-    *LEARNERS,
+    *LEARNERS, "left_out",
 }  # fmt: skip
 SOURCES = ("uniform", "reservoir")  # those that algorithms have by default
 TINY = {

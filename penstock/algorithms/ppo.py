@@ -24,7 +24,15 @@ from penstock.algorithms.arithmetic.optimizers import AdamConfig, build_adam
 from penstock.algorithms.arithmetic.returns import explained_variance
 from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.segment import SegmentAlgorithm
-from penstock.config import Config, Scheduled, SegmentDelayedRewardConfig, Tunable, require, require_whole_minibatches
+from penstock.config import (
+    Config,
+    ConfigError,
+    Scheduled,
+    SegmentDelayedRewardConfig,
+    Tunable,
+    require,
+    require_whole_minibatches,
+)
 from penstock.experience.batch import Batch
 from penstock.nn import ActorCritic, Distribution
 
@@ -129,10 +137,19 @@ class PPOConfig(ProximalConfig, SegmentDelayedRewardConfig):
     """Probability ratios are clipped to [1 - clip_range, 1 + clip_range]."""
     value_clip_range: Tunable[float | None] = None
     """Largest change of a value per batch; None: unlimited."""
+    batch_wait: float | None = None
+    """Longest wait for other lanes, in seconds after the first segment of a batch. The batch is closed without those
+    that are late; their segments are part of a later one, with a policy lag. None: every batch has all lanes."""
 
     def validate(self) -> None:
         super().validate()
         require_whole_minibatches(self, self.batch_size)
+        require(self.batch_wait is None or self.batch_wait > 0, "batch_wait", self.batch_wait, "more than 0, or None")
+        if self.batch_wait is not None and self.backend == "serial":
+            raise ConfigError(
+                f'batch_wait={self.batch_wait:g} is for lanes in processes of their own, found backend="serial", where '
+                'nothing depends on time: use batch_wait=None, or backend="local"'
+            )
 
 
 class PPO(ProximalAlgorithm):
@@ -151,6 +168,11 @@ class PPO(ProximalAlgorithm):
     updates_alike = True
     synchronous = True
     targets_for = ("batch",)
+
+    @property
+    def batch_wait(self) -> float | None:
+        """``batch_wait``."""
+        return self.config.batch_wait
 
     def targets(self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor) -> dict[str, Tensor]:
         """Return advantages and value targets by GAE, from the values at collection time."""

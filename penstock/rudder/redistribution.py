@@ -162,9 +162,9 @@ class RedistributedLearner(SegmentLearner):
         self._predictor = PublishedPredictor(self._algorithm, self._arena)
         self._redistributed = 0  # steps of the last batch
 
-    def _read(self, slots: np.ndarray) -> tuple[Batch, Tensor]:
-        self._redistributed = int(self._arena.slot_altered[slots].sum())
-        return super()._read(slots)
+    def _read(self, slots: np.ndarray, late: np.ndarray | None = None) -> tuple[Batch, Tensor]:
+        self._redistributed = int(self._arena.slot_altered[slots if late is None else slots[~late]].sum())
+        return super()._read(slots, late)
 
     def experience(self) -> dict[str, float]:
         """As in the base, with metrics of the predictor."""

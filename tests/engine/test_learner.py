@@ -82,6 +82,45 @@ def test_a_synchronous_learner_takes_the_lanes_in_their_order():
     run.close()
 
 
+def test_a_batch_that_has_waited_long_enough_is_closed_and_late_segments_are_in_the_next(monkeypatch):
+    run, learner = a_run(PPO, batch_wait=2.0, num_epochs=1, batch_size=8)
+    clock = [100.0]
+    monkeypatch.setattr("penstock.engine.paths.segment_learner.time.monotonic", lambda: clock[0])
+    batches = []
+    prepare = run.algorithm.prepare
+    run.algorithm.prepare = lambda model, batch: batches.append(batch) or prepare(model, batch)
+    run.arena.control[Control.GOAL] = 1_000
+
+    slots = run.fill()
+    assert sorted(slots) == [0, 1, 2, 3]
+    late = np.array([1, 3])
+    run.arena.full.pop_many(9)
+    run.arena.slots.claim(late, SlotState.FULL, SlotState.WRITING, 0)  # two lanes are still stepping
+    run.arena.full.push_many(np.array([2, 0]))
+    assert not learner.poll()
+    clock[0] += 1.9
+    assert not learner.poll() and not batches
+    clock[0] += 0.1
+    assert learner.poll()
+    (batch,) = batches
+    steps = run.arena.columns["valid"].reshape(4, -1)[:, :-1].T
+    assert batch.valid[:, [0, 2]].tolist() == steps[:, [0, 2]].tolist() and batch.valid[:, [0, 2]].any()
+    assert not batch.valid[:, late].any() and not batch.obs[:, late].any() and not batch.log_prob[:, late].any()
+    assert run.arena.slots.in_state(SlotState.WRITING).tolist() == [1, 3]  # theirs, as before
+    assert run.arena.slots.in_state(SlotState.FREE).tolist() == [0, 2]
+
+    run.arena.slots.claim(np.array([0, 2]), SlotState.FREE, SlotState.WRITING, 0)
+    everything = np.arange(4)
+    run.arena.columns["version"].reshape(4, -1)[[0, 2]] = run.arena.weights.version
+    run.arena.slots.claim(everything, SlotState.WRITING, SlotState.FULL, 0)
+    run.arena.full.push_many(everything)
+    assert learner.poll()  # at once: all are there
+    assert batches[1].valid[:, late].tolist() == steps[:, late].tolist()
+    experience = learner.experience()
+    assert experience["left_out"] == 2 and experience["policy_lag/min"] == 0 < experience["policy_lag/max"]
+    run.close()
+
+
 def test_an_asynchronous_learner_gives_slots_back_before_it_learns_and_publishes_in_between():
     run, learner = a_run(Watching, batch_size=8, num_epochs=3)
     seen = []

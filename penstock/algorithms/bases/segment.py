@@ -57,6 +57,11 @@ class SegmentAlgorithm(Algorithm):
     targets_for: tuple[Literal["batch", "update"], ...] = ("update",)
     """When `targets` are computed: "batch": once for all updates of a batch; "update": anew in each, from segments."""
 
+    @property
+    def batch_wait(self) -> float | None:
+        """Seconds after the first segment of a batch from which a synchronous learner does without the others."""
+        return None
+
     def __init__(self, config: FreshConfig, observation: ObservationSpec, action: ActionSpec) -> None:
         super().__init__(config, observation, action)
         elite = next((source for source in config.replayed_sources if source.kind == "elite"), None)

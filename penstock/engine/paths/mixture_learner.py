@@ -90,7 +90,7 @@ class MixtureLearner(SegmentLearner):
         self._segments = drawn
         return super()._next_batch()
 
-    def _read(self, slots: np.ndarray) -> tuple[Batch, Tensor]:
+    def _read(self, slots: np.ndarray, late: np.ndarray | None = None) -> tuple[Batch, Tensor]:
         for store, segments in zip(self._stores, self._segments, strict=True):
             kind = store.source.kind
             self._drawn[kind] += store.count

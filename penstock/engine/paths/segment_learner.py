@@ -128,7 +128,12 @@ class BatchReader:
         self._copied: torch.cuda.Event | None = None  # behind the copies of the batch before
 
     def read(
-        self, slots: np.ndarray, version: int, progress: float, replayed: Sequence[Mapping[str, np.ndarray]] = ()
+        self,
+        slots: np.ndarray,
+        version: int,
+        progress: float,
+        replayed: Sequence[Mapping[str, np.ndarray]] = (),
+        late: np.ndarray | None = None,
     ) -> tuple[Batch, Tensor]:
         """Gather fresh segments, and join them with replayed ones.
 
@@ -143,6 +148,8 @@ class BatchReader:
         replayed
             Columns of segments ``[n, T + 1, ...]`` by name, memory ``[n, S]``, lane ``[n]``, and importance weights
             ``[n]`` if there are any; ``num_replayed`` segments in all.
+        late
+            bool ``[F]``: slots that are not full yet, whose segments are empty in the batch; None: all are full.
 
         Returns
         -------
@@ -156,6 +163,10 @@ class BatchReader:
         for name, array in self._gathered.items():
             gather(self._arena.columns[name], row_ids, array)
         memory, lane, weights = self._arena.slot_memory[slots], self._arena.lane_of(slots), None
+        if late is not None:
+            memory[late] = 0.0
+            for array in self._gathered.values():
+                array[:, late] = 0
         if replayed:
             memory, lane, weights = self._put_beside(replayed, memory, lane)
         on_cpu = self._tensors
@@ -277,6 +288,8 @@ class SegmentLearner(Learner):
         self._slots = np.empty(0, np.int64)  # of the last batch
         self._masked = 0
         self._lag = torch.empty(0)
+        self._waits_from: float | None = None  # monotonic seconds, while a batch has a segment and not all
+        self._left_out = 0
 
     def poll(self) -> bool:
         """Learn from one batch; return False while there is none, or while the goal is reached."""
@@ -309,7 +322,8 @@ class SegmentLearner(Learner):
         """Gather the next batch; None while there are too few segments."""
         size = self._arena.shape.segments_per_batch
         if len(self._held) < size:
-            return None
+            return self._batch_without_late() if self._has_waited() else None
+        self._waits_from = None
         self._slots, self._held = self._held[:size], self._held[size:]
         if self._algorithm.synchronous:
             self._slots = self._slots[np.argsort(self._arena.lane_of(self._slots))]
@@ -318,9 +332,33 @@ class SegmentLearner(Learner):
             self._arena.release(self._slots)
         return batch
 
-    def _read(self, slots: np.ndarray) -> tuple[Batch, Tensor]:
-        """Return a batch with these fresh segments, and the policy lag of their steps."""
-        return self._reader.read(slots, self._version, self._steps / self._config.total_steps)
+    def _has_waited(self) -> bool:
+        """Whether a batch that has not all its segments has waited for as long as it may."""
+        wait = self._algorithm.batch_wait
+        if wait is None or not len(self._held):
+            return False
+        if self._waits_from is None:
+            self._waits_from = time.monotonic()
+        return time.monotonic() - self._waits_from >= wait
+
+    def _batch_without_late(self) -> Batch:
+        """Gather the segments that are there; lanes that are late, whose slots stay theirs, have empty ones."""
+        self._slots, self._held, self._waits_from = self._held, self._held[:0], None
+        of_lanes = np.arange(self._arena.shape.segments_per_batch)  # a synchronous run has a slot for each lane
+        late = ~np.isin(of_lanes, self._slots)
+        batch, self._lag = self._read(of_lanes, late)
+        if not self._left_out:
+            workers = np.unique(of_lanes[late] // self._arena.shape.num_envs_per_worker).tolist()
+            self._report(Note(
+                f"batch_wait={self._algorithm.batch_wait:g}: a batch was closed without {late.sum()} of {len(late)} "
+                f"segments, of rollout workers {', '.join(map(str, workers))}; left_out counts further ones"
+            ))  # fmt: skip
+        self._left_out += int(late.sum())
+        return batch
+
+    def _read(self, slots: np.ndarray, late: np.ndarray | None = None) -> tuple[Batch, Tensor]:
+        """Return a batch with these fresh segments, without those that are late, and the policy lag of their steps."""
+        return self._reader.read(slots, self._version, self._steps / self._config.total_steps, late=late)
 
     def _count(self, batch: Batch) -> None:
         """Count the fresh steps of a batch that was learned from."""
@@ -337,13 +375,14 @@ class SegmentLearner(Learner):
         self._reader.close()
 
     def experience(self) -> dict[str, float]:
-        """Return the policy lag of the last batch, and the number of steps not learned from."""
+        """Return the policy lag of the last batch, and the numbers of steps not learned from and of late segments."""
         lag = self._lag.float() if len(self._lag) else torch.zeros(1)
         return {
             "policy_lag/min": lag.min().item(),
             "policy_lag/mean": lag.mean().item(),
             "policy_lag/max": lag.max().item(),
             "masked_steps": self._masked,
+            **({"left_out": self._left_out} if self._algorithm.batch_wait is not None else {}),
         }
 
     @property
