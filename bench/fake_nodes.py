@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from penstock.engine.nodes.receiver import ReceiverRole
-from penstock.engine.nodes.stream import ALIVE_INTERVAL, Frame, Kind, connect, free_address
+from penstock.engine.nodes.stream import ALIVE_INTERVAL, Frame, Kind, connect
 from penstock.engine.nodes.transport import transport_of
 from penstock.engine.paths.segment_learner import READER
 from penstock.engine.paths.segments import SegmentPath
@@ -63,12 +63,11 @@ class Home:
     """Process of home; `ask` returns its clocks and counts."""
 
     def __init__(self, num_nodes: int, *, consumes: bool) -> None:
-        self.address = free_address("127.0.0.1")
         self._pipe, end = multiprocessing.Pipe()
-        arguments = (self.address, num_nodes, consumes, end)
+        arguments = (num_nodes, consumes, end)
         self._process = multiprocessing.Process(target=_home, args=arguments, daemon=True)
         self._process.start()
-        self._pipe.recv()  # it listens
+        self.address: tuple[str, int] = self._pipe.recv()
 
     def ask(self) -> dict[str, float]:
         """Return time, CPU seconds so far, connected nodes, and accepted segments."""
@@ -91,16 +90,16 @@ class Home:
         self._process.join()
 
 
-def _home(address: tuple[str, int], num_nodes: int, consumes: bool, pipe: Any) -> None:
+def _home(num_nodes: int, consumes: bool, pipe: Any) -> None:
     arena = ExperienceArena.create(shape_of(num_nodes))
     arena.weights.publish(np.zeros(arena.weights.size, np.uint8), 0)
     taken = [0]
-    spec = ReceiverRole(address, TOKEN, RUN, num_nodes, (transport_of(SegmentPath()),), (False,))
+    spec = ReceiverRole("127.0.0.1", TOKEN, RUN, num_nodes, (transport_of(SegmentPath()),), (False,))
     report: Any = pickle.dumps  # as a report of a run
     receiver: Any = spec.build(arena, report)
     if consumes:
         threading.Thread(target=_consume, args=(arena, taken), daemon=True).start()
-    pipe.send(None)
+    pipe.send(receiver.address)
     while True:
         seen = receiver.bell.value
         has_worked = receiver.poll()

@@ -22,7 +22,6 @@ from penstock.bench import BenchError
 from penstock.bench.scaling import StreamCosts
 from penstock.engine.nodes.receiver import Receiver, ReceiverRole
 from penstock.engine.nodes.sender import Home, Sender, keep_all_slots
-from penstock.engine.nodes.stream import free_address
 from penstock.engine.nodes.transport import transport_of
 from penstock.engine.paths.segment_learner import READER
 from penstock.engine.paths.segments import SegmentPath
@@ -89,11 +88,11 @@ class _Ends:
     def __init__(self, shape: RunShape) -> None:
         self._home, self._node = ExperienceArena.create(shape), ExperienceArena.create(shape)
         keep_all_slots(self._node)
-        address, token = free_address("127.0.0.1"), secrets.token_bytes(32)
+        token = secrets.token_bytes(32)
         self._home.weights.publish(np.zeros(shape.weights_nbytes, np.uint8), 0)
-        spec = ReceiverRole(address, token, 1, 1, (transport_of(SegmentPath()),), (False,))
+        spec = ReceiverRole("127.0.0.1", token, 1, 1, (transport_of(SegmentPath()),), (False,))
         self._receiver = Receiver(spec, self._home, lambda report: None)
-        self._sender = Sender(self._node, Home(address, token, 1, 0, 1), SegmentPath())
+        self._sender = Sender(self._node, Home(self._receiver.address, token, 1, 0, 1), SegmentPath())
 
     @property
     def segment_nbytes(self) -> float:

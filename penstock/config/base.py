@@ -173,7 +173,8 @@ class Config:
     total_steps: int = 1_000_000
     """Budget in steps; schedules span it."""
     max_seconds: float | None = None
-    """Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s."""
+    """Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s. With
+    backend="ray" the seconds count from the moment when a node is there."""
     target_return: float | None = None
     """The run ends when the mean return of an evaluation reaches this value; None: no target."""
     eval_interval: int | float | Literal["continuous"] | None = None

@@ -144,7 +144,15 @@ class Actor(Protocol):
 
 
 class Backend(Protocol):
-    """Runner of roles; made with the run's arena, the roles' specs, a `Handler`, and `Restarts`."""
+    """Runner of roles; made with the run's arena, the roles' specs, a `Handler`, and `Restarts`.
+
+    Attributes
+    ----------
+    has_lanes
+        Whether lanes have been there to step; those of a cluster come after a start that takes a while.
+    """
+
+    has_lanes: bool
 
     def start(self) -> None:
         """Make the roles."""

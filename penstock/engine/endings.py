@@ -38,7 +38,8 @@ class TrainResult:
     steps
         Steps learned from so far, over all calls.
     seconds
-        Wall-clock seconds spent on making the trainer and in `train` so far, over all calls.
+        Wall-clock seconds spent on making the trainer and in `train` so far, over all calls; with ``backend="ray"``
+        those in `train` since a node was there.
     reached_target
         Whether the evaluator's mean return reached the target.
     target_return

@@ -135,8 +135,8 @@ class _Shared(TypedDict, total=False):
     total_steps: int
     """Budget in steps; schedules span it. Default: 1000000."""
     max_seconds: float | None
-    """Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s. Default:
-    None."""
+    """Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s. With
+    backend="ray" the seconds count from the moment when a node is there. Default: None."""
     target_return: float | None
     """The run ends when the mean return of an evaluation reaches this value; None: no target. Default: None."""
     eval_interval: int | float | Literal["continuous"] | None
@@ -555,6 +555,10 @@ class PPOSettings(
     multiple of segment_length. Default: 256."""
     value_clip_range: float | None
     """Largest change of a value per batch; None: unlimited. Default: None."""
+    batch_wait: float | None
+    """Longest wait for other lanes, in seconds after the first segment of a batch. The batch is closed without those
+    that are late; their segments are part of a later one, with a policy lag. None: every batch has all lanes. Default:
+    None."""
 
 class PPO(Face):
     """Trains with PPO, synchronous; settings are fields of `penstock.algorithms.ppo.PPOConfig`.

@@ -213,6 +213,13 @@ class NodesSeen:
 
 
 @dataclass(frozen=True)
+class Listening:
+    """The receiver listens for nodes at an address; the backend keeps it."""
+
+    address: tuple[str, int]
+
+
+@dataclass(frozen=True)
 class Ready:
     """A role and its environments are made."""
 
@@ -250,7 +257,7 @@ class FromRole:
 
 Report = (
     FromRole | Learned | LearnedInWorker | Episodes | EnvironmentMetrics | EnvironmentSteps | Evaluated | Saved
-    | ContentsSaved | WeightsSet | Copied | Diverged | Note | NodesSeen | Ready | Failed | Died
+    | ContentsSaved | WeightsSet | Copied | Diverged | Note | NodesSeen | Listening | Ready | Failed | Died
 )  # fmt: skip
 Tell = Callable[[Report], None]
 """Function that takes the reports of a role."""

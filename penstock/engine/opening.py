@@ -160,7 +160,8 @@ def _opened(
             config, env, found.seen[0].frame_skip, policies, run, statistics, population, schedule, notes
         ))  # fmt: skip
         on_failure.pop_all()
-    supervisor.progress.seconds += time.monotonic() - began
+    if config.backend != "ray":  # the start of a cluster is none of the run's seconds
+        supervisor.progress.seconds += time.monotonic() - began
     return supervisor
 
 

@@ -19,6 +19,7 @@ from penstock.engine.messages import (
     FromRole,
     Learned,
     LearnedInWorker,
+    Listening,
     NodesSeen,
     Note,
     Ready,
@@ -87,7 +88,7 @@ class Reports:
                 self._take_death(role, story)
             case Failed():
                 self._roles.take_failure(role, report)
-            case Ready():
+            case Ready() | Listening():
                 pass
             case _:
                 assert_never(report)

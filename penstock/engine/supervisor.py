@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
 
@@ -120,7 +121,7 @@ class Supervisor(Owned):
         with self._chronicle.shown_to(view, on_update), self._failing_as_a_whole():
             try:
                 self._start()
-                reason = self._train(budget)
+                reason = self._train(self._await_lanes(budget))
                 self._chronicle.refresh(final=True)
                 self._chronicle.ended(self._state_after(reason), reason)
                 return reason
@@ -307,6 +308,19 @@ class Supervisor(Owned):
             for note in self.training.notes:
                 self._chronicle.event(note)
             self.backend.start()
+
+    def _await_lanes(self, budget: Budget) -> Budget:
+        """Wait until there are lanes; return the budget with a deadline that is later by as much."""
+        if self.backend.has_lanes:
+            return budget
+        began, steps = time.monotonic(), replace(budget, deadline=None)
+        while not self.backend.has_lanes and not self._reason_to_stop(steps):
+            self._turn()
+        self._began += (waited := time.monotonic() - began)
+        budget = steps if budget.deadline is None else replace(budget, deadline=budget.deadline + waited)
+        self.progress.restart_rate()
+        self.evaluations.begin(budget.deadline)
+        return budget
 
     def _turn(self) -> None:
         """Poll the roles for a moment, and show the status."""

@@ -178,6 +178,16 @@ class EnvSpec:
         inside = EnvSpec.resolve(Wrapped(source, wrappers), kwargs, self.vectorize)
         return dataclasses.replace(self, kind="callable", payload=inside.payload, given=inside.given)
 
+    @property
+    def module(self) -> str:
+        """Module in which the environment is defined; empty where it has none."""
+        if self.kind in ("atari", "envpool"):
+            return {"atari": "ale_py", "envpool": "envpool"}[self.kind]
+        source = self.unpack()[0]
+        if isinstance(source, RegisteredEnv):
+            source = source.entry_point
+        return source.partition(":")[0] if isinstance(source, str) else getattr(source, "__module__", None) or ""
+
     def unpack(self) -> tuple[Any, dict[str, Any]]:
         """Return the constructor, a registered spec, a callable or (ALE, EnvPool) None, and its keyword arguments.
 

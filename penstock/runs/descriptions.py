@@ -129,6 +129,7 @@ METRICS = (
     Series("constant_features", "Losses", "Constant features", unit="share"),
     Series("policy_lag/*", "Experience", "Policy lag", "{0}", "updates"),
     Series("masked_steps", "Experience", "Masked steps", unit="steps"),
+    Series("left_out", "Experience", "Segments left out of a batch", unit="segments"),
     Series("replay/rows", "Experience", "Replay buffer", unit="rows"),
     Series("replay/updates_per_step", "Experience", "Updates per step"),
     Series("replay/*/share", "Experience", "Batches by source", "{0}", "share", "area"),

@@ -8,8 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.nodes.host import About, differences
-from penstock.engine.nodes.stream import BlockCounter, Frame, Kind, Stream, StreamError, connect, views_of, welcome
+from penstock.engine.nodes.host import About, about_here, differences, packages_of
+from penstock.engine.nodes.stream import (
+    BlockCounter,
+    Frame,
+    Kind,
+    OwnDelay,
+    Stream,
+    StreamError,
+    connect,
+    views_of,
+    welcome,
+)
+from penstock.envs.spec import EnvSpec
+from tests.envs.counting import CountingEnv
 
 TOKEN = b"t" * 32
 unsigned, signed = st.integers(0, 2**32 - 1), st.integers(-(2**63), 2**63 - 1)
@@ -94,7 +106,27 @@ def test_who_does_not_know_the_token_of_the_run_is_not_let_in(token, run):
 
 
 def test_versions_that_differ_are_named():
-    home = About("here", 1, {"python": "3.11", "torch": "2.9", "penstock": "0.1"})
+    home = About("here", 1, {"python": "3.11", "torch": "2.9", "numpy": "2.1", "ale-py": "0.11"})
     assert differences(home, home) == ""
-    node = About("there", 2, {"python": "3.12", "torch": "2.9", "penstock": "0.1"})
-    assert differences(home, node) == "python 3.12 (home has 3.11)"
+    node = About("there", 2, {"python": "3.12", "torch": "2.9", "numpy": "2.0"})
+    assert differences(home, node) == (
+        "python 3.12 (home has 3.11), numpy 2.0 (home has 2.1), ale-py not (home has 0.11)"
+    )
+
+
+def test_packages_of_the_environment_are_compared_beside_those_of_every_run():
+    always = ["torch", "penstock", "numpy", "gymnasium"]
+    for env, own in (("CartPole-v1", []), (CountingEnv, []), ("hypothesis:given", ["hypothesis"])):
+        found = packages_of(EnvSpec.resolve(env))
+        assert found == [*always, *own]
+        assert about_here([*found, "nowhere"]).versions.keys() == {"python", *found}
+
+
+def test_limits_of_silence_are_longer_by_the_delay_of_the_end_that_is_busy():
+    delay = OwnDelay()
+    delay.observe(3.0)
+    assert delay.seconds == 3.0
+    delay.observe(0.0)
+    assert delay.seconds == 2.7  # it fades
+    delay.observe(500.0)
+    assert delay.seconds == 30.0  # a process that was stopped for minutes

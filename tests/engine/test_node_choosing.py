@@ -41,6 +41,19 @@ def test_a_machine_has_the_cores_and_the_resource_and_is_chosen_once():
     assert chosen(MACHINES, [Wanted(4, ("gpu_box", "GPU"))]) == {}
 
 
+def test_what_other_runs_have_reserved_is_not_chosen_and_idle_machines_come_first():
+    half, full, idle = (Machine(id_, id_, 8, {"GPU"}, busy=busy) for id_, busy in (("a", 4), ("b", 8), ("c", 0)))
+    assert chosen([half, full, idle], [Wanted(4)]) == {0: "c"}
+    assert chosen([half, full, idle], [Wanted(4)] * 3).keys() == {0, 1}
+    assert chosen([half, full], [Wanted(8)]) == {}
+    assert chosen([half.idle(), full.idle()], [Wanted(8)] * 2).keys() == {0, 1}
+    used = Machine("d", "d", 8, {"GPU"}, used={"GPU"})
+    assert chosen([used, idle], [Wanted(1, ("GPU",))]) == {0: "c"} and chosen([used], [Wanted(1, ("GPU",))]) == {}
+    assert Wanted(1, ("GPU",), learns=True).bundle(half) == {"CPU": 4, "GPU": 1}
+    assert Wanted(2, ("x",)).bundle(half) == {"CPU": 2, "x": 0.001}
+    assert [str(each) for each in (half, idle)] == ["a (8 cores, 4 free)", "c (8 cores)"]
+
+
 def test_every_node_has_a_machine_where_that_can_be():
     x, y, both = machine("a", 8, "x"), machine("b", 2, "y"), machine("c", 8, "x", "y")
     wanted = [Wanted(2, ("y",)), Wanted(8, ("x",))]
@@ -120,6 +133,15 @@ ONE_LEARNS = {**ALL, "num_learners": 2, "learner_nodes": 1}
 )  # fmt: skip
 def test_all_nodes_are_those_that_can_step_lanes_while_each_learner_has_one(machines, settings, nodes):
     assert settled(machines, **settings).nodes == nodes
+
+
+def test_the_number_of_all_nodes_is_said_with_the_machines_that_are_not_used(monkeypatch, capsys):
+    monkeypatch.setattr(joining, "FREE_SECONDS", 0.0)
+    busy = Machine("b", "host-b", 8, frozenset(), busy=6)
+    assert settled([machine("a"), busy, machine("c", 2)], **ALL).nodes == 1
+    assert capsys.readouterr().err == (
+        "nodes='all': 1 node of the cluster of a test; not used: host-b (8 cores, 2 free), host-c (2 cores)\n"
+    )
 
 
 def test_a_cluster_with_no_place_for_a_learner_but_home_is_refused_with_the_reason():

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from penstock.engine.messages import GoOnWithout, NodesSeen
+from penstock.engine.messages import GoOnWithout, Listening, NodesSeen
 from penstock.engine.nodes import dispatcher
 from penstock.engine.nodes.backend import NodesBackend
 from penstock.engine.nodes.choosing import Wanted
@@ -19,7 +19,7 @@ from penstock.engine.nodes.lanes import NodeLanes, Occupancy
 from penstock.engine.nodes.node import Node
 from penstock.engine.nodes.receiver import RECEIVER, Receiver, ReceiverRole
 from penstock.engine.nodes.sender import Home, Sender, keep_all_slots
-from penstock.engine.nodes.stream import NONCE_NBYTES, Frame, Kind, _proof, free_address
+from penstock.engine.nodes.stream import NONCE_NBYTES, SILENCE, Frame, Kind, _proof
 from penstock.engine.nodes.transport import transport_of
 from penstock.engine.paths.segment_learner import READER
 from penstock.engine.paths.segments import SegmentPath
@@ -41,11 +41,12 @@ class Ends:
         numbers |= {"slots_per_lane": slots_per_lane, "weights_nbytes": weights_nbytes}
         self.home = ExperienceArena.create(run_shape(num_workers=2, segments_per_batch=4, **numbers))
         self.reports: list[NodesSeen] = []
-        self.address = free_address("127.0.0.1")
-        spec = ReceiverRole(self.address, TOKEN, RUN, 2, (transport_of(SegmentPath()),), (takes_turns,))
+        spec = ReceiverRole("127.0.0.1", TOKEN, RUN, 2, (transport_of(SegmentPath()),), (takes_turns,))
         self.home.weights.publish(np.resize(np.arange(16, dtype=np.uint8), weights_nbytes), 4)
         self.home.control[Control.PACE] = pace
         self.receiver = Receiver(spec, self.home, self.reports.append)
+        self.address = self.receiver.address
+        assert self.reports == [Listening(self.address)]
         self.numbers = numbers
         self.connect(1)
 
@@ -206,6 +207,26 @@ def test_home_reads_its_slots_once_for_all_nodes_and_not_at_all_while_nothing_ha
     second.close()
 
 
+def test_a_busy_home_says_how_late_it_is_and_nodes_wait_for_longer(ends):
+    e = ends()
+    e.until(lambda: e.free() == [0, 1, 2, 3])
+    assert e.sender._stream._socket.gettimeout() == SILENCE
+    sending, _ = e.receiver._serving
+    sending._delay.observe(1.5)
+    sending.dispatch(with_signs=True)
+    e.until(lambda: e.sender._stream._socket.gettimeout() > SILENCE)
+    assert e.sender._stream._socket.gettimeout() == pytest.approx(SILENCE + 3.0, abs=0.31)  # it fades by a tenth
+
+
+def test_a_node_that_sends_nothing_for_too_long_is_gone(ends):
+    e = ends()
+    e.until(lambda: e.free() == [0, 1, 2, 3])
+    (link,) = e.receiver._poller._links.values()
+    for seconds, is_there in ((SILENCE, True), (SILENCE + 0.1, False)):
+        link.end_if_silent(link._received_at + seconds)
+        assert e.status().is_there == is_there
+
+
 def test_weights_larger_than_a_connection_takes_at_once_arrive_whole_and_nobody_waits_for_them():
     e = Ends(weights_nbytes=1 << 24)
     stuck = socket.create_connection(e.address)  # a node that takes nothing
@@ -231,7 +252,7 @@ def test_weights_larger_than_a_connection_takes_at_once_arrive_whole_and_nobody_
 
 def test_a_receiver_in_the_place_of_one_that_has_died_fills_in_for_nodes_that_do_not_come_again():
     home = ExperienceArena.create(run_shape(num_workers=2, segments_per_batch=4, slots_per_lane=1))
-    spec = ReceiverRole(free_address("127.0.0.1"), TOKEN, RUN, 2, (transport_of(SegmentPath()),), (True,))
+    spec = ReceiverRole("127.0.0.1", TOKEN, RUN, 2, (transport_of(SegmentPath()),), (True,))
     for each, filled in ((spec, []), (spec.successor(home), [0, 1, 2, 3])):
         receiver = each.build(home, lambda report: None)
         receiver.poll()

@@ -8,7 +8,7 @@ import pytest
 from penstock.engine.nodes.lanes import Occupancy, StepNodeLanes
 from penstock.engine.nodes.receiver import Receiver, ReceiverRole
 from penstock.engine.nodes.sender import Home, StepSender
-from penstock.engine.nodes.stream import BlockCounter, Frame, Kind, array_views, free_address, nbytes_of
+from penstock.engine.nodes.stream import BlockCounter, Frame, Kind, array_views, nbytes_of
 from penstock.engine.nodes.transport import transport_of
 from penstock.engine.paths.replay import ReplayPath
 from penstock.envs.spaces import ActionSpec, ObservationSpec
@@ -80,10 +80,9 @@ def test_a_node_may_take_as_many_steps_as_home_lets_in_and_each_is_counted_once(
 
 
 def test_steps_go_home_by_a_stream_and_the_node_waits_for_what_it_is_granted(ends):
-    address = free_address("127.0.0.1")
-    spec = ReceiverRole(address, TOKEN, RUN, 2, (ends.transport,), (False,))
+    spec = ReceiverRole("127.0.0.1", TOKEN, RUN, 2, (ends.transport,), (False,))
     receiver = Receiver(spec, ends.home, lambda report: None)
-    sender = StepSender(ends.node, Home(address, TOKEN, RUN, 1, 1), ends.there)
+    sender = StepSender(ends.node, Home(receiver.address, TOKEN, RUN, 1, 1), ends.there)
     end, steps = time.monotonic() + 2.0, 0
     while time.monotonic() < end:
         sender.poll()

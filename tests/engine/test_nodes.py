@@ -290,6 +290,28 @@ def test_a_node_without_a_core_for_the_evaluator_is_an_error(on_nodes):
         Trainer(APPO, **{**on_nodes, "nodes": {"left": 1}, "evaluator": "node"})
 
 
+@LONG
+def test_the_start_of_a_cluster_is_none_of_the_seconds_of_a_run(on_nodes):
+    with Trainer(APPO, **on_nodes, total_steps=10**9, max_seconds=1.0) as trainer:  # hosts begin within several
+        result = trainer.train(quiet=True)
+    assert result.stopped == "seconds" and result.steps > 0 and result.seconds >= 1.0
+
+
+@LONG
+def test_runs_take_machines_that_are_free_and_keep_them(on_nodes):
+    first = Trainer(APPO, **{**on_nodes, "nodes": {"right": 1}}, total_steps=10**9)
+    with first, Trainer(APPO, **{**on_nodes, "nodes": 1}, total_steps=10**9) as second:
+        hosts = [nodes_of(each)[0].host for each in (first, second)]
+        assert [host.machine.resources for host in hosts] == [{"right"}, {"left"}]
+        said = r"asks for 2 nodes; the cluster .* \(1 cores, 0 free\) with left"
+        with pytest.raises(ConfigError, match=said):
+            Trainer(APPO, **{**on_nodes, "num_workers": None})
+        os.kill(hosts[1].about(10.0).pid, signal.SIGKILL)
+        backend = supervisor_of(second).backend
+        wait_until(lambda: backend.pump(0.05) or nodes_of(second)[0].incarnation == 2, "a host is in its place", 60.0)
+        assert nodes_of(second)[0].host.machine.resources == {"left"}  # which is its own, and not free for others
+
+
 def test_a_resource_that_no_node_has_is_an_error_that_says_which_there_are(on_nodes):
     there = r"the cluster at \S+ has .* with (left, .* with right|right, .* with left)"
     with pytest.raises(ConfigError, match=rf"nodes=\{{'middle': 1\}} asks for 1 nodes .*{there}"):
@@ -298,7 +320,7 @@ def test_a_resource_that_no_node_has_is_an_error_that_says_which_there_are(on_no
 
 def test_versions_that_differ_are_an_error_before_anything_is_trained(on_nodes, monkeypatch):
     other = replace(about_here(), versions={**about_here().versions, "torch": "1.0"})
-    monkeypatch.setattr("penstock.engine.nodes.backend.about_here", lambda: other)
+    monkeypatch.setattr("penstock.engine.nodes.backend.about_here", lambda packages: other)
     said = r"node-\d on .* \(\d cores\) has torch \S+ \(home has 1.0\): install the same versions there"
     with pytest.raises(ConfigError, match=said):
         Trainer(APPO, **on_nodes)

@@ -50,6 +50,8 @@ class LocalBackend(Owned):
         Rules of replacement.
     """
 
+    has_lanes = True
+
     def __init__(self, arena: ExperienceArena, specs: Sequence[RoleSpec], handle: Handler, restarts: Restarts) -> None:
         self._arena = arena
         self._specs = specs

@@ -30,6 +30,8 @@ class SerialBackend:
         Roles, in the order in which they are polled.
     """
 
+    has_lanes = True
+
     def __init__(self, arena: ExperienceArena, specs: Sequence[RoleSpec], handle: Handler, restarts: Restarts) -> None:
         self._arena = arena
         self._specs = {spec.name: spec for spec in specs}

@@ -7,6 +7,7 @@ the group.
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections.abc import Sequence
@@ -16,14 +17,25 @@ from penstock.config import Config, ConfigError
 from penstock.engine.backends.local import STOP_SECONDS, LocalBackend
 from penstock.engine.backends.restarts import Restarts, RoleDied
 from penstock.engine.contracts import RoleSpec
-from penstock.engine.messages import Command, Died, Evaluate, Evaluated, GoOnWithout, Handler, NodesSeen, Note, Report
-from penstock.engine.nodes.choosing import bundles_of, choose, in_words, missing, nodes_wanted
+from penstock.engine.messages import (
+    Command,
+    Died,
+    Evaluate,
+    Evaluated,
+    GoOnWithout,
+    Handler,
+    Listening,
+    NodesSeen,
+    Note,
+    Report,
+)
+from penstock.engine.nodes.choosing import Place, bundles_of, choose, in_words, missing, nodes_wanted
 from penstock.engine.nodes.evaluation import EvaluationsThere
-from penstock.engine.nodes.host import About, HostReports, about_here, differences
+from penstock.engine.nodes.host import About, HostReports, about_here, differences, packages_of
 from penstock.engine.nodes.node import Node
 from penstock.engine.nodes.receiver import RECEIVER, ReceiverRole
 from penstock.engine.nodes.sender import Home
-from penstock.engine.nodes.stream import free_address
+from penstock.engine.nodes.stream import OwnDelay
 from penstock.engine.nodes.tasks import Tasks, roles_at_home
 from penstock.engine.nodes.transport import transport_of
 from penstock.engine.roles.specs import EvaluatorRole, LearnerRole, RolloutRole
@@ -37,6 +49,8 @@ FRESH_SECONDS = 3.0  # since the last bytes of a node, within which it is connec
 KNOCK_INTERVAL = 2.0  # seconds between two checks of the head node
 MOST_UNANSWERED = 3  # checks in a row, after which the head node is lost
 PLACE_INTERVAL = 1.0  # seconds between two searches for machines for nodes without one
+LATE_INTERVAL = 15.0  # seconds between two searches for machines that joined late
+START_SECONDS = 10.0  # for all nodes to have a machine when a run begins
 
 
 class NodesBackend(Owned):
@@ -52,6 +66,11 @@ class NodesBackend(Owned):
         Called with a role's name and each of its reports.
     restarts
         Restarts of the roles at home.
+
+    Attributes
+    ----------
+    has_lanes
+        Whether a node has been connected.
 
     Raises
     ------
@@ -79,8 +98,12 @@ class NodesBackend(Owned):
         ]
         self._next_look = self._next_knock = 0.0
         self._unanswered = 0
-        address, token, run = free_address(self._connection.home), secrets.token_bytes(32), secrets.randbits(63)
-        self._home = Home(address, token, run, 0, 0)
+        self._token, self._run = secrets.token_bytes(32), secrets.randbits(63)
+        self._address: tuple[str, int] | None = None  # of the receiver, once it listens
+        self._delay = OwnDelay()
+        self._pumped_at = math.inf
+        self._packages = packages_of(next(spec for spec in specs if isinstance(spec, RolloutRole)).rollout.env)
+        self.has_lanes = False
         paths = next(spec for spec in specs if isinstance(spec, RolloutRole)).rollout.paths
         turns = tuple(learner.algorithm.synchronous for learner in learners)
         transports = tuple(map(transport_of, paths))
@@ -90,11 +113,14 @@ class NodesBackend(Owned):
             (evaluator,) = (spec for spec in at_home if isinstance(spec, EvaluatorRole))
             at_home.remove(evaluator)
             self._evaluations = EvaluationsThere(evaluator, arena)
-        self._tasks = Tasks(specs, arena.shape, self._cores, self._home, self._evaluations)
+        self._tasks = Tasks(specs, arena.shape, self._cores, self._evaluations)
         self._is_closed = False
-        self._place()
+        self._reserved: list[Place] = []
+        self._place_all()
+        self._seen = {machine.id for machine in self._connection.machines()}
+        self._next_look_for_late = time.monotonic() + LATE_INTERVAL
         late = [node.number for node in self._nodes[:num_nodes] if node.host is None]
-        receiver = ReceiverRole(address, token, run, num_nodes, transports, turns, late)
+        receiver = ReceiverRole(self._connection.home, self._token, self._run, num_nodes, transports, turns, late)
         self._local = LocalBackend(arena, [*at_home, receiver], self._take, restarts)
         try:
             self._require_alike()
@@ -121,7 +147,11 @@ class NodesBackend(Owned):
         RoleDied, LauncherDied
             A role at home that cannot be replaced is gone.
         """
+        self._delay.observe(max(0.0, time.monotonic() - self._pumped_at))
         self._local.pump(timeout)
+        self._pumped_at = time.monotonic()
+        if self._is_head_gone:  # the roles at home are still asked for a checkpoint
+            return
         self._require_head()
         self._cluster.poll_answers(node.host for node in self._nodes if node.host is not None)
         for node in self._nodes:
@@ -130,6 +160,7 @@ class NodesBackend(Owned):
             except self._cluster.NodeLost as lost:
                 self._lose(node, str(lost))
         self._place()
+        self._look_for_late()
 
     def send(self, role: str, command: Command) -> bool:
         """Send a command to a role at home, or to the evaluator; False if the role is gone for good, or on a node."""
@@ -160,7 +191,7 @@ class NodesBackend(Owned):
         if self._is_closed:
             return
         self._is_closed = True
-        head_is_gone = self._unanswered >= MOST_UNANSWERED  # then hosts end by themselves, without Ray
+        head_is_gone = self._is_head_gone  # then hosts end by themselves, without Ray
         hosts = [node.host for node in self._nodes if node.host is not None and not head_is_gone]
         try:
             for host in hosts if patience else ():
@@ -170,41 +201,83 @@ class NodesBackend(Owned):
             for host in hosts:
                 host.kill(patience)
             if not head_is_gone:
+                self._connection.release(self._reserved)
                 self._connection.want([])
             self._connection.num_users -= 1
             self._cluster.close_cluster(head_is_gone=head_is_gone)
 
     # -- nodes -----------------------------------------------------------------------------------------------------
 
+    @property
+    def _is_head_gone(self) -> bool:
+        return self._unanswered >= MOST_UNANSWERED
+
     def _require_head(self) -> None:
-        """Raise `RoleDied` after several unanswered checks of the head node: later Ray would end this process."""
+        """Raise `RoleDied` once after several unanswered checks of the head node: later Ray would end this process."""
         now = time.monotonic()
         if now >= self._next_knock:
             self._next_knock = now + KNOCK_INTERVAL
             self._unanswered = 0 if self._connection.has_head else self._unanswered + 1
-            if self._unanswered >= MOST_UNANSWERED:
+            if self._is_head_gone:
                 raise RoleDied("the head node of the Ray cluster is gone, and all nodes with it")
 
+    def _place_all(self) -> None:
+        """Start the first hosts; where another run has just reserved what seemed free, try again for some seconds."""
+        end = time.monotonic() + START_SECONDS
+        self._place()
+        while any(node.host is None for node in self._nodes) and not self._grows and time.monotonic() < end:
+            time.sleep(PLACE_INTERVAL)
+            self._place()
+
     def _place(self) -> None:
-        """Start a host for each node without one, on machines that have no other."""
+        """Start a host for each node without one: on its machine if that answers, or on another that is free."""
         now = time.monotonic()
         empty = [node for node in self._nodes if node.host is None and node.not_before <= now]
         if not empty or now < self._next_look:
             return
         self._next_look = now + PLACE_INTERVAL
-        taken = [node.host.machine.id for node in self._nodes if node.host is not None]
+        if not self._connection.has_head:  # Ray would wait a minute for it, and end this process
+            return
         machines = self._connection.machines()
+        there = {machine.id for machine in machines}
+        for node in empty:
+            place = node.place
+            if place is not None and place.machine.id in there and self._connection.reaches(place.machine):
+                self._host(node, place)
+        empty = [node for node in empty if node.host is None]
+        taken = [node.place.machine.id for node in self._nodes if node.place is not None]
         while True:
             found = choose(machines, [node.wanted for node in empty], taken)
             unreachable = [machine.id for machine in found.values() if not self._connection.reaches(machine)]
             if not unreachable:
                 break
             taken += unreachable
-        for place, machine in found.items():
-            node = empty[place]
-            cores = machine.cores if node.rank else node.wanted.cores
-            node.place(self._cluster.Hosted(machine, cores, node.wanted.resources))
+        if found:
+            wanted = [(empty[number].wanted, machine) for number, machine in found.items()]
+            places = self._connection.reserve(wanted, f"nodes of run {self._run:x}")
+            self._reserved += places
+            for number, place in zip(found, places, strict=False):  # empty: another run was faster
+                self._host(empty[number], place)
         self._request_missing()
+
+    def _host(self, node: Node, place: Place) -> None:
+        node.place = place
+        name = f"{node.name}, host {node.incarnation + 1}, of run {self._run:x}"
+        node.take(self._cluster.Hosted(place, node.wanted.resources, name, self._packages))
+
+    def _look_for_late(self) -> None:
+        """Report machines that have joined the cluster since the run began, and stand for no node of it."""
+        if (now := time.monotonic()) < self._next_look_for_late:
+            return
+        self._next_look_for_late = now + LATE_INTERVAL
+        if not self._connection.has_head:
+            return
+        machines = {machine.id: machine for machine in self._connection.machines()}
+        late = machines.keys() - self._seen - {place.machine.id for place in self._reserved}
+        self._seen |= machines.keys()
+        for machine in (machines[number] for number in sorted(late)):
+            if any(node.wanted.fits(machine) for node in self._nodes):
+                self._handle("cluster", Note(f"{machine} has joined after the run began: it is used if a node is lost"))
 
     def _request_missing(self) -> None:
         """Request machines for nodes without one of a cluster that grows."""
@@ -216,12 +289,12 @@ class NodesBackend(Owned):
 
     def _require_alike(self) -> None:
         """Wait until all hosts have started, and compare their software with that of home."""
-        home = about_here()
+        home = about_here(self._packages)
         for node in self._nodes:
             if node.host is None and self._grows:
                 continue
             if node.host is None:
-                raise ConfigError(f"{node.name} has no machine: the cluster has lost one since it was looked at")
+                raise ConfigError(f"{node.name} has no machine: one is lost, or reserved by another run; start again")
             try:
                 self._compare(node, home, node.host.about(self._cluster.BEGIN_SECONDS))
             except self._cluster.NodeLost as lost:
@@ -245,28 +318,30 @@ class NodesBackend(Owned):
         if node.host is None:
             return
         if not node.has_begun:
-            if node.host.is_begun():
+            if node.host.is_begun() and (node.rank or self._address is not None):
                 try:
-                    self._compare(node, about_here(), node.host.about(1.0))
+                    self._compare(node, about_here(self._packages), node.host.about(1.0))
                 except ConfigError as error:
                     raise self._cluster.NodeLost(str(error)) from error
                 if node.rank:
-                    node.host.begin(self._tasks.of_learner(node.rank, node.host.machine.cores))
+                    node.host.begin(self._tasks.of_learner(node.rank, node.host.cores))
                 else:
-                    node.host.begin(self._tasks.of_node(node.number, node.incarnation))
+                    assert self._address is not None
+                    home = Home(self._address, self._token, self._run, node.number, node.incarnation)
+                    node.host.begin(self._tasks.of_node(home))
                 node.has_begun = True
                 node.connected_by = time.monotonic() + CONNECT_SECONDS
                 if self._evaluations is not None and node.number == 0:
                     self._evaluations.send(node.host)
             return
         if time.monotonic() > node.connected_by:
-            of_lanes = f"nothing comes from it to {self._home.address[0]}:{self._home.address[1]}"
+            of_lanes = "nothing comes from it to {}:{}".format(*self._address or ("home", "?"))
             of_learner = f"its learner has not begun in {CONNECT_SECONDS:.0f} s"
             raise self._cluster.NodeLost(of_learner if node.rank else of_lanes)
         is_connected = time.monotonic() - node.last_bytes_at < FRESH_SECONDS
         if node.rank or node.tries:  # no bytes show yet that its machine is there
-            is_connected |= node.host.is_late and self._connection.reaches(node.host.machine)
-        if (answer := node.host.answer(is_connected=is_connected)) is not None:
+            is_connected |= node.host.is_late(self._delay.seconds) and self._connection.reaches(node.host.machine)
+        if (answer := node.host.answer(is_connected=is_connected, delay=self._delay.seconds)) is not None:
             self._deliver(node, answer)
 
     def _deliver(self, node: Node, answer: HostReports) -> None:
@@ -306,7 +381,10 @@ class NodesBackend(Owned):
 
     def _take(self, role: str, report: Report) -> None:
         """Pass on a report of a role at home; the receiver's statuses of nodes are completed."""
-        if isinstance(report, NodesSeen):
+        if isinstance(report, Listening):
+            self._address = report.address
+        elif isinstance(report, NodesSeen):
+            self.has_lanes |= any(status.is_there for status in report.statuses.values())
             for number, status in report.statuses.items():
                 self._nodes[number].update(status)
             self._handle(role, NodesSeen({number: self._nodes[number].status for number in report.statuses}))

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from penstock.config import Config
 
 GPU = "GPU"  # Ray's name for them
 Resources = tuple[str, ...]
 """Resources that a machine must have, by Ray's names."""
+Bundle = dict[str, float]
+"""Amounts of resources that one machine must have, by Ray's names."""
+SHARE = 1e-3  # of a named resource that a host takes: such resources are labels, not amounts
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,8 @@ class Machine:
         Address of its raylet.
     is_home
         Whether the run's learner is there.
+    busy, used
+        Number of cores, and names of resources, that other runs have reserved.
     """
 
     id: str
@@ -35,9 +41,41 @@ class Machine:
     resources: Collection[str]
     address: str = ""
     is_home: bool = False
+    busy: int = 0
+    used: Collection[str] = ()
 
     def __str__(self) -> str:
-        return f"{self.host} ({self.cores} cores{', home' if self.is_home else ''})"
+        free = f", {self.free} free" if self.busy else ""
+        return f"{self.host} ({self.cores} cores{free}{', home' if self.is_home else ''})"
+
+    @property
+    def free(self) -> int:
+        """Number of free cores."""
+        return self.cores - self.busy
+
+    def idle(self) -> Machine:
+        """Return the machine as it is while no run uses it."""
+        return replace(self, busy=0, used=())
+
+
+@dataclass(frozen=True)
+class Place:
+    """Reservation of a machine for a node of a run.
+
+    Attributes
+    ----------
+    machine
+        The machine.
+    cores
+        Number of reserved cores.
+    group, bundle
+        Placement group of Ray, and number of the reservation in it.
+    """
+
+    machine: Machine
+    cores: int
+    group: Any
+    bundle: int
 
 
 @dataclass(frozen=True)
@@ -49,16 +87,21 @@ class Wanted:
     cores, resources
         Smallest number of cores, and names of resources.
     learns
-        Whether the node has a learner, which takes all cores, or the first GPU; home's are those of the first learner.
+        Whether the node has a learner, which takes all free cores, or a GPU; home's are those of the first learner.
     """
 
     cores: int
     resources: Resources = ()
     learns: bool = False
 
+    def bundle(self, machine: Machine) -> Bundle:
+        """Return the resources that are reserved for the node on a machine."""
+        cores = machine.free if self.learns else self.cores
+        return {"CPU": cores, **{name: 1 if name == GPU else SHARE for name in self.resources}}
+
     def fits(self, machine: Machine) -> bool:
-        """Whether a machine may stand for the node."""
-        has_all = machine.cores >= self.cores and set(self.resources) <= set(machine.resources)
+        """Whether a machine may stand for the node: what it requires is there, and free."""
+        has_all = machine.free >= self.cores and set(self.resources) <= set(machine.resources) - set(machine.used)
         return has_all and not (self.learns and machine.is_home)
 
 
@@ -78,7 +121,7 @@ def nodes_wanted(config: Config, num_workers: int) -> list[Wanted]:
 
 
 def choose(machines: Sequence[Machine], wanted: Sequence[Wanted], taken: Collection[str] = ()) -> dict[int, Machine]:
-    """Choose a machine for as many nodes as possible, a different one for each; home only where no other fits.
+    """Choose a machine for as many nodes as possible, a different one for each: idle ones first, home last.
 
     Parameters
     ----------
@@ -94,7 +137,7 @@ def choose(machines: Sequence[Machine], wanted: Sequence[Wanted], taken: Collect
     dict of int to Machine
         Machines by the place in `wanted`, without the nodes that have none.
     """
-    left = [machine for machine in machines if machine.id not in taken]
+    left = sorted((machine for machine in machines if machine.id not in taken), key=lambda machine: machine.busy > 0)
     chosen: dict[int, Machine] = {}
     # Where there are too few, nodes that require resources, or more cores, come first.
     places = sorted(range(len(wanted)), key=lambda place: (-len(wanted[place].resources), -wanted[place].cores))
@@ -142,11 +185,6 @@ def _named(wanted: int | str | dict[str, int], count: int) -> list[Resources]:
     if isinstance(wanted, dict):
         return [(name,) for name, of_name in wanted.items() for _ in range(of_name)]
     return [()] * count
-
-
-Bundle = dict[str, float]
-"""Resources that one machine must have, by Ray's names."""
-SHARE = 1e-3  # of a named resource that a host takes: such resources are labels, not amounts
 
 
 def bundles_of(wanted: Sequence[Wanted], there: Mapping[int, Machine]) -> list[Bundle]:

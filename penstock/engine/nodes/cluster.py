@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import itertools
 import logging
+import math
 import socket
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import ray
@@ -20,10 +22,11 @@ from ray._private.services import find_gcs_addresses
 from ray.autoscaler.sdk import request_resources
 from ray.autoscaler.v2.sdk import get_cluster_status
 from ray.exceptions import GetTimeoutError, RayError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+from ray.util.placement_group import placement_group, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from penstock.config import Config, ConfigError
-from penstock.engine.nodes.choosing import GPU, SHARE, Bundle, Machine, Resources, nodes_wanted
+from penstock.engine.nodes.choosing import GPU, SHARE, Bundle, Machine, Place, Resources, Wanted, nodes_wanted
 from penstock.engine.nodes.host import About, HostReports, NodeHost
 from penstock.ipc import whole_cores
 
@@ -31,12 +34,13 @@ STORE_NBYTES = 100 * 2**20  # of Ray's object store, which is hardly used
 KNOCK_SECONDS, LOOK_SECONDS = 5.0, 1.0  # for the head node to answer: at first, and during a run
 GLANCE_SECONDS = 0.25  # for a raylet to answer
 BEGIN_SECONDS = 120.0  # for a host to start, which takes seconds on an idle machine
-LATE_SECONDS = 300.0  # for the host of a lost node to start: its machine may be busy, and Ray reports deaths
+RESERVE_SECONDS = 3.0  # for machines to be reserved, which takes some milliseconds where they are free
 HOST_SILENCE = 4.0  # seconds without an answer after which a host is lost
 HOST_STUPOR = 30.0  # the same while its senders are connected: then it is slow, or stuck
 NOT_NICED = {"worker_niceness": 0}  # Ray's default of 15 would starve hosts beside other programs of the machine
 OF_EVERY_NODE = {"CPU", "memory", "object_store_memory"}
 LOOPBACK = "127.0.0.1"
+NODE_LABEL = "ray.io/node-id"  # by which a reservation names its machine
 
 
 class NodeLost(RuntimeError):
@@ -113,6 +117,7 @@ class Cluster:
         self._head: str = context.gcs_address
         self._home: str = context.get_node_id()
         self._wanted: list[Bundle] = []
+        self._reservations = itertools.count(1)
 
     def _connect(self, config: Config) -> None:
         quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
@@ -145,17 +150,57 @@ class Cluster:
             ) from error
 
     def machines(self) -> list[Machine]:
-        """Return the live nodes of the cluster, in a fixed order."""
-        found = [
-            Machine(
-                node["NodeID"], node["NodeManagerHostname"], int(node["Resources"].get("CPU", 0)),
-                frozenset(name for name in node["Resources"] if ":" not in name) - OF_EVERY_NODE,
-                f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}", node["NodeID"] == self._home,
-            )
-            for node in ray.nodes()
-            if node["Alive"]
-        ]  # fmt: skip
+        """Return the live nodes of the cluster, in a fixed order, with what is reserved on each up to a second ago."""
+        usage = {
+            node.node_id: {each.resource_name: (each.total, each.used) for each in node.resource_usage.usage}
+            for node in self._nodes()
+        }
+        found = []
+        for node in ray.nodes():
+            if node["Alive"]:
+                resources = frozenset(name for name in node["Resources"] if ":" not in name) - OF_EVERY_NODE
+                used = usage.get(node["NodeID"], {})
+                full = {name for name in resources & used.keys() if not _has_free(name, *used[name])}
+                found.append(Machine(
+                    node["NodeID"], node["NodeManagerHostname"], int(node["Resources"].get("CPU", 0)), resources,
+                    f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}", node["NodeID"] == self._home,
+                    math.ceil(used.get("CPU", (0, 0))[1]), frozenset(full),
+                ))  # fmt: skip
         return sorted(found, key=lambda machine: machine.id)
+
+    def reserve(self, wanted: Sequence[tuple[Wanted, Machine]], name: str) -> list[Place]:
+        """Reserve a machine for each of several nodes: all of them, or none.
+
+        Parameters
+        ----------
+        wanted
+            Requirements of each node, with a machine of its own.
+        name
+            Name in Ray's lists, to which the number of the reservation is added.
+
+        Returns
+        -------
+        list of Place
+            Empty: something is not free any more.
+        """
+        bundles = [each.bundle(machine) for each, machine in wanted]
+        on_each = [{NODE_LABEL: machine.id} for _, machine in wanted]
+        name += f", reservation {next(self._reservations)}"
+        group = placement_group(bundles, "STRICT_SPREAD", name=name, bundle_label_selector=on_each)
+        if not group.wait(RESERVE_SECONDS):
+            remove_placement_group(group)
+            return []
+        return [
+            Place(machine, int(bundle["CPU"]), group, number)
+            for number, ((_, machine), bundle) in enumerate(zip(wanted, bundles, strict=True))
+        ]
+
+    @staticmethod
+    def release(places: Iterable[Place]) -> None:
+        """End reservations, and all hosts there."""
+        for group in {place.group.id: place.group for place in places}.values():
+            with contextlib.suppress(RayError):
+                remove_placement_group(group)
 
     def reaches(self, machine: Machine) -> bool:
         """Whether the raylet of a machine answers; Ray reports a dead node only after many seconds."""
@@ -168,12 +213,15 @@ class Cluster:
     @property
     def grows(self) -> bool:
         """Whether an autoscaler may add machines: only an autoscaler gives nodes a kind other than their name."""
+        return any(node.ray_node_type_name not in ("", f"node_{node.node_id}") for node in self._nodes())
+
+    def _nodes(self) -> list[Any]:
+        """Return the autoscaler's view of the nodes; empty where this version of Ray has none."""
         try:
             status: Any = get_cluster_status(self._head)
         except Exception:  # an interface that Ray calls developers' own
-            return False
-        kinds = [(node.ray_node_type_name, node.node_id) for node in (*status.active_nodes, *status.idle_nodes)]
-        return any(kind not in ("", f"node_{number}") for kind, number in kinds)
+            return []
+        return [*status.active_nodes, *status.idle_nodes]
 
     def want(self, bundles: list[Bundle]) -> None:
         """Request room for bundles from an autoscaler, if they have changed; the request replaces the last."""
@@ -218,33 +266,38 @@ class Hosted:
 
     Parameters
     ----------
-    machine
-        Machine to start the host on.
-    cores
-        Number of cores reserved for the host.
+    place
+        Reservation of the host's machine.
     resources
         Resources of the machine; a GPU is reserved for the host.
+    name
+        Name of the host in Ray's lists.
+    packages
+        Packages whose versions `about` returns.
 
     Attributes
     ----------
+    machine, cores
+        Machine of the host, and number of cores reserved for it.
     awaited
         Ray's reference of the next answer.
     has_answered
         Whether the answer was there at the last `poll_answers`.
     """
 
-    def __init__(self, machine: Machine, cores: int, resources: Resources) -> None:
-        self.machine = machine
+    def __init__(self, place: Place, resources: Resources, name: str, packages: Sequence[str]) -> None:
+        self.machine, self.cores = place.machine, place.cores
         actor: Any = ray.remote(NodeHost)
         self._actor = actor.options(
-            num_cpus=cores,
+            name=name,
+            num_cpus=place.cores,
             num_gpus=resources.count(GPU),
             resources={name: SHARE for name in resources if name != GPU},
-            scheduling_strategy=NodeAffinitySchedulingStrategy(machine.id, soft=False),
+            scheduling_strategy=PlacementGroupSchedulingStrategy(place.group, place.bundle),
             max_restarts=0,
             max_task_retries=0,
         ).remote()
-        self._about: Any = self._actor.about.remote()
+        self._about: Any = self._actor.about.remote(packages)
         self.awaited: Any = self._about
         self.has_answered = self._has_begun = False
         self._asked_at = time.monotonic()
@@ -260,22 +313,27 @@ class Hosted:
         try:
             found: About = ray.get(self._about, timeout=patience)
         except GetTimeoutError:
-            raise NodeLost(f"no host began there in {patience:.0f} s: other programs may have its cores") from None
+            raise NodeLost(f"no host began there in {patience:.0f} s: other programs may use its cores") from None
         except RayError as error:
             raise NodeLost(_briefly(error)) from error
         return found
 
-    @property
-    def is_late(self) -> bool:
-        """Whether the host has not answered for so long that it is lost, unless its machine can be reached."""
-        return not self.has_answered and time.monotonic() - self._asked_at > HOST_SILENCE
+    def is_late(self, delay: float) -> bool:
+        """Whether the host has not answered for so long that it is lost, unless its machine can be reached.
+
+        Parameters
+        ----------
+        delay
+            Recent delay of this process in seconds, which lengthens the time limit.
+        """
+        return not self.has_answered and time.monotonic() - self._asked_at > HOST_SILENCE + delay
 
     def is_begun(self) -> bool:
         """Whether the host has started; raises `NodeLost` if that takes too long."""
         if self.has_answered:
             return True
-        if time.monotonic() - self._asked_at > LATE_SECONDS:
-            raise NodeLost(f"no host began there in {LATE_SECONDS:.0f} s")
+        if time.monotonic() - self._asked_at > BEGIN_SECONDS:
+            raise NodeLost(f"no host began there in {BEGIN_SECONDS:.0f} s")
         return False
 
     def begin(self, task: bytes) -> None:
@@ -286,13 +344,15 @@ class Hosted:
         """Send a pickled command to a role."""
         self._actor.send.remote(role, command)
 
-    def answer(self, *, is_connected: bool) -> HostReports | None:
+    def answer(self, *, is_connected: bool, delay: float) -> HostReports | None:
         """Return the host's answer, and request the next; None: not yet, or it has begun.
 
         Parameters
         ----------
         is_connected
             Whether the host's senders are connected: then the time limit is longer.
+        delay
+            Recent delay of this process in seconds, which lengthens the time limit, too.
 
         Raises
         ------
@@ -302,7 +362,7 @@ class Hosted:
         try:
             if not self.has_answered:
                 silence = time.monotonic() - self._asked_at
-                patience = HOST_STUPOR if is_connected else HOST_SILENCE
+                patience = (HOST_STUPOR if is_connected else HOST_SILENCE) + delay
                 if silence > (patience if self._has_begun else BEGIN_SECONDS):
                     raise NodeLost(f"has not answered for {silence:.0f} s")
                 return None
@@ -357,6 +417,11 @@ def simulated(num_nodes: int, cores: int) -> Iterator[str]:
         yield cluster.address
     finally:
         cluster.shutdown()
+
+
+def _has_free(name: str, total: float, used: float) -> bool:
+    """Whether a node finds what it requires of a resource: a whole GPU, or a share of a named one."""
+    return total - used >= (1 if name == GPU else SHARE)
 
 
 def _knock_at(address: str, timeout: float) -> None:

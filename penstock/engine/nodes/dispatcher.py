@@ -15,7 +15,7 @@ import numpy as np
 
 from penstock.engine.nodes.lanes import NodeLanes, Occupancy
 from penstock.engine.nodes.sender import CONTROLS
-from penstock.engine.nodes.stream import ALIVE_INTERVAL, Kind, array_views
+from penstock.engine.nodes.stream import ALIVE_INTERVAL, Kind, OwnDelay, array_views
 from penstock.experience.arena import Control
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class Dispatcher(threading.Thread):
         self._bell = arena.rollout_bells[0]
         self._weights, self._version = np.empty(0, np.uint8), -1
         self._is_over = False
+        self._delay = OwnDelay()
         self.failure: Exception | None = None
 
     def run(self) -> None:
@@ -54,6 +55,7 @@ class Dispatcher(threading.Thread):
             while not self._is_over:
                 seen, now = self._bell.value, time.monotonic()
                 if with_signs := now >= next_signs:
+                    self._delay.observe(now - next_signs if next_signs else 0.0)
                     next_signs = now + ALIVE_INTERVAL
                 if not self.dispatch(with_signs=with_signs):
                     self._bell.wait(seen, max(0.0, next_signs - time.monotonic()))
@@ -68,7 +70,7 @@ class Dispatcher(threading.Thread):
         Parameters
         ----------
         with_signs
-            Whether nodes that were sent nothing since the last signs of life are sent one.
+            Whether nodes are sent a sign of life, too.
         """
         arena, occupancy = self._arena, Occupancy(self._arena)
         # Grants before weights are read: a learner publishes before it releases slots.
@@ -91,12 +93,10 @@ class Dispatcher(threading.Thread):
             if len(slots):
                 grant = link.frame(Kind.GRANT, epoch, version, count=len(slots), nbytes=slots.nbytes)
                 views += [grant, *array_views(slots)]
-            if not views and with_signs and not link.has_sent:
-                views = [link.frame(Kind.ALIVE, epoch, version)]
+            if with_signs:
+                views += [link.frame(Kind.ALIVE, epoch, version, number=round(1_000 * self._delay.seconds))]
             if views:
                 link.send(views)
-            if with_signs:
-                link.has_sent = False
         return any(len(slots) for _, slots in granted)
 
     def end(self) -> None:

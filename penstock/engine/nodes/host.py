@@ -6,6 +6,7 @@ host's process.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import pickle
@@ -13,7 +14,7 @@ import platform
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from penstock.engine.nodes.sender import SENDER, SenderRole, keep_all_slots
 from penstock.engine.nodes.transport import SegmentTransport
 from penstock.engine.roles.specs import PolicyRole, RolloutRole
 from penstock.engine.watching.hangs import HangWatch
+from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
 from penstock.runs.process import cpu_seconds
@@ -38,7 +40,7 @@ GATHER_SECONDS = 0.5  # for which reports are gathered before an answer
 FORGOTTEN_SECONDS = 60.0  # without a request from home, before a first connection to it
 SEVERED_SECONDS = 10.0  # the same after a broken connection: home has given the node up by then
 HOST = "host"
-COMPARED = ("python", "torch", "penstock")
+COMPARED = ("torch", "penstock", "numpy", "gymnasium")  # packages that home and nodes must have in the same version
 
 
 @dataclass(frozen=True)
@@ -99,17 +101,26 @@ class About:
     versions: dict[str, str]
 
 
-def about_here() -> About:
-    """Return software and place of this process."""
+def about_here(packages: Iterable[str] = COMPARED) -> About:
+    """Return software and place of this process, with the versions of Python and of packages that are installed."""
     versions = {"python": ".".join(platform.python_version_tuple()[:2])}
-    versions |= {name: importlib.metadata.version(name) for name in COMPARED if name != "python"}
+    for name in packages:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
     return About(socket.gethostname(), os.getpid(), versions)
+
+
+def packages_of(env: EnvSpec) -> list[str]:
+    """Return the packages that home and nodes must have in the same version, with those of an environment's module."""
+    module = env.module.partition(".")[0]
+    own = importlib.metadata.packages_distributions().get(module, ()) if module else ()
+    return list(dict.fromkeys((*COMPARED, *own)))
 
 
 def differences(home: About, node: About) -> str:
     """Return in words which versions of a node differ from those at home; empty where none does."""
-    pairs = [(name, home.versions.get(name), node.versions.get(name)) for name in COMPARED]
-    return ", ".join(f"{name} {there} (home has {here})" for name, here, there in pairs if here != there)
+    pairs = [(name, here, node.versions.get(name)) for name, here in home.versions.items()]
+    return ", ".join(f"{name} {there or 'not'} (home has {here})" for name, here, there in pairs if here != there)
 
 
 class NodeHost:
@@ -124,9 +135,9 @@ class NodeHost:
         self._asked_at = time.monotonic()
         threading.Thread(target=self._end_when_forgotten, name="forgotten", daemon=True).start()
 
-    def about(self) -> About:
-        """Return software and place of the host."""
-        return about_here()
+    def about(self, packages: Sequence[str]) -> About:
+        """Return software and place of the host, with the versions of packages."""
+        return about_here(packages)
 
     def begin(self, task: bytes) -> None:
         """Start the roles of a pickled `HostTask`."""

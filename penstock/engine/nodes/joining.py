@@ -15,7 +15,8 @@ from penstock.engine.paths import data_path
 if TYPE_CHECKING:
     from penstock.engine.nodes.cluster import Cluster
 
-LOOK_SECONDS = 1.0  # between two looks for the first node
+LOOK_SECONDS = 1.0  # between two looks for the first node, or for free ones
+FREE_SECONDS = 5.0  # for what a run has reserved to be free after its end
 MOST_WORKERS = 16  # default of a node
 
 
@@ -83,9 +84,9 @@ def settle(config: Config, cluster: Cluster) -> Config:
     ConfigError
         The cluster has too few nodes, or too few cores, and does not grow.
     """
-    machines = cluster.machines()
+    machines = _free(config, cluster)
     if config.nodes == "all":
-        config = replace(config, nodes=_all_nodes(config, machines))
+        config = replace(config, nodes=_all_nodes(config, cluster, machines))
     wanted = nodes_wanted(config, config.num_workers or 1)
     chosen = choose(machines, wanted)
     if len(chosen) < len(wanted) and cluster.grows:
@@ -102,16 +103,39 @@ def settle(config: Config, cluster: Cluster) -> Config:
         )
     if config.num_workers is None:
         of_evaluator = nodes_wanted(config, 0)
-        free = [machine.cores - of_evaluator[n].cores for n, machine in chosen.items() if n < config.num_nodes]
+        free = [machine.free - of_evaluator[n].cores for n, machine in chosen.items() if n < config.num_nodes]
         config = replace(config, num_workers=min(MOST_WORKERS, *free))
     return config
 
 
-def _all_nodes(config: Config, machines: Sequence[Machine]) -> int:
-    """Number of machines for nodes that step lanes, besides one for each learner's node."""
-    most = replace(config, nodes=max(1, len(machines) - config.num_learner_nodes))
-    found = choose(machines, nodes_wanted(most, config.num_workers or 1))
-    return max(1, len(found) - config.num_learner_nodes)
+def _free(config: Config, cluster: Cluster) -> list[Machine]:
+    """Return the machines of a cluster; after some seconds at most if other runs have reserved what is asked for."""
+    end = time.monotonic() + FREE_SECONDS
+    while True:
+        machines = cluster.machines()
+        wanted = nodes_wanted(_most(config, machines), config.num_workers or 1)
+        chosen, most = (choose(each, wanted) for each in (machines, [machine.idle() for machine in machines]))
+        if len(chosen) == len(most) or time.monotonic() > end:
+            return machines
+        time.sleep(LOOK_SECONDS)
+
+
+def _most(config: Config, machines: Sequence[Machine]) -> Config:
+    """Return a config with a number in place of ``nodes="all"``: every machine but those for learners."""
+    if config.nodes != "all":
+        return config
+    return replace(config, nodes=max(1, len(machines) - config.num_learner_nodes))
+
+
+def _all_nodes(config: Config, cluster: Cluster, machines: Sequence[Machine]) -> int:
+    """Print and return the number of machines for nodes that step lanes, besides one for each learner's node."""
+    found = choose(machines, nodes_wanted(_most(config, machines), config.num_workers or 1))
+    number = max(1, len(found) - config.num_learner_nodes)
+    left = {machine.id for machine in machines} - {machine.id for machine in found.values()}
+    others = ", ".join(str(machine) for machine in machines if machine.id in left)
+    said = f"nodes='all': {number} node{'' if number == 1 else 's'} of the cluster {cluster.name}"
+    print(said + (f"; not used: {others}" if others else ""), file=sys.stderr, flush=True)
+    return number
 
 
 def _wait_for_one(config: Config, cluster: Cluster) -> dict[int, Machine]:

@@ -39,8 +39,6 @@ class Link:
     ----------
     version, control
         Version of the weights, and control words, that were sent last.
-    has_sent
-        Whether anything was sent since the dispatcher's last signs of life; written by the dispatcher.
     failure
         Error that ended the connection, other than its end; None: there is none.
     """
@@ -50,7 +48,7 @@ class Link:
         bell: Doorbell, run: int, incarnation: int,
     ) -> None:  # fmt: skip
         self.incarnation = incarnation
-        self.version, self.control, self.has_sent = -1, b"", False
+        self.version, self.control = -1, b""
         self.failure: Exception | None = None
         self._stream, self._poller, self._bell = stream, poller, bell
         self._blocks = BlockCounter(run, incarnation)
@@ -96,16 +94,17 @@ class Link:
 
     # -- called by the dispatcher ----------------------------------------------------------------------------------
 
-    def frame(self, kind: Kind, epoch: int, version: int, *, count: int = 0, nbytes: int = 0) -> memoryview:
+    def frame(
+        self, kind: Kind, epoch: int, version: int, *, number: int = 0, count: int = 0, nbytes: int = 0
+    ) -> memoryview:
         """Return the header of a frame to the node."""
         if kind is Kind.WEIGHTS:
             self._weights_nbytes += nbytes + Frame.NBYTES
         blocks = self._blocks
-        return memoryview(Frame(kind, blocks.run, blocks.incarnation, epoch, version, 0, count, nbytes).packed())
+        return memoryview(Frame(kind, blocks.run, blocks.incarnation, epoch, version, number, count, nbytes).packed())
 
     def send(self, views: Views) -> None:
         """Send bytes now, or later those that the connection does not take; `is_clear` holds."""
-        self.has_sent = True
         with self._lock:
             self._sent_at = time.monotonic()
             self._rest = views

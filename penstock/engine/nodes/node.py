@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from penstock.runs.status import NodeStatus
 
 if TYPE_CHECKING:
-    from penstock.engine.nodes.choosing import Machine, Wanted
+    from penstock.engine.nodes.choosing import Machine, Place, Wanted
     from penstock.engine.nodes.cluster import Hosted
 
 RECONNECT_SECONDS = 1.0  # after the loss of its connection in which a node may report the cause
@@ -29,6 +29,8 @@ class Node:
         Number of the node, and requirements of its machine.
     rank
         Rank of its learner; 0: the node steps lanes.
+    place
+        Reserved machine; it stays reserved while the node has no host, until another is.
     host
         Present host; None: the node's lanes stand still.
     has_begun
@@ -50,6 +52,7 @@ class Node:
     number: int
     wanted: Wanted
     rank: int = 0
+    place: Place | None = None
     host: Hosted | None = None
     has_begun: bool = False
     incarnation: int = 0
@@ -66,8 +69,8 @@ class Node:
         """ "node-<number>"."""
         return f"node-{self.number}"
 
-    def place(self, host: Hosted) -> None:
-        """Give the node a new host."""
+    def take(self, host: Hosted) -> None:
+        """Take a new host."""
         self.host, self.has_begun = host, False
         self.incarnation += 1
         self.tries += 1

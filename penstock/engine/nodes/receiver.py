@@ -18,7 +18,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.engine.contracts import Role
-from penstock.engine.messages import Command, GoOnWithout, NodesSeen, Note, Tell, unknown
+from penstock.engine.messages import Command, GoOnWithout, Listening, NodesSeen, Note, Tell, unknown
 from penstock.engine.nodes.dispatcher import Dispatcher
 from penstock.engine.nodes.lanes import NodeLanes, StepNodeLanes
 from penstock.engine.nodes.link import Link
@@ -43,8 +43,8 @@ class ReceiverRole:
 
     Attributes
     ----------
-    address
-        Address to listen at.
+    ip
+        Address of this machine to listen at, with a free port.
     token, run
         Token by which nodes prove that they belong to the run, and random number of the run.
     num_nodes
@@ -57,7 +57,7 @@ class ReceiverRole:
         Numbers of nodes that have no machine when the run begins: the run does not wait for them.
     """
 
-    address: tuple[str, int]
+    ip: str
     token: bytes
     run: int
     num_nodes: int
@@ -89,7 +89,12 @@ class Receiver:
     arena
         Arena of the run's first policy.
     report
-        Called with `NodesSeen` at intervals.
+        Called with `Listening`, and with `NodesSeen` at intervals.
+
+    Attributes
+    ----------
+    address
+        Address at which nodes connect.
     """
 
     def __init__(self, spec: ReceiverRole, arena: ExperienceArena, report: Tell) -> None:
@@ -114,7 +119,9 @@ class Receiver:
         self._unproven: dict[socket.socket, float] = {}  # deadline of each proof
         self._next_report = 0.0
         self._is_over = False
-        self._listener = socket.create_server(spec.address, reuse_port=False)
+        self._listener = socket.create_server((spec.ip, 0))
+        self.address: tuple[str, int] = self._listener.getsockname()[:2]
+        report(Listening(self.address))
         self._thread = threading.Thread(target=self._accept, name="accepting", daemon=True)
         for thread in (self._thread, *self._serving):
             thread.start()

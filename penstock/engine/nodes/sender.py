@@ -168,7 +168,9 @@ class Sender:
         elif frame.kind is Kind.GRANT:
             self._apply_grant(np.frombuffer(self._stream.receive_bytes(frame.nbytes), np.int64))
             arena.ring_rollout_workers()
-        elif frame.kind is not Kind.ALIVE:
+        elif frame.kind is Kind.ALIVE:
+            self._stream.allow(frame.number / 1_000)
+        else:
             raise StreamError(f"home has sent a frame {frame.kind.name}, which it never does")
 
     def _apply_grant(self, numbers: np.ndarray) -> None:

@@ -28,6 +28,8 @@ MAGIC = b"PsN1"
 MOST_NBYTES = 1 << 34  # of a frame: more is a damaged header
 SILENCE = 4.0  # seconds without a frame after which the other end is gone
 ALIVE_INTERVAL = 1.0  # seconds between frames that carry nothing else
+FADING = 0.9  # of a process's delay from one observation to the next
+MOST_DELAY = 30.0  # seconds by which a limit of silence is longer
 NONCE_NBYTES = 32
 MOST_HELLO_NBYTES = 4096
 MOST_VIEWS = 1024  # of one system call (IOV_MAX)
@@ -40,7 +42,7 @@ class Kind(IntEnum):
     HELLO = auto()
     """Identity of the connecting node, as JSON: from a node, once."""
     ALIVE = auto()
-    """Sign of life, without content: from both ends."""
+    """Sign of life, from both ends, without content; its number is the sender's recent delay in milliseconds."""
     BLOCK = auto()
     """Full segments, or transitions: from a node."""
     WEIGHTS = auto()
@@ -179,6 +181,23 @@ def array_views(*arrays: np.ndarray) -> Views:
     return [array.reshape(-1).view(np.uint8).data for array in arrays if array.size]
 
 
+class OwnDelay:
+    """Longest recent delay of a process, by which its limits of silence are longer: what others sent may lie unread.
+
+    Attributes
+    ----------
+    seconds
+        The delay; it fades.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def observe(self, seconds: float) -> None:
+        """Record that something was done so much too late."""
+        self.seconds = min(MOST_DELAY, max(seconds, FADING * self.seconds))
+
+
 class Stream:
     """One end of a connection. One thread may send while another receives.
 
@@ -203,6 +222,10 @@ class Stream:
     def fileno(self) -> int:
         """Return the descriptor of the socket; -1: it is closed."""
         return self._socket.fileno()
+
+    def allow(self, delay: float) -> None:
+        """Let the other end be silent for `SILENCE` seconds and twice its own delay."""
+        self._socket.settimeout(SILENCE + 2 * delay)
 
     def send(self, frame: Frame, views: Views | None = None) -> None:
         """Send a header and its bytes; raises OSError if the other end takes nothing for `SILENCE` seconds."""
@@ -334,14 +357,6 @@ def welcome(connection: socket.socket, token: bytes, run: int) -> tuple[Stream, 
         raise StreamError("the connection has no proof of the run's token")
     identity: dict[str, Any] = json.loads(data[size:])
     return stream, frame, identity
-
-
-def free_address(ip: str) -> tuple[str, int]:
-    """Return an address with a free port of it."""
-    with socket.socket() as probe:
-        probe.bind((ip, 0))
-        port: int = probe.getsockname()[1]
-        return ip, port
 
 
 def _proof(token: bytes, nonce: bytes | bytearray, hello: Frame, text: bytes) -> bytes:

@@ -66,28 +66,26 @@ class Tasks:
         Shape of the run.
     cores
         Rollout workers of each node.
-    home
-        Address of home for senders.
     evaluations
         Home's end of an evaluator on the first node; None: the evaluator is at home.
     """
 
     def __init__(
-        self, specs: Sequence[RoleSpec], shape: RunShape, cores: int, home: Home, evaluations: EvaluationsThere | None
+        self, specs: Sequence[RoleSpec], shape: RunShape, cores: int, evaluations: EvaluationsThere | None
     ) -> None:
-        self._shape, self._cores, self._home, self._evaluations = shape, cores, home, evaluations
+        self._shape, self._cores, self._evaluations = shape, cores, evaluations
         self._rollouts = [spec for spec in specs if isinstance(spec, RolloutRole)]
         self._policy_workers = [spec for spec in specs if isinstance(spec, PolicyRole)]
         self._ranks = {spec.rank: spec for spec in specs if isinstance(spec, RankRole)}
         config = next(spec for spec in specs if isinstance(spec, LearnerRole)).algorithm.config
         self._forgives_environments = config.on_env_error == "restart"
 
-    def of_node(self, number: int, incarnation: int) -> bytes:
-        """Return the pickled task of a node's host, of which `incarnation` is the number, counted from 1."""
+    def of_node(self, home: Home) -> bytes:
+        """Return the pickled task of a node's host, which connects to `home`."""
+        number, incarnation = home.node, home.incarnation
         first = number * self._cores
         shapes = [self._of_node(shape, first) for shape in (self._shape, *self._shape.others)]
         shape = replace(shapes[0], others=tuple(shapes[1:]))
-        home = replace(self._home, node=number, incarnation=incarnation)
         transports = [transport_of(path).to_node() for path in self._rollouts[0].rollout.paths]
         specs: list[RoleSpec] = []
         for worker, role in enumerate(self._rollouts[first : first + self._cores]):

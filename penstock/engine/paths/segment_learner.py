@@ -159,14 +159,7 @@ class BatchReader:
         """
         if self._copied is not None:
             self._copied.synchronize()  # the pinned memory may be written again from now on
-        row_ids = slots[None, :] * len(self._offsets) + self._offsets
-        for name, array in self._gathered.items():
-            gather(self._arena.columns[name], row_ids, array)
-        memory, lane, weights = self._arena.slot_memory[slots], self._arena.lane_of(slots), None
-        if late is not None:
-            memory[late] = 0.0
-            for array in self._gathered.values():
-                array[:, late] = 0
+        memory, lane, weights = self._gather(slots, late), self._arena.lane_of(slots), None
         if replayed:
             memory, lane, weights = self._put_beside(replayed, memory, lane)
         on_cpu = self._tensors
@@ -209,6 +202,18 @@ class BatchReader:
                 self._copied.synchronize()  # the slots may be written again from now on
         fresh = slice(self._num_fresh)
         return batch, lag[:, fresh][valid[:, fresh]]
+
+    def _gather(self, slots: np.ndarray, late: np.ndarray | None) -> np.ndarray:
+        """Fill the arrays of fresh segments, with zeros where they are late; return the memory states of all."""
+        row_ids = slots[None, :] * len(self._offsets) + self._offsets
+        for name, array in self._gathered.items():
+            gather(self._arena.columns[name], row_ids, array)
+        memory: np.ndarray = self._arena.slot_memory[slots]
+        if late is not None:
+            memory[late] = 0.0
+            for array in self._gathered.values():
+                array[:, late] = 0
+        return memory
 
     def close(self) -> None:
         """Unregister the arena's memory."""
