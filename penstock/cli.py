@@ -86,6 +86,11 @@ def compare(args: list[str]) -> int:
     return _run("penstock.studies.compare", args)
 
 
+def tag(args: list[str]) -> int:
+    """Give runs tags and notes, or archive them."""
+    return _run("penstock.studies.tag", args)
+
+
 def watch(args: list[str]) -> int:
     """Show the live view of a run that trains elsewhere."""
     return _run("penstock.studies.watch", args)
@@ -173,6 +178,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "multirun": multirun,
     "plot": plot,
     "compare": compare,
+    "tag": tag,
     "watch": watch,
     "report": report,
     "dashboard": dashboard,

@@ -13,7 +13,7 @@ from penstock.export import command as export
 from penstock.flags import DoctorFlags, EvalFlags, InfoFlags, parse_changes, parse_config, parse_flags
 from penstock.search import command as search
 from penstock.search import population_command as pbt
-from penstock.studies import compare, plan, plot, report, table, watch
+from penstock.studies import compare, plan, plot, report, table, tag, watch
 
 
 def commands(page: Path, program: str) -> list[list[str]]:
@@ -58,6 +58,8 @@ def read(command: list[str]) -> None:
             parse_flags(table.Flags, flags, prog="penstock runs")
         case ["dashboard", *flags]:
             parse_flags(dashboard.Flags, flags, prog="penstock dashboard")
+        case ["tag", *flags]:
+            parse_flags(tag.Flags, flags, prog="penstock tag")
         case ["watch", *flags]:
             parse_flags(watch.Flags, flags, prog="penstock watch")
         case ["report", *flags]:

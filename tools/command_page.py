@@ -22,14 +22,14 @@ from penstock.export import command as export
 from penstock.flags import DoctorFlags, EvalFlags, InfoFlags, own_documents
 from penstock.search import command as search
 from penstock.search import population_command as pbt
-from penstock.studies import compare, plan, plot, report, table, watch
+from penstock.studies import compare, plan, plot, report, table, tag, watch
 
 COMMAND_PAGE = Path(__file__).parents[1] / "docs" / "reference" / "command-line.md"
 
 FLAGS: dict[str, type | argparse.ArgumentParser | None] = {
     "train": None, "eval": EvalFlags, "info": InfoFlags, "resume": None, "runs": table.Flags,
     "multirun": plan.own_flags(), "plot": plot.Flags, "compare": compare.Flags,
-    "watch": watch.Flags, "report": report.Flags, "dashboard": dashboard.Flags,
+    "tag": tag.Flags, "watch": watch.Flags, "report": report.Flags, "dashboard": dashboard.Flags,
     "export": export.Flags, "doctor": DoctorFlags, "autotune": autotune._own_flags(), "search": search._own_flags(),
     "pbt": pbt.own_flags(),
     "hub": None, "import-sb3": exchange.ImportFlags,

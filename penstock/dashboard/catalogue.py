@@ -16,6 +16,7 @@ from penstock.dashboard.files import films_of
 from penstock.masking import is_secret
 from penstock.population.lineage import LINEAGE
 from penstock.runs.files import json_values
+from penstock.runs.labels import LABELS
 from penstock.runs.metrics import METRICS
 from penstock.runs.reading import RecordedRun, paths_in, recorded
 from penstock.runs.run_directory import CHECKPOINTS
@@ -82,16 +83,16 @@ class Catalogue:
         Parameters
         ----------
         words
-            Words, separated by spaces, that must all occur in state, name, algorithm or environment.
+            Words, separated by spaces, that must all occur in state, name, algorithm, environment or tags.
         ids
-            Ids of legal runs; empty: all runs.
+            Ids of legal runs; empty: all runs that are not archived.
         """
         self.rows()
         wanted, only = words.lower().split(), set(ids)
         found = []
         for known in self._known.values():
-            text = " ".join(str(known.row[name]) for name in ("state", "run", "algorithm", "env")).lower()
-            is_legal = not only or known.row["id"] in only
+            text = " ".join(str(known.row[name]) for name in ("state", "run", "algorithm", "env", "tags")).lower()
+            is_legal = known.row["id"] in only if only else not known.row["archived"]
             if is_legal and not known.run.problem and all(word in text for word in wanted):
                 found.append(known.run)
         return sorted(found, key=lambda run: run.name)
@@ -156,7 +157,7 @@ def _differ(configs: Sequence[dict[str, Any]], name: str) -> bool:
 def _stamp(path: Path) -> Stamp | None:
     """Return identity, time and size of the files of a row; None if one is a link, as in a hostile copy."""
     stamps = []
-    for name in (CONFIG, STATUS, METRICS, CHECKPOINTS):
+    for name in (CONFIG, STATUS, METRICS, LABELS, CHECKPOINTS):
         try:
             found = os.lstat(path / name)
         except OSError:

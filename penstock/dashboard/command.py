@@ -28,7 +28,7 @@ class Flags:
     open: bool = False
     """Open the dashboard in the browser."""
     control: bool = False
-    """Allow the page to stop runs."""
+    """Allow the page to stop runs, and to change their tags and notes."""
     allow_host: str = ""
     """Further legal host names of requests, separated by commas, for example of a proxy."""
 

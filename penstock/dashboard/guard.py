@@ -69,8 +69,8 @@ class Guard:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         if _name_of(headers.get("host", "")) not in self._hosts:
             return PlainTextResponse("This host name is not legal: see --allow-host.\n", 421)
-        is_stop = scope["method"] == "POST" and scope["path"].endswith("/stop")
-        if scope["method"] not in ("GET", "HEAD") and not is_stop:
+        is_control = scope["method"] == "POST" and scope["path"].endswith(("/stop", "/labels"))
+        if scope["method"] not in ("GET", "HEAD") and not is_control:
             return PlainTextResponse("The dashboard is read only.\n", 405, {"allow": "GET, HEAD"})
         if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
             return PlainTextResponse("Requests of other sites are refused.\n", 403)

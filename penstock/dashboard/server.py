@@ -1,4 +1,4 @@
-"""Routes of the dashboard: pages, their data, and the request to stop a run."""
+"""Routes of the dashboard: pages, their data, and requests to stop or label a run."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ from penstock.dashboard.files import files_of, films_of, pieces_of, text_of
 from penstock.dashboard.guard import LOCAL, Guard, is_same
 from penstock.dashboard.streams import curve_events, overview_events, run_events, until
 from penstock.runs.descriptions import COLUMNS
+from penstock.runs.documents import DocumentError, document_in
+from penstock.runs.labels import MOST_NBYTES, LabelsError, labels_in, write_labels
 from penstock.runs.lock import holding_of, holds
 from penstock.runs.process import is_alive
 from penstock.runs.reading import RecordedRun
@@ -173,12 +175,33 @@ class Pages:
 
     async def stop(self, request: Request) -> Response:
         """Request a run to save and end."""
-        given = request.headers.get(CONTROL_HEADER, "")
+        return self._refusal(request) or await self._stop(request)
+
+    async def label(self, request: Request) -> Response:
+        """Write the labels of a run."""
+        return self._refusal(request) or await self._label(request)
+
+    def _refusal(self, request: Request) -> Response | None:
+        """Return the answer to a change that is not legal; None for a legal one."""
         if self._control_token is None:
-            return PlainTextResponse("Runs are stopped with --control only.\n", 405, {"allow": "GET, HEAD"})
-        if not is_same(given, self._control_token):
+            return PlainTextResponse("Runs are changed with --control only.\n", 405, {"allow": "GET, HEAD"})
+        if not is_same(request.headers.get(CONTROL_HEADER, ""), self._control_token):
             return PlainTextResponse("The page's own token is missing.\n", 403)
-        return await self._stop(request)
+        return None
+
+    @of_run
+    async def _label(self, request: Request, run: RecordedRun) -> Response:
+        body = b""
+        async for piece in request.stream():
+            body += piece
+            if len(body) > MOST_NBYTES:
+                return PlainTextResponse("These labels are too long.\n", 413)
+        try:
+            labels = labels_in(document_in(body, "labels", Any))
+            await run_in_threadpool(write_labels, run.directory.path, labels)
+        except (DocumentError, LabelsError) as error:
+            return PlainTextResponse(f"{error}\n", 400)
+        return _Json(asdict(labels))
 
     @of_run
     async def _stop(self, request: Request, run: RecordedRun) -> Response:
@@ -221,6 +244,7 @@ def make_app(
         Route("/api/runs/{id}/files/{file}", pages.file),
         Route("/api/runs/{id}/films/{number:int}", pages.film),
         Route("/api/runs/{id}/stop", pages.stop, methods=["POST"]),
+        Route("/api/runs/{id}/labels", pages.label, methods=["POST"]),
     ]
     return Guard(Starlette(routes=routes), token, cookie, hosts)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.masking import masked
 from penstock.runs.checkpoint import CheckpointError
+from penstock.runs.labels import Labels, read_labels
 from penstock.runs.run_directory import RunDirectory, UnreadableRunError
 from penstock.runs.state import State, read_state, state_of
 from penstock.runs.vacancy import CONFIG, RunDirectoryError
@@ -66,6 +67,11 @@ class RecordedRun:
         shown: dict[str, Any] = masked(self.directory.info)
         return shown
 
+    @cached_property
+    def labels(self) -> Labels:
+        """Tags and note of the run, and whether it is archived."""
+        return read_labels(self.directory.path)
+
     @property
     def state(self) -> State:
         """State of the run, including the death of its process."""
@@ -102,7 +108,8 @@ class RecordedRun:
         -------
         dict
             run (its name), path, state, reason, algorithm, env, seed, steps, progress (share of the budget), fields of
-            `Status` by their names, created and updated (seconds since 1970).
+            `Status` by their names, tags (separated by commas), note, archived, created and updated (seconds since
+            1970).
         """
         config, info, status = self.directory.config, self.directory.info, self.status
         known = _last_known(self.directory) if status.keys() <= {"state", "reason"} else status
@@ -121,6 +128,9 @@ class RecordedRun:
             "steps": known.get("steps"),
             "progress": _share(known.get("steps"), fields["total_steps"]),
             **fields,
+            "tags": ",".join(self.labels.tags),
+            "note": self.labels.note,
+            "archived": self.labels.archived,
             "created": created,
             "updated": known.get("time") or created,
         }

@@ -48,6 +48,8 @@ class Flags:
     """Sort from the highest to the lowest."""
     columns: str = ""
     """Further columns, separated by commas: settings, or "reason", "total_steps", "success_rate" and others."""
+    archived: bool = False
+    """Show archived runs (penstock tag --archive), too."""
     json: bool = False
     """Print all data of each run, with its settings, as JSON."""
     csv: bool = False
@@ -69,7 +71,9 @@ def command(args: list[str]) -> int:
     more = [name for name in flags.columns.split(",") if name]
     for name in (*more, flags.sort):
         require_known(name, runs, "--sort" if name == flags.sort else "--columns")
-    rows = ordered(chosen(runs, flags.where), flags.sort, reverse=flags.reverse)
+    found = chosen(runs, flags.where)
+    shown = [run for run in found if flags.archived or not run.summary["archived"]]
+    rows = ordered(shown, flags.sort, reverse=flags.reverse)
     if flags.json:
         records = [{**run.summary, "config": run.settings, "made": run.made} for run in rows]
         print(json_bytes(records).decode(), end="")
@@ -85,7 +89,9 @@ def command(args: list[str]) -> int:
             print(f"{printable(run.name)} is unreadable: {printable(run.summary['reason'])}")
         hidden = len(runs) - len(rows)
         what = "1 run" if len(rows) == 1 else f"{len(rows)} runs"
-        print(what + (f", {hidden} others are not shown" if hidden else ""))
+        archived = len(found) - len(shown)
+        what += f", {hidden} others are not shown" if hidden else ""
+        print(what + (f", {archived} of them archived" if archived else ""))
     return 0
 
 

@@ -28,7 +28,9 @@ class Served:
     def cookie(self) -> str:
         return f"penstock-{self.port}={self.token}"
 
-    def ask(self, path: str, method: str = "GET", **headers: str | None) -> tuple[int, dict[str, str], bytes]:
+    def ask(
+        self, path: str, method: str = "GET", body: bytes | None = None, **headers: str | None
+    ) -> tuple[int, dict[str, str], bytes]:
         """Send a request with the cookie; a header of None is left out, and underscores are dashes."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         given = {name.replace("_", "-"): text for name, text in headers.items()}
@@ -37,7 +39,9 @@ class Served:
         for name, text in sent.items():
             if text is not None:
                 connection.putheader(name, text)
-        connection.endheaders()
+        if body is not None:
+            connection.putheader("Content-Length", str(len(body)))
+        connection.endheaders(body)
         answer = connection.getresponse()
         found = answer.status, {name.lower(): text for name, text in answer.getheaders()}, answer.read()
         connection.close()

@@ -225,6 +225,30 @@ def test_the_stop_button_is_there_with_control_only(browser, runs, live):
         waited(browser, lambda: "It is not running here." in text_of(browser, "main"))
 
 
+def test_tags_and_a_note_are_changed_with_control_and_archived_runs_are_hidden(browser, runs, live):
+    with dashboard_of(runs) as served:
+        open_run(browser, served, "live")
+        assert not browser.find_elements(By.ID, "tags")
+    with dashboard_of(runs, "--control") as served:
+        open_run(browser, served, "live")
+        browser.find_element(By.XPATH, "//summary[text()='Change tags and note']").click()
+        browser.find_element(By.ID, "tags").send_keys("two words")
+        browser.find_element(By.ID, "save").click()
+        waited(browser, lambda: "is no tag" in text_of(browser, "form [role=status]"))
+        browser.get_log("browser")  # the refusal is there
+        choose(browser, "tags", "baseline, lr-1")
+        browser.find_element(By.ID, "note").send_keys(EVIL)
+        browser.find_element(By.CSS_SELECTOR, ".choices label input[type=checkbox]").click()
+        browser.find_element(By.ID, "save").click()
+        waited(browser, lambda: text_of(browser, ".labels .tag") == "baseline | lr-1")
+        assert text_of(browser, ".labels .text") == EVIL
+        browser.find_element(By.LINK_TEXT, "All runs").click()
+        waited(browser, lambda: "0 of 1 runs" in text_of(browser, "main"))
+        browser.find_element(By.ID, "archived").click()
+        waited(browser, lambda: text_of(browser, "tbody .tag") == "baseline | lr-1")
+        assert not browser.find_elements(By.CSS_SELECTOR, "main img, main script") and complaints(browser) == []
+
+
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
     """Runs of two algorithms and six seeds on two environments, a film and hostile settings among them."""

@@ -111,8 +111,10 @@ def test_nothing_but_reading_is_allowed(served, ids, method):
         assert served.ask(path, method)[0] == 405
 
 
-def test_without_control_no_run_can_be_stopped(served, ids):
+def test_without_control_no_run_can_be_stopped_or_labelled(served, ids):
     assert served.ask(f"/api/runs/{ids['good']}/stop", "POST")[0] == 405
+    labels = json.dumps({"tags": ["a"], "note": "", "archived": True}).encode()
+    assert served.ask(f"/api/runs/{ids['good']}/labels", "POST", labels)[0] == 405
     assert json.loads(served.ask("/api/runs")[2])["control"] is None
 
 
@@ -392,6 +394,41 @@ def test_with_control_and_the_pages_token_the_owner_of_a_run_is_asked_to_end(tmp
             (path / LOCK).write_text(told)
             assert served.ask(stop, "POST", X_Penstock_Control=token)[0] == 200
             assert owner.wait(timeout=20) == -signal.SIGTERM
+
+
+def test_with_control_and_the_pages_token_a_run_is_labelled(tmp_path):
+    run = record(tmp_path / "run")
+    linked = record(tmp_path / "linked")
+    path, aim = run.directory.path / "labels.json", tmp_path / "aim"
+    aim.write_text("mine")
+    legal = {"tags": ["b", "a"], "note": EVIL, "archived": True}
+    body = json.dumps(legal).encode()
+    with dashboard_of(tmp_path, "--control") as served:
+        told = json.loads(served.ask("/api/runs")[2])
+        ids, token = {one["run"]: one["id"] for one in told["runs"]}, told["control"]
+        place = f"/api/runs/{ids['run']}/labels"
+        for wrong in (None, "", "wrong", served.token):
+            assert served.ask(place, "POST", body, X_Penstock_Control=wrong)[0] == 403
+        assert served.ask(place, "POST", body, X_Penstock_Control=token, Cookie=None)[0] == 403
+        assert served.ask(place, "POST", body, X_Penstock_Control=token, Sec_Fetch_Site="cross-site")[0] == 403
+        assert served.ask(place, "POST", body, X_Penstock_Control=token, Host="evil.example")[0] == 421
+        assert served.ask(place, X_Penstock_Control=token)[0] == 405, "reading changes nothing"
+        for elsewhere in ("/api/runs/x/labels", "/api/runs/..%2frun/labels", f"{place}/labels", "/labels"):
+            assert served.ask(elsewhere, "POST", body, X_Penstock_Control=token)[0] == 404
+        illegal = [{"tags": ["<b>"]}, {"tags": "a"}, {"note": "x" * 5000}, {"archived": 1}]
+        changed = [json.dumps({**legal, **one}).encode() for one in illegal]
+        for wrong_body in (b"", b"x", b"[]", b"{}", b"[" * 9999, *changed):
+            assert served.ask(place, "POST", wrong_body, X_Penstock_Control=token)[0] == 400
+        assert served.ask(place, "POST", body + b" " * (1 << 17), X_Penstock_Control=token)[0] == 413
+        assert not path.exists()
+        code, headers, answer = served.ask(place, "POST", body, X_Penstock_Control=token)
+        assert (code, headers["content-type"]) == (200, "application/json")
+        assert json.loads(answer) == {**legal, "tags": ["a", "b"]}
+        row = next(one for one in json.loads(served.ask("/api/runs")[2])["runs"] if one["run"] == "run")
+        assert (row["tags"], row["note"], row["archived"]) == ("a,b", EVIL, True)
+        (linked.directory.path / "labels.json").symlink_to(aim)
+        assert served.ask(f"/api/runs/{ids['linked']}/labels", "POST", body, X_Penstock_Control=token)[0] in (400, 404)
+    assert aim.read_text() == "mine"
 
 
 def test_ctrl_c_ends_it_though_a_stream_is_open(tmp_path):

@@ -22,6 +22,7 @@ export async function overview(page) {
   const body = el("tbody", {});
   const told = el("p", { role: "status", class: "quiet" });
   const filter = el("input", { type: "search", id: "filter", placeholder: "cartpole ppo running", oninput: draw });
+  const archived = el("input", { type: "checkbox", id: "archived", onchange: draw });
   const chosen = new Set(), all = el("a", { href: "#/curves" }, "Curves of these runs"), unlike = el("a", { href: "#/differences" }, "What differs between the chosen runs");
   const heads = columns.map((column) =>
     el("th", { scope: "col", class: looks(column) },
@@ -36,8 +37,10 @@ export async function overview(page) {
 
   function draw() {
     const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const has = (run) => words.every((word) => `${run.state} ${run.run} ${run.algorithm} ${run.env}`.toLowerCase().includes(word));
-    const shown = [...runs.values()].filter(has).sort(compare);
+    const has = (run) => words.every((word) => `${run.state} ${run.run} ${run.algorithm} ${run.env} ${run.tags}`.toLowerCase().includes(word));
+    const hidden = [...runs.values()].filter((run) => run.archived).length;
+    archived.parentElement.hidden = !hidden;
+    const shown = [...runs.values()].filter((run) => has(run) && (archived.checked || !run.archived)).sort(compare);
     const wanted = shown.map(row), there = [...body.children];
     // Unchanged rows keep their focus.
     if (wanted.length !== there.length || wanted.some((tr, n) => tr !== there[n])) body.replaceChildren(...wanted);
@@ -59,12 +62,14 @@ export async function overview(page) {
     if (!rows.has(run.id)) {
       const cells = columns.map((column) => (column.name === "run" ? el("a", { href: `#/run/${run.id}`, class: "run" }) : column.cell === "state" ? el("span", {}) : el("td", { class: looks(column) })));
       const box = el("input", { type: "checkbox", "aria-label": `Choose ${run.run}`, onchange: () => { if (box.checked) chosen.add(run.id); else chosen.delete(run.id); draw(); } });
-      const placed = (cell) => (cell.tagName === "A" ? el("th", { scope: "row" }, cell) : cell.tagName === "SPAN" ? el("td", {}, cell) : cell);
-      rows.set(run.id, { run: null, tr: el("tr", {}, el("td", {}, box), cells.map(placed)), cells });
+      const tags = el("span", { class: "tags" });
+      const placed = (cell) => (cell.tagName === "A" ? el("th", { scope: "row" }, cell, tags) : cell.tagName === "SPAN" ? el("td", {}, cell) : cell);
+      rows.set(run.id, { run: null, tr: el("tr", {}, el("td", {}, box), cells.map(placed)), cells, tags });
     }
     const made = rows.get(run.id);
     if (made.run !== run) {
       made.run = run;
+      made.tags.replaceChildren(...run.tags.split(",").filter(Boolean).map((tag) => el("span", { class: "tag" }, tag)));
       columns.forEach((column, n) => {
         const cell = made.cells[n];
         cell.textContent = TEXTS[column.cell](run[column.name], run);
@@ -78,7 +83,7 @@ export async function overview(page) {
   for (const run of first.runs) runs.set(run.id, run);
   page.append(
     el("h1", {}, "Runs"),
-    el("p", {}, el("label", { for: "filter" }, "Show "), filter),
+    el("p", { class: "ways" }, el("span", {}, el("label", { for: "filter" }, "Show "), filter), el("label", {}, archived, " archived runs")),
     told, el("p", { class: "ways" }, all, unlike),
     el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Runs" },
       el("table", { class: "runs" }, el("thead", {}, el("tr", {}, el("td", {}), heads)), body)));

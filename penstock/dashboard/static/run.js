@@ -25,6 +25,7 @@ export async function runPage(page, id, asked) {
     el("h1", {}, about.summary.run, " ", state),
     el("p", {}, `${about.summary.algorithm} on ${about.summary.env}, seed ${about.summary.seed ?? "unknown"}`),
     facts, limit, roles,
+    labels(id, about.summary, overview.control),
     overview.control ? stopButton(id, overview.control) : null,
     told, index,
     el("form", { class: "choices", onsubmit: (event) => event.preventDefault() }, controls.elements),
@@ -248,6 +249,26 @@ function details(title, values) {
   const text = (value) => (typeof value === "string" ? value : JSON.stringify(value));
   const rows = Object.entries(values).map(([name, value]) => el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, text(value))));
   return el("details", {}, el("summary", {}, title), el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": title }, el("table", { class: "settings" }, el("tbody", {}, rows))));
+}
+
+// Tags and note of a run; with --control they can be changed.
+function labels(id, summary, token) {
+  const shown = el("p", { class: "labels" });
+  const tags = el("input", { id: "tags", placeholder: "baseline, lr-1e-3", value: summary.tags.replaceAll(",", ", ") });
+  const note = el("textarea", { id: "note", rows: "3" }, summary.note), archived = el("input", { type: "checkbox", checked: summary.archived });
+  const told = el("span", { role: "status" });
+  const show = (found) => shown.replaceChildren(...found.tags.map((tag) => el("span", { class: "tag" }, tag)), ...(found.archived ? [el("span", { class: "quiet" }, "archived ")] : []), el("span", { class: "text" }, found.note));
+  show({ tags: summary.tags.split(",").filter(Boolean), note: summary.note, archived: summary.archived });
+  if (!token) return shown;
+  const save = async (event) => {
+    event.preventDefault();
+    const body = JSON.stringify({ tags: tags.value.split(",").map((tag) => tag.trim()).filter(Boolean), note: note.value, archived: archived.checked });
+    const answer = await fetch(`/api/runs/${id}/labels`, { method: "POST", headers: { "X-Penstock-Control": token }, body });
+    told.textContent = answer.ok ? " Saved." : ` ${(await answer.text()).trim()}`;
+    if (answer.ok) show(await answer.json());
+  };
+  const form = el("form", { class: "choices", onsubmit: save }, el("div", { class: "field" }, el("label", { for: "tags" }, "Tags"), tags), el("div", { class: "field" }, el("label", { for: "note" }, "Note"), note), el("label", {}, archived, " archived"), el("button", { id: "save" }, "Save"), told);
+  return el("div", {}, shown, el("details", {}, el("summary", {}, "Change tags and note"), form));
 }
 
 function stopButton(id, token) {

@@ -1,0 +1,170 @@
+"""Pictures of the dashboard and of the live view, of a run of each kind, for docs/images.
+
+    python bench/pictures.py [--runs FOLDER] [--all FOLDER]
+
+Runs that are missing in the folder are trained first: minutes on two cores. Without ``--all``, the pictures of the
+documentation are written to docs/images. With it, every page is written to that folder at 390, 900 and 1,400 pixels in
+both themes, and the live view at four sizes, to be looked at. A page that is wider than its window is an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from dashboard import browser, dashboard
+from rich.console import Console
+from selenium.webdriver import Chrome
+
+from penstock.runs.panels import panels
+from penstock.runs.reading import RecordedRun
+from penstock.runs.state import status_of
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+IMAGES = REPOSITORY / "docs" / "images"
+GAME = os.fspath(REPOSITORY / "bench" / "environments" / "tic_tac_toe.py:TicTacToe")
+POPULATION = """
+[learning_rate]
+low = 1e-5
+high = 1e-2
+log = true
+
+[gamma]
+low = 0.9
+high = 0.999
+complement = true
+"""
+CARTPOLE = ("--env", "CartPole-v1", "--eval-interval")
+RUNS = {
+    "appo-1": ("appo", *CARTPOLE, "8000", "--total-steps", "40000", "--seed", "1"),
+    "appo-2": ("appo", *CARTPOLE, "8000", "--total-steps", "40000", "--seed", "2"),
+    "mixture": ("clear", *CARTPOLE, "6000", "--total-steps", "30000", "--seed", "1"),
+    "replay": ("dqn", *CARTPOLE, "4000", "--total-steps", "20000", "--seed", "1"),
+    "self-play": (
+        "ppo", "--env", GAME, "--opponents", "past", "--eval-against", "random", "--eval-interval", "6000",
+        "--opponent-interval", "6000", "--total-steps", "30000", "--seed", "1",
+    ),
+    "two-policies": (
+        "ppo", "--env", GAME, "--policies", 'crosses={"agents": "crosses"}', 'noughts={"agents": "noughts"}',
+        "--opponents", "past", "--eval-against", "random", "others", "best", "--eval-interval", "10000",
+        "--opponent-interval", "10000", "--total-steps", "60000", "--seed", "1",
+    ),
+    "population": (
+        "ppo", *CARTPOLE, "15000", "--num-policies", "4", "--num-envs-per-worker", "8", "--num-workers", "1",
+        "--segment-length", "32", "--batch-size", "64", "--num-epochs", "2", "--learning-rate-schedule", "constant",
+        "--pbt", "truncation", "--pbt-interval", "2500", "--pbt-episodes", "5", "--pbt-space", "SPACE",
+        "--total-steps", "60000", "--seed", "1",
+    ),
+}  # fmt: skip
+"""Flags of each run; SPACE is the file of the population's settings."""
+SHOWN = {
+    "dashboard-overview": ("#/", 620), "dashboard-run": ("#/run/appo-1", 1000), "dashboard-curves": ("#/curves", 1000),
+    "dashboard-policies": ("#/run/two-policies", 1200), "dashboard-population": ("#/run/population", 1300),
+}  # fmt: skip
+"""Page and height of each picture of the documentation."""
+TERMINALS = {"live-view": ("appo-1", 80, 24), "live-view-population": ("population", 80, 24)}
+"""Run, columns and lines of each picture of the live view."""
+TALLEST = 6000
+
+
+def make_runs(folder: Path) -> None:
+    """Train the runs that are missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    space = folder / "population.toml"
+    space.write_text(POPULATION)
+    for name, flags in RUNS.items():
+        if not (folder / name).exists():
+            command = [sys.executable, "-m", "penstock.cli", "train", *flags, "--run-dir", os.fspath(folder / name)]
+            command = [os.fspath(space) if word == "SPACE" else word for word in command]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+
+
+def take(chrome: Chrome, address: str, page: str, width: int, height: int | None, theme: str, out: Path) -> int:
+    """Write a picture of a page, whole if `height` is None; return the pixels by which it is too wide."""
+    size = {"width": width, "height": height or 1000, "deviceScaleFactor": 1, "mobile": False}
+    chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    chrome.execute_script("localStorage.setItem('theme', arguments[0])", theme)
+    base = address.partition("?")[0]
+    chrome.get(f"{base}static/icon.svg")  # another document, so that the page is loaded anew
+    chrome.get(f"{base}{page}")
+    time.sleep(2.5)
+    tall, wide = chrome.execute_script("return [document.documentElement.scrollHeight, document.body.scrollWidth]")
+    if height is None:
+        size["height"] = min(tall, TALLEST)
+        chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        time.sleep(2.0)
+    chrome.save_screenshot(os.fspath(out))
+    return max(0, int(wide) - width)
+
+
+def ids_of(chrome: Chrome) -> Mapping[str, str]:
+    """Return ids of the runs by name."""
+    asked = "const done = arguments[0]; fetch('/api/runs').then((answer) => answer.json()).then(done)"
+    return {run["run"]: run["id"] for run in chrome.execute_async_script(asked)["runs"]}
+
+
+def pages(folder: Path, out: Path, *, is_all: bool) -> list[str]:
+    """Write pictures of pages; return the names of those that are too wide."""
+    too_wide = []
+    with dashboard(folder) as (address, _), browser() as chrome:
+        chrome.get(address)
+        chrome.execute_cdp_cmd("Emulation.setScrollbarsHidden", {"hidden": True})
+        ids = ids_of(chrome)
+        wanted: list[tuple[str, str, int, int | None, str]]
+        if is_all:
+            names = {"overview": "#/", "curves": "#/curves", **{name: f"#/run/{name}" for name in RUNS}}
+            wanted = [
+                (f"{name}-{width}-{theme}", page, width, None, theme)
+                for name, page in names.items() for width in (390, 900, 1400) for theme in ("light", "dark")
+            ]  # fmt: skip
+        else:
+            wanted = [(name, page, 1400, height, "light") for name, (page, height) in SHOWN.items()]
+        for name, page, width, height, theme in wanted:
+            head, _, run = page.rpartition("/")
+            place = f"{head}/{ids[run]}" if run in ids else page
+            if take(chrome, address, place, width, height, theme, out / f"{name}.png"):
+                too_wide.append(name)
+    return too_wide
+
+
+def terminal(run: Path, columns: int, lines: int, out: Path) -> None:
+    """Write a picture of the live view of a run."""
+    recorded = RecordedRun.open(run)
+    status = status_of({**recorded.status, "run_dir": f"runs/{run.name}"})
+    assert status is not None
+    _, returns = recorded.points("steps", "episode/mean_return")
+    with open(os.devnull, "w") as nowhere:
+        console = Console(width=columns, height=lines, record=True, file=nowhere, force_terminal=True)
+        console.print(panels(status, returns.tolist(), columns, lines - 1))
+        drawn = console.export_svg(title=f"penstock watch runs/{run.name}")
+    # rich names fonts of another site: a picture asks for nothing.
+    out.write_text(re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL))
+
+
+def main() -> None:
+    """Train what is missing, and write the pictures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=Path, help="folder of the runs; without it a temporary one")
+    parser.add_argument("--all", type=Path, help="folder for every page at every size, instead of docs/images")
+    flags = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder, out = flags.runs or Path(temporary), flags.all or IMAGES
+        make_runs(folder)
+        out.mkdir(parents=True, exist_ok=True)
+        sizes = ((60, 15), (80, 24), (120, 40), (200, 50))
+        views = {f"{name}-{w}x{h}": (name, w, h) for name in RUNS for w, h in sizes} if flags.all else TERMINALS
+        for name, (run, columns, lines) in views.items():
+            terminal(folder / run, columns, lines, out / f"{name}.svg")
+        if too_wide := pages(folder, out, is_all=flags.all is not None):
+            raise SystemExit(f"wider than the window: {', '.join(too_wide)}")
+
+
+if __name__ == "__main__":
+    main()
