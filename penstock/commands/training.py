@@ -97,10 +97,22 @@ def _run(make: Callable[[], Trainer]) -> int:
             result = interruption.result
         except TrainingFailed as error:
             raise CommandError(str(error), FAILED) from error
-    print(_summary(result))
+    print(_folded_for_terminal(_summary(result)))
     if result.stopped == "interrupted":
         return INTERRUPTED
     return NOT_REACHED if result.target_return is not None and not result.reached_target else DONE
+
+
+def _folded_for_terminal(lines: str) -> str:
+    """Return lines, on a terminal broken before flags where they are wider: a terminal breaks within words."""
+    import shutil
+    import sys
+
+    from penstock.runs.formatting import folded
+
+    if sys.stdout is None or not sys.stdout.isatty():
+        return lines
+    return "\n".join(folded(line, shutil.get_terminal_size().columns) for line in lines.split("\n"))
 
 
 def _summary(result: TrainResult) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,6 +50,20 @@ def clock(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def folded(line: str, width: int) -> str:
+    """Break a line with a command into lines of at most `width` columns, before flags, as a shell reads them.
+
+    A line that fits, and a flag that is longer, stay whole.
+    """
+    lines = [""]
+    for part in re.split(r"(?= --)", line):
+        if lines[-1] and len(lines[-1]) + len(part) + len(" \\") > width and len(line) > width:
+            lines[-1] += " \\"
+            lines.append("   ")
+        lines[-1] += part
+    return "\n".join(lines)
 
 
 def words_of(value: Any) -> str:

@@ -4,13 +4,14 @@ import errno
 import io
 import json
 import re
+import subprocess
 import sys
 from types import ModuleType, SimpleNamespace
 
 import pytest
 from rich.console import Console
 
-from penstock.runs.formatting import beside, clock, number, spread
+from penstock.runs.formatting import beside, clock, folded, number, spread
 from penstock.runs.notebook import run_html
 from penstock.runs.panels import panels, plain_line
 from penstock.runs.status import MatchStatus, NodeStatus, OpponentStatus, PolicyStatus, RoleShare, Status
@@ -423,6 +424,15 @@ def test_policies_show_what_was_tuned_and_copied_and_losses_say_whose_they_are()
 def test_time_that_a_role_does_not_report_is_named():
     text = drawn(status(roles=(RoleShare(name="learner", activities={"learn": 0.2}, busy=0.2),)), 100)
     assert "learn 20%  other 80%" in text
+
+
+def test_a_command_is_folded_before_its_flags_and_remains_the_same_command():
+    command = "resume:   penstock resume runs/a-long-name --total-steps 24032 --max-seconds 100.5"
+    lines = folded(command, 60).splitlines()
+    assert lines == ["resume:   penstock resume runs/a-long-name \\", "    --total-steps 24032 --max-seconds 100.5"]
+    words = [subprocess.check_output(["sh", "-c", f"printf '%s|' {each}"]) for each in (command, "\n".join(lines))]
+    assert words[0] == words[1] and words[0].count(b"|") == 8, "a shell reads the same words"
+    assert folded(command, 200) == command and folded("x" * 99, 60) == "x" * 99
 
 
 class Shown:
