@@ -112,11 +112,24 @@ class ImpalaResNet(nn.Sequential):
         layers.append(nn.ReLU())
         if shape.pool is not None:
             height = width = shape.pool
-            layers.append(nn.AdaptiveMaxPool2d(shape.pool))
+            layers.append(MaxPoolTo(shape.pool))
         size = 256 * shape.width
         layers += [nn.Flatten(), orthogonal(nn.Linear(channels * height * width, size)), nn.ReLU()]
         super().__init__(*layers)
         self.output_size: int = size
+
+
+class MaxPoolTo(nn.AdaptiveMaxPool2d):
+    """Adaptive max pooling to a square of this side; in an export, of slices: ONNX knows no adaptive max pooling."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not torch.compiler.is_exporting():
+            return super().forward(x)
+        for dim in (-2, -1):
+            size, side = x.shape[dim], int(self.output_size)
+            windows = [(i * size // side, -(-(i + 1) * size // side)) for i in range(side)]
+            x = torch.stack([x.narrow(dim, begin, end - begin).amax(dim) for begin, end in windows], dim)
+        return x
 
 
 class _Residual(nn.Module):

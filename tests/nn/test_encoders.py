@@ -9,7 +9,15 @@ from torch import nn
 
 from penstock.envs.spaces import ObservationSpec
 from penstock.nn import EncoderError, build_encoder
-from penstock.nn.encoders import ImageLayout, ImagesAndMore, ImpalaResNet, NatureCNN, NatureCNNAndMLP, takes_bytes
+from penstock.nn.encoders import (
+    ImageLayout,
+    ImagesAndMore,
+    ImpalaResNet,
+    MaxPoolTo,
+    NatureCNN,
+    NatureCNNAndMLP,
+    takes_bytes,
+)  # fmt: skip
 from penstock.nn.mlp import MLP
 from penstock.nn.observations import ObservationInput, build_input, encoder_input_shape
 from tests.nn.composites import ARM, CAMERA, ROOM, composite, random_rows
@@ -68,6 +76,14 @@ def test_auto_chooses_by_observation(observation, cls):
 def test_the_impala_network_has_fifteen_convolutions():
     module, _ = build("impala_resnet", ATARI)
     assert sum(isinstance(layer, nn.Conv2d) for layer in module.modules()) == 15
+
+
+@pytest.mark.parametrize(("height", "width", "side"), [(11, 11, 6), (5, 7, 6), (12, 9, 6), (3, 11, 2)])
+def test_an_export_pools_by_slices_what_is_pooled_adaptively(monkeypatch, height, width, side):
+    x, pool = torch.randn(2, 3, height, width), MaxPoolTo(side)
+    expected = pool(x)
+    monkeypatch.setattr(torch.compiler, "is_exporting", lambda: True)
+    assert torch.equal(pool(x), expected)
 
 
 def test_the_nature_network_has_the_published_number_of_weights():
