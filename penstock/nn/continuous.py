@@ -12,11 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from penstock.nn.chain import Chain
 from penstock.nn.encoders import NatureCNNAndMLP, takes_bytes
 from penstock.nn.exploration import Deterministic, TanhGaussian
 from penstock.nn.layers import ACTIVATIONS, require_memory_of_layers
-from penstock.nn.mlp import FUSED_ACTIVATIONS, MLP, SideBySide, fits, fused_layers, in_float32, without_autocast
+from penstock.nn.mlp import FUSED_ACTIVATIONS, MLP, Chain, SideBySide, fits, fused_layers, in_float32, without_autocast
 from penstock.nn.model import NetworkConfig
 from penstock.nn.observations import build_input, encoder_input_size
 from penstock.nn.policy_network import PolicyNetwork

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from penstock.nn.chain import Chain, Mode, largest
 from penstock.nn.distributions import ContinuousActions, Distribution, distribution_of, legal_values, numbers_of
 from penstock.nn.encoders import (
     ENCODER_NAMES,
@@ -24,7 +23,7 @@ from penstock.nn.encoders import (
 )
 from penstock.nn.layers import ACTIVATIONS, POLICY_GAIN, VALUE_GAIN, orthogonal
 from penstock.nn.memory import MemoryCore
-from penstock.nn.mlp import MLP, without_autocast
+from penstock.nn.mlp import MLP, Chain, Mode, largest, without_autocast
 from penstock.nn.observations import RETURN_PRIOR_ROWS, NormalizedReturns, RunningMoments, build_input
 from penstock.nn.policy_network import PolicyNetwork
 from penstock.nn.sharing import in_shares

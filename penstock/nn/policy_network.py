@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from penstock.nn.chain import Chain
+from penstock.nn.mlp import Chain
 from penstock.nn.modes import following, has_statistics, modules_with_modes
 from penstock.nn.observations import CompositeInput, ObservationInput
 
