@@ -118,7 +118,7 @@ class DashboardPlayer(Player):
         if self._run_dir.name not in names:
             self._note(dashboard, "ended badly", f"its overview answered {status}: {body[:300]!r}")
         for row in runs:
-            for page in ("", "/history", "/progress", "/files"):
+            for page in ("", "/history", "/lineage", "/progress", "/files"):
                 status, body = self._ask(dashboard, f"/api/runs/{row['id']}{page}")
                 if status >= 500:
                     self._note(dashboard, "ended badly", f"{row['id']}{page} answered {status}: {body[:300]!r}")

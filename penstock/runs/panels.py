@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import partial
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
@@ -15,8 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.config.features import FEATURES
+from penstock.runs.descriptions import WAIT, shades_of
 from penstock.runs.files import shown_path
 from penstock.runs.formatting import clock, evaluated, number
+from penstock.runs.panes import Pane, Row, beside, chart_of, fitted, of_table, packed, panel, spark_line
 from penstock.runs.status import REAL_WORK, MatchStatus, NodeStatus, PolicyStatus, RoleShare, Status
 
 _SIDE_BY_SIDE, _WIDE, _WIDE_ENOUGH_FOR_THREE = 80, 100, 140
@@ -30,36 +30,6 @@ _KNOWN = (
 _LEAST_SHARE, _LEAST_REST = 0.005, 0.05
 _WORK_GLYPHS, _WAIT_GLYPH, _REST_GLYPH = "█▓▒", "░", " "
 _WORK_COLORS = ("green", "cyan", "magenta", "yellow", "blue", "red")
-_SPARKS = "▁▂▃▄▅▆▇█"
-_SPARK_WIDTH = 16
-_AXIS_WIDTH, _MOST_LABEL = 10, 20
-
-_Row = tuple[str, str | Text]
-"""Label and value of a row."""
-
-
-@dataclass(frozen=True)
-class _Pane:
-    """Panel that may be drawn with fewer rows.
-
-    Attributes
-    ----------
-    importance
-        Order in which panes get rows, from 0 on.
-    rows, enough, least
-        Number of rows of the whole pane, of those that matter, and the smallest with which it is shown.
-    frame
-        Lines beside the rows: borders and headings.
-    draw
-        Function that returns the pane with a number of rows.
-    """
-
-    importance: int
-    rows: int
-    enough: int
-    least: int
-    frame: int
-    draw: Callable[[int], RenderableType]
 
 
 def panels(
@@ -85,100 +55,33 @@ def panels(
     if height is None:
         return Group(*(pane.draw(pane.rows) for pane in panes))
     if returns:
-        panes.append(_chart(returns, width))
-    rows = _fitted(panes, height)
-    return Group(*(pane.draw(rows[id(pane)]) for pane in panes if id(pane) in rows))
+        panes.append(chart_of(returns, width))
+    return fitted(panes, height)
 
 
-def _fitted(panes: Sequence[_Pane], height: int) -> dict[int, int]:
-    """Return the number of rows of each pane that fits, by its id: first its least, then enough, then all."""
-    rows: dict[int, int] = {}
-    in_order = sorted(panes, key=lambda pane: pane.importance)
-    for pane in in_order:
-        if (needed := pane.frame + pane.least) <= height or not rows:
-            rows[id(pane)] = pane.least
-            height -= needed
-    for wanted in ("enough", "rows"):
-        for pane in in_order:
-            if id(pane) in rows:
-                more = max(0, min(height, getattr(pane, wanted) - rows[id(pane)]))
-                rows[id(pane)] += more
-                height -= more
-    return rows
-
-
-def _panes(status: Status, returns: Sequence[float], width: int, chosen: int) -> list[_Pane]:
+def _panes(status: Status, returns: Sequence[float], width: int, chosen: int) -> list[Pane]:
     """Return the panes of a run, from top to bottom."""
     each = _each(status)
     policy = each[min(chosen, len(each) - 1)]
     throughput, learning, losses = _throughput(status), _learning(status, returns), _losses(status, policy)
     heading = _header(status, width)
-    panes = [_Pane(0, 0, 0, 0, 4 if status.limiting_role else 3, lambda _: heading)]
+    panes = [Pane(0, 0, 0, 0, 4 if status.limiting_role else 3, lambda _: heading)]
     if width >= _WIDE_ENOUGH_FOR_THREE:
-        panes.append(_beside(1, [("throughput", throughput), ("learning", learning), ("losses", losses)]))
+        panes.append(beside(1, [("throughput", throughput), ("learning", learning), ("losses", losses)]))
     elif width >= _SIDE_BY_SIDE:
-        panes.append(_beside(1, [("throughput", throughput), ("learning", learning + losses)]))
+        panes.append(beside(1, [("throughput", throughput), ("learning", learning + losses)]))
     else:
-        panes += [_beside(5, [("throughput", throughput)], 1), _beside(1, [("learning", learning + losses)])]
+        panes += [beside(5, [("throughput", throughput)], 1), beside(1, [("learning", learning + losses)])]
     if status.policies:
         table = partial(_policies, status.policies, width, chosen)
-        panes.append(_of_table(2, "policies", 4, table, len(status.policies)))
+        panes.append(of_table(2, "policies", 4, table, len(status.policies)))
     if status.nodes:
-        panes.append(_of_table(3, "nodes", 2, partial(_nodes, status.nodes), len(status.nodes)))
+        panes.append(of_table(3, "nodes", 2, partial(_nodes, status.nodes), len(status.nodes)))
     if status.roles:
         panes.append(_roles(status, width))
     if versions := sum(len(policy.opponents) + 1 for policy in each if policy.opponents):
-        panes.append(_of_table(6, "past versions", 2, partial(_opponents, each), versions))
+        panes.append(of_table(6, "past versions", 2, partial(_opponents, each), versions))
     return panes
-
-
-def _beside(importance: int, columns: Sequence[tuple[str, Sequence[_Row]]], least: int = 2) -> _Pane:
-    """Return a pane of panels side by side, each with rows of a label and a value."""
-
-    def draw(count: int) -> RenderableType:
-        grid = Table.grid(expand=True)
-        shown = list[Panel]()
-        for title, rows in columns:
-            grid.add_column(ratio=3 if shown else 2)
-            shown.append(_panel(_pairs(rows[:count]), _titled(title, len(rows) - count), height=count + 2))
-        grid.add_row(*shown)
-        return grid
-
-    most = max(len(rows) for _, rows in columns)
-    return _Pane(importance, most, min(4, most), min(least, most), 2, draw)
-
-
-def _titled(title: str, hidden: int) -> str:
-    """Return the title of a panel of which rows are hidden."""
-    return f"{title}, {hidden} more hidden" if hidden > 0 else title
-
-
-def _of_table(importance: int, title: str, least: int, table: Callable[[int], Table], count: int) -> _Pane:
-    """Return the pane of a table that is drawn with a number of rows, at most `count`."""
-
-    def draw(rows: int) -> RenderableType:
-        return _panel(table(rows), _titled(title, count - rows))
-
-    return _Pane(importance, count, count, min(least, count), 3, draw)
-
-
-def _chart(returns: Sequence[float], width: int) -> _Pane:
-    """Return the pane of a chart of the returns, in columns of blocks."""
-    columns = max(2, width - 4 - _AXIS_WIDTH)
-    values = [returns[round(place * (len(returns) - 1) / (columns - 1))] for place in range(columns)]
-    low, high = min(values), max(values)
-    span = (high - low) or 1.0
-
-    def draw(rows: int) -> RenderableType:
-        heights = [1 + round((value - low) / span * (8 * rows - 1)) for value in values]
-        lines = []
-        for row in range(rows - 1, -1, -1):
-            label = number(high) if row == rows - 1 else number(low) if row == 0 else ""
-            line = "".join((" " + _SPARKS)[min(8, max(0, eighths - 8 * row))] for eighths in heights)
-            lines.append(Text.assemble((f"{label:>{_AXIS_WIDTH - 1}} ", "dim"), (line, "cyan")))
-        return _panel(Group(*lines), "return in training")
-
-    return _Pane(7, 8, 4, 4, 2, draw)
 
 
 def plain_line(status: Status) -> str:
@@ -252,30 +155,11 @@ def _header(status: Status, width: int) -> Panel:
     run_dir = shown_path(status.run_dir) if status.run_dir else ""
     if len(run_dir) > width - 8:  # the end of a path is shown
         run_dir = "…" + run_dir[9 - width :]
-    return _panel(body, title, subtitle=run_dir)
+    return panel(body, title, subtitle=run_dir)
 
 
-def _panel(body: RenderableType, title: Text | str, *, subtitle: str = "", height: int | None = None) -> Panel:
-    return Panel(
-        body, title=title if isinstance(title, Text) else Text(title, "default"), title_align="left",
-        subtitle=Text(subtitle, "dim") if subtitle else None, subtitle_align="right",
-        box=box.ROUNDED, border_style="bright_black", height=height, padding=(0, 1),
-    )  # fmt: skip
-
-
-def _pairs(rows: Sequence[_Row]) -> Table:
-    """Return a table of labels and values, a line each."""
-    table = Table.grid(padding=(0, 1, 0, 0))
-    width = max((len(label) for label, _ in rows), default=0)
-    table.add_column(style="dim", no_wrap=True, min_width=min(_MOST_LABEL, width))
-    table.add_column(no_wrap=True, overflow="ellipsis")
-    for label, value in rows:
-        table.add_row(Text(label), value)
-    return table
-
-
-def _throughput(status: Status) -> list[_Row]:
-    rows = list[_Row]()
+def _throughput(status: Status) -> list[Row]:
+    rows = list[Row]()
     rows.append(("steps/s", Text(f"{status.steps_per_second:,.0f}", "bold green")))
     if status.frame_skip > 1:
         rows.append(("frames/s", f"{status.steps_per_second * status.frame_skip:,.0f}"))
@@ -319,10 +203,10 @@ def _sources(experience: Mapping[str, float]) -> dict[str, dict[str, float]]:
     return {kind: facts for kind, facts in found.items() if len(facts) == len(_FACTS)}
 
 
-def _learning(status: Status, returns: Sequence[float]) -> list[_Row]:
-    rows = list[_Row]()
+def _learning(status: Status, returns: Sequence[float]) -> list[Row]:
+    rows = list[Row]()
     mean_return = "-" if status.mean_return is None else number(status.mean_return)
-    rows.append(("return", Text.assemble((_spark_line(returns), "cyan"), "  ", (mean_return, "bold"))))
+    rows.append(("return", Text.assemble((spark_line(returns), "cyan"), "  ", (mean_return, "bold"))))
     if status.eval_return is not None or status.target_return is not None:
         rows.append(("evaluation", _evaluation(status)))
     if status.mean_length is not None:
@@ -353,10 +237,10 @@ def _evaluation(status: Status) -> Text:
     )
 
 
-def _losses(status: Status, policy: PolicyStatus) -> list[_Row]:
+def _losses(status: Status, policy: PolicyStatus) -> list[Row]:
     """Return rows of a policy's losses, and of the metrics of the run."""
     whose = f" of {policy.name}" if policy.name else ""
-    rows: list[_Row] = []
+    rows: list[Row] = []
     hidden = 0
     for values, of in ((policy.losses, whose), (status.metrics, "")):
         shown = list(values.items())[:_MOST_NUMBERS]
@@ -459,15 +343,15 @@ def _nodes(nodes: Sequence[NodeStatus], most: int) -> Table:
     return table
 
 
-def _roles(status: Status, width: int) -> _Pane:
+def _roles(status: Status, width: int) -> Pane:
     """Return the pane of the roles: their shares of time, and what all cores spent theirs on."""
     looks = _looks(status.roles)
     bar_width = 40 if width >= _WIDE else 20
     name_width = max(len(role.name) for role in status.roles)
     left = max(10, width - 8 - name_width - bar_width)
     in_order = sorted(status.roles, key=lambda role: role.name != status.limiting_role)
-    legends = {role.name: _packed(_legend(role, looks), left) for role in status.roles}
-    work = [] if status.real_work is None else _packed(_real_work(status.real_work, status.cores), width - 4)
+    legends = {role.name: packed(_legend(role, looks), left) for role in status.roles}
+    work = [] if status.real_work is None else packed(_real_work(status.real_work, status.cores), width - 4)
     count, roles = sum(map(len, legends.values())) + len(work), len(status.roles)
 
     def draw(rows: int) -> RenderableType:
@@ -475,24 +359,13 @@ def _roles(status: Status, width: int) -> _Pane:
         shown = status.roles if rows >= roles else in_order[:rows]
         for role in shown:
             name = Text(role.name, "bold yellow" if role.name == status.limiting_role else "bold")
-            lines = legends[role.name] if rows >= count else _packed(_legend(role, looks, largest_first=True), left)[:1]
+            lines = legends[role.name] if rows >= count else packed(_legend(role, looks, largest_first=True), left)[:1]
             for place, line in enumerate(lines or [Text("")]):
                 table.add_row(*((name, _bar(role, looks, bar_width)) if place == 0 else ("", "")), line)
         more = work if rows >= count else work[: max(0, rows - roles)]
-        return _panel(Group(table, *more), "roles")
+        return panel(Group(table, *more), "roles")
 
-    return _Pane(4, max(count, roles), roles, min(2, roles), 2, draw)
-
-
-def _packed(entries: Sequence[Text], width: int) -> list[Text]:
-    """Return lines of as many entries as fit, in order."""
-    lines: list[Text] = []
-    for entry in entries:
-        if lines and lines[-1].cell_len + 2 + entry.cell_len <= width:
-            lines[-1].append("  ").append_text(entry)
-        else:
-            lines.append(entry.copy())
-    return lines
+    return Pane(4, max(count, roles), roles, min(2, roles), 2, draw)
 
 
 def _real_work(real_work: float, cores: Mapping[str, float]) -> list[Text]:
@@ -505,17 +378,12 @@ def _real_work(real_work: float, cores: Mapping[str, float]) -> list[Text]:
 
 def _looks(roles: Sequence[RoleShare]) -> Mapping[str, tuple[str, str]]:
     """Return glyph and colour of each activity, equal in all roles; kinds of work are distinct without colour."""
-    looks: dict[str, tuple[str, str]] = {}
-    work = 0
-    for activity in (activity for role in roles for activity in role.activities):
-        if activity in looks:
-            continue
-        if activity.startswith("wait"):
-            looks[activity] = (_WAIT_GLYPH, "bright_black")
-        else:
-            looks[activity] = (_WORK_GLYPHS[work % len(_WORK_GLYPHS)], _WORK_COLORS[work % len(_WORK_COLORS)])
-            work += 1
-    return looks
+    shades = shades_of(activity for role in roles for activity in role.activities)
+    return {
+        activity: (_WAIT_GLYPH, "bright_black") if shade == WAIT
+        else (_WORK_GLYPHS[shade % len(_WORK_GLYPHS)], _WORK_COLORS[shade % len(_WORK_COLORS)])
+        for activity, shade in shades.items()
+    }  # fmt: skip
 
 
 def _bar(role: RoleShare, looks: Mapping[str, tuple[str, str]], width: int) -> Text:
@@ -536,12 +404,3 @@ def _legend(role: RoleShare, looks: Mapping[str, tuple[str, str]], *, largest_fi
     entries = [Text.assemble(looks[name], f" {name} {share:.0%}") for name, share in shares]
     rest = 1.0 - sum(role.activities.values())
     return [*entries, Text(f"other {rest:.0%}", "dim")] if rest >= _LEAST_REST else entries
-
-
-def _spark_line(values: Sequence[float]) -> str:
-    if len(values) < 2:
-        return ""
-    points = min(_SPARK_WIDTH, len(values))
-    picked = [values[round(i * (len(values) - 1) / (points - 1))] for i in range(points)]
-    low, span = min(picked), (max(picked) - min(picked)) or 1.0
-    return "".join(_SPARKS[round((value - low) / span * (len(_SPARKS) - 1))] for value in picked)

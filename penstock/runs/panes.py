@@ -1,0 +1,151 @@
+"""Panes of a terminal: panels that lose rows, and vanish, in the order of their importance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from penstock.runs.formatting import number
+
+_SPARKS = "▁▂▃▄▅▆▇█"
+_SPARK_WIDTH = 16
+_AXIS_WIDTH, _MOST_LABEL = 10, 20
+
+Row = tuple[str, str | Text]
+"""Label and value of a row."""
+
+
+@dataclass(frozen=True)
+class Pane:
+    """Panel that may be drawn with fewer rows.
+
+    Attributes
+    ----------
+    importance
+        Order in which panes get rows, from 0 on.
+    rows, enough, least
+        Number of rows of the whole pane, of those that matter, and the smallest with which it is shown.
+    frame
+        Lines beside the rows: borders and headings.
+    draw
+        Function that returns the pane with a number of rows.
+    """
+
+    importance: int
+    rows: int
+    enough: int
+    least: int
+    frame: int
+    draw: Callable[[int], RenderableType]
+
+
+def fitted(panes: Sequence[Pane], height: int) -> RenderableType:
+    """Draw the panes that fit: each gets first its least rows, then enough, then all, the most important ones first."""
+    rows: dict[int, int] = {}
+    in_order = sorted(range(len(panes)), key=lambda place: panes[place].importance)
+    for place in in_order:
+        if (needed := panes[place].frame + panes[place].least) <= height or not rows:
+            rows[place] = panes[place].least
+            height -= needed
+    for wanted in ("enough", "rows"):
+        for place in filter(rows.__contains__, in_order):
+            more = max(0, min(height, getattr(panes[place], wanted) - rows[place]))
+            rows[place] += more
+            height -= more
+    return Group(*(panes[place].draw(rows[place]) for place in sorted(rows)))
+
+
+def beside(importance: int, columns: Sequence[tuple[str, Sequence[Row]]], least: int = 2) -> Pane:
+    """Return a pane of panels side by side, each with rows of a label and a value."""
+
+    def draw(count: int) -> RenderableType:
+        grid = Table.grid(expand=True)
+        shown = list[Panel]()
+        for title, rows in columns:
+            grid.add_column(ratio=3 if shown else 2)
+            shown.append(panel(pairs(rows[:count]), _titled(title, len(rows) - count), height=count + 2))
+        grid.add_row(*shown)
+        return grid
+
+    most = max(len(rows) for _, rows in columns)
+    return Pane(importance, most, min(4, most), min(least, most), 2, draw)
+
+
+def _titled(title: str, hidden: int) -> str:
+    """Return the title of a panel of which rows are hidden."""
+    return f"{title}, {hidden} more hidden" if hidden > 0 else title
+
+
+def of_table(importance: int, title: str, least: int, table: Callable[[int], Table], count: int) -> Pane:
+    """Return the pane of a table that is drawn with a number of rows, at most `count`."""
+
+    def draw(rows: int) -> RenderableType:
+        return panel(table(rows), _titled(title, count - rows))
+
+    return Pane(importance, count, count, min(least, count), 3, draw)
+
+
+def chart_of(returns: Sequence[float], width: int) -> Pane:
+    """Return the pane of a chart of the returns, in columns of blocks."""
+    columns = max(2, width - 4 - _AXIS_WIDTH)
+    values = [returns[round(place * (len(returns) - 1) / (columns - 1))] for place in range(columns)]
+    low, high = min(values), max(values)
+    span = (high - low) or 1.0
+
+    def draw(rows: int) -> RenderableType:
+        heights = [1 + round((value - low) / span * (8 * rows - 1)) for value in values]
+        lines = []
+        for row in range(rows - 1, -1, -1):
+            label = number(high) if row == rows - 1 else number(low) if row == 0 else ""
+            line = "".join((" " + _SPARKS)[min(8, max(0, eighths - 8 * row))] for eighths in heights)
+            lines.append(Text.assemble((f"{label:>{_AXIS_WIDTH - 1}} ", "dim"), (line, "cyan")))
+        return panel(Group(*lines), "return in training")
+
+    return Pane(7, 8, 4, 4, 2, draw)
+
+
+def panel(body: RenderableType, title: Text | str, *, subtitle: str = "", height: int | None = None) -> Panel:
+    """Return a panel with a border, a title on it, and a subtitle below."""
+    return Panel(
+        body, title=title if isinstance(title, Text) else Text(title, "default"), title_align="left",
+        subtitle=Text(subtitle, "dim") if subtitle else None, subtitle_align="right",
+        box=box.ROUNDED, border_style="bright_black", height=height, padding=(0, 1),
+    )  # fmt: skip
+
+
+def pairs(rows: Sequence[Row]) -> Table:
+    """Return a table of labels and values, a line each."""
+    table = Table.grid(padding=(0, 1, 0, 0))
+    width = max((len(label) for label, _ in rows), default=0)
+    table.add_column(style="dim", no_wrap=True, min_width=min(_MOST_LABEL, width))
+    table.add_column(no_wrap=True, overflow="ellipsis")
+    for label, value in rows:
+        table.add_row(Text(label), Text(value) if isinstance(value, str) else value)
+    return table
+
+
+def packed(entries: Sequence[Text], width: int) -> list[Text]:
+    """Return lines of as many entries as fit, in order."""
+    lines: list[Text] = []
+    for entry in entries:
+        if lines and lines[-1].cell_len + 2 + entry.cell_len <= width:
+            lines[-1].append("  ").append_text(entry)
+        else:
+            lines.append(entry.copy())
+    return lines
+
+
+def spark_line(values: Sequence[float]) -> str:
+    """Return values as a line of blocks; "" for fewer than two."""
+    if len(values) < 2:
+        return ""
+    points = min(_SPARK_WIDTH, len(values))
+    picked = [values[round(i * (len(values) - 1) / (points - 1))] for i in range(points)]
+    low, span = min(picked), (max(picked) - min(picked)) or 1.0
+    return "".join(_SPARKS[round((value - low) / span * (len(_SPARKS) - 1))] for value in picked)
