@@ -89,7 +89,7 @@ export class Chart {
     this.note = el("p", { class: "note", hidden: true });
     this.legend = el("div", { class: "legend" });
     this.hidden = new Set();
-    this.element = el("figure", {}, el("figcaption", {}, el("span", { class: "title" }, title), unit, this.value, this.button, csv, png), this.note, this.canvas, this.legend, this.table);
+    this.element = el("figure", {}, el("figcaption", {}, el("span", { class: "title" }, title), unit, this.value, el("span", { class: "tools" }, this.button, csv, png)), this.note, this.canvas, this.legend, this.table);
     this.observer = new IntersectionObserver((entries) => {
       this.isSeen = entries[entries.length - 1].isIntersecting;
       if (this.isSeen && this.isStale) this.draw();

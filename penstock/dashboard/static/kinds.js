@@ -115,9 +115,9 @@ export function nodesPanel(metrics) {
       const nodes = listed(status.nodes);
       if (!nodes.length) return;
       const heads = [["node", false], ["machine", false], ["state", false], ["lanes", true], ["steps/s", true], ["", false], ["policy lag", true], ["kB/s", true], ["lost", true], ["blocks dropped or missing", true]];
-      const cells = nodes.map((node) => [
-        node.name, node.host || "", el("span", { class: `state ${node.is_there ? "running" : "failed"}` }, node.is_there ? "connected" : node.host ? "lost" : "asked for"),
-        node.learner ? `rank ${node.learner}` : count(node.lanes), count(node.steps_per_second), spark(metrics().columns[`node/${node.name}/steps_per_second`]),
+      const cells = nodes.map((node, n) => [
+        el("span", {}, swatch(n), node.name), node.host || "", el("span", { class: `state ${node.is_there ? "running" : "failed"}` }, node.is_there ? "connected" : node.host ? "lost" : "asked for"),
+        node.learner ? `rank ${node.learner}` : count(node.lanes), count(node.steps_per_second), spark(metrics().columns[`node/${node.name}/steps_per_second`], n),
         number(node.policy_lag), count(node.bytes_per_second / 1000), count(node.faults), count(node.stale + node.doubled + node.missing),
       ]);
       element.replaceChildren(table("Nodes", heads, cells, "runs"));
@@ -125,12 +125,12 @@ export function nodesPanel(metrics) {
   };
 }
 
-function spark(column) {
+function spark(column, color) {
   const values = (column || []).filter((value) => value !== null).slice(-120);
   if (values.length < 2) return "";
   const most = Math.max(...values) || 1;
   const points = values.map((value, n) => `${((100 * n) / (values.length - 1)).toFixed(1)},${(20 - (18 * value) / most).toFixed(1)}`).join(" ");
-  return svg("svg", { viewBox: "0 0 100 22", width: 100, height: 22, "aria-hidden": "true" }, svg("polyline", { points, fill: "none", stroke: colorOf(0), "stroke-width": 1.5 }));
+  return svg("svg", { viewBox: "0 0 100 22", width: 100, height: 22, "aria-hidden": "true" }, svg("polyline", { points, fill: "none", stroke: colorOf(color), "stroke-width": 1.5 }));
 }
 
 // Lineage of a population: a lane for each policy, an arrow for each copy, a point for each change of settings.

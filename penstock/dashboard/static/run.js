@@ -88,7 +88,7 @@ export async function runPage(page, id, asked) {
       ["reason", status.reason || ""],
     ];
     facts.replaceChildren(...pairs.filter(([, text]) => text).map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", { "data-fact": name }, text))));
-    limit.textContent = status.limiting_role ? `Limited by ${status.limiting_role}: ${status.limiting_reason}` : "";
+    limit.textContent = status.limiting_role ? ["Limited by", [status.limiting_role, status.limiting_reason].filter(Boolean).join(": ")].join(" ") : "";
     roles.replaceChildren(...listed(status.roles).map((role) => roleBar(role, shades)));
     policies.show(status);
     nodes.show(status);
