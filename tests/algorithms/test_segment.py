@@ -36,7 +36,7 @@ def test_the_recorded_log_prob_is_that_of_the_action_under_the_policy_that_chose
     noise = draw(5, algorithm.action.noise_size, generator=generator(2))
     with torch.no_grad():
         columns, after = algorithm.act(model, Request(obs, first, state, noise, torch.arange(5), 0))
-    policy, expected = model.act(obs, first, state)
+        policy, expected = model.act(obs, first, state)
     assert torch.equal(columns["action"], policy.sample(noise)) and torch.equal(after, expected)
     assert torch.equal(columns["log_prob"], policy.log_prob(columns["action"]))
     assert torch.equal(columns["logits"], policy.flat)
