@@ -146,7 +146,7 @@ def test_the_heads_death_ends_the_run_with_a_checkpoint_and_its_hosts(apart, clu
         cluster.kill_head()
         said, _ = process.communicate()
     assert process.returncode == 1
-    assert "the head node of the Ray cluster is gone" in said and f"penstock resume {run_dir}" in said
+    assert "the head node of the Ray cluster is gone" in said and "penstock resume run\n" in said
     assert list((run_dir / "checkpoints").iterdir())
     while any(node.of_a_run() for node in cluster.nodes.values()):  # 10 s without home end hosts
         time.sleep(0.1)

@@ -142,14 +142,14 @@ class Link:
                 self._end()
 
     def _receive(self, receive: Callable[[Stream, Frame, BlockCounter], Iterator[None]]) -> Iterator[None]:
-        """Receive frames; yield where bytes are missing."""
+        """Receive frames; yield after each, and where bytes are missing."""
         while True:
             frame = yield from self._stream.arriving_frame()
             if frame.kind in (Kind.BLOCK, Kind.TAKEN):
                 yield from receive(self._stream, frame, self._blocks)
-                yield  # other nodes have their turn
             elif frame.kind is not Kind.ALIVE:
                 raise StreamError(f"a node has sent a frame {frame.kind.name}, which it never does")
+            yield  # other nodes have their turn
 
     def _send_rest(self) -> None:
         if self._is_over:
