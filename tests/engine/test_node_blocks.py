@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.engine.nodes.host import About, about_here, differences, packages_of
 from penstock.engine.nodes.stream import (
+    HEADER,
     BlockCounter,
     Frame,
     Kind,
@@ -30,10 +31,10 @@ unsigned, signed = st.integers(0, 2**32 - 1), st.integers(-(2**63), 2**63 - 1)
 @given(st.sampled_from(Kind), st.integers(0, 2**64 - 1), unsigned, signed, signed, st.integers(0, 2**64 - 1), unsigned)
 def test_a_header_says_what_was_put_into_it(kind, run, incarnation, epoch, version, number, count):
     frame = Frame(kind, run, incarnation, epoch, version, number, count, nbytes=count)
-    assert len(frame.packed()) == Frame.NBYTES and Frame.unpacked(frame.packed()) == frame
+    assert len(frame.packed()) == HEADER.size and Frame.unpacked(frame.packed()) == frame
 
 
-@given(st.binary(min_size=Frame.NBYTES, max_size=Frame.NBYTES))
+@given(st.binary(min_size=HEADER.size, max_size=HEADER.size))
 def test_other_bytes_are_no_header(data):
     with pytest.raises(StreamError, match="expected a frame's header"):
         Frame.unpacked(data)
@@ -73,7 +74,7 @@ def test_bytes_arrive_as_they_were_sent_however_the_ends_cut_them(sent, sizes):
     parts = [bytearray(int(end - begin)) for begin, end in zip(places, [*places[1:], len(data)], strict=True)]
     theirs.receive_into([memoryview(part) for part in parts])
     assert b"".join(parts) == data
-    assert ours.sent == theirs.received == Frame.NBYTES + len(data)
+    assert ours.sent == theirs.received == HEADER.size + len(data)
     ours.close()
     with pytest.raises(OSError):
         theirs.receive()

@@ -19,7 +19,7 @@ from penstock.engine.nodes.lanes import NodeLanes, Occupancy
 from penstock.engine.nodes.node import Node
 from penstock.engine.nodes.receiver import RECEIVER, Receiver, ReceiverRole
 from penstock.engine.nodes.sender import Home, Sender, keep_all_slots
-from penstock.engine.nodes.stream import NONCE_NBYTES, SILENCE, Frame, Kind, _proof
+from penstock.engine.nodes.stream import HEADER, NONCE_NBYTES, SILENCE, Frame, Kind, _proof
 from penstock.engine.nodes.transport import transport_of
 from penstock.engine.paths.segment_learner import READER
 from penstock.engine.paths.segments import SegmentPath
@@ -314,7 +314,7 @@ def test_weights_go_once_for_each_version_and_the_newest_wins(ends):
     e.home.control[Control.GOAL] = 77
     e.home.ring_rollout_workers()
     e.until(lambda: e.node.control[Control.GOAL] == 77)
-    assert e.status().weights_nbytes <= 3 * (16 + Frame.NBYTES)  # of versions 4 and 39, and one between at most
+    assert e.status().weights_nbytes <= 3 * (16 + HEADER.size)  # of versions 4 and 39, and one between at most
 
 
 def test_segments_of_an_earlier_epoch_are_counted_and_left_to_the_learner_to_throw_away(ends):

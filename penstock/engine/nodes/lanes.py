@@ -156,7 +156,7 @@ class NodeLanes:
                 return False
             if before is not None:
                 before.end()
-                self._counts += before.counts()
+                self._counts += Counter(before.counts())
             self._reclaim()
             self._link, self.is_waited_for = link, False
             link.begin()
@@ -201,18 +201,11 @@ class NodeLanes:
     def status(self) -> NodeStatus:
         """Return the status of the node, with its counts so far."""
         link = self._link
-        counts = self._counts if link is None else link.counts() + self._counts if self._counts else link.counts()
-        return NodeStatus(
-            lanes=self.num_lanes,
-            is_there=link is not None and link.is_there,
-            steps=self._steps,
-            policy_lag=self._lag,
-            nbytes=counts["nbytes"],
-            weights_nbytes=counts["weights_nbytes"],
-            stale=counts["stale"],
-            doubled=counts["doubled"],
-            missing=counts["missing"],
-        )
+        counts: dict[str, Any] = {} if link is None else link.counts()
+        if self._counts:
+            counts = self._counts + Counter(counts)
+        is_there = link is not None and link.is_there
+        return NodeStatus(lanes=self.num_lanes, is_there=is_there, steps=self._steps, policy_lag=self._lag, **counts)
 
     # -- slots -----------------------------------------------------------------------------------------------------
 

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from typing import TYPE_CHECKING
 
-from penstock.engine.nodes.stream import SILENCE, BlockCounter, Frame, Kind, Stream, StreamError, Views, nbytes_of
+from penstock.engine.nodes.stream import (
+    HEADER,
+    SILENCE,
+    BlockCounter,
+    Frame,
+    Kind,
+    Stream,
+    StreamError,
+    Views,
+    nbytes_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -84,13 +93,13 @@ class Link:
         with self._lock:
             self._end()
 
-    def counts(self) -> Counter[str]:
+    def counts(self) -> dict[str, int]:
         """Traffic counts, by the names of `NodeStatus`."""
         blocks = self._blocks
-        return Counter(
-            nbytes=self._stream.received, weights_nbytes=self._weights_nbytes,
-            stale=blocks.stale, doubled=blocks.doubled, missing=blocks.missing,
-        )  # fmt: skip
+        return {
+            "nbytes": self._stream.received, "weights_nbytes": self._weights_nbytes,
+            "stale": blocks.stale, "doubled": blocks.doubled, "missing": blocks.missing,
+        }  # fmt: skip
 
     # -- called by the dispatcher ----------------------------------------------------------------------------------
 
@@ -99,7 +108,7 @@ class Link:
     ) -> memoryview:
         """Return the header of a frame to the node."""
         if kind is Kind.WEIGHTS:
-            self._weights_nbytes += nbytes + Frame.NBYTES
+            self._weights_nbytes += nbytes + HEADER.size
         blocks = self._blocks
         return memoryview(Frame(kind, blocks.run, blocks.incarnation, epoch, version, number, count, nbytes).packed())
 

@@ -20,11 +20,12 @@ import struct
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, auto
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 MAGIC = b"PsN1"
+HEADER = struct.Struct("<4sIQIIqqQQ")
 MOST_NBYTES = 1 << 34  # of a frame: more is a damaged header
 SILENCE = 4.0  # seconds without a frame after which the other end is gone
 ALIVE_INTERVAL = 1.0  # seconds between frames that carry nothing else
@@ -62,7 +63,7 @@ class StreamError(ConnectionError):
     """The received bytes are no frame of this program."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # not frozen: it is made in a third of the time
 class Frame:
     """The header of a frame.
 
@@ -93,19 +94,16 @@ class Frame:
     count: int = 0
     nbytes: int = 0
 
-    FORMAT: ClassVar[struct.Struct] = struct.Struct("<4sIQIIqqQQ")
-    NBYTES: ClassVar[int] = FORMAT.size
-
     def packed(self) -> bytes:
         """Return the header as bytes."""
-        return self.FORMAT.pack(
+        return HEADER.pack(
             MAGIC, self.kind, self.run, self.incarnation, self.count, self.epoch, self.version, self.number, self.nbytes
         )
 
     @classmethod
     def unpacked(cls, data: bytes | bytearray | memoryview) -> Frame:
-        """Parse `NBYTES` bytes as a header; raises `StreamError` where they hold none."""
-        magic, kind, run, incarnation, count, epoch, version, number, nbytes = cls.FORMAT.unpack(data)
+        """Parse the bytes of a header; raises `StreamError` where they hold none."""
+        magic, kind, run, incarnation, count, epoch, version, number, nbytes = HEADER.unpack(data)
         if magic != MAGIC or kind not in KINDS or nbytes > MOST_NBYTES:
             raise StreamError(f"expected a frame's header, found {bytes(data[:16])!r}: another program, or version?")
         return cls(KINDS[kind], run, incarnation, epoch, version, number, count, nbytes)
@@ -216,7 +214,7 @@ class Stream:
         self._socket = connection
         connection.settimeout(SILENCE)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._header = bytearray(Frame.NBYTES)
+        self._header = bytearray(HEADER.size)
         self.sent = self.received = 0
 
     def fileno(self) -> int:
