@@ -14,7 +14,6 @@ from typing import Any
 from penstock.dashboard.feed import Feed
 from penstock.dashboard.files import films_of
 from penstock.masking import is_secret
-from penstock.population.lineage import LINEAGE
 from penstock.runs.files import json_values
 from penstock.runs.labels import LABELS
 from penstock.runs.metrics import METRICS
@@ -22,6 +21,7 @@ from penstock.runs.reading import RecordedRun, paths_in, recorded
 from penstock.runs.run_directory import CHECKPOINTS
 from penstock.runs.state import STATUS
 from penstock.runs.vacancy import CONFIG, RunDirectoryError
+from penstock.studies.lineage import has_lineage
 from penstock.studies.table import differences
 
 _MOST_FEEDS = 8
@@ -118,7 +118,7 @@ class Catalogue:
             "config": run.settings,
             "made": run.made,
             "films": films_of(run),
-            "has_lineage": _is_ordinary(run.directory.path / LINEAGE),
+            "has_lineage": has_lineage(run.directory.path),
         }
 
     def feed(self, run: RecordedRun) -> Feed:
@@ -167,10 +167,6 @@ def _stamp(path: Path) -> Stamp | None:
             return None
         stamps.append((found.st_ino, found.st_mtime_ns, found.st_size))
     return tuple(stamps)
-
-
-def _is_ordinary(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink()
 
 
 def _id_of(path: Path) -> str:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from penstock.population.lineage import LINEAGE, event_in
 from penstock.runs.descriptions import HARDWARE as HARDWARE_SERIES
 from penstock.runs.descriptions import charts_of
-from penstock.runs.documents import is_finite
-from penstock.runs.files import json_values
 from penstock.runs.growing import Cursor, read_on, stretches
 from penstock.runs.metrics import METRICS
 from penstock.runs.run_directory import HARDWARE, LOG
@@ -23,11 +19,7 @@ from penstock.runs.series import MOST_NAMES, Columns, numbers_in
 POINTS = 1000
 """Rows of a new chart; later lines are added to it."""
 _GROWING = {"metrics": METRICS, "hardware": HARDWARE, "log": LOG}
-MOST_EVENTS = 1000
-"""Largest number of events of a lineage."""
 _MOST_LOG_LINES = 500
-_MOST_POLICIES = 64
-_OF_EVENT = ("event", "policy", "steps", "parent", "parent_steps", "scores", "before", "after")
 
 
 @dataclass
@@ -92,40 +84,6 @@ class Feed:
             before = self.log if stretch.is_same else []
             self.log = (before + _decoded(stretch.lines))[-_MOST_LOG_LINES:]
             self.cursors[LOG] = stretch.cursor
-
-
-def lineage_of(run_path: Path, most: int = MOST_EVENTS) -> dict[str, Any]:
-    """Return the lineage of a population, the last `most` events.
-
-    Returns
-    -------
-    dict
-        ``policies``, name and last known steps of each; ``events``, with the fields of ``lineage.jsonl`` that are
-        drawn; ``left_out``, the number of earlier events. Lines that are no events are skipped.
-    """
-    events: deque[dict[str, Any]] = deque(maxlen=most)
-    steps: dict[str, int] = {}
-    count = 0
-    for stretch in stretches(run_path / LINEAGE, Cursor()):
-        for event in filter(None, map(event_in, stretch.lines)):
-            policy, parent = event["policy"], event.get("parent")
-            if not _is_drawn(event) or (policy not in steps and len(steps) >= _MOST_POLICIES):
-                continue
-            steps[policy] = max(steps.get(policy, 0), event["steps"])
-            known = {"parent": parent if parent in steps else None}
-            events.append({name: event.get(name) for name in _OF_EVENT} | known)
-            count += 1
-    policies = [{"name": name, "steps": most_steps} for name, most_steps in steps.items()]
-    return json_values({"policies": policies, "events": list(events), "left_out": count - len(events)})
-
-
-def _is_drawn(event: Mapping[str, Any]) -> bool:
-    """Return whether the values of an event that are drawn are finite numbers and short texts."""
-    before = event.get("before") or {}
-    is_legal = isinstance(before, dict) and isinstance(event["event"], str)
-    numbers = [event["steps"], event.get("parent_steps"), *event["after"].values(), *event.get("scores", {}).values()]
-    numbers += before.values() if is_legal else ()
-    return is_legal and all(n is None or (type(n) in (int, float) and is_finite(n)) for n in numbers)
 
 
 def cursors_in(text: str) -> list[Cursor]:

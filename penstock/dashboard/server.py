@@ -21,7 +21,7 @@ from starlette.types import ASGIApp
 
 from penstock.dashboard.catalogue import Catalogue, unlike
 from penstock.dashboard.curves import Curves
-from penstock.dashboard.feed import cursors_in, lineage_of
+from penstock.dashboard.feed import cursors_in
 from penstock.dashboard.files import files_of, films_of, pieces_of, text_of
 from penstock.dashboard.guard import LOCAL, Guard, is_same
 from penstock.dashboard.streams import curve_events, overview_events, run_events, until
@@ -32,6 +32,7 @@ from penstock.runs.lock import holding_of, holds
 from penstock.runs.process import is_alive
 from penstock.runs.reading import RecordedRun
 from penstock.runs.run_directory import VIDEOS
+from penstock.studies.lineage import lineage_of
 
 STATIC = Path(__file__).parent / "static"
 FILES = {

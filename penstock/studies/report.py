@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from itertools import product
 from pathlib import Path
@@ -24,6 +25,7 @@ from penstock.runs.run_directory import HARDWARE as HARDWARE_FILE
 from penstock.runs.run_directory import LOG
 from penstock.runs.series import Columns
 from penstock.studies import StudyError, warn
+from penstock.studies.lineage import lineage_html, lineage_of
 from penstock.studies.table import differences
 
 MARK = b'<!doctype html>\n<meta name="generator" content="penstock report">\n'
@@ -99,6 +101,7 @@ def write_report(runs: Sequence[RecordedRun], out: Path) -> None:
 
 def report_html(runs: Sequence[RecordedRun]) -> bytes:
     """Return the report of some runs as HTML. All contents of runs are text; no script of any source may run."""
+    runs = _named(runs)
     title = f"Report of {runs[0].name if len(runs) == 1 else f'{len(runs)} runs'}"
     parts = [f"<h1>{escape(title)}</h1>", f'<p class="quiet">{time.strftime("%Y-%m-%d %H:%M")}</p>', _runs_table(runs)]
     histories = [_columns(run.directory.metrics) for run in runs]
@@ -114,6 +117,13 @@ def report_html(runs: Sequence[RecordedRun]) -> bytes:
         f"<style>{_STYLE}</style></head><body><main>"
     )
     return MARK + "\n".join([head, *parts, "</main></body></html>\n"]).encode(errors="replace")
+
+
+def _named(runs: Sequence[RecordedRun]) -> list[RecordedRun]:
+    """Return the runs with the names of their directories where these differ: a report tells no paths."""
+    names = Counter(run.directory.path.resolve().name for run in runs)
+    short = {name for name, count in names.items() if count == 1}
+    return [replace(run, name=name) if (name := run.directory.path.resolve().name) in short else run for run in runs]
 
 
 def _is_report(path: Path) -> bool:
@@ -136,11 +146,14 @@ def _of_run(run: RecordedRun, history: dict[str, list[float | None]]) -> list[st
     status, summary = run.status, run.summary
     limit = f"Limited by {status['limiting_role']}: {status['limiting_reason']}" if status.get("limiting_role") else ""
     about = f"{summary['algorithm']} on {summary['env']}, seed {summary['seed']}, {summary['state']}"
+    labels = "; ".join(filter(None, (", ".join(run.labels.tags), run.labels.note)))
     parts = [
         f"<h2>{escape(run.name)}</h2>",
         f"<p>{escape(about)}</p>",
         f"<p><strong>{escape(limit)}</strong></p>" if limit else "",
+        f"<p>{escape(labels)}</p>" if labels else "",
         _policies(status.get("policies") or []),
+        lineage_html(lineage_of(run.directory.path), _steps_of(status)),
     ]
     target = summary["target_return"]
     charts = [*_charts(history, METRICS, run.directory.policies, target if type(target) in (int, float) else None)]
@@ -155,6 +168,12 @@ def _of_run(run: RecordedRun, history: dict[str, list[float | None]]) -> list[st
         rows = [[name, words_of(value)] for name, value in values.items()]
         parts.append(f"<h3>{heading}</h3>{_table([('name', False), ('value', False)], rows)}")
     return parts
+
+
+def _steps_of(status: dict[str, Any]) -> dict[str, int]:
+    """Return the steps of each policy by name."""
+    known = [policy for policy in status.get("policies") or [] if {"name", "steps"} <= policy.keys()]
+    return {policy["name"]: policy["steps"] for policy in known}
 
 
 def _charts(
@@ -212,10 +231,14 @@ def _policies(policies: Sequence[dict[str, Any]]) -> str:
     ]
     heads = [("policy", False), *((name.replace("_", " "), True) for name in (*names, *tuned))]
     rows = [
-        [str(policy.get("name")), *("" if value is None else number(value) for value in its)]
+        [str(policy.get("name")), *("" if value is None else _said(value) for value in its)]
         for policy, its in zip(policies, values, strict=True)
     ]
     return f"<h3>Policies</h3>{_table(heads, rows)}" if rows else ""
+
+
+def _said(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else number(value)
 
 
 def _differences(runs: Sequence[RecordedRun]) -> str:

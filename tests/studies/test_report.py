@@ -9,6 +9,7 @@ import numpy as np
 from penstock.cli import main
 from penstock.runs.descriptions import charts_of
 from penstock.runs.drawing import chart_html
+from penstock.runs.labels import Labels, write_labels
 from penstock.studies.report import MARK, report_html
 from tests.studies.recorded import record
 
@@ -42,15 +43,34 @@ def test_a_report_has_what_the_runs_have_and_what_differs(tmp_path, capsys):
     append(one, steps=200, seconds=20, **{"loss/entropy": 0.25, "time/rollout/env": 0.5, "time/rollout/wait": 0.5})
     append(one, "hardware.jsonl", steps=200, seconds=20, **{"cpu/0": 0.5})
     one.directory.log("it has begun")
+    write_labels(one.directory.path, Labels(("baseline",), "the first one"))
     out = tmp_path / "report.html"
     assert main(["report", str(tmp_path), "--out", str(out)]) == 0
     assert capsys.readouterr().out == f"{out}: 2 runs\n"
     page = Tags(out.read_text())
     text = " ".join(page.text)
-    for words in ("Report of 2 runs", "Differences", "gamma", "entropy", "it has begun", "Busy cores", "target 9.000"):
+    assert str(tmp_path / "one") not in text.partition("Settings")[0], "a run has the name of its directory"
+    told = ("baseline; the first one", "Differences", "gamma", "entropy", "it has begun", "Busy cores", "target 9.000")
+    for words in ("Report of 2 runs", *told):
         assert words in text, words
     assert "Return, evaluations on CartPole-v1" in text, "runs of an environment are compared"
     assert {"table", "svg", "polyline", "polygon"} <= page.tags
+
+
+def test_a_population_has_its_lineage(tmp_path):
+    run = record(tmp_path / "run", [(1, 1.0)])
+    events = [
+        {"event": "start", "policy": "a", "steps": 0, "after": {}},
+        {"event": "start", "policy": EVIL, "steps": 0, "after": {}},
+        {"event": "exploit", "policy": EVIL, "steps": 100, "parent": "a", "parent_steps": 50, "after": {"gamma": 0.9}},
+        {"event": "exploit", "policy": "a", "steps": 100, "parent": "unknown", "after": {}},
+    ]
+    (run.directory.path / "lineage.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    page = report_html([run]).decode()
+    # Lanes of 44 below 14, from 110 to 880: a copy at 100 of 100 steps, of weights of 50 steps, with an arrow of 9.
+    assert 'x1="495.0" y1="36.0" x2="880.0" y2="71.0"' in page and 'd="M 880.0 80.0 l -5 -9 l 10 0 z"' in page
+    assert page.count("<circle") == 4, "two beginnings, a change of settings, and the evaluation"
+    assert "<script" not in page
 
 
 def test_a_report_runs_nothing_and_asks_for_nothing(tmp_path):

@@ -1,0 +1,107 @@
+"""Lineage of a population for pages and reports: read with limits, as data and as a picture."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from penstock.population.lineage import LINEAGE, event_in
+from penstock.runs.documents import is_finite
+from penstock.runs.drawing import short
+from penstock.runs.files import json_values
+from penstock.runs.growing import Cursor, stretches
+
+MOST_EVENTS = 1000
+"""Largest number of events."""
+_MOST_POLICIES = 64
+_OF_EVENT = ("event", "policy", "steps", "parent", "parent_steps", "scores", "before", "after")
+_WIDTH, _LANE, _LEFT, _RIGHT, _TOP, _FOOT = 900, 44, 110, 20, 14, 30
+
+
+def has_lineage(run_path: Path) -> bool:
+    """Return whether a run has the ordinary file of a lineage."""
+    path = run_path / LINEAGE
+    return path.is_file() and not path.is_symlink()
+
+
+def lineage_of(run_path: Path, most: int = MOST_EVENTS) -> dict[str, Any]:
+    """Return the lineage of a population, the last `most` events.
+
+    Returns
+    -------
+    dict
+        ``policies``, name and last known steps of each; ``events``, with the fields of ``lineage.jsonl`` that are
+        drawn; ``left_out``, the number of earlier events. Lines that are no events are skipped.
+    """
+    events: deque[dict[str, Any]] = deque(maxlen=most)
+    steps: dict[str, int] = {}
+    count = 0
+    for stretch in stretches(run_path / LINEAGE, Cursor()):
+        for event in filter(None, map(event_in, stretch.lines)):
+            policy, parent = event["policy"], event.get("parent")
+            if not _is_drawn(event) or (policy not in steps and len(steps) >= _MOST_POLICIES):
+                continue
+            steps[policy] = max(steps.get(policy, 0), event["steps"])
+            known = {"parent": parent if parent in steps else None}
+            events.append({name: event.get(name) for name in _OF_EVENT} | known)
+            count += 1
+    policies = [{"name": name, "steps": most_steps} for name, most_steps in steps.items()]
+    return json_values({"policies": policies, "events": list(events), "left_out": count - len(events)})
+
+
+def _is_drawn(event: Mapping[str, Any]) -> bool:
+    """Return whether the values of an event that are drawn are finite numbers and short texts."""
+    before = event.get("before") or {}
+    is_legal = isinstance(before, dict) and isinstance(event["event"], str)
+    numbers = [event["steps"], event.get("parent_steps"), *event["after"].values(), *event.get("scores", {}).values()]
+    numbers += before.values() if is_legal else ()
+    return is_legal and all(n is None or (type(n) in (int, float) and is_finite(n)) for n in numbers)
+
+
+def lineage_html(lineage: Mapping[str, Any], steps: Mapping[str, int]) -> str:
+    """Return a picture of a lineage: a lane for each policy, an arrow for each copy; "" without events.
+
+    Parameters
+    ----------
+    lineage
+        As of `lineage_of`.
+    steps
+        Last known steps of policies by name; lanes end there.
+    """
+    ends = {one["name"]: max(one["steps"], steps.get(one["name"], 0)) for one in lineage["policies"]}
+    if not ends:
+        return ""
+    most, lanes = max(1, *ends.values()), {name: number for number, name in enumerate(ends)}
+
+    def right(at: float) -> str:
+        return f"{_LEFT + (_WIDTH - _LEFT - _RIGHT) * min(at, most) / most:.1f}"
+
+    def down(name: str) -> float:
+        return _TOP + _LANE * (lanes[name] + 0.5)
+
+    height = _TOP + _LANE * len(lanes) + _FOOT
+    parts = []
+    for name, end in ends.items():
+        parts.append(f'<text x="4" y="{down(name) + 4}">{escape(name[:14])}</text>')
+        line = f'x1="{right(0)}" x2="{right(end)}" y1="{down(name)}" y2="{down(name)}" stroke-width="3"'
+        parts.append(f'<line class="line c{lanes[name] % 6}" {line}/>')
+    for event in lineage["events"]:
+        at, y = right(event["steps"]), down(event["policy"])
+        if event["parent"] is None:
+            parts.append(f'<circle class="dot c{lanes[event["policy"]] % 6}" cx="{at}" cy="{y}" r="3.5"/>')
+            continue
+        begin, color = down(event["parent"]), f"c{lanes[event['parent']] % 6}"
+        side = -9 if y > begin else 9
+        left = right(event["steps"] if event["parent_steps"] is None else event["parent_steps"])
+        ends_at = f'x1="{left}" y1="{begin}" x2="{at}" y2="{y + side}"'
+        parts.append(f'<line class="line {color}" {ends_at} stroke-dasharray="4 3"/>')
+        parts.append(f'<path class="dot {color}" d="M {at} {y} l -5 {side} l 10 0 z"/>')
+    for share, anchor in ((0.0, "start"), (0.5, "middle"), (1.0, "end")):
+        place = f'x="{right(share * most)}" y="{height - 8}" text-anchor="{anchor}"'
+        parts.append(f"<text {place}>{short(share * most)}</text>")
+    picture = f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="Lineage">{"".join(parts)}</svg>'
+    unit = '<span class="unit">steps of each policy</span>'
+    return f'<figure class="chart"><figcaption>Lineage {unit}</figcaption>{picture}</figure>'
