@@ -104,7 +104,7 @@ class SegmentConfig(FreshConfig):
     depends on the observation (arXiv:2006.05990, section 3.2). Where a number lacks a bound, all are "clipped"."""
     initial_log_std: float | None = None
     """Logarithm of the initial standard deviation of continuous actions, whose unit is half their range; None:
-    -0.5 if squashed, 0 if clipped."""
+    -0.1 if squashed, 0 if clipped."""
     entropy_coef: Tunable[Scheduled] = 0.01
     """Weight of the entropy bonus, or a function of progress as for learning_rate."""
     entropy_coef_final: float | None = None

@@ -38,7 +38,7 @@ LOG_STD_RANGE = (-20.0, 2.0)
 # best action or walks away from it.
 SQUASHED_MEAN_LIMIT = 4.0
 SQUASHED_LOG_STD_RANGE = (-3.0, 0.0)
-SQUASHED_LOG_STD = -0.5
+SQUASHED_LOG_STD = -0.1
 MEMORIES = ("none", "gru", "lstm")
 
 
@@ -74,7 +74,7 @@ class NetworkConfig:
         deviation of its own). Where a number lacks a bound, all are clipped.
     initial_log_std
         Initial logarithm of the standard deviation of numbers, whose unit is half their range, before a tanh. ``None``:
-        -0.5 if squashed, 0 if clipped.
+        -0.1 if squashed, 0 if clipped.
     resnet
         Shape of "impala_resnet" in a :class:`penstock.nn.QNetwork`.
 
