@@ -122,11 +122,15 @@ class ImpalaResNet(nn.Sequential):
 class MaxPoolTo(nn.AdaptiveMaxPool2d):
     """Adaptive max pooling to a square of this side; in an export, of slices: ONNX knows no adaptive max pooling."""
 
+    def __init__(self, side: int) -> None:
+        super().__init__(side)
+        self.side = side
+
     def forward(self, x: Tensor) -> Tensor:
         if not torch.compiler.is_exporting():
             return super().forward(x)
         for dim in (-2, -1):
-            size, side = x.shape[dim], int(self.output_size)
+            size, side = x.shape[dim], self.side
             windows = [(i * size // side, -(-(i + 1) * size // side)) for i in range(side)]
             x = torch.stack([x.narrow(dim, begin, end - begin).amax(dim) for begin, end in windows], dim)
         return x
