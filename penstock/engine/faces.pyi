@@ -235,7 +235,7 @@ class _Segment(TypedDict, total=False):
     depends on the observation (arXiv:2006.05990, section 3.2). Where a number lacks a bound, all are "clipped".
     Default: "clipped"."""
     initial_log_std: float | None
-    """Logarithm of the initial standard deviation of continuous actions, whose unit is half their range; None: -0.5 if
+    """Logarithm of the initial standard deviation of continuous actions, whose unit is half their range; None: -0.1 if
     squashed, 0 if clipped. Default: None."""
     entropy_coef: float | str | Callable[[float], float]
     """Weight of the entropy bonus, or a function of progress as for learning_rate. Default: 0.01."""

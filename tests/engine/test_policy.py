@@ -163,6 +163,7 @@ class Recording:
     """A network that records its input rows and chooses given actions, one vector for each row."""
 
     state_size = 0
+    chain = None
 
     def __init__(self, chosen):
         self.chosen = chosen
