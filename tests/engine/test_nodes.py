@@ -306,8 +306,9 @@ def test_runs_take_machines_that_are_free_and_keep_them(on_nodes):
         said = r"asks for 2 nodes; the cluster .* \(1 cores, 0 free\) with left"
         with pytest.raises(ConfigError, match=said):
             Trainer(APPO, **{**on_nodes, "num_workers": None})
-        os.kill(hosts[1].about(10.0).pid, signal.SIGKILL)
         backend = supervisor_of(second).backend
+        backend.start()
+        os.kill(hosts[1].about(10.0).pid, signal.SIGKILL)
         wait_until(lambda: backend.pump(0.05) or nodes_of(second)[0].incarnation == 2, "a host is in its place", 60.0)
         assert nodes_of(second)[0].host.machine.resources == {"left"}  # which is its own, and not free for others
 
