@@ -58,7 +58,7 @@ def test_the_penstock_command_can_be_read(command):
     read(command)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     "page", [pytest.param(page, marks=pytest.mark.long) if page in LONG else page for page in WITH_PYTHON], ids=name
 )
