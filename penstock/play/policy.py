@@ -175,7 +175,7 @@ class Policy:
             chosen, memory = acted
             return obs, chosen, count is None, memory
         with plain_torch(), torch.inference_mode():
-            memory = torch.zeros(len(rows), self.model.state_size) if state is None else state
+            memory = self.model.initial_state(len(rows)) if state is None else state
             choice, memory = self.model.act(torch.from_numpy(obs), torch.from_numpy(first), memory)
             if deterministic:
                 action = choice.mode()
