@@ -302,9 +302,9 @@ class Chain:
 
     def fits(self, observation: Tensor | Mapping[str, Tensor]) -> bool:
         """Return whether outputs of these observations can be computed here: on the CPU, without gradient."""
-        if not self._is_native or torch.is_grad_enabled() or not isinstance(observation, Tensor):
+        if torch.is_grad_enabled() or not isinstance(observation, Tensor) or torch.compiler.is_exporting():
             return False
-        return observation.is_cpu and self._has_floats() and not torch.compiler.is_exporting() and is_available()
+        return observation.is_cpu and self._can_run()
 
     def __call__(self, observation: Tensor, first: Tensor = EMPTY, state: Tensor = EMPTY) -> tuple[Tensor, Tensor]:
         """Return the outputs of the head for observations that it `fits`, and the memory after them.
@@ -362,7 +362,7 @@ class Chain:
         state : Tensor
             Memory after, float32 ``[N, S]``.
         """
-        if not (self._is_native and self._takes_floats and self._mode and self._has_floats() and is_available()):
+        if self._mode is None or not self._can_run() or not self._takes_floats:
             return None
         rows = len(observation)
         outputs = np.empty((rows, self._num_outputs), np.float32)
@@ -375,11 +375,14 @@ class Chain:
         )
         return self._mode(outputs), torch.from_numpy(after)
 
-    def _has_floats(self) -> bool:
+    def _can_run(self) -> bool:
+        """Whether the native core has this kind of network, and its weights are float32 on the CPU."""
+        if not self._is_native:
+            return False
         tensors, name = self._places[-1]
         tensor = tensors[name]
         assert tensor is not None
-        return tensor.is_cpu and tensor.dtype is torch.float32
+        return tensor.is_cpu and tensor.dtype is torch.float32 and is_available()
 
     def _addresses(self) -> list[int]:
         return [tensors[name].data_ptr() for tensors, name in self._places]  # type: ignore[union-attr]

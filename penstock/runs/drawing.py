@@ -14,7 +14,7 @@ from penstock.runs.formatting import number
 
 _WIDTH, _HEIGHT = 480, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 8, 8, 24
-_COLORS = 6
+COLORS = 6
 _DASHES = ("", "6 4", "2 3", "8 3 2 3")
 _TICKS = 5
 
@@ -109,8 +109,7 @@ def _picture(chart: Mapping[str, Any], shapes: Sequence[Any], x: str, target: fl
             under = _places(right(at)[::-1], down(below)[::-1])
             parts.append(f'<polygon class="area {_class(line)}" points="{over} {under}"/>')
             continue
-        dash = _DASHES[(line["dash"] + line["color"] // _COLORS) % len(_DASHES)]
-        parts.append(f'<polyline class="line {_class(line)}" stroke-dasharray="{dash}" points="{over}"/>')
+        parts.append(f'<polyline class="line {_class(line)}" stroke-dasharray="{_dash(line)}" points="{over}"/>')
         if line["dots"] and at.size <= 100:
             dots = zip(right(at), down(above), strict=True)
             parts += (f'<circle class="dot {_class(line)}" cx="{cx:.1f}" cy="{cy:.1f}" r="2.2"/>' for cx, cy in dots)
@@ -124,10 +123,10 @@ def _picture(chart: Mapping[str, Any], shapes: Sequence[Any], x: str, target: fl
 def _legend(drawn: Sequence[tuple[Any, np.ndarray, np.ndarray]], is_area: bool, target: float | None) -> str:
     entries = []
     for line, _, values in drawn:
-        dash = _DASHES[(line["dash"] + line["color"] // _COLORS) % len(_DASHES)]
+        dashes = f'stroke-dasharray="{_dash(line)}"'
         mark = (
             f'<rect class="area {_class(line)}" width="22" height="8"/>' if is_area
-            else f'<line class="line {_class(line)}" x2="22" y1="4" y2="4" stroke-width="2" stroke-dasharray="{dash}"/>'
+            else f'<line class="line {_class(line)}" x2="22" y1="4" y2="4" stroke-width="2" {dashes}/>'
         )  # fmt: skip
         said = f"{values[-1]:.1%}" if is_area else number(float(values[-1]))
         swatch = f'<svg viewBox="0 0 22 8" aria-hidden="true">{mark}</svg>'
@@ -138,7 +137,11 @@ def _legend(drawn: Sequence[tuple[Any, np.ndarray, np.ndarray]], is_area: bool, 
 
 
 def _class(line: Mapping[str, Any]) -> str:
-    return "wait" if line["color"] == WAIT else f"c{line['color'] % _COLORS}"
+    return "wait" if line["color"] == WAIT else f"c{line['color'] % COLORS}"
+
+
+def _dash(line: Mapping[str, Any]) -> str:
+    return _DASHES[(line["dash"] + line["color"] // COLORS) % len(_DASHES)]
 
 
 def _places(x: np.ndarray, y: np.ndarray) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.population.lineage import LINEAGE, event_in
 from penstock.runs.documents import is_finite
-from penstock.runs.drawing import short
+from penstock.runs.drawing import COLORS, short
 from penstock.runs.files import json_values
 from penstock.runs.growing import Cursor, stretches
 
@@ -87,13 +87,13 @@ def lineage_html(lineage: Mapping[str, Any], steps: Mapping[str, int]) -> str:
     for name, end in ends.items():
         parts.append(f'<text x="4" y="{down(name) + 4}">{escape(name[:14])}</text>')
         line = f'x1="{right(0)}" x2="{right(end)}" y1="{down(name)}" y2="{down(name)}" stroke-width="3"'
-        parts.append(f'<line class="line c{lanes[name] % 6}" {line}/>')
+        parts.append(f'<line class="line c{lanes[name] % COLORS}" {line}/>')
     for event in lineage["events"]:
         at, y = right(event["steps"]), down(event["policy"])
         if event["parent"] is None:
-            parts.append(f'<circle class="dot c{lanes[event["policy"]] % 6}" cx="{at}" cy="{y}" r="3.5"/>')
+            parts.append(f'<circle class="dot c{lanes[event["policy"]] % COLORS}" cx="{at}" cy="{y}" r="3.5"/>')
             continue
-        begin, color = down(event["parent"]), f"c{lanes[event['parent']] % 6}"
+        begin, color = down(event["parent"]), f"c{lanes[event['parent']] % COLORS}"
         side = -9 if y > begin else 9
         left = right(event["steps"] if event["parent_steps"] is None else event["parent_steps"])
         ends_at = f'x1="{left}" y1="{begin}" x2="{at}" y2="{y + side}"'
