@@ -201,7 +201,7 @@ def _comparison(runs: Sequence[RecordedRun], histories: Sequence[dict[str, list[
             before, name = len(columns["steps"]), f"{color}"
             columns["steps"] += history["steps"]
             columns[name] = [*[None] * before, *history[metric]]
-            lines.append({**chart["lines"][0], "name": name, "label": run.name, "color": color, "dash": color // 6})
+            lines.append({**chart["lines"][0], "name": name, "label": run.name, "color": color, "dash": 0})
         title = ", ".join(dict.fromkeys((chart["title"], chart["lines"][0]["label"]))) + f" on {env}"
         parts.append(chart_html({**chart, "title": title, "lines": lines}, columns) if lines else "")
     return f'<h3>Comparison</h3><div class="charts">{"".join(parts)}</div>'

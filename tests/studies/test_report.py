@@ -132,3 +132,10 @@ def test_areas_are_stacked_and_parts_that_are_never_there_are_left_out():
     assert second == "58.0,8.0 472.0,55.0 472.0,102.0 58.0,149.0"
     assert "gather" not in shown
     assert chart_html(chart, {name: [0.0] for name in columns}) == ""
+
+
+def test_the_lines_of_twenty_runs_differ_in_color_or_dashes(tmp_path):
+    runs = [record(tmp_path / f"run-{number}", [(0, 1.0), (100, 2.0)]) for number in range(20)]
+    comparison = report_html(runs).decode().partition("<h3>Comparison</h3>")[2].partition("</div></figure>")[0]
+    lines = re.findall(r'<polyline class="line (c\d)" stroke-dasharray="([\d ]*)"', comparison)
+    assert len(lines) == len(set(lines)) == 20
