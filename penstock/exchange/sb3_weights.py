@@ -105,10 +105,10 @@ def fill(
         head, log_std = _own_units(networks["head"], networks["log_std"], algorithm.action)
         _set(model.policy_head, head)
         _set(model.value_head, networks["value"])
-        if model.log_std is not None:
+        if model.spread is not None:
             if log_std is None or not bool(((log_std >= LOG_STD_RANGE[0]) & (log_std <= LOG_STD_RANGE[1])).all()):
                 raise ExchangeError(f"log_std={log_std} in units of [-1, 1], and here it lies in {list(LOG_STD_RANGE)}")
-            model.log_std.copy_(log_std)
+            model.set_log_std(log_std)
     elif isinstance(model, QNetwork):
         _set(cast("nn.Linear", model.head), networks["head"])
     elif isinstance(model, ContinuousActorCritic):

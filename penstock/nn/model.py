@@ -6,7 +6,7 @@ import difflib
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -39,6 +39,10 @@ LOG_STD_RANGE = (-20.0, 2.0)
 SQUASHED_MEAN_LIMIT = 4.0
 SQUASHED_LOG_STD_RANGE = (-3.0, 0.0)
 SQUASHED_LOG_STD = -0.1
+# Of clipped actions: a step of the optimiser is as long for every parameter, and in all the steps of a short training
+# the logarithm itself would move by some tenths. While the deviation is half the range, the best mean lies beyond it,
+# at actions that are all clipped alike.
+STEPS_OF_LOG_STD = 16.0
 MEMORIES = ("none", "gru", "lstm")
 
 
@@ -164,6 +168,9 @@ class ActorCritic(PolicyNetwork, NormalizedReturns):
         Width ``F`` of the inputs of the policy's head.
     num_squashed : int
         Numbers of an action that are squashed: all or none.
+    spread : nn.Parameter or None
+        Logarithms of the standard deviations of clipped numbers, divided by 16: float32 ``[d]``. Saved as ``log_std``,
+        undivided.
     """
 
     def __init__(self, observation: ObservationSpec, action: ActionSpec, config: NetworkConfig) -> None:
@@ -194,13 +201,14 @@ class ActorCritic(PolicyNetwork, NormalizedReturns):
         num_outputs = sum(action.choices) + num_numbers * (2 if squashes else 1)
         self.policy_head = orthogonal(nn.Linear(num_features, num_outputs), POLICY_GAIN)
         self.value_head = orthogonal(nn.Linear(num_features, 1), VALUE_GAIN)
-        self.log_std: nn.Parameter | None = None
+        self.spread: nn.Parameter | None = None
         self.num_squashed = num_numbers if squashes else 0
         if squashes:
             with torch.no_grad():
                 self.policy_head.bias[-num_numbers:] = _output_of_squashed_log_std(config.initial_log_std)
         elif num_numbers:
-            self.log_std = nn.Parameter(torch.full((num_numbers,), config.initial_log_std or 0.0))
+            log_std = torch.full((num_numbers,), config.initial_log_std or 0.0)
+            self.spread = nn.Parameter(log_std / STEPS_OF_LOG_STD)
         self.return_moments = RunningMoments((), RETURN_PRIOR_ROWS) if config.normalize_returns else None
 
     def act(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[Distribution, Tensor]:
@@ -320,6 +328,32 @@ class ActorCritic(PolicyNetwork, NormalizedReturns):
         return None if self.value_encoder is None else Chain(self.input, self.value_encoder, None, self.value_head)
 
     @property
+    def log_std(self) -> Tensor | None:
+        """Logarithms of the standard deviations of clipped numbers, float32 ``[d]``; None where there are none.
+
+        The gradient of the parameter is that of the logarithm, so that norms of gradients and moments of optimisers
+        are those of the logarithm, and a step is 16 times as long.
+        """
+        spread = self.spread
+        return None if spread is None else spread + (STEPS_OF_LOG_STD - 1.0) * spread.detach()
+
+    @torch.no_grad()
+    def set_log_std(self, log_std: Tensor) -> None:
+        """Set the logarithms of the standard deviations of clipped numbers, float ``[d]``."""
+        assert self.spread is not None
+        self.spread.copy_(log_std / STEPS_OF_LOG_STD)
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        if self.spread is not None:
+            destination[f"{prefix}log_std"] = STEPS_OF_LOG_STD * destination.pop(f"{prefix}spread")
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
+        if f"{prefix}log_std" in state_dict:
+            state_dict[f"{prefix}spread"] = state_dict.pop(f"{prefix}log_std") / STEPS_OF_LOG_STD
+        super()._load_from_state_dict(state_dict, prefix, *others)
+
+    @property
     def _mode(self) -> Mode | None:
         """The actions without exploration as a function of the head's outputs; None: choices beside others."""
         if self.num_squashed:
@@ -334,8 +368,8 @@ class ActorCritic(PolicyNetwork, NormalizedReturns):
         if self.num_squashed:
             outputs, log_std = self._squashed(outputs)
             return distribution_of(self.action, outputs, log_std, legal, "squashed")
-        shared = None if self.log_std is None else self.log_std.clamp(*LOG_STD_RANGE)
-        return distribution_of(self.action, outputs, shared, legal)
+        log_std = self.log_std
+        return distribution_of(self.action, outputs, None if log_std is None else log_std.clamp(*LOG_STD_RANGE), legal)
 
     def _squashed(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits of the choices and means of the numbers, and the logarithms of their standard deviations."""

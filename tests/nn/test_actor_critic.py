@@ -219,7 +219,7 @@ def test_the_deviation_of_continuous_actions_stays_within_bounds():
     network = model(VECTOR, TORQUE)
     x = observations(VECTOR, B)
     for raw, bounded in ((50.0, 2.0), (-50.0, -20.0), (0.5, 0.5)):
-        nn.init.constant_(network.log_std, raw)
+        network.set_log_std(torch.full((2,), raw))
         assert (network.evaluate(x)[0].log_std == bounded).all()
 
 
