@@ -48,7 +48,9 @@ PRIORITIZED = {"prioritized": True, "n_step": 3}
         pytest.param(penstock.TQC, {"alpha": 0.01}, id="tqc"),
         pytest.param(penstock.CrossQ, {"alpha": 0.01, "critic_hidden_sizes": (32,)}, id="crossq"),
         pytest.param(
-            penstock.FlashSAC, {"critic_hidden_sizes": (16,), "hidden_sizes": (8,), "target_std": 0.05}, id="flashsac"
+            penstock.FlashSAC,
+            {"critic_hidden_sizes": (16,), "hidden_sizes": (8,), "target_std": 0.05, "total_steps": 3_000},
+            id="flashsac",
         ),
         pytest.param(penstock.FastTD3, {"updates_per_step": 1.0, "batch_size": 64}, id="fasttd3"),
         pytest.param(penstock.XQC, {"alpha": 0.01, "critic_hidden_sizes": (32,), "policy_delay": 1}, id="xqc"),

@@ -223,6 +223,27 @@ def test_the_deviation_of_continuous_actions_stays_within_bounds():
         assert (network.evaluate(x)[0].log_std == bounded).all()
 
 
+def test_a_step_of_a_deviation_is_sixteen_times_as_long():
+    network = model(VECTOR, TORQUE)
+    adam = torch.optim.Adam(network.parameters(), lr=0.001)
+    network.log_std.sum().backward()
+    assert (network.spread.grad == 1.0).all(), "norms of gradients are those of the logarithm"
+    adam.step()
+    torch.testing.assert_close(network.log_std, torch.full((TORQUE.num_numbers,), -0.016))
+
+
+def test_a_saved_deviation_is_the_logarithm_itself():
+    network, other = model(VECTOR, TORQUE), model(VECTOR, TORQUE)
+    network.set_log_std(torch.full((TORQUE.num_numbers,), -0.7))
+    saved = network.state_dict()
+    torch.testing.assert_close(saved["log_std"], torch.full((TORQUE.num_numbers,), -0.7))
+    assert "spread" not in saved
+    other.load_state_dict(saved)
+    assert torch.equal(other.spread, network.spread)
+    whole = nn.Sequential(network)
+    whole.load_state_dict({f"0.{name}": tensor for name, tensor in saved.items()})
+
+
 # --- normalisation ---------------------------------------------------------------------------------------------------
 
 
