@@ -32,7 +32,7 @@ from penstock.runs.lock import holding_of, holds
 from penstock.runs.process import is_alive
 from penstock.runs.reading import RecordedRun
 from penstock.runs.run_directory import VIDEOS
-from penstock.studies.lineage import lineage_of
+from penstock.studies.lineage import lineage_page, steps_of
 
 STATIC = Path(__file__).parent / "static"
 FILES = {
@@ -106,8 +106,8 @@ class Pages:
 
     @of_run
     async def lineage(self, request: Request, run: RecordedRun) -> Response:
-        """Answer with the lineage of a population."""
-        return _Json(await run_in_threadpool(lineage_of, run.directory.path))
+        """Answer with the lineage of a population, and its picture."""
+        return _Json(await run_in_threadpool(lineage_page, run.directory.path, steps_of(run.status)))
 
     @of_run
     async def progress(self, request: Request, run: RecordedRun) -> Response:

@@ -12,12 +12,14 @@ from penstock.population.lineage import LINEAGE, event_in
 from penstock.runs.documents import is_finite
 from penstock.runs.drawing import COLORS, short
 from penstock.runs.files import json_values
+from penstock.runs.formatting import number
 from penstock.runs.growing import Cursor, stretches
 
 MOST_EVENTS = 1000
 """Largest number of events."""
 _MOST_POLICIES = 64
 _OF_EVENT = ("event", "policy", "steps", "parent", "parent_steps", "scores", "before", "after")
+_MOST_LETTERS = 14  # of a policy's name in the picture
 _WIDTH, _LANE, _LEFT, _RIGHT, _TOP, _FOOT = 900, 44, 110, 20, 14, 30
 
 
@@ -61,8 +63,28 @@ def _is_drawn(event: Mapping[str, Any]) -> bool:
     return is_legal and all(n is None or (type(n) in (int, float) and is_finite(n)) for n in numbers)
 
 
+def lineage_page(run_path: Path, steps: Mapping[str, int]) -> dict[str, Any]:
+    """Return the lineage as of `lineage_of` for a page: its ``picture`` as SVG, and the ``change`` of each event."""
+    found = lineage_of(run_path)
+    events = [event | {"change": _change(event)} for event in found["events"]]
+    return found | {"events": events, "picture": lineage_picture(found, steps)}
+
+
+def steps_of(status: Mapping[str, Any]) -> dict[str, int]:
+    """Return the steps of each policy by name."""
+    known = [policy for policy in status.get("policies") or [] if {"name", "steps"} <= policy.keys()]
+    return {policy["name"]: policy["steps"] for policy in known}
+
+
 def lineage_html(lineage: Mapping[str, Any], steps: Mapping[str, int]) -> str:
-    """Return a picture of a lineage: a lane for each policy, an arrow for each copy; "" without events.
+    """Return the picture of a lineage as a figure; "" without events. Arguments as of `lineage_picture`."""
+    picture = lineage_picture(lineage, steps)
+    unit = '<span class="unit">steps of each policy</span>'
+    return picture and f'<figure class="chart"><figcaption>Lineage {unit}</figcaption>{picture}</figure>'
+
+
+def lineage_picture(lineage: Mapping[str, Any], steps: Mapping[str, int]) -> str:
+    """Return a picture of a lineage as SVG: a lane for each policy, an arrow for each copy; "" without events.
 
     Parameters
     ----------
@@ -85,23 +107,42 @@ def lineage_html(lineage: Mapping[str, Any], steps: Mapping[str, int]) -> str:
     height = _TOP + _LANE * len(lanes) + _FOOT
     parts = []
     for name, end in ends.items():
-        parts.append(f'<text x="4" y="{down(name) + 4}">{escape(name[:14])}</text>')
+        parts.append(f'<text x="4" y="{down(name) + 4}">{escape(_cut(name))}</text>')
         line = f'x1="{right(0)}" x2="{right(end)}" y1="{down(name)}" y2="{down(name)}" stroke-width="3"'
         parts.append(f'<line class="line c{lanes[name] % COLORS}" {line}/>')
     for event in lineage["events"]:
+        told = f"<title>{escape(_words(event))}</title>"
         at, y = right(event["steps"]), down(event["policy"])
         if event["parent"] is None:
-            parts.append(f'<circle class="dot c{lanes[event["policy"]] % COLORS}" cx="{at}" cy="{y}" r="3.5"/>')
+            place = f'cx="{at}" cy="{y}" r="3.5"'
+            parts.append(f'<circle class="dot c{lanes[event["policy"]] % COLORS}" {place}>{told}</circle>')
             continue
         begin, color = down(event["parent"]), f"c{lanes[event['parent']] % COLORS}"
         side = -9 if y > begin else 9
         left = right(event["steps"] if event["parent_steps"] is None else event["parent_steps"])
         ends_at = f'x1="{left}" y1="{begin}" x2="{at}" y2="{y + side}"'
         parts.append(f'<line class="line {color}" {ends_at} stroke-dasharray="4 3"/>')
-        parts.append(f'<path class="dot {color}" d="M {at} {y} l -5 {side} l 10 0 z"/>')
-    for share, anchor in ((0.0, "start"), (0.5, "middle"), (1.0, "end")):
+        parts.append(f'<path class="dot {color}" d="M {at} {y} l -5 {side} l 10 0 z">{told}</path>')
+    for share, anchor in ((0.0, "start"), (0.25, "middle"), (0.5, "middle"), (0.75, "middle"), (1.0, "end")):
         place = f'x="{right(share * most)}" y="{height - 8}" text-anchor="{anchor}"'
         parts.append(f"<text {place}>{short(share * most)}</text>")
-    picture = f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="Lineage">{"".join(parts)}</svg>'
-    unit = '<span class="unit">steps of each policy</span>'
-    return f'<figure class="chart"><figcaption>Lineage {unit}</figcaption>{picture}</figure>'
+    label = f"Lineage of {len(ends)} policies over their steps"
+    return f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= _MOST_LETTERS else f"{name[: _MOST_LETTERS - 1]}…"
+
+
+def _words(event: Mapping[str, Any]) -> str:
+    copied = "" if event["parent"] is None else f" copies {event['parent']}"
+    parts = [f"{event['policy']} at {event['steps']:,.0f} steps: {event['event']}{copied}", _change(event)]
+    return "; ".join(filter(None, parts))
+
+
+def _change(event: Mapping[str, Any]) -> str:
+    """Return the settings of an event with the values before it: "gamma 0.950 → 0.970"."""
+    before = event["before"] or {}
+    known = [(name, before.get(name), value) for name, value in event["after"].items() if value is not None]
+    pairs = ((name, "" if old in (None, value) else f"{number(old)} → ", value) for name, old, value in known)
+    return ", ".join(f"{name} {old}{number(value)}" for name, old, value in pairs)

@@ -25,7 +25,7 @@ from penstock.runs.run_directory import HARDWARE as HARDWARE_FILE
 from penstock.runs.run_directory import LOG
 from penstock.runs.series import Columns
 from penstock.studies import StudyError, warn
-from penstock.studies.lineage import lineage_html, lineage_of
+from penstock.studies.lineage import lineage_html, lineage_of, steps_of
 from penstock.studies.table import differences
 
 MARK = b'<!doctype html>\n<meta name="generator" content="penstock report">\n'
@@ -153,7 +153,7 @@ def _of_run(run: RecordedRun, history: dict[str, list[float | None]]) -> list[st
         f"<p><strong>{escape(limit)}</strong></p>" if limit else "",
         f"<p>{escape(labels)}</p>" if labels else "",
         _policies(status.get("policies") or []),
-        lineage_html(lineage_of(run.directory.path), _steps_of(status)),
+        lineage_html(lineage_of(run.directory.path), steps_of(status)),
     ]
     target = summary["target_return"]
     charts = [*_charts(history, METRICS, run.directory.policies, target if type(target) in (int, float) else None)]
@@ -168,12 +168,6 @@ def _of_run(run: RecordedRun, history: dict[str, list[float | None]]) -> list[st
         rows = [[name, words_of(value)] for name, value in values.items()]
         parts.append(f"<h3>{heading}</h3>{_table([('name', False), ('value', False)], rows)}")
     return parts
-
-
-def _steps_of(status: dict[str, Any]) -> dict[str, int]:
-    """Return the steps of each policy by name."""
-    known = [policy for policy in status.get("policies") or [] if {"name", "steps"} <= policy.keys()]
-    return {policy["name"]: policy["steps"] for policy in known}
 
 
 def _charts(

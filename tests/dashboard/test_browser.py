@@ -359,6 +359,8 @@ def test_policies_games_nodes_and_lineage_have_parts_of_the_page(browser, runs):
         assert "75 % won, 25 % drawnof 4 games" in text_of(browser, ".result")
         assert "node-0" in text_of(browser, "[aria-label=Nodes] tbody tr")
         assert len(browser.find_elements(By.CSS_SELECTOR, "[aria-label=Nodes] svg polyline")) == 1
+        titles = text_of(browser, ".lineage title").split(" | ")
+        assert titles[1] == f"{EVIL} at 300 steps: exploit copies red; gamma 0.950 → 0.970"
         events = text_of(browser, "[aria-label='Events of the lineage'] tbody tr")
         assert events == f"{EVIL}300exploitred1.000, 5.000gamma 0.950 → 0.970"
         browser.execute_script("document.querySelector('.charts').scrollIntoView()")

@@ -207,12 +207,15 @@ def test_a_lineage_is_read_with_limits_and_through_no_link(served, folder):
     code, headers, body = served.ask(f"/api/runs/{id_}/lineage")
     found = json.loads(body)
     assert (code, headers["content-type"]) == (200, "application/json")
-    assert found["events"][1] == event | {"scores": None, "before": None} and found["left_out"] == 0
+    assert found["events"][1] == event | {"scores": None, "before": None, "change": "gamma 0.900"}
+    assert found["left_out"] == 0 and found["picture"].count("<title>") == 64
     assert found["policies"][:2] == [{"name": "b", "steps": 0}, {"name": "a", "steps": 5}]
     assert len(found["policies"]) == len(found["events"]) == 64
     path.unlink()
     path.symlink_to(folder.parent / "secret.json")
-    assert json.loads(served.ask(f"/api/runs/{id_}/lineage")[2]) == {"policies": [], "events": [], "left_out": 0}
+    assert json.loads(served.ask(f"/api/runs/{id_}/lineage")[2]) == {
+        "policies": [], "events": [], "left_out": 0, "picture": "",
+    }  # fmt: skip
     assert json.loads(served.ask(f"/api/runs/{id_}")[2])["has_lineage"] is False
     shutil.rmtree(run.directory.path)
 

@@ -73,3 +73,8 @@ export function table(title, heads, rows, kind = "") {
     el("table", { class: kind || null }, el("thead", {}, el("tr", {}, heads.map(([head], n) => (head ? el("th", { scope: "col", class: side(n) }, head) : el("td", {}))))),
       el("tbody", {}, rows.map((cells) => el("tr", {}, cells.map((cell, n) => (n ? el("td", { class: side(n) }, cell) : el("th", { scope: "row" }, cell))))))));
 }
+
+// Picture that the server has drawn, from its SVG text: a parsed document runs nothing.
+export function pictureOf(text) {
+  return document.importNode(new DOMParser().parseFromString(text, "text/html").querySelector("svg"), true);
+}

@@ -1,10 +1,9 @@
 // Parts of a run's page that only some kinds of runs have: policies, nodes, the lineage of a population.
 
 import { colorOf } from "./chart.js";
-import { count, el, get, number, table } from "./dom.js";
+import { count, el, get, number, pictureOf, table } from "./dom.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const LANE = 44, LEFT = 110, RIGHT = 20, TOP = 14, WIDTH = 900, FOOT = 30;
 
 function svg(tag, attributes = {}, ...children) {
   const made = document.createElementNS(SVG, tag);
@@ -133,69 +132,28 @@ function spark(column, color) {
   return svg("svg", { viewBox: "0 0 100 22", width: 100, height: 22, "aria-hidden": "true" }, svg("polyline", { points, fill: "none", stroke: colorOf(color), "stroke-width": 1.5 }));
 }
 
-// Lineage of a population: a lane for each policy, an arrow for each copy, a point for each change of settings.
+// Lineage of a population: the server's picture, and a table of the events.
 export function lineagePanel(id) {
   const element = el("div", {});
-  let found = { policies: [], events: [], left_out: 0 };
-
-  function draw(status) {
-    if (!found.events.length) return;
-    const now = new Map(listed(status.policies).map((policy) => [policy.name, policy.steps]));
-    const { events } = found, policies = found.policies.map(({ name, steps }) => ({ name, steps: Math.max(steps, now.get(name) || 0) })), names = policies.map(({ name }) => name);
-    const most = Math.max(1, ...events.map((event) => event.steps), ...policies.map(({ steps }) => steps));
-    const x = (steps) => LEFT + ((WIDTH - LEFT - RIGHT) * steps) / most, y = (name) => TOP + LANE * (names.indexOf(name) + 0.5);
-    const height = TOP + LANE * names.length + FOOT, parts = [];
-    names.forEach((name, n) => {
-      parts.push(svg("text", { x: 4, y: y(name) + 4, class: "ink" }, document.createTextNode(cut(name))));
-      parts.push(svg("line", { x1: x(0), x2: x(policies[n].steps), y1: y(name), y2: y(name), stroke: colorOf(n), "stroke-width": 3 }));
-    });
-    for (const event of events) {
-      const told = svg("title", {}, document.createTextNode(words(event)));
-      const at = x(event.steps), lane = y(event.policy), color = colorOf(names.indexOf(event.parent ?? event.policy));
-      if (event.parent === null || event.parent === undefined) {
-        parts.push(svg("circle", { cx: at, cy: lane, r: 3.5, fill: colorOf(names.indexOf(event.policy)) }, told));
-        continue;
-      }
-      const begin = y(event.parent), side = lane > begin ? -1 : 1;
-      parts.push(svg("line", { x1: x(event.parent_steps ?? event.steps), y1: begin, x2: at, y2: lane + 8 * side, stroke: color, "stroke-width": 1.5, "stroke-dasharray": "4 3" }));
-      parts.push(svg("path", { d: `M ${at} ${lane} l -5 ${9 * side} l 10 0 z`, fill: color }, told));
-    }
-    for (const share of [0, 0.25, 0.5, 0.75, 1]) {
-      const anchor = share === 0 ? "start" : share === 1 ? "end" : "middle";
-      parts.push(svg("text", { x: x(share * most), y: height - 8, class: "tick", "text-anchor": anchor }, document.createTextNode(count(share * most))));
-    }
-    const picture = svg("svg", { viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": `Lineage of ${names.length} policies over their steps`, class: "lineage" }, parts);
-    const heads = [["policy", false], ["steps", true], ["event", false], ["copied from", false], ["score, parent's score", false], ["settings", false]];
-    const cells = events.filter((event) => event.event !== "start").slice(-200).map((event) => [
-      event.policy, count(event.steps), event.event, event.parent ?? "", scores(event), settings(event.after, event.before),
-    ]);
-    const notes = found.left_out ? [el("p", { class: "quiet" }, `The first ${count(found.left_out)} events are left out.`)] : [];
-    element.replaceChildren(
-      el("h3", {}, "Lineage"), el("p", { class: "quiet" }, "A lane for each policy over its steps. Arrows lead from a policy to its copy, points are changes of settings."),
-      el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Picture of the lineage" }, picture), ...notes,
-      el("details", {}, el("summary", {}, `Events (${cells.length})`), table("Events of the lineage", heads, cells, "runs")));
-  }
-
-  return { element, draw, async read(status) { found = await get(`/api/runs/${id}/lineage`); draw(status); } };
-}
-
-function cut(name) {
-  return name.length > 14 ? `${name.slice(0, 13)}…` : name;
+  return {
+    element,
+    async read() {
+      const { events, left_out: leftOut, picture } = await get(`/api/runs/${id}/lineage`);
+      if (!events.length) return;
+      const heads = [["policy", false], ["steps", true], ["event", false], ["copied from", false], ["score, parent's score", false], ["settings", false]];
+      const cells = events.filter((event) => event.event !== "start").slice(-200).map((event) => [
+        event.policy, count(event.steps), event.event, event.parent ?? "", scores(event), event.change,
+      ]);
+      const notes = leftOut ? [el("p", { class: "quiet" }, `The first ${count(leftOut)} events are left out.`)] : [];
+      element.replaceChildren(
+        el("h3", {}, "Lineage"), el("p", { class: "quiet" }, "A lane for each policy over its steps. Arrows lead from a policy to its copy, points are changes of settings."),
+        el("div", { class: "wide lineage", tabindex: "0", role: "region", "aria-label": "Picture of the lineage" }, pictureOf(picture)), ...notes,
+        el("details", {}, el("summary", {}, `Events (${cells.length})`), table("Events of the lineage", heads, cells, "runs")));
+    },
+  };
 }
 
 function scores(event) {
   const found = event.scores || {}, own = found[event.policy], parent = found[event.parent];
   return [own, parent].filter((value) => typeof value === "number").map(number).join(", ");
-}
-
-function settings(after, before) {
-  return Object.entries(after || {}).map(([name, value]) => {
-    const old = before && before[name];
-    return typeof old === "number" && old !== value ? `${name} ${number(old)} → ${number(value)}` : `${name} ${number(value)}`;
-  }).join(", ");
-}
-
-function words(event) {
-  const from = event.parent ? ` copies ${event.parent}` : "";
-  return `${event.policy} at ${count(event.steps)} steps: ${event.event}${from}; ${settings(event.after, event.before)}`;
 }

@@ -154,7 +154,7 @@ export async function runPage(page, id, asked) {
       tell();
       draw();
       if (lineage) {
-        await lineage.read(status);
+        await lineage.read();
         order(titles());
       }
     } finally {
@@ -204,7 +204,6 @@ export async function runPage(page, id, asked) {
     for (const chart of drawn) chart.rebuild();
     roles.replaceChildren(...listed(status.roles).map((role) => roleBar(role, shades)));
     policies.show(status);
-    if (lineage) lineage.draw(status);
   };
   window.addEventListener("theme", rebuild);
   reopen().catch((error) => { told.textContent = `This cannot be shown: ${error.message}`; });
