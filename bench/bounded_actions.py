@@ -1,7 +1,8 @@
 """Distance of trained policies from the best action of a one-step task, over boxes of several ranges and seeds.
 
     python bench/bounded_actions.py [ALGORITHM ...] [--boxes BOX ...] [--seeds N] [--first-seed N] [--steps N]
-                                    [--actions squashed | clipped] [--sb3 X/bin/python] [--history FILE] [--table]
+                                    [--actions squashed | clipped] [--log-std-step X] [--sb3 X/bin/python]
+                                    [--history FILE] [--table]
 
 The reward is minus the squared distance from the best action (bench/environments/one_step.py). Distances are in units
 of half the range; over several dimensions they are root mean squares. After the training the policy plays its most
@@ -72,7 +73,8 @@ def train_peer(python: Path, algorithm: str, box: str, seed: int, steps: int) ->
 def measure(arguments: argparse.Namespace, history: RunsFile) -> None:
     """Make the runs of this commit that the history lacks."""
     facts = machine_facts()
-    settings = {} if arguments.actions is None else {"continuous_actions": arguments.actions}
+    asked = {"continuous_actions": arguments.actions, "log_std_step": arguments.log_std_step}
+    settings = {name: value for name, value in asked.items() if value is not None}
     for algorithm in arguments.algorithms or ALGORITHMS:
         for box in arguments.boxes:
             for library in ("penstock", "sb3"):
@@ -122,6 +124,7 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--steps", type=int, default=51_200)
     parser.add_argument("--actions", choices=("squashed", "clipped"), help="continuous_actions, if not the default")
+    parser.add_argument("--log-std-step", type=float, help="steps of the deviation, in steps of other parameters")
     parser.add_argument("--sb3", type=Path, help="the Python of an environment that has Stable-Baselines3")
     parser.add_argument("--history", type=Path, default=HISTORY)
     parser.add_argument("--table", action="store_true")

@@ -72,7 +72,7 @@ _GROUPS = {
     },
     "network": {
         "encoder", "hidden_sizes", "activation", "shared_encoder", "memory", "memory_size", "memory_span",
-        "continuous_actions", "initial_log_std",
+        "continuous_actions", "initial_log_std", "log_std_step",
         "normalize_observations", "dueling", "distributional", "num_atoms", "v_min", "v_max", "num_quantiles",
         "num_acting_quantiles", "noisy", "noisy_sigma", "resnet_width", "resnet_pool", "spectral_norm", "network",
         "normalization", "unit_weights", "critic_hidden_sizes",

@@ -93,7 +93,7 @@ class SegmentConfig(FreshConfig):
     """Settings of actor-critics that learn from fresh segments."""
 
     fixed: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("shared_encoder", "normalize_returns", "continuous_actions", "initial_log_std"), NETWORK
+        ("shared_encoder", "normalize_returns", "continuous_actions", "initial_log_std", "log_std_step"), NETWORK
     )
 
     shared_encoder: bool | None = None
@@ -105,6 +105,10 @@ class SegmentConfig(FreshConfig):
     initial_log_std: float | None = None
     """Logarithm of the initial standard deviation of continuous actions, whose unit is half their range; None:
     -0.1 if squashed, 0 if clipped."""
+    log_std_step: float = 1.0
+    """Length of a step of the logarithm of "clipped" actions' standard deviation, in steps of the other parameters. 16
+    lets the deviation fall within some ten thousand steps, for actions that must be precise; too early where a reward
+    is yet to be found."""
     entropy_coef: Tunable[Scheduled] = 0.01
     """Weight of the entropy bonus, or a function of progress as for learning_rate."""
     entropy_coef_final: float | None = None

@@ -237,6 +237,10 @@ class _Segment(TypedDict, total=False):
     initial_log_std: float | None
     """Logarithm of the initial standard deviation of continuous actions, whose unit is half their range; None: -0.1 if
     squashed, 0 if clipped. Default: None."""
+    log_std_step: float
+    """Length of a step of the logarithm of "clipped" actions' standard deviation, in steps of the other parameters. 16
+    lets the deviation fall within some ten thousand steps, for actions that must be precise; too early where a reward
+    is yet to be found. Default: 1.0."""
     entropy_coef: float | str | Callable[[float], float]
     """Weight of the entropy bonus, or a function of progress as for learning_rate. Default: 0.01."""
     entropy_coef_final: float | None

@@ -76,7 +76,7 @@ class SegmentAlgorithm(Algorithm):
     def build_model(self) -> Any:
         """Make the actor-critic. For another network, override `act` and `evaluate`, too."""
         names = ("memory", "memory_size", "memory_span", "burn_in", "shared_encoder", "normalize_returns",
-                 "continuous_actions", "initial_log_std")  # fmt: skip
+                 "continuous_actions", "initial_log_std", "log_std_step")  # fmt: skip
         return self.build_network(ActorCritic, {name: getattr(self.config, name) for name in names})
 
     def build_optimizer(self, model: Any) -> torch.optim.Optimizer:
