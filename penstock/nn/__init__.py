@@ -29,7 +29,7 @@ from penstock.nn.policy_network import Choice, PolicyNetwork
 from penstock.nn.q_network import EpsilonGreedy, NoisyGreedy, QNetwork
 from penstock.nn.return_distributions import CategoricalReturns, ImplicitQuantileReturns, QuantileReturns
 from penstock.nn.sharing import Group, GroupBroken, average_gradients_, leave_group, share_rows_, sharing
-from penstock.nn.weights import WeightsLayout, flatten_, joined, place_, places_in, stretch_of
+from penstock.nn.weights import WeightsLayout, flatten_, joined, joined_if_adjacent, place_, places_in, stretch_of
 
 __all__ = [
     "ILLEGAL",
@@ -73,6 +73,7 @@ __all__ = [
     "follow",
     "foreign_buffers",
     "joined",
+    "joined_if_adjacent",
     "leave_group",
     "legal_values",
     "num_parameters",

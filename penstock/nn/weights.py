@@ -6,6 +6,7 @@ The weights block carries these bytes from the learner to all acting roles.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
 
 import torch
@@ -128,6 +129,14 @@ def joined(parameters: Sequence[nn.Parameter]) -> nn.Parameter:
         place = parameter.storage_offset() - parameters[0].storage_offset()
         parameter.grad = whole.grad.as_strided(parameter.shape, parameter.stride(), place)
     return whole
+
+
+def joined_if_adjacent(parameters: Sequence[nn.Parameter]) -> list[nn.Parameter]:
+    """Return one parameter over all (see `joined`), or the same ones where some are frozen, or apart in memory."""
+    if all(parameter.requires_grad for parameter in parameters):
+        with suppress(ValueError):
+            return [joined(parameters)]
+    return list(parameters)
 
 
 def _tensors(module: nn.Module) -> Iterator[Tensor]:

@@ -9,8 +9,9 @@ import sys
 import pytest
 import torch
 
-from penstock.algorithms.arithmetic.optimizers import Adam, TorchRMSProp, fused_adam
+from penstock.algorithms.arithmetic.optimizers import Adam, TorchRMSProp, clip_norm_, fused_adam
 from penstock.algorithms.arithmetic.rmsprop import RMSProp
+from penstock.nn import flatten_, joined_if_adjacent
 
 TRAININGS = """
 import sys
@@ -90,3 +91,33 @@ def test_adam_over_one_stretch_is_torchs_bit_for_bit():
     assert torch.equal(mine, theirs)
     found, expected = (optimizer.state_dict()["state"][0] for optimizer in (ours, plain))
     assert all(torch.equal(found[name], expected[name]) for name in expected) and found["step"] == 6
+
+
+def test_joined_gradients_and_separate_ones_make_the_same_update():
+    def learned(is_joined):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(3, 16), torch.nn.Tanh(), torch.nn.Linear(16, 16))
+        if is_joined:
+            flatten_(model)
+        optimizer, trained = fused_adam(model.parameters(), 0.01), joined_if_adjacent(list(model.parameters()))
+        assert len(trained) == (1 if is_joined else 4)
+        for _ in range(5):
+            for parameter in trained:
+                if parameter.grad is not None:
+                    parameter.grad.zero_()
+            model(torch.linspace(-1.0, 1.0, 12).view(4, 3)).square().sum().backward()
+            assert clip_norm_(trained, 0.5).item() > 0.5
+            norm = torch.stack([parameter.grad.norm() for parameter in model.parameters()]).norm()
+            assert norm.item() == pytest.approx(0.5, rel=1e-4)
+            optimizer.step()
+        return [parameter.detach().clone() for parameter in model.parameters()]
+
+    for one, other in zip(learned(True), learned(False), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_frozen_parameters_have_gradients_apart():
+    model = torch.nn.Linear(3, 16)
+    flatten_(model)
+    model.bias.requires_grad_(False)
+    assert len(joined_if_adjacent(list(model.parameters()))) == 2

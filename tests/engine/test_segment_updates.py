@@ -49,7 +49,7 @@ class Noting:
     def updates(self, batch, generator):
         return batch
 
-    def gradient(self, model, minibatch, autocast):
+    def gradient(self, model, minibatch, autocast, trained):
         loss = torch.tensor(math.nan if self._fails and minibatch.number == 2 else float(minibatch.number))
         if loss.isfinite():
             self.noted.append(minibatch.number)

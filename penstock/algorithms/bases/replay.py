@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from penstock.algorithms.arithmetic.optimizers import as_if_made, fused_adam, go_on
+from penstock.algorithms.arithmetic.optimizers import as_if_made, fused_adam, go_on, shrink_
 from penstock.algorithms.arithmetic.td import linear_schedule, polyak_
 from penstock.algorithms.bases.algorithm import Algorithm, Metrics, NonFiniteUpdate
 from penstock.config import Config, PrioritizedReplayConfig, ReplayConfig, Scheduled
@@ -253,7 +253,7 @@ class ReplayAlgorithm(Algorithm):
         if not math.isfinite((loss.detach() + norm).item()):
             raise NonFiniteUpdate(f"{name} loss {loss.item()}, gradient norm {norm.item()}")
         if max_grad_norm < math.inf:
-            whole.grad.mul_((max_grad_norm / (norm + 1e-6)).clamp(max=1.0))
+            shrink_(whole.grad, norm, max_grad_norm)
         if max_grad < math.inf:
             whole.grad.clamp_(-max_grad, max_grad)
         optimizer.step()

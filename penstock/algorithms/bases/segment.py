@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from penstock.algorithms.arithmetic.likeness import Projection
-from penstock.algorithms.arithmetic.optimizers import as_if_made, fused_adam, go_on
+from penstock.algorithms.arithmetic.optimizers import as_if_made, clip_norm_, fused_adam, go_on
 from penstock.algorithms.arithmetic.returns import gae
 from penstock.algorithms.bases.algorithm import Algorithm, Metrics, Request
 from penstock.config import (
@@ -32,6 +32,7 @@ from penstock.nn import (
     GroupBroken,
     average_gradients_,
     evaluating,
+    joined_if_adjacent,
     leave_group,
     num_parameters,
     numbers_of,
@@ -225,17 +226,32 @@ class SegmentAlgorithm(Algorithm):
         }
 
     def gradient(
-        self, model: Any, batch: Batch, autocast: AbstractContextManager[object]
+        self,
+        model: Any,
+        batch: Batch,
+        autocast: AbstractContextManager[object],
+        trained: Sequence[nn.Parameter] | None = None,
     ) -> tuple[Tensor, Metrics]:
-        """Compute the loss's gradient, clipped to ``max_grad_norm``, into the parameters; return loss and metrics."""
-        model.zero_grad(set_to_none=False)
+        """Compute the loss's gradient, clipped to ``max_grad_norm``, into the parameters; return loss and metrics.
+
+        Parameters
+        ----------
+        model, batch, autocast
+            Model, minibatch, and arithmetic of the networks.
+        trained
+            The model's parameters, or one over the memory of all (`joined`); None: the model's.
+        """
+        trained = list(model.parameters()) if trained is None else trained
+        for parameter in trained:
+            if parameter.grad is not None:
+                parameter.grad.zero_()
         with autocast:
             loss, metrics = self.evaluate(model, batch)
         loss.backward()
         found = {name: value.detach() for name, value in metrics.items()}
         if self.config.num_learners > 1:
-            average_gradients_(model.parameters(), loss, *found.values())
-        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), self.config.max_grad_norm)
+            average_gradients_(trained, loss, *found.values())
+        norm = clip_norm_(trained, self.config.max_grad_norm)
         return loss.detach(), found | {"grad_norm": norm.detach()}
 
     def evaluate(self, model: Any, batch: Batch) -> tuple[Tensor, Metrics]:
@@ -311,7 +327,8 @@ class SegmentUpdater:
         self.generator = torch.Generator().manual_seed(algorithm.config.seed)
         self.autocast = algorithm.autocast(next(model.parameters()).device)
         self._training = algorithm.training_mode(model)
-        self.gradient: Gradient = partial(algorithm.gradient, model, autocast=self.autocast)
+        trained = joined_if_adjacent(list(model.parameters()))
+        self.gradient: Gradient = partial(algorithm.gradient, model, autocast=self.autocast, trained=trained)
         self.go_on(learning)
 
     def learn(
