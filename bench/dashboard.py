@@ -10,6 +10,8 @@ Runs are generated: each line of metrics has the numbers of a real one, with an 
 | overview | address asked for, to a row of every run on the page; a dashboard that has just begun, and again |
 | page | the same, to the charts of one run |
 | curves | the same, to the curves of all runs drawn: read for the first time, and again |
+| many | the same with a band per algorithm and a line per run: first drawn, then of all lines read, and again |
+| smoothing, log, zoom, pan | of these curves: event to the drawn canvas |
 | delay | line appended to a run's metrics, to its number on the page |
 | cpu | share of a core: the dashboard and the browser, with a run's page open, hidden and none, a line a second |
 | heap | of the page after garbage collection, up to fifty lines a second: a run writes one |
@@ -55,12 +57,40 @@ DRAWN = (
     "return document.querySelectorAll('.charts canvas').length > 0"
     " && document.querySelector('main').textContent.includes('runs have this metric')"
 )
+READ = "return document.querySelector('.charts canvas') && document.querySelector('progress').hidden"
+INTERACTIONS = {
+    "smoothing": "choose('smooth', smooth = smooth === '0.9' ? '0.97' : '0.9')",
+    "log": "document.getElementById('logY').click()",
+    "zoom": "end += 1000; choose('from', 5e6); choose('to', 1e7 + end)",
+    "pan": "document.querySelector(`[data-pan=${end++ % 2 ? 'earlier' : 'later'}]`).click()",
+}
+"""Actions of the page by name."""
+INTERACT = """
+const [action, rounds, done] = arguments;
+const choose = (id, value) => {
+  const control = document.getElementById(id);
+  control.value = value;
+  control.dispatchEvent(new Event("change"));
+};
+let end = 0, smooth = "0";
+const act = new Function("choose", "end", "smooth", `return () => { ${action} }`)(choose, end, smooth);
+(async () => {
+  const found = [];
+  for (let round = 0; round < rounds; round++) {
+    const began = performance.now();
+    act();
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    found.push(performance.getEntriesByName("drawn")[0].startTime - began);
+  }
+  done(found);
+})();
+"""
 TRAINING = ("appo", "--env", "CartPole-v1", "--total-steps", "100000000", "--eval-interval", "0")
 
 
-def metrics_line(number: int) -> dict[str, float]:
-    """Numbers as a training of PPO logs them, about 1.6 kB."""
-    when = {"steps": 512 * number, "seconds": round(1.001 * number, 3), "time": round(1.79e9 + 1.001 * number, 3)}
+def metrics_line(number: int, rate: int = 512) -> dict[str, float]:
+    """Numbers as a training of PPO logs them, about 1.6 kB, `rate` steps after the last ones."""
+    when = {"steps": rate * number, "seconds": round(1.001 * number, 3), "time": round(1.79e9 + 1.001 * number, 3)}
     learned = 500.0 * (1.0 - math.exp(-number / 20_000))
     shares = {f"time/{role}/{what} {n}": math.sin(number + n) ** 2 for role in ("rollout", "learner") for n in range(8)
               for what in ("part",)}  # fmt: skip
@@ -68,11 +98,11 @@ def metrics_line(number: int) -> dict[str, float]:
     return when | {"steps_per_second": 5e3, "episode/mean_return": learned} | losses | shares
 
 
-def write_metrics(path: Path, lines: int) -> None:
+def write_metrics(path: Path, lines: int, rate: int) -> None:
     """Write a file of metrics, with an evaluation at every twentieth line."""
     with path.open("w") as file:
         for number in range(lines):
-            line = metrics_line(number)
+            line = metrics_line(number, rate)
             file.write(f"{json.dumps(line)}\n")
             if number % 20 == 0:
                 score = {name: line[name] for name in ("steps", "seconds", "time")}
@@ -82,7 +112,7 @@ def write_metrics(path: Path, lines: int) -> None:
 def make_run(path: Path, number: int, metrics: Path | None, state: str = "done") -> Path:
     """Make a run directory; its metrics are a hard link to a file."""
     algorithm = ("ppo", "appo", "a2c", "dqn")[number // 5 % 4]
-    config: dict[str, Any] = {"env": "CartPole-v1", "seed": number % 5, "total_steps": 10**8, "target_return": None}
+    config: dict[str, Any] = {"env": "CartPole-v1", "seed": number, "total_steps": 10**8, "target_return": None}
     run = RunDirectory.create(path, env_name="CartPole-v1", algorithm=algorithm, config=config)
     if metrics is None:
         run.metrics.touch()
@@ -194,6 +224,27 @@ def curves(chrome: Chrome, folder: Path) -> None:
             f"{memory:.0f} MB; warm {spread(warm)} s",
             metric=metric, cold=cold, cpu=used, progress=first, warm=warm, megabytes=memory,
         )  # fmt: skip
+
+
+def many_curves(chrome: Chrome, folder: Path, runs: int) -> None:
+    """Measure curves of all lines of many runs, in groups and each for itself, and the interactions with them."""
+    is_drawn = lambda: chrome.execute_script("return performance.getEntriesByName('drawn').length")  # noqa: E731
+    is_read = lambda: is_drawn() and chrome.execute_script(READ)  # noqa: E731
+    for by in ("algorithm", "algorithm,seed"):
+        place = f"#/curves?y=episode/mean_return&by={by}"
+        with dashboard(folder) as (address, process):
+            chrome.get(address)
+            first = seconds_to_open(chrome, is_drawn, address, place)
+            first_used = sum(process.cpu_times()[:2])
+            whole = first + seconds_until(chrome, lambda: chrome.execute_script(READ), lambda: None)
+            used = sum(process.cpu_times()[:2])
+            again = [seconds_to_open(chrome, is_read, address, place) for _ in range(10)]
+            words = f"first {first:.2f} s ({first_used:.1f} s of a core), of all lines {whole:.1f} s ({used:.1f} s)"
+            told("many", f"{runs} runs by {by}: {words}; again {spread(again)} s", by=by, first=first,
+                 first_cpu=first_used, whole=whole, cpu=used, again=again)  # fmt: skip
+            for name, action in INTERACTIONS.items():
+                found = chrome.execute_async_script(INTERACT, action, 20)
+                told("many", f"by {by}, {name}: {spread(found)} ms", by=by, interaction=name, milliseconds=found)
 
 
 def run_page(chrome: Chrome, address: str, name: str) -> None:
@@ -360,7 +411,7 @@ def told(name: str, words: str, **numbers: Any) -> None:
 def main() -> None:
     """Measure and print."""
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    everything = ("overview", "page", "curves", "delay", "cpu", "heap", "training")
+    everything = ("overview", "page", "curves", "many", "delay", "cpu", "heap", "training")
     flags.add_argument("--only", nargs="+", choices=everything, default=everything)
     flags.add_argument("--runs", type=int, default=100)
     flags.add_argument("--lines", type=int, default=100_000)
@@ -374,16 +425,17 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=given.scratch) as name:
         folder = Path(name)
         many = folder / "many"
-        if {"overview", "page", "curves"} & set(given.only):
+        if {"overview", "page", "curves", "many"} & set(given.only):
             (folder / "metrics").mkdir()
             for number in range(given.files):
-                write_metrics(folder / "metrics" / str(number), given.lines)
+                write_metrics(folder / "metrics" / str(number), given.lines, 512 + 7 * number)
             for number in range(given.runs):
                 make_run(many / f"run-{number}", number, folder / "metrics" / str(number % given.files))
         measure: dict[str, Callable[[Chrome], None]] = {
             "overview": lambda chrome: overview(chrome, many, given.runs),
             "page": lambda chrome: page(chrome, many),
             "curves": lambda chrome: curves(chrome, many),
+            "many": lambda chrome: many_curves(chrome, many, given.runs),
             "delay": lambda chrome: delay(chrome, folder / "delay"),
             "cpu": lambda chrome: cpu(chrome, folder / "cpu"),
             "heap": lambda chrome: heap(chrome, folder / "heap", given.minutes),

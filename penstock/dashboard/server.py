@@ -45,7 +45,7 @@ FILES = {
 """Files of the page, with their media types."""
 CONTROL_HEADER = "x-penstock-control"
 _MOST_COMPARED = 20
-_BANDS = ("ci", "minmax", "none")
+_BANDS = ("ci", "quartiles", "minmax", "none")
 
 
 def of_run(answer: Callable[[Pages, Request, RecordedRun], Awaitable[Response]]) -> Callable[..., Awaitable[Response]]:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,23 +61,24 @@ async def run_events(path: Path, cursor: str) -> AsyncIterator[str]:
 async def curve_events(
     catalogue: Catalogue, curves: Curves, words: str, ids: list[str], x: str, y: str, keys: list[str], band: str
 ) -> AsyncIterator[str]:
-    """Yield the number of runs read so far, then all curves after each change."""
+    """Yield the curves of samples if reading takes long, the number of runs read, then all curves after each change."""
     shown: dict[str, Any] = {}
     while True:
         runs = await run_in_threadpool(catalogue.chosen, words, ids)
         settings = settings_unlike(runs)
+        known = [key for key in keys if key in settings]
+        about = {"settings": settings, "count": len(runs)}
+        if not shown and await run_in_threadpool(curves.is_long, runs, x, y):
+            panels = await run_in_threadpool(partial(curves.panels, runs, x, y, known, band, is_sampled=True))
+            yield _event("curves", {"panels": panels, "names": [], "is_sampled": True, **about})
         left = list(runs)
         while left:
             await run_in_threadpool(curves.catch_up, left, x, y, _PROGRESS_SECONDS)
             if left and not shown:
                 yield _event("progress", {"read": len(runs) - len(left), "of": len(runs)})
-        known = [key for key in keys if key in settings]
-        found = {
-            "panels": await run_in_threadpool(curves.panels, runs, x, y, known, band),
-            "names": await run_in_threadpool(curves.names, runs),
-            "settings": settings,
-            "count": len(runs),
-        }
+        panels = await run_in_threadpool(curves.panels, runs, x, y, known, band)
+        names = await run_in_threadpool(curves.names, runs)
+        found = {"panels": panels, "names": names, "is_sampled": False, **about}
         if found != shown:
             shown = found
             yield _event("curves", found)

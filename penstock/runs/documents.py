@@ -11,6 +11,7 @@ import stat
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -169,13 +170,16 @@ def _mismatches(value: Any, shape: Any, where: str) -> Iterator[str]:
         yield _wrong(value, shape, where)
 
 
+_hints_of = lru_cache(typing.get_type_hints)
+
+
 def _mismatches_of_keys(value: Any, shape: Any, where: str) -> Iterator[str]:
     if type(value) is not dict:
         yield _wrong(value, dict, where)
         return
     for key in sorted(getattr(shape, "__required_keys__", frozenset()) - value.keys()):
         yield f'{where or "it"} has no "{key}"'
-    for key, hint in typing.get_type_hints(shape).items():
+    for key, hint in _hints_of(shape).items():
         if key in value:
             yield from _mismatches(value[key], hint, f"{where}.{key}" if where else key)
 

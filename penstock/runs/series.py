@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -22,6 +22,7 @@ MOST_NAMES = 4096
 """Largest number of names that are kept of a file."""
 _NUMBERS = frozenset((int, float, type(None)))
 _PIECE_NBYTES = 1 << 16  # at an end of a file
+_SAMPLE_NBYTES = (1 << 12, 1 << 16)  # of a piece that has y in most lines, and in few
 
 
 def numbers_in(line: bytes) -> dict[str, Any] | None:
@@ -206,6 +207,24 @@ class GrowingCurve:
         self._seconds = float(table[-1, 1])
         self._add(*points_in(table))
 
+    @property
+    def nbytes_left(self) -> int:
+        """Bytes of the file that are not read yet."""
+        try:
+            return max(0, os.lstat(self._path).st_size - self._cursor.offset)
+        except OSError:
+            return 0
+
+    def sampled(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return x and y of at most `count` lines spread over the file, without reading the rest."""
+        descriptor = open_ordinary(self._path)
+        if descriptor is None:
+            return np.empty(0), np.empty(0)
+        with open(descriptor, "rb") as file:
+            end = max(0, os.fstat(descriptor).st_size - _SAMPLE_NBYTES[0])
+            rows = [_first_with(file, int(place), *self._names) for place in np.linspace(0, end, count)]
+        return points_in(np.concatenate(rows))
+
     def points(self) -> tuple[np.ndarray, np.ndarray]:
         """Return x and y, float64 ``[n]``, in ascending order of x."""
         ends = [np.stack([self._rest.mean(1)], 1)] if self._rest.size else []
@@ -261,6 +280,18 @@ def picked(text: bytes, x: str, y: str) -> np.ndarray:
     else:
         rows = list(_rows_with(text, x, y))
     return np.array(rows).reshape(-1, 5)
+
+
+def _first_with(file: BinaryIO, place: int, x: str, y: str) -> np.ndarray:
+    """Return the `picked` row of the first whole line after a place that has y; float64 ``[n, 5]``, n <= 1."""
+    for nbytes in _SAMPLE_NBYTES:
+        text = os.pread(file.fileno(), nbytes, place)
+        begin = text.find(b"\n") + 1 if place else 0
+        rows = picked(text[begin : text.rfind(b"\n")], x, y)
+        rows = rows[~np.isnan(rows[:, 4])]
+        if rows.size:
+            break
+    return rows[:1]
 
 
 def points_in(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

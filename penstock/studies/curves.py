@@ -94,17 +94,58 @@ def band_of(curves: Sequence[Curve], kind: str) -> Band:
     curves
         One curve or more.
     kind
-        "ci": interval of the interquartile mean, by bootstrap over runs; "minmax": from the lowest run to the highest.
+        "ci": interval of the interquartile mean, by bootstrap over runs; "quartiles": the middle half of the runs;
+        "minmax": from the lowest run to the highest.
     """
     x, y = aligned(curves)
     each = list(y.T)
-    middle = np.array([interquartile_mean([values]) for values in each])
-    if kind == "minmax":
-        return Band(x, middle, y.min(0), y.max(0))
+    middle = interquartile_mean([y.T])
+    if kind != "ci":
+        low, high = np.quantile(y, (0.25, 0.75) if kind == "quartiles" else (0.0, 1.0), axis=0)
+        return Band(x, middle, low, high)
     # All intervals have the same draws: runs are resampled, not points.
     ends = [interval(interquartile_mean, [values], resamples=_RESAMPLES) for values in each]
     low, high = np.array(ends).T if ends else (x, x)
     return Band(x, middle, low, high)
+
+
+def joined(
+    tables: Sequence[tuple[np.ndarray, Sequence[np.ndarray]]], most: int
+) -> tuple[np.ndarray, list[list[np.ndarray]]]:
+    """Bring lines of different places to the same places, so that many lines are drawn quickly.
+
+    Parameters
+    ----------
+    tables
+        x, float64 ``[n]``, ascending, and columns of y of each.
+    most
+        Largest number of places. Beyond it, lines are interpolated at this number of evenly spaced places.
+
+    Returns
+    -------
+    tuple
+        x, float64 ``[P]``, and the columns of each table, float64 ``[P]``, NaN where a line has no value.
+    """
+    places = np.unique(np.concatenate([np.empty(0), *(x for x, _ in tables)]))
+    if places.size > most:
+        places = np.linspace(places[0], places[-1], most)
+        tables = [_interpolated(x, columns, places) for x, columns in tables if x.size]
+    found = []
+    for x, columns in tables:
+        made = np.full((len(columns), places.size), np.nan)
+        made[:, np.searchsorted(places, x)] = columns
+        found.append(list(made))
+    return places, found
+
+
+def _interpolated(
+    x: np.ndarray, columns: Sequence[np.ndarray], places: np.ndarray
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Return columns at those of some places that lie between the ends of x; at the nearest one if none does."""
+    inside = places[(places >= x[0]) & (places <= x[-1])]
+    if not inside.size:
+        inside = places[[np.abs(places - x[0]).argmin()]]
+    return inside, [np.interp(inside, x, column) for column in columns]
 
 
 def panels_of(curves: Sequence[Curve], keys: Sequence[str]) -> dict[str, dict[str, list[Curve]]]:

@@ -60,8 +60,9 @@ class Flags:
     """Columns or settings, separated by commas: runs with equal values are one curve. Each environment has its axes."""
     where: str = ""
     """Conditions on the runs, as in penstock runs: "env=CartPole* state=done"."""
-    band: Literal["ci", "minmax", "none"] = "ci"
-    """"ci": 95 % interval of the interquartile mean, by bootstrap; "minmax": from the lowest run to the highest."""
+    band: Literal["ci", "quartiles", "minmax", "none"] = "ci"
+    """"ci": 95 % interval of the interquartile mean, by bootstrap; "quartiles": the middle half of the runs; "minmax":
+    from the lowest run to the highest."""
     target: float | None = None
     """Value at which a horizontal line is drawn."""
     out: Path | None = None
@@ -221,7 +222,7 @@ def draw(all_axes: Iterable[Axes], panels: Panels, bands: Bands, flags: Flags) -
 
 def has_band(curves: Sequence[Curve], flags: Flags) -> bool:
     """Return whether a band is shown; an interval needs `FEW` runs or more."""
-    return flags.band != "none" and (flags.band == "minmax" or len(curves) >= FEW)
+    return flags.band != "none" and (flags.band != "ci" or len(curves) >= FEW)
 
 
 def _draw(axes: Axes, name: str, curves: Sequence[Curve], band: Band, look: tuple[str, str], flags: Flags) -> None:

@@ -298,6 +298,11 @@ def test_curves_of_many_runs_are_grouped_with_seeds_as_one_band(browser, study):
     waited(browser, lambda: "ppo, seed=5 (1)" in text_of(browser, ".legend"))
     choose(browser, "y", "loss/value_loss")
     waited(browser, lambda: text_of(browser, "figcaption .title") == "loss/value_loss on CartPole-v1")
+    choose(browser, "from", "0")
+    choose(browser, "to", "100")
+    browser.find_element(By.CSS_SELECTOR, "[data-pan=later]").click()
+    assert [browser.find_element(By.ID, end).get_property("value") for end in ("from", "to")] == ["50", "150"]
+    waited(browser, lambda: "zoom=50%2C150" in browser.current_url)
     address = browser.current_url
     browser.get("about:blank")
     browser.get(address)

@@ -104,4 +104,24 @@ def test_a_page_is_told_how_many_runs_are_read_and_then_of_curves_as_they_change
     assert ('{"read": 1, "of": 3}' in first, '{"read": 2, "of": 3}' in second, nothing) == (True, True, "")
     for event, steps in ((whole, 100), (again, 200)):
         found = json.loads(event.partition("data: ")[2])
-        assert found["count"] == 3 and max(run["x"][-1] for run in found["panels"][0]["groups"][0]["runs"]) == steps
+        assert (found["count"], found["is_sampled"], found["panels"][0]["x"][-1]) == (3, False, steps)
+
+
+def test_where_reading_takes_long_a_page_first_has_curves_of_samples(tmp_path, monkeypatch):
+    streams = pytest.importorskip("penstock.dashboard.streams", reason="the extra dashboard is not installed")
+    monkeypatch.setattr("penstock.dashboard.curves._LONG_NBYTES", 1)
+    steps = range(0, 200_000, 100)
+    runs = [record(tmp_path / str(n), [(step, step + n) for step in steps]) for n in range(2)]
+
+    async def told() -> list[str]:
+        events = streams.curve_events(Catalogue([tmp_path]), Curves(), "", [], "steps", Y, [], "ci")
+        return [await anext(events) for _ in range(2)]
+
+    sampled, whole = (json.loads(event.partition("data: ")[2]) for event in asyncio.run(told()) if "curves" in event)
+    assert (sampled["is_sampled"], whole["is_sampled"]) == (True, False)
+    for found in (sampled, whole):
+        (panel,) = found["panels"]
+        for n, run in enumerate(sorted(panel["groups"][0]["runs"], key=lambda run: run["name"])):
+            points = [(x, y) for x, y in zip(panel["x"], run["y"], strict=True) if y is not None]
+            assert len(points) > 32 and all(y == pytest.approx(x + n, abs=1e-6) for x, y in points)
+    assert Curves().is_long(runs, "steps", Y)

@@ -291,9 +291,12 @@ def test_runs_that_have_the_same_settings_are_one_curve(served, folder):
     alone, together = panel["groups"]
     assert (panel["name"], alone["name"], together["name"]) == ("CartPole-v1", "gamma=0.5", "gamma=0.9")
     assert [(group["count"], len(group["runs"]), group["low"] is None) for group in (alone, together)] == [
-        (1, 1, True), (5, 0, False)
+        (1, 0, True), (5, 0, False)
     ]  # fmt: skip
     assert together["middle"][-1] == 12.0 and together["low"][-1] < 12.0 < together["high"][-1]
+    assert panel["x"][-1] == 100 and alone["middle"][-1] == 15.0
+    (panel,) = curves_of(served, "words=set&by=gamma&band=quartiles")["panels"]
+    assert (panel["groups"][1]["low"][-1], panel["groups"][1]["high"][-1]) == (11.0, 13.0)
     assert curves_of(served, "words=set&by=gamma&band=none")["panels"][0]["groups"][1]["low"] is None
     assert curves_of(served, "words=set&by=env_kwargs,nothing")["panels"][0]["groups"][0]["name"] == "all"
     assert curves_of(served, "words=nothing")["panels"] == []

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from penstock.studies.curves import aligned, band_of, curves_of, grouped, thinned
+from penstock.studies.curves import aligned, band_of, curves_of, grouped, joined, thinned
 from penstock.studies.statistics import interquartile_mean, interval
 from tests.studies.recorded import record
 
@@ -72,3 +72,21 @@ def test_groups_are_named_by_what_runs_have(tmp_path):
     assert list(grouped(runs, ["algorithm"])) == ["dqn", "ppo"]
     assert list(grouped(runs, ["algorithm", "gamma"])) == ["dqn, gamma=0.5", "dqn, gamma=0.9", "ppo, gamma=0.9"]
     assert list(grouped(runs, [])) == ["all"]
+
+
+def test_lines_of_different_places_share_places():
+    one, other = (np.array([0.0, 2.0]), [np.array([5.0, 6.0])]), (np.array([1.0, 2.0]), [np.array([7.0, 8.0])])
+    places, (first, second) = joined([one, other], 10)
+    assert places.tolist() == [0.0, 1.0, 2.0]
+    np.testing.assert_equal(first, [[5.0, np.nan, 6.0]])
+    np.testing.assert_equal(second, [[np.nan, 7.0, 8.0]])
+
+
+def test_beyond_the_largest_number_of_places_lines_are_interpolated_within_their_ends():
+    x = np.arange(0.0, 100.0)
+    places, (whole, part, point) = joined([(x, [2.0 * x]), (x[10:60] + 0.5, [x[10:60]]), (x[:1], [x[:1]])], 34)
+    assert places.tolist() == np.linspace(0.0, 99.0, 34).tolist()
+    np.testing.assert_allclose(whole[0], 2.0 * places)
+    inside = (places >= 10.5) & (places <= 59.5)
+    np.testing.assert_allclose(part[0][inside], places[inside] - 0.5)
+    assert np.isnan(part[0][~inside]).all() and point[0][0] == 0.0

@@ -1,6 +1,7 @@
 // Chart of columns over one of them, drawn while in view; also as a table, as CSV and as a picture.
 
 import uPlot from "./uPlot.esm.js";
+import { moved } from "./controls.js";
 import { el, number } from "./dom.js";
 
 // Okabe and Ito's colours, distinct with any colour vision; dashes are distinct without colour.
@@ -8,7 +9,7 @@ const COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00"
 const DARK_COLORS = ["#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#0090e0", "#d55e00"];
 const GREYS = ["#b9c5cf", "#d3dce3", "#9fadb9"], DARK_GREYS = ["#465665", "#33414d", "#5b6d7d"];
 const DASHES = [[], [6, 4], [2, 3], [8, 3, 2, 3]];
-const TABLE_ROWS = 50;
+const TABLE_ROWS = 50, MOST_SAID = 20;
 const HEIGHT = 200;
 
 // Metrics of lines by name; null for lines without one.
@@ -115,10 +116,11 @@ export class Chart {
     // A part that is never there would be a line at the edge of its neighbour.
     this.parts = this.lines.map((line, n) => ({ ...line, n })).filter(({ n }) => !this.hidden.has(n) && !(isArea && !whole[n + 1].some(Boolean)));
     this.raw = [whole[0], ...this.parts.map(({ n }) => whole[n + 1])];
-    const label = this.labelled(whole).map(([line, n]) => `${line.label} ${this.said(lastOf(whole[n + 1]))}`).join(", ");
-    this.canvas.setAttribute("aria-label", `${this.title}: ${label}`);
+    const shown = this.labelled(whole), label = shown.slice(0, MOST_SAID).map(([line, n]) => `${line.label} ${this.said(lastOf(whole[n + 1]))}`).join(", ");
+    this.canvas.setAttribute("aria-label", `${this.title}: ${label}${shown.length > MOST_SAID ? ` and ${shown.length - MOST_SAID} other lines` : ""}`);
     const data = this.plotted();
-    const now = JSON.stringify([this.parts.map(({ n }) => n), this.options.view]);
+    const { zoom, smooth, ...view } = this.options.view;
+    const now = JSON.stringify([this.parts.map(({ n }) => n), view, Boolean(smooth)]);
     if (this.plot && now === this.drawn) this.plot.setData(data);
     else {
       if (this.plot) this.plot.destroy();
@@ -128,6 +130,21 @@ export class Chart {
     this.explain();
     this.fillLegend(whole);
     if (!this.table.hidden) this.fillTable(whole);
+  }
+
+  // Draws the choices anew, of which one has changed: "zoom" leaves the data as they are.
+  follow(what) {
+    if (what !== "zoom" || !this.plot || !this.isSeen || this.isStale) return this.update();
+    const x = this.plot.data[0], [min, max] = this.options.view.zoom || [x[0] ?? null, x[x.length - 1] ?? null];
+    return this.plot.setScale("x", { min, max });
+  }
+
+  // Moves the range with the mouse until its button is released.
+  drag(plot, event) {
+    const { view, onZoom } = this.options, { min, max } = plot.scales.x, began = event.clientX;
+    const move = ({ clientX }) => onZoom(moved([min, max], (began - clientX) / plot.over.clientWidth, view.logX));
+    document.addEventListener("mousemove", move);
+    document.addEventListener("mouseup", () => document.removeEventListener("mousemove", move), { once: true });
   }
 
   // Lines of the legend with their numbers: neither ends of bands, nor parts that are never there.
@@ -180,7 +197,10 @@ export class Chart {
     if (isArea) series.slice(1).forEach((each) => { each.fill = undefined; });
     return {
       width: this.width(), height: this.height, legend: { show: false }, bands: [...between, ...stacked],
-      cursor: { drag: { setScale: false, x: true, y: false }, points: { show: !isArea } },
+      cursor: {
+        drag: { setScale: false, x: true, y: false }, points: { show: !isArea && this.parts.length <= MOST_SAID },
+        bind: { mousedown: (plot, _, select) => (event) => { if (event.shiftKey && this.options.onZoom) this.drag(plot, event); else select(event); } },
+      },
       scales: {
         x: { time: isTime, distr: view.logX && !isTime ? 3 : 1, range: (_, low, high) => (view.zoom && view.zoom[1] > view.zoom[0] ? view.zoom : low === high ? [low - 1, high + 1] : [low, high]) },
         y: { distr: view.logY && !isArea ? 3 : 1, range: (_, low, high) => this.range(low, high) },
@@ -188,6 +208,7 @@ export class Chart {
       axes: [isTime ? { ...axis, size: 40 } : { ...axis, size: 30, values: short() }, { ...axis, size: wide, values: short(unit) }],
       series: [{}, ...series],
       hooks: {
+        draw: [() => { performance.clearMarks("drawn"); performance.mark("drawn"); }], // measured by bench/dashboard.py
         setCursor: [(plot) => this.hovered(plot.cursor.idx)],
         setSelect: [(plot) => {
           const { left, width } = plot.select;
@@ -236,7 +257,7 @@ export class Chart {
 
   fillLegend(whole) {
     const { target } = this.options, shown = this.labelled(whole);
-    const now = JSON.stringify(shown.map(([line, n]) => [line.label, n, isDark()]));
+    const now = JSON.stringify([isDark(), shown.map(([line, n]) => [line.label, n])]);
     this.whole = whole;
     if (now !== this.legendOf) {
       this.legendOf = now;

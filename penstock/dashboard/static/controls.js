@@ -16,8 +16,15 @@ export function fill(select, options, chosen) {
   select.value = chosen;
 }
 
+// Function that calls another one a moment after its last call: browsers limit how often an address may change.
+export function soon(act) {
+  let timer = 0;
+  const later = () => { clearTimeout(timer); timer = setTimeout(act, 200); };
+  return Object.assign(later, { cancel: () => clearTimeout(timer) });
+}
+
 export class Controls {
-  // axes: values and titles of the choice of x. asked: parameters of the address. changed: called with whether x changed.
+  // axes: values and titles of the choice of x. asked: parameters of the address. changed: called with "x", "zoom" or "look".
   constructor(axes, asked, changed) {
     const zoom = (asked.get("zoom") || "").split(",").map(Number);
     this.changed = changed;
@@ -35,15 +42,25 @@ export class Controls {
     this.take();
     const checks = el("div", { class: "checks" }, [["logX", "log x"], ["logY", "log y"], ["clip", "without outliers"]].map(([name, words]) => el("label", {}, this.boxes[name], words)));
     this.reset = el("button", { type: "button", onclick: () => this.zoom(null) }, "Whole range");
-    this.elements = [field("x", "Over", this.x), field("smooth", "Smoothing", this.smooth), field("from", "From", this.from), field("to", "To", this.to), checks, this.reset];
-    this.x.addEventListener("change", () => { this.zoom(null, true); this.take(); changed(true); });
-    for (const control of [this.smooth, ...Object.values(this.boxes)]) control.addEventListener("change", () => { this.take(); changed(false); });
+    this.pans = [["earlier", -0.5], ["later", 0.5]].map(([name, share]) => el("button", { type: "button", "data-pan": name, onclick: () => this.pan(share) }, `Move ${name}`));
+    this.elements = [field("x", "Over", this.x), field("smooth", "Smoothing", this.smooth), field("from", "From", this.from), field("to", "To", this.to), checks, ...this.pans, this.reset];
+    this.x.addEventListener("change", () => { this.zoom(null, true); this.take(); changed("x"); });
+    for (const control of [this.smooth, ...Object.values(this.boxes)]) control.addEventListener("change", () => { this.take(); changed("look"); });
     for (const control of [this.from, this.to]) control.addEventListener("change", () => {
       const [low, high] = [this.from, this.to].map((each) => (each.value === "" ? null : Number(each.value)));
       if (low !== null && high !== null && low < high) this.zoom([low, high]);
       else if (low === null && high === null) this.zoom(null);
     });
-    this.reset.hidden = !this.view.zoom;
+    this.showRange();
+  }
+
+  showRange() {
+    for (const button of [...this.pans, this.reset]) button.hidden = !this.view.zoom;
+  }
+
+  // Moves the range by a share of its length.
+  pan(share) {
+    this.zoom(moved(this.view.zoom, share, this.view.logX));
   }
 
   take() {
@@ -55,8 +72,8 @@ export class Controls {
     this.view.zoom = range;
     const isWhole = range && range[1] - range[0] > 20;
     [this.from.value, this.to.value] = range ? range.map((end) => (isWhole ? Math.round(end) : +end.toPrecision(6))) : ["", ""];
-    if (this.reset) this.reset.hidden = !range;
-    if (!isQuiet) this.changed(false);
+    if (this.pans) this.showRange();
+    if (!isQuiet) this.changed("zoom");
   }
 
   // Parameters of the address, without those that are as at first.
@@ -66,4 +83,10 @@ export class Controls {
     for (const name of Object.keys(this.boxes)) if (this.view[name]) found[name] = "1";
     return found;
   }
+}
+
+// A range moved by a share of its length, which on a logarithmic axis is that of its logarithms.
+export function moved([low, high], share, isLog) {
+  if (!isLog || low <= 0) return [low, high].map((end) => end + share * (high - low));
+  return [low, high].map((end) => end * (high / low) ** share);
 }

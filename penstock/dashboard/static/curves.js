@@ -1,8 +1,7 @@
 // Curves of many runs: one curve with a band per group of equal settings, one chart per environment.
 
-import uPlot from "./uPlot.esm.js";
-import { Chart, unique } from "./chart.js";
-import { Controls, field, fill } from "./controls.js";
+import { Chart } from "./chart.js";
+import { Controls, field, fill, soon } from "./controls.js";
 import { el, stream } from "./dom.js";
 
 export async function curvesPage(page, asked) {
@@ -19,15 +18,16 @@ export async function curvesPage(page, asked) {
   let metric = asked.get("y") || "evaluation/mean_return", by = new Set((asked.get("by") ?? "algorithm").split(",").filter(Boolean));
   let drawn = new Map(), shape = "", close = () => {}, timer = 0;
 
-  fill(band, [["ci", "95 % interval"], ["minmax", "lowest to highest"], ["none", "none"]], asked.get("band") || "ci");
+  fill(band, [["ci", "95 % interval"], ["quartiles", "middle half of the runs"], ["minmax", "lowest to highest"], ["none", "none"]], asked.get("band") || "ci");
   fill(y, [[metric, metric]], metric);
-  const controls = new Controls(axes([]), asked, (isOther) => {
-    if (isOther) ask();
+  const controls = new Controls(axes([]), asked, (what) => {
+    if (what === "x") ask();
     else {
-      keepAddress();
-      for (const chart of drawn.values()) chart.rebuild();
+      keepAddressSoon();
+      for (const chart of drawn.values()) chart.follow(what);
     }
   });
+  const keepAddressSoon = soon(keepAddress);
   const x = controls.x;
   page.append(
     el("p", {}, el("a", { href: "#/" }, "All runs")),
@@ -57,20 +57,20 @@ export async function curvesPage(page, asked) {
       progress: ({ read, of }) => {
         bar.hidden = false;
         bar.value = read / of;
-        told.textContent = `${read} of ${of} runs are read`;
+        told.textContent = `${read} of ${of} runs are read${drawn.size ? "; until then the curves are drawn from samples of their lines, without intervals" : ""}`;
       },
       curves: show,
     });
   }
 
   function show(found) {
-    bar.hidden = true;
+    bar.hidden = !found.is_sampled;
     fill(y, [...new Set([metric, ...found.names])].filter((name) => name === metric || !["steps", "seconds", "time"].includes(name)).map((name) => [name, name]), metric);
     fill(x, axes(found.names), x.value);
     choose(found.settings);
     const lines = found.panels.flatMap((panel) => panel.groups).reduce((sum, group) => sum + group.count, 0);
     told.textContent = lines ? `${lines} of ${found.count} runs have this metric` : `None of ${found.count} runs has this metric yet`;
-    const now = JSON.stringify([metric, x.value, found.panels.map((panel) => [panel.name, panel.groups.map((group) => [group.name, group.low === null, group.x.length > 0, group.runs.length])])]);
+    const now = JSON.stringify([metric, x.value, found.panels.map((panel) => [panel.name, panel.groups.map((group) => [group.name, group.low === null, group.middle === null, group.runs.length])])]);
     if (now === shape) {
       for (const panel of found.panels) {
         const chart = drawn.get(panel.name);
@@ -113,6 +113,7 @@ export async function curvesPage(page, asked) {
   ask();
   return () => {
     clearTimeout(timer);
+    keepAddressSoon.cancel();
     close();
     window.removeEventListener("theme", rebuild);
     for (const chart of drawn.values()) chart.destroy();
@@ -129,12 +130,8 @@ class Panel {
   constructor(panel) { this.panel = panel; }
 
   rows() {
-    const { groups } = this.panel;
-    const tables = groups.flatMap((group) => [
-      [group.x, group.middle], ...(group.low ? [[group.x, group.low], [group.x, group.high]] : []),
-      ...group.runs.map((run) => [run.x, run.y]),
-    ]).map(unique); // uPlot joins by x, whose values must be unique
-    return tables.length ? uPlot.join(tables).map((column) => column.map((value) => value ?? null)) : [[]];
+    const { x, groups } = this.panel, none = () => new Array(x.length).fill(null);
+    return [x, ...groups.flatMap(({ middle, low, high, runs }) => [middle || none(), ...(low ? [low, high] : []), ...runs.map((run) => run.y)])];
   }
 }
 
@@ -142,7 +139,7 @@ function chartOf(panel, controls, metric) {
   const lines = [], bands = [], notes = [];
   panel.groups.forEach((group, n) => {
     const add = (name, look) => lines.push({ name, label: name, color: n, dash: n % 4, ...look });
-    const isAlone = !group.x.length;
+    const isAlone = group.middle === null;
     add(`${group.name} (${group.count})`, { width: 2 });
     if (group.low) {
       add(`${group.name} low`, { edge: true });

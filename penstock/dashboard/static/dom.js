@@ -14,16 +14,18 @@ function asNode(child) {
   return child instanceof Node ? child : document.createTextNode(String(child));
 }
 
+const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 }); // toLocaleString makes one for each number
+
 export function number(value) {
   if (value === null || value === undefined) return "";
   const size = Math.abs(value);
-  if (size >= 1000) return Math.round(value).toLocaleString("en");
+  if (size >= 1000) return WHOLE.format(value);
   if (size >= 10 || value === 0) return value.toFixed(1);
   return size >= 0.01 ? value.toFixed(3) : value.toExponential(1);
 }
 
 export function count(value) {
-  return value === null || value === undefined ? "" : Math.round(value).toLocaleString("en");
+  return value === null || value === undefined ? "" : WHOLE.format(value);
 }
 
 export function clock(seconds) {

@@ -1,7 +1,7 @@
 // One run, live: its parts by kind of run, charts, log, settings and provenance.
 
 import { Chart, colorOf, Store, WAIT } from "./chart.js";
-import { Controls } from "./controls.js";
+import { Controls, soon } from "./controls.js";
 import { clock, count, el, get, number, stream } from "./dom.js";
 import { lineagePanel, nodesPanel, policiesPanel } from "./kinds.js";
 
@@ -19,7 +19,8 @@ export async function runPage(page, id, asked) {
   const index = el("nav", { class: "index", "aria-label": "Sections of this page" });
   const sections = new Map(), body = el("div", {});
   document.title = `${about.summary.run} · Penstock`;
-  const controls = new Controls(AXES, asked, () => { keepAddress(); for (const chart of drawn) chart.rebuild(); });
+  const controls = new Controls(AXES, asked, (what) => { keepAddressSoon(); for (const chart of drawn) chart.follow(what); });
+  const keepAddressSoon = soon(keepAddress);
   const parts = [
     el("p", { class: "ways" }, el("a", { href: "#/" }, "All runs"), el("a", { href: `#/run/${id}/files` }, "Files"), el("a", { href: `#/curves?runs=${id}` }, "Curves")),
     el("h1", {}, about.summary.run, " ", state),
@@ -210,6 +211,7 @@ export async function runPage(page, id, asked) {
   return () => {
     isClosed = true;
     clearTimeout(waiting);
+    keepAddressSoon.cancel();
     close();
     window.removeEventListener("theme", rebuild);
     for (const chart of drawn) chart.destroy();
