@@ -370,8 +370,8 @@ class ActorCritic(PolicyNetwork, NormalizedReturns):
         if self.num_squashed:
             outputs, log_std = self._squashed(outputs)
             return distribution_of(self.action, outputs, log_std, legal, "squashed")
-        log_std = self.log_std
-        return distribution_of(self.action, outputs, None if log_std is None else log_std.clamp(*LOG_STD_RANGE), legal)
+        own = self.log_std
+        return distribution_of(self.action, outputs, None if own is None else own.clamp(*LOG_STD_RANGE), legal)
 
     def _squashed(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits of the choices and means of the numbers, and the logarithms of their standard deviations."""
