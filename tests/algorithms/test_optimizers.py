@@ -9,8 +9,9 @@ import sys
 import pytest
 import torch
 
-from penstock.algorithms.arithmetic.optimizers import Adam, TorchRMSProp, clip_norm_, fused_adam
+from penstock.algorithms.arithmetic.optimizers import Adam, TorchRMSProp, fused_adam
 from penstock.algorithms.arithmetic.rmsprop import RMSProp
+from penstock.algorithms.bases.algorithm import clip_norm_
 from penstock.nn import flatten_, joined_if_adjacent
 
 TRAININGS = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,21 +109,6 @@ class RAdam(Eager, torch.optim.RAdam):
     """Rectified Adam (Liu et al. 2020, arXiv:1908.03265)."""
 
     step = plain(torch.optim.RAdam.step)
-
-
-def shrink_(gradient: torch.Tensor, norm: torch.Tensor, most: float) -> None:
-    """Scale a gradient of this norm, in place, down to a norm of at most `most`."""
-    gradient.mul_((most / (norm + 1e-6)).clamp(max=1.0))
-
-
-def clip_norm_(parameters: Sequence[torch.nn.Parameter], most: float) -> torch.Tensor:
-    """Scale gradients down to a global norm of at most `most`; return the norm before, 0-dimensional."""
-    (first, *others) = parameters
-    if others or first.grad is None:
-        return torch.nn.utils.clip_grad_norm_(parameters, most)
-    norm = torch.linalg.vector_norm(first.grad)
-    shrink_(first.grad, norm, most)
-    return norm
 
 
 def fused_adam(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, get_args
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from penstock.algorithms.registry import names_for
 from penstock.config import Config as AnyConfig
@@ -242,3 +242,18 @@ def _described(action: ActionSpec) -> str:
     chosen = f"choices among {', '.join(map(str, action.choices))}" if action.choices else ""
     drawn = f"{action.num_numbers} numbers" if action.num_numbers else ""
     return " and ".join(filter(None, (chosen, drawn)))
+
+
+def shrink_(gradient: Tensor, norm: Tensor, most: float) -> None:
+    """Scale a gradient of this norm, in place, down to a norm of at most `most`."""
+    gradient.mul_((most / (norm + 1e-6)).clamp(max=1.0))
+
+
+def clip_norm_(parameters: Sequence[nn.Parameter], most: float) -> Tensor:
+    """Scale gradients down to a global norm of at most `most`; return the norm before, 0-dimensional."""
+    (first, *others) = parameters
+    if others or first.grad is None:
+        return torch.nn.utils.clip_grad_norm_(parameters, most)
+    norm = torch.linalg.vector_norm(first.grad)
+    shrink_(first.grad, norm, most)
+    return norm

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from penstock.algorithms.arithmetic.likeness import Projection
-from penstock.algorithms.arithmetic.optimizers import as_if_made, clip_norm_, fused_adam, go_on
+from penstock.algorithms.arithmetic.optimizers import as_if_made, fused_adam, go_on
 from penstock.algorithms.arithmetic.returns import gae
-from penstock.algorithms.bases.algorithm import Algorithm, Metrics, Request
+from penstock.algorithms.bases.algorithm import Algorithm, Metrics, Request, clip_norm_
 from penstock.config import (
     Config,
     FreshConfig,
