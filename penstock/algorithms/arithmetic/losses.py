@@ -10,12 +10,12 @@ from penstock.algorithms.arithmetic.returns import LOG_RATIO_LIMIT
 
 def masked_mean(x: Tensor, mask: Tensor) -> Tensor:
     """Mean of `x` where `mask` (float, 0 or 1) is 1; 0 if there is none."""
-    return masked_sum(x, mask) / mask.sum().clamp(min=1.0)
+    return (x * mask).sum() / mask.sum().clamp(min=1.0)
 
 
 def masked_sum(x: Tensor, mask: Tensor) -> Tensor:
     """Sum of `x` where `mask` (float, 0 or 1) is 1."""
-    return torch.dot(x.flatten(), mask.flatten())
+    return (x * mask).sum()
 
 
 REDUCTIONS = {"sum": masked_sum, "mean": masked_mean}
@@ -38,10 +38,9 @@ def clipped_surrogate(ratio: Tensor, advantage: Tensor, low: float, high: float)
     return torch.minimum(ratio * advantage, ratio.clamp(low, high) * advantage)
 
 
-@torch.no_grad()
 def clip_fraction(ratio: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
-    """Share of the steps of `mask` whose ratio lies outside [low, high]; without gradient."""
-    return masked_mean(((ratio < low) | (ratio > high)).to(mask.dtype), mask)
+    """Share of the steps of `mask` whose ratio lies outside [low, high]."""
+    return masked_mean(((ratio < low) | (ratio > high)).float(), mask)
 
 
 def value_error(value: Tensor, target: Tensor, old_value: Tensor | None = None, clip: float | None = None) -> Tensor:
