@@ -13,7 +13,7 @@ import numpy as np
 
 from penstock.runs.reading import RecordedRun
 from penstock.runs.series import GrowingCurve
-from penstock.studies.curves import FEW, POINTS, Band, Curve, band_of, joined, panels_of, thinned
+from penstock.studies.curves import FEW, POINTS, Band, Curve, band_of, has_band, joined, panels_of, thinned
 
 MOST_POINTS = 4096
 """Largest number of points of a run."""
@@ -113,8 +113,8 @@ class Curves:
         """Return x and columns of a group's lines: the middle with the ends of its band, then those of single runs."""
         if len(members) == 1:
             return [(members[0].x, [members[0].y])]
-        has_band = band != "none" and (band != "ci" or len(members) >= FEW)
-        kind = band if has_band else "minmax"
+        is_shown = has_band(band, len(members))
+        kind = band if is_shown else "minmax"
         paths = [curve.run.directory.path for curve in members]
         key = (*axes, kind, *((path, versions[path]) for path in paths))
         if key not in self._bands:
@@ -123,7 +123,7 @@ class Curves:
             self._bands[key] = band_of(members, kind)
         found = self._bands[key]
         each = members if len(members) < FEW else [] if found.x.size else members[:MOST_LINES]
-        ends = [found.low, found.high] if has_band and found.x.size else []
+        ends = [found.low, found.high] if is_shown and found.x.size else []
         return [(found.x, [found.middle, *ends]), *((curve.x, [curve.y]) for curve in each)]
 
     def _curve(self, run: RecordedRun, x: str, y: str) -> GrowingCurve:

@@ -109,6 +109,11 @@ def band_of(curves: Sequence[Curve], kind: str) -> Band:
     return Band(x, middle, low, high)
 
 
+def has_band(kind: str, count: int) -> bool:
+    """Return whether a curve of this many runs has a band of this kind, or of "none"; an interval needs `FEW` runs."""
+    return kind != "none" and (kind != "ci" or count >= FEW)
+
+
 def joined(
     tables: Sequence[tuple[np.ndarray, Sequence[np.ndarray]]], most: int
 ) -> tuple[np.ndarray, list[list[np.ndarray]]]:

@@ -16,7 +16,7 @@ from penstock.runs.formatting import number, printable
 from penstock.runs.reading import RecordedRun, find_runs, readable
 from penstock.studies import EVALUATION, StudyError, warn
 from penstock.studies.conditions import chosen, require_known, value_of
-from penstock.studies.curves import FEW, Band, Curve, band_of, curves_of, panels_of
+from penstock.studies.curves import FEW, Band, Curve, band_of, curves_of, has_band, panels_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -153,7 +153,7 @@ def in_words(panels: Panels, bands: Bands, flags: Flags) -> str:
             if not band.x.size:
                 lines.append(f"  {name:<{width}}  {len(curves)} runs, with no stretch in common")
                 continue
-            ends = f" [{number(band.low[-1])}, {number(band.high[-1])}]" if has_band(curves, flags) else ""
+            ends = f" [{number(band.low[-1])}, {number(band.high[-1])}]" if has_band(flags.band, len(curves)) else ""
             last = f"{number(band.middle[-1])}{ends} at {band.x[-1]:,.0f}"
             lines.append(f"  {name:<{width}}  {len(curves)} runs  {_spark(band.middle)}  {last}")
     return "\n".join(map(printable, lines))
@@ -172,7 +172,7 @@ def as_csv(panels: Panels, bands: Bands, flags: Flags) -> str:
                 writer.writerows([*about, *pair, "", ""] for pair in pairs)
             band = bands[env][name]
             ends: tuple[Any, Any] = (band.low.tolist(), band.high.tolist())
-            if not has_band(curves, flags):
+            if not has_band(flags.band, len(curves)):
                 ends = ([""] * band.x.size,) * 2
             points = zip(band.x.tolist(), band.middle.tolist(), *ends, strict=True)
             writer.writerows([env, name, "", "", *point] for point in points)
@@ -220,15 +220,10 @@ def draw(all_axes: Iterable[Axes], panels: Panels, bands: Bands, flags: Flags) -
         axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.0)
 
 
-def has_band(curves: Sequence[Curve], flags: Flags) -> bool:
-    """Return whether a band is shown; an interval needs `FEW` runs or more."""
-    return flags.band != "none" and (flags.band != "ci" or len(curves) >= FEW)
-
-
 def _draw(axes: Axes, name: str, curves: Sequence[Curve], band: Band, look: tuple[str, str], flags: Flags) -> None:
     color, dash = look
     axes.plot(band.x, band.middle, color=color, linestyle=dash, linewidth=1.8, label=f"{name} ({len(curves)})")
-    if has_band(curves, flags):
+    if has_band(flags.band, len(curves)):
         axes.fill_between(band.x, band.low, band.high, color=color, alpha=0.18, linewidth=0)
     if len(curves) < FEW:
         for curve in curves:

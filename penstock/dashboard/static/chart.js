@@ -49,7 +49,7 @@ export class Store {
 }
 
 // Rows of ascending x with one row for each x: of several values the last one, as lines of one step would be saw teeth.
-export function unique(data) {
+function unique(data) {
   const [x, ...columns] = data, kept = [];
   const made = columns.map(() => []);
   x.forEach((at, row) => {
