@@ -14,6 +14,7 @@ from penstock.engine.roster import ACTIVITIES
 from penstock.engine.watching import progress
 from penstock.engine.watching.chronicle import OF_A_NODE
 from penstock.rudder import predictor
+from penstock.runs.descriptions import QUANTILES
 from penstock.runs.status import Status
 from tests.places import DOCS
 
@@ -69,8 +70,10 @@ def listed() -> dict[str, set[str]]:
     """Algorithms by metric, as the page lists them."""
     found: dict[str, set[str]] = {}
     for name, *_, by in rows("metric"):
-        if name.strip("`") not in OPEN:
-            found.setdefault(name.strip("`"), set()).update(*(GROUPS.get(who, {who}) for who in by.split(", ")))
+        if (whole := name.strip("`")) not in OPEN:
+            of, _, last = whole.rpartition("/")
+            for each in [f"{of}/{quantile}" for quantile in QUANTILES] if last == "QUANTILE" else [whole]:
+                found.setdefault(each, set()).update(*(GROUPS.get(who, {who}) for who in by.split(", ")))
     return found
 
 

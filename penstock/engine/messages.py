@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -52,8 +52,8 @@ class LearnedInWorker:
         Number of the worker.
     losses
         Losses of the last update.
-    lag
-        Smallest, mean and largest policy lag of the gradients since the worker's last report.
+    lags
+        Policy lag of each gradient since the worker's last report.
     learning_rate
         Learning rate of the last update.
     policy
@@ -62,7 +62,7 @@ class LearnedInWorker:
 
     worker: int
     losses: Mapping[str, float]
-    lag: tuple[float, float, float]
+    lags: Sequence[int]
     learning_rate: float
     policy: int = 0
 

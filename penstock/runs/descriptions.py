@@ -23,7 +23,10 @@ _UNDRAWN = frozenset((
 ))  # fmt: skip
 
 Cell = Literal["state", "text", "number", "count", "share", "clock", "ago"]
-Kind = Literal["line", "dots", "area"]
+Kind = Literal["line", "dots", "area", "band"]
+QUANTILES = {"min": 0.0, "q25": 0.25, "median": 0.5, "q75": 0.75, "max": 1.0}
+"""Quantiles of a distribution, by the last part of the names of its metrics."""
+_NESTED = {("min", "max"): "min to max", ("q25", "q75"): "25 to 75 %"}
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,8 @@ class Series:
     unit
         Unit of the values; "share" is from 0 to 1.
     kind
-        "line"; "dots": a line with marked points, for few values; "area": stacked areas, for shares of one whole.
+        "line"; "dots": a line with marked points, for few values; "area": stacked areas, for shares of one whole;
+        "band": nested bands between `QUANTILES`, which ``*`` at the end stands for, with a line of the median.
     """
 
     pattern: str
@@ -114,6 +118,8 @@ METRICS = (
     Series("episode/success_rate", "Learning", "Success rate", "training episodes", "share"),
     Series("evaluation/success_rate", "Learning", "Success rate", "evaluations", "share", "dots"),
     Series("episode/mean_length", "Learning", "Episode length", unit="steps"),
+    Series("evaluation/return/*", "Learning", "Returns within an evaluation", "{0}", "reward", "band"),
+    Series("evaluation/length/*", "Learning", "Lengths within an evaluation", "{0}", "steps", "band"),
     Series("opponents/rating", "Opponents", "Rating", unit="Elo points"),
     Series("opponents/mean_score", "Opponents", "Score against past versions", "mean", "share"),
     Series("opponents/min_score", "Opponents", "Score against past versions", "hardest", "share"),
@@ -128,7 +134,7 @@ METRICS = (
     Series("loss/*", "Losses"),
     Series("learning_rate", "Losses", "Learning rate"),
     Series("constant_features", "Losses", "Constant features", unit="share"),
-    Series("policy_lag/*", "Experience", "Policy lag", "{0}", "updates"),
+    Series("policy_lag/*", "Experience", "Policy lag", "{0}", "updates", "band"),
     Series("masked_steps", "Experience", "Masked steps", unit="steps"),
     Series("left_out", "Experience", "Segments left out of a batch", unit="segments"),
     Series("replay/rows", "Experience", "Replay buffer", unit="rows"),
@@ -195,9 +201,11 @@ def charts_of(
     Returns
     -------
     list
-        ``section``, ``title``, ``unit``, ``kind`` and ``lines`` of each chart. A line has ``name``, of its metric,
-        ``label``, ``color``, a number that is equal for all lines of a policy and for a part of all areas of a section,
-        or `WAIT`, ``dash``, a number, and ``dots``, whether its points are marked.
+        ``section``, ``title``, ``unit``, ``kind``, ``lines`` and ``bands`` of each chart. A line has ``name``, of its
+        metric, ``label``, ``color``, a number that is equal for all lines of a policy and for a part of all areas of a
+        section, or `WAIT`, ``dash``, a number, ``dots``, whether its points are marked, and ``edge``, whether it is
+        an end of bands. A band has ``label`` and ``color``, the numbers of its ends, the lines ``low`` and ``high``,
+        and that of the line within, ``of``.
     """
     places: dict[tuple[str, str], int] = {}
     for place, series in enumerate((*known, _OTHER)):
@@ -211,7 +219,8 @@ def charts_of(
         chart["kind"] = "area" if series.kind == "area" else "line"
         chart = charts.setdefault((series.section, whole), {"place": places[series.section, series.title], **chart})
         line = {"name": name, "label": series.label.format(*words), "policy": "" if is_of_one else policy}
-        chart["lines"].append(line | {"dots": series.kind == "dots"})
+        quantile = words[-1] if series.kind == "band" else ""
+        chart["lines"].append(line | {"dots": series.kind == "dots", "quantile": quantile})
     made = [charts[key] for key in sorted(charts, key=lambda key: charts[key]["place"])]
     parts: dict[str, list[str]] = {}
     for chart in made:
@@ -259,24 +268,43 @@ def _parts(name: str, policies: Sequence[str]) -> tuple[str, str]:
 
 def _finished(chart: dict[str, Any], policies: Sequence[str], shades: Mapping[str, int]) -> dict[str, Any]:
     """Return a chart with labels and looks of its lines: colours tell policies apart, dashes their metrics."""
-    lines = chart["lines"]
+    lines = sorted(chart["lines"], key=lambda line: line["quantile"] not in ("", "median"))
     of_policies = list(dict.fromkeys((*policies, *(line["policy"] for line in lines if line["policy"]))))
     has_policies = any(line["policy"] for line in lines)
-    labels = list(dict.fromkeys(line["label"] for line in lines))
+    edges = {end for ends in _NESTED for end in ends}
+    of_lines = [line for line in lines if line["quantile"] not in edges] or lines[:1]
+    labels = list(dict.fromkeys(line["label"] for line in of_lines))
     drawn = []
     for number, line in enumerate(lines):
+        is_edge = line not in of_lines
+        place = 0 if is_edge else labels.index(line["label"])
         if has_policies:
             policy = line["policy"] or _OF_ALL
             color = of_policies.index(policy) if line["policy"] else len(of_policies)
-            dash = labels.index(line["label"])
+            dash = place
         else:
-            policy, color, dash = "", shades[line["label"]] if chart["kind"] == "area" else number, 0
+            policy, dash = "", 0
+            color = shades[line["label"]] if chart["kind"] == "area" else place if line["quantile"] else number
         label = ", ".join(words for words in (policy, line["label"]) if words)
-        looks = {"color": color, "dash": dash, "dots": line["dots"]}
+        looks = {"color": color, "dash": dash, "dots": line["dots"], "edge": is_edge, "quantile": line["quantile"]}
         drawn.append({"name": line["name"], "label": label or chart["title"], **looks})
     if has_policies:
         drawn.sort(key=lambda line: (line["color"], line["dash"]))
-    return {key: chart[key] for key in ("section", "title", "unit", "kind")} | {"lines": drawn}
+    bands = _bands(drawn, 1 if has_policies else len(_NESTED))
+    shown = [{name: value for name, value in line.items() if name != "quantile"} for line in drawn]
+    return {key: chart[key] for key in ("section", "title", "unit", "kind")} | {"lines": shown, "bands": bands}
+
+
+def _bands(lines: Sequence[Mapping[str, Any]], most: int) -> list[dict[str, Any]]:
+    """Return the innermost bands of each colour that has lines of both ends, the outer ones first, `most` of each."""
+    found = []
+    for color in dict.fromkeys(line["color"] for line in lines if line["edge"]):
+        its = {line["quantile"]: n for n, line in enumerate(lines) if line["color"] == color}
+        of = next((n for n, line in enumerate(lines) if line["color"] == color and not line["edge"]), 0)
+        pairs = [(label, its[low], its[high]) for (low, high), label in _NESTED.items() if low in its and high in its]
+        looks = {"color": color, "of": of}
+        found += [{"label": label, "low": low, "high": high, **looks} for label, low, high in pairs[-most:]]
+    return found
 
 
 @cache

@@ -30,7 +30,7 @@ STYLE = """
 .c0 { --c: #0072b2; } .c1 { --c: #d55e00; } .c2 { --c: #009e73; } .c3 { --c: #cc79a7; } .c4 { --c: #56b4e9; }
 .c5 { --c: #e69f00; } .wait { --c: #b9c5cf; } .line { stroke: var(--c); }
 .area { fill: var(--c); stroke: var(--paper); }
-.dot { fill: var(--c); }
+.dot { fill: var(--c); } .band { fill: var(--c); fill-opacity: 0.2; }
 """
 """Style of the charts; the page defines the colours --ink, --quiet, --paper and --line."""
 
@@ -56,10 +56,12 @@ def chart_html(chart: Mapping[str, Any], columns: Columns, x: str = "steps", tar
     drawn = [(line, at, values) for line, at, values in found if at.size and (not is_area or values.any())]
     if not drawn:
         return ""
+    inside = [] if is_area else _inside(chart, found)
+    drawn = [one for one in drawn if not one[0]["edge"]]
     unit = "" if chart["unit"] == "share" else chart["unit"]
     title = f'<figcaption>{escape(chart["title"])} <span class="unit">{escape(unit)}</span></figcaption>'
-    shapes: Sequence[Any] = _stacked(drawn) if is_area else [(*one, None) for one in drawn]
-    picture, legend = _picture(chart, shapes, x, target), _legend(drawn, is_area, target)
+    shapes: Sequence[Any] = _stacked(drawn) if is_area else [*inside, *((*one, None) for one in drawn)]
+    picture, legend = _picture(chart, shapes, x, target), _legend(chart, drawn, target)
     return f'<figure class="chart">{title}{picture}{legend}</figure>'
 
 
@@ -83,8 +85,20 @@ def _stacked(drawn: Sequence[tuple[Any, np.ndarray, np.ndarray]]) -> list[Any]:
     return shapes
 
 
+def _inside(chart: Mapping[str, Any], found: Sequence[tuple[Any, np.ndarray, np.ndarray]]) -> list[Any]:
+    """Return line, places, upper and lower ends of bands, at the places that have both."""
+    shapes = list[Any]()
+    for band in chart["bands"]:
+        (line, at, low), (_, of_high, high) = found[band["low"]], found[band["high"]]
+        places, among_low, among_high = np.intersect1d(at, of_high, return_indices=True)
+        if places.size:
+            shapes.append((line, places, high[among_high], low[among_low]))
+    return shapes
+
+
 def _picture(chart: Mapping[str, Any], shapes: Sequence[Any], x: str, target: float | None) -> str:
-    ends = [end for _, _, high, low in shapes for end in (high.min(), high.max(), *(() if low is None else (0.0,)))]
+    is_area = chart["kind"] == "area"
+    ends = [end for _, _, *sides in shapes for side in sides if side is not None for end in (side.min(), side.max())]
     low, high = _range([*ends, *(() if target is None else (target,))], chart["unit"])
     begin, end = min(at[0] for _, at, *_ in shapes), max(at[-1] for _, at, *_ in shapes)
 
@@ -107,7 +121,8 @@ def _picture(chart: Mapping[str, Any], shapes: Sequence[Any], x: str, target: fl
         over = _places(right(at), down(above))
         if below is not None:
             under = _places(right(at)[::-1], down(below)[::-1])
-            parts.append(f'<polygon class="area {_class(line)}" points="{over} {under}"/>')
+            look = "area" if is_area else "band"
+            parts.append(f'<polygon class="{look} {_class(line)}" points="{over} {under}"/>')
             continue
         parts.append(f'<polyline class="line {_class(line)}" stroke-dasharray="{_dash(line)}" points="{over}"/>')
         if line["dots"] and at.size <= 100:
@@ -120,8 +135,8 @@ def _picture(chart: Mapping[str, Any], shapes: Sequence[Any], x: str, target: fl
     return f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
 
 
-def _legend(drawn: Sequence[tuple[Any, np.ndarray, np.ndarray]], is_area: bool, target: float | None) -> str:
-    entries = []
+def _legend(chart: Mapping[str, Any], drawn: Sequence[tuple[Any, np.ndarray, np.ndarray]], target: float | None) -> str:
+    entries, is_area = [], chart["kind"] == "area"
     for line, _, values in drawn:
         dashes = f'stroke-dasharray="{_dash(line)}"'
         mark = (
@@ -133,6 +148,8 @@ def _legend(drawn: Sequence[tuple[Any, np.ndarray, np.ndarray]], is_area: bool, 
         entries.append(f'<span>{swatch} {escape(line["label"])} <span class="said">{said}</span></span>')
     if target is not None:
         entries.append(f'<span class="said">target {number(target)}</span>')
+    if labels := dict.fromkeys(band["label"] for band in chart["bands"]):
+        entries.append(f'<span class="said">bands: {escape(", ".join(labels))}</span>')
     return f'<div class="legend">{"".join(entries)}</div>'
 
 

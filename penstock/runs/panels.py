@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.config.features import FEATURES
-from penstock.runs.descriptions import WAIT, shades_of
+from penstock.runs.descriptions import QUANTILES, WAIT, shades_of
 from penstock.runs.files import shown_path
 from penstock.runs.formatting import clock, evaluated, number
 from penstock.runs.panes import Pane, Row, beside, chart_of, fitted, of_table, packed, panel, spark_line
@@ -24,9 +24,7 @@ _MOST_NUMBERS = 7
 _FACTS = ("segments", "share", "age", "uses", "lost")
 _SOURCE = re.compile(rf"replay/(\w+)/({'|'.join(_FACTS)})")
 """Metrics shown for a source of replayed segments."""
-_KNOWN = (
-    "policy_lag/min", "policy_lag/mean", "policy_lag/max", "masked_steps", "replay/rows", "replay/updates_per_step"
-)  # fmt: skip
+_KNOWN = ("policy_lag/mean", "policy_lag/median", "masked_steps", "replay/rows", "replay/updates_per_step")
 _LEAST_SHARE, _LEAST_REST = 0.005, 0.05
 _WORK_GLYPHS, _WAIT_GLYPH, _REST_GLYPH = "█▓▒", "░", " "
 _WORK_COLORS = ("green", "cyan", "magenta", "yellow", "blue", "red")
@@ -185,8 +183,13 @@ def _throughput(status: Status) -> list[Row]:
     for name, value in experience.items():
         source = _SOURCE.fullmatch(name)
         is_known = name in _KNOWN or any(name.startswith(feature.metrics) for feature in FEATURES)
-        if not is_known and not (source is not None and source[1] in sources):
-            rows.append((name.replace("_", " ").replace("/", " "), number(value)))
+        of, _, quantile = name.rpartition("/")
+        if is_known or (source is not None and source[1] in sources) or quantile in QUANTILES.keys() - {"median"}:
+            continue
+        about, shown = name, number(value)
+        if quantile == "median":
+            about, shown = of, f"{shown} ({number(experience[f'{of}/min'])} to {number(experience[f'{of}/max'])})"
+        rows.append((about.replace("_", " ").replace("/", " "), shown))
     if status.skipped_updates:
         rows.append(("skipped updates", Text(f"{status.skipped_updates:,}", "bold yellow")))
     if status.restarts:

@@ -364,13 +364,19 @@ def episodes_of(path, **settings):
 
 
 def test_every_episode_of_every_evaluation_is_written_down(tmp_path):
-    episodes = episodes_of(tmp_path / "run", eval_interval=0.25)
+    episodes = episodes_of(tmp_path / "run", eval_interval=0.25, eval_exploration=True)
     steps = sorted({episode["steps"] for episode in episodes})
     assert len(episodes) == 40 * len(steps) and len(steps) == 4 and steps[-1] == 160
     names = {"steps", "seconds", "time", "version", "asked", "return", "length", "is_finished"}
     assert all(episode.keys() == names and episode["is_finished"] for episode in episodes)
     assert {episode["asked"] for episode in episodes} == {40}
     assert all(episode["length"] == 1 and episode["version"] == episode["steps"] / 16 for episode in episodes)
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    of_last = [episode["return"] for episode in episodes if episode["steps"] == 160]
+    last = next(line for line in reversed(lines) if "evaluation/mean_return" in line)
+    logged = [last[f"evaluation/return/{name}"] for name in ("min", "q75", "max")]
+    assert logged == [*np.quantile(of_last, [0.0, 0.75, 1.0])]
+    assert last["evaluation/length/min"] == 1.0 > logged[0]
 
 
 @pytest.mark.parametrize("explores", [False, True])

@@ -90,12 +90,13 @@ def test_the_learners_report_is_shown():
 
 def test_policy_lag_is_that_of_all_workers_that_learn_and_losses_are_the_last_ones():
     progress = a_progress()
-    for worker, lags in ((0, (9, 9.0, 9)), (1, (2, 3.0, 8)), (0, (0, 1.0, 4))):
-        progress.policies[0].take_learned_in_worker(LearnedInWorker(worker, {"x": lags[1]}, lags, 0.1))
+    for worker, lags in ((0, (9,)), (1, (2, 8)), (0, (0, 0, 0, 2))):
+        progress.policies[0].take_learned_in_worker(LearnedInWorker(worker, {"x": lags[-1]}, lags, 0.1))
     progress.take_learned(learned(64))
     status = progress.status()
     assert (status.policy_lag_min, status.policy_lag_mean, status.policy_lag_max) == (0, 2.0, 8)
-    assert status.losses == {"x": 1.0}
+    assert [status.experience[f"policy_lag/{name}"] for name in ("q25", "median", "q75")] == [0, 1.0, 2.0]
+    assert status.losses == {"x": 2}
 
 
 def test_the_rate_is_that_of_the_last_seconds(now):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from penstock.runs.descriptions import COLUMNS, HARDWARE, METRICS, WAIT, charts_of, shades_of
+from penstock.runs.descriptions import COLUMNS, HARDWARE, METRICS, QUANTILES, WAIT, charts_of, shades_of
 from tests.places import DOCS
 
 
@@ -52,6 +52,35 @@ def test_areas_are_a_chart_for_each_policy_and_parts_have_one_colour_in_all_char
     assert shades_of(["idle", "env", "other programs", "env", "learn"]) == {
         "idle": WAIT, "env": 0, "other programs": WAIT, "learn": 1
     }  # fmt: skip
+
+
+def quantiles_of(metric, policy=""):
+    return [f"{policy}{metric}/{name}" for name in QUANTILES]
+
+
+def test_a_distribution_is_the_median_in_nested_bands_which_a_mean_beside_it_does_not_change():
+    (chart,) = charts_of(["policy_lag/mean", *quantiles_of("policy_lag")])
+    names = [line["name"].removeprefix("policy_lag/") for line in chart["lines"]]
+    told = {line["label"]: (line["color"], line["edge"]) for line in chart["lines"]}
+    assert told["median"] == (0, False) and told["mean"] == (1, False)
+    assert all(told[end] == (0, True) for end in ("min", "q25", "q75", "max"))
+    assert [(names[band["low"]], names[band["high"]], names[band["of"]]) for band in chart["bands"]] == [
+        ("min", "max", "median"), ("q25", "q75", "median")
+    ]  # fmt: skip
+    (before,) = charts_of([f"policy_lag/{name}" for name in ("min", "mean", "max")])
+    ends = [(band["low"], band["high"], band["of"], band["label"]) for band in before["bands"]]
+    assert ends == [(0, 2, 1, "min to max")], "runs of before have no quartiles"
+
+
+def test_distributions_of_policies_are_medians_with_their_inner_bands_in_one_chart():
+    names = [name for policy in ("red", "blue") for name in quantiles_of("evaluation/return", f"policy/{policy}/")]
+    (chart,) = charts_of(names, ["red", "blue"])
+    lines = [line["name"] for line in chart["lines"]]
+    assert [(band["color"], lines[band["low"]], lines[band["high"]], lines[band["of"]]) for band in chart["bands"]] == [
+        (color, *(f"policy/{policy}/evaluation/return/{name}" for name in ("q25", "q75", "median")))
+        for color, policy in enumerate(("red", "blue"))
+    ]
+    assert [line["label"] for line in chart["lines"] if not line["edge"]] == ["red, median", "blue, median"]
 
 
 def test_a_metric_without_a_description_has_a_chart_of_its_own():

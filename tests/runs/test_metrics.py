@@ -7,12 +7,15 @@ import socket
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.summary.writer import event_file_writer
 
 from penstock.runs import metrics
+from penstock.runs.descriptions import QUANTILES
 from penstock.runs.metrics import MetricsLog
+from penstock.runs.series import distribution
 from tests.runs.limits import files_no_larger_than
 
 
@@ -30,6 +33,15 @@ def scalars(run_dir, tag):
 def in_2001(monkeypatch):
     """A time of the calendar."""
     monkeypatch.setattr(metrics.time, "time", lambda: 1e9)
+
+
+def test_a_distribution_is_told_by_its_quantiles():
+    values = [7.0, 1.0, 4.0, 2.0, 9.0, 3.0]
+    found = distribution("x/lag", values)
+    expected = np.quantile(values, [0.0, 0.25, 0.5, 0.75, 1.0])
+    assert list(found) == ["x/lag/min", "x/lag/q25", "x/lag/median", "x/lag/q75", "x/lag/max"]
+    np.testing.assert_allclose(list(found.values()), expected)
+    assert distribution("x", []) == {} and set(distribution("x", [2])) == {f"x/{name}" for name in QUANTILES}
 
 
 def test_each_write_is_one_line_and_one_scalar_per_value(tmp_path, in_2001):

@@ -120,6 +120,20 @@ def test_points_of_a_chart_are_where_their_values_are():
     np.testing.assert_allclose(y, [196 - 188 * 0.1 / 2.2, 196 - 188 * 1.1 / 2.2, 196 - 188 * 2.1 / 2.2], atol=0.06)
 
 
+def test_a_band_lies_between_its_ends_behind_the_line_of_the_median():
+    names = [f"evaluation/return/{name}" for name in ("min", "median", "max")]
+    (chart,) = charts_of(names)
+    values = dict(zip(names, ([0.0, None, 1.0], [1.0, 1.0, 1.5], [2.0, 2.0, 2.0]), strict=True))
+    shown = chart_html(chart, {"steps": [0.0, 50.0, 100.0], **values})
+    # 5 % of the range of 2 above and below; at 50 one end is not known.
+    band, top, bottom = "58.0,16.5 472.0,16.5 472.0,102.0 58.0,187.5", "58.0,102.0", "472.0,59.3"
+    (polygon,), (line,) = (
+        re.findall(rf'<{tag} class="[^"]*"[^>]* points="([^"]*)"', shown) for tag in ("polygon", "polyline")
+    )
+    assert polygon == band and line.startswith(top) and line.endswith(bottom)
+    assert shown.index("<polygon") < shown.index("<polyline") and "bands: min to max" in shown
+
+
 def test_areas_are_stacked_and_parts_that_are_never_there_are_left_out():
     (chart,) = charts_of(["time/learner/learn", "time/learner/gather", "time/learner/wait for data"])
     columns = {

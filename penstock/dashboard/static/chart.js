@@ -77,7 +77,7 @@ export function colorOf(color, count = 0) {
 
 export class Chart {
   // store: has rows(x, names). lines: name, label, color, dash and dots of each; width, faint, and edge for ends of bands.
-  // options: view (x, smooth, logX, logY, clip, zoom), onZoom, kind, unit, target, height, note, bands: color, low, high.
+  // options: view (x, smooth, logX, logY, clip, zoom), onZoom, kind, unit, target, height, note, bands: color, low, high, and of, the line within.
   constructor(title, store, lines, options) {
     Object.assign(this, { title, store, lines, options, plot: null, drawn: "", isSeen: false, isStale: true });
     this.canvas = el("div", { class: "canvas", role: "img", "aria-label": title, ondblclick: () => options.onZoom && options.onZoom(null) });
@@ -90,6 +90,7 @@ export class Chart {
     this.note = el("p", { class: "note", hidden: true });
     this.legend = el("div", { class: "legend" });
     this.hidden = new Set();
+    this.owners = new Map((options.bands || []).flatMap(({ low, high, of }) => [[low, of], [high, of]]));
     this.element = el("figure", {}, el("figcaption", {}, el("span", { class: "title" }, title), unit, this.value, el("span", { class: "tools" }, this.button, csv, png)), this.note, this.canvas, this.legend, this.table);
     this.observer = new IntersectionObserver((entries) => {
       this.isSeen = entries[entries.length - 1].isIntersecting;
@@ -114,7 +115,7 @@ export class Chart {
     this.isStale = false;
     const whole = this.data(), isArea = this.options.kind === "area";
     // A part that is never there would be a line at the edge of its neighbour.
-    this.parts = this.lines.map((line, n) => ({ ...line, n })).filter(({ n }) => !this.hidden.has(n) && !(isArea && !whole[n + 1].some(Boolean)));
+    this.parts = this.lines.map((line, n) => ({ ...line, n })).filter(({ n }) => !this.hidden.has(this.owners.get(n) ?? n) && !(isArea && !whole[n + 1].some(Boolean)));
     this.raw = [whole[0], ...this.parts.map(({ n }) => whole[n + 1])];
     const shown = this.labelled(whole), label = shown.slice(0, MOST_SAID).map(([line, n]) => `${line.label} ${this.said(lastOf(whole[n + 1]))}`).join(", ");
     this.canvas.setAttribute("aria-label", `${this.title}: ${label}${shown.length > MOST_SAID ? ` and ${shown.length - MOST_SAID} other lines` : ""}`);
@@ -274,9 +275,11 @@ export class Chart {
         } }, swatch, `${line.label} `, said);
         return { n, said, button };
       });
-      const alone = this.entries.length === 1 && target === undefined && !this.options.isNamed;
+      const named = [...new Set((this.options.bands || []).map(({ label }) => label))].filter(Boolean);
+      const alone = this.entries.length === 1 && target === undefined && !this.options.isNamed && !named.length;
       this.legend.replaceChildren(...(alone ? [] : this.entries.map(({ button }) => button)));
       if (target !== undefined) this.legend.append(el("span", { class: "quiet" }, `target ${number(target)}`));
+      if (named.length) this.legend.append(el("span", { class: "quiet" }, `bands: ${named.join(", ")}`));
     }
     this.hovered(this.plot.cursor.idx);
   }
@@ -285,11 +288,15 @@ export class Chart {
   hovered(row) {
     if (!this.entries) return;
     const isOver = row !== null && row !== undefined && this.whole[0][row] !== undefined && this.whole[0].length === this.plot.data[0].length;
-    for (const { n, said } of this.entries) said.textContent = this.said(isOver ? this.whole[n + 1][row] : lastOf(this.whole[n + 1]));
+    const valueOf = (n) => this.said(isOver ? this.whole[n + 1][row] : lastOf(this.whole[n + 1]));
+    for (const { n, said } of this.entries) {
+      const outer = (this.options.bands || []).find(({ of }) => of === n);
+      said.textContent = valueOf(n) + (outer ? ` (${valueOf(outer.low)} to ${valueOf(outer.high)})` : "");
+    }
     const at = isOver ? this.whole[0][row] : null;
     const place = at === null ? "" : this.options.view.x === "time" ? new Date(1000 * at).toLocaleString("sv") : `${this.options.view.x} ${number(at)}`;
     const [only] = this.entries, named = only && this.lines[only.n].label !== this.title ? `${this.lines[only.n].label} ` : "";
-    const alone = this.entries.length === 1 && !this.options.isNamed ? named + only.said.textContent : "";
+    const alone = this.entries.length === 1 && !this.options.isNamed && !this.owners.size ? named + only.said.textContent : "";
     this.value.textContent = [place, alone].filter(Boolean).join(": ");
   }
 

@@ -110,10 +110,10 @@ export async function runPage(page, id, asked) {
     for (const chart of drawn) chart.destroy();
     shades = new Map(charts.filter((chart) => chart.section === "Speed" && chart.kind === "area").flatMap((chart) => chart.lines.map((line) => [line.label, line.color])));
     const target = about.config.target_return, grids = new Map();
-    drawn = charts.map(({ section: title, title: name, unit, kind, lines, file }) => {
+    drawn = charts.map(({ section: title, title: name, unit, kind, lines, bands, file }) => {
       const isReturn = lines.some((line) => line.name === "episode/mean_return" || line.name === "evaluation/mean_return");
       const chart = new Chart(name, file === "hardware" ? hardware : metrics, lines, {
-        view: controls.view, onZoom: (range) => controls.zoom(range), kind, unit, ...(isReturn && typeof target === "number" ? { target } : {}),
+        view: controls.view, onZoom: (range) => controls.zoom(range), kind, unit, bands, ...(isReturn && typeof target === "number" ? { target } : {}),
       });
       if (!grids.has(title)) grids.set(title, el("div", { class: "charts" }));
       grids.get(title).append(chart.element);

@@ -291,7 +291,7 @@ class ActorLearner(Inference):
             LearnedInWorker(
                 worker=self._worker,
                 losses={name: value.item() for name, value in metrics.items()},
-                lag=(min(lags), float(np.mean(lags)), max(lags)),
+                lags=lags,
                 learning_rate=self._shared.optimizer.param_groups[0]["lr"],
                 policy=self._arena.policy,
             )

@@ -21,6 +21,7 @@ from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.batch import Batch
 from penstock.experience.layout import row_name
 from penstock.ipc import SlotState, gather
+from penstock.runs.series import distribution
 
 READER = 0xFFFF  # owner of slots in state READING
 WORTH_A_COPY = 1 << 16  # bytes of a slot's observations from which on a GPU takes them out of the arena itself
@@ -381,11 +382,10 @@ class SegmentLearner(Learner):
 
     def experience(self) -> dict[str, float]:
         """Return the policy lag of the last batch, and the numbers of steps not learned from and of late segments."""
-        lag = self._lag.float() if len(self._lag) else torch.zeros(1)
+        lag = self._lag.cpu().numpy() if len(self._lag) else np.zeros(1)
         return {
-            "policy_lag/min": lag.min().item(),
-            "policy_lag/mean": lag.mean().item(),
-            "policy_lag/max": lag.max().item(),
+            "policy_lag/mean": float(lag.mean()),
+            **distribution("policy_lag", lag),
             "masked_steps": self._masked,
             **({"left_out": self._left_out} if self._algorithm.batch_wait is not None else {}),
         }

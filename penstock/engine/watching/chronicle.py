@@ -20,6 +20,7 @@ from penstock.runs.episodes import EpisodesLog
 from penstock.runs.files import LinesLog
 from penstock.runs.metrics import MetricsLog
 from penstock.runs.run_directory import HARDWARE, RunDirectory
+from penstock.runs.series import distribution
 from penstock.runs.state import StateFile, Written
 from penstock.runs.status import PolicyStatus, Status
 from penstock.runs.store import CheckpointStore
@@ -257,6 +258,8 @@ def _values_of(evaluation: Evaluation) -> dict[str, float]:
         "evaluation/std_return": evaluation.std_return,
         "evaluation/finished": evaluation.finished,
         "evaluation/unfinished": evaluation.unfinished,
+        **distribution("evaluation/return", evaluation.returns),
+        **distribution("evaluation/length", evaluation.lengths),
     }
     if evaluation.success_rate is not None:
         values["evaluation/success_rate"] = evaluation.success_rate

@@ -23,6 +23,7 @@ from penstock.engine.watching.time_spent import (
 )
 from penstock.ipc import available_cores
 from penstock.play.evaluation import Evaluation, success_rate
+from penstock.runs.series import distribution
 from penstock.runs.status import (
     REAL_WORK,
     MatchStatus,
@@ -149,9 +150,9 @@ class PolicyProgress:
     def _with_workers(self, learned: Learned) -> Learned:
         """Add the reports of rollout workers: losses of the last one, policy lag of all."""
         *_, last = self._by_worker.values()
-        lowest, means, highest = zip(*(report.lag for report in self._by_worker.values()), strict=True)
-        lag = {"min": min(lowest), "mean": float(np.mean(means)), "max": max(highest)}
-        experience = {f"policy_lag/{name}": value for name, value in lag.items()} | dict(learned.experience)
+        lags = [lag for report in self._by_worker.values() for lag in report.lags]
+        found = {"policy_lag/mean": float(np.mean(lags)), **distribution("policy_lag", lags)}
+        experience = found | dict(learned.experience)
         return replace(learned, losses=last.losses, learning_rate=last.learning_rate, experience=experience)
 
 
