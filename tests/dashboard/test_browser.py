@@ -132,6 +132,30 @@ def test_a_run_is_drawn_and_follows_its_files(browser, runs, live):
         assert complaints(browser) == []
 
 
+def test_a_film_plays_beside_the_curve_at_whose_steps_it_was_taken(browser, runs, live):
+    (live.directory.path / "videos").mkdir()
+    for name in ("step-100.mp4", "step-200-2.mp4", "other.mp4"):
+        (live.directory.path / "videos" / name).write_bytes(b"no film")
+    marks = "return [...document.querySelectorAll('.mark:not([hidden])')].map((mark) => [mark.title, mark.offsetLeft])"
+    with dashboard_of(runs) as served:
+        open_run(browser, served, "live")
+        shown = waited(browser, lambda: browser.execute_script(marks))
+        assert [title for title, _ in shown] == ["Film of step 100", "Film of step 200, step-200-2.mp4"]
+        assert shown[0][1] + 20 < shown[1][1]
+        mark = browser.find_element(By.CSS_SELECTOR, ".mark")
+        mark.send_keys(Keys.ENTER)
+        film = mark.find_element(By.XPATH, "ancestor::figure/following-sibling::figure[1]")
+        name, video = film.find_element(By.CSS_SELECTOR, ".title"), film.find_element(By.TAG_NAME, "video")
+        assert name.text == "step-100.mp4" and video.get_attribute("src").endswith("/films/1")
+        film.find_element(By.TAG_NAME, "button").send_keys(Keys.ENTER)
+        assert not browser.find_elements(By.CSS_SELECTOR, ".film") and browser.switch_to.active_element == mark
+        choose(browser, "x", "seconds")
+        choose(browser, "from", "15")
+        choose(browser, "to", "30")
+        waited(browser, lambda: len(browser.execute_script(marks)) == 1)
+        assert complaints(browser) == []
+
+
 def test_what_a_resume_undoes_goes_from_the_page(browser, runs, live):
     append(live, steps=900, seconds=90, **{"episode/mean_return": 555.0})
     with dashboard_of(runs) as served:

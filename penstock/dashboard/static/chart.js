@@ -77,7 +77,8 @@ export function colorOf(color, count = 0) {
 
 export class Chart {
   // store: has rows(x, names). lines: name, label, color, dash and dots of each; width, faint, and edge for ends of bands.
-  // options: view (x, smooth, logX, logY, clip, zoom), onZoom, kind, unit, target, height, note, bands: color, low, high, and of, the line within.
+  // options: view (x, smooth, logX, logY, clip, zoom), onZoom, kind, unit, target, height, note, bands: color, low, high, and of, the line within;
+  // marks: label and act of buttons on the curve, each at a number of steps.
   constructor(title, store, lines, options) {
     Object.assign(this, { title, store, lines, options, plot: null, drawn: "", isSeen: false, isStale: true });
     this.canvas = el("div", { class: "canvas", role: "img", "aria-label": title, ondblclick: () => options.onZoom && options.onZoom(null) });
@@ -87,11 +88,12 @@ export class Chart {
     const png = el("button", { type: "button", onclick: () => this.picture() }, "PNG");
     const unit = options.unit && options.unit !== "share" ? el("span", { class: "unit" }, options.unit) : null;
     this.value = el("span", { class: "value" });
+    this.marks = (options.marks || []).map(({ label, act }) => el("button", { type: "button", class: "mark", "aria-label": label, title: label, onclick: act }));
     this.note = el("p", { class: "note", hidden: true });
     this.legend = el("div", { class: "legend" });
     this.hidden = new Set();
     this.owners = new Map((options.bands || []).flatMap(({ low, high, of }) => [[low, of], [high, of]]));
-    this.element = el("figure", {}, el("figcaption", {}, el("span", { class: "title" }, title), unit, this.value, el("span", { class: "tools" }, this.button, csv, png)), this.note, this.canvas, this.legend, this.table);
+    this.element = el("figure", {}, el("figcaption", {}, el("span", { class: "title" }, title), unit, this.value, el("span", { class: "tools" }, this.button, csv, png)), this.note, el("div", { class: "plot" }, this.canvas, this.marks), this.legend, this.table);
     this.observer = new IntersectionObserver((entries) => {
       this.isSeen = entries[entries.length - 1].isIntersecting;
       if (this.isSeen && this.isStale) this.draw();
@@ -209,7 +211,7 @@ export class Chart {
       axes: [isTime ? { ...axis, size: 40 } : { ...axis, size: 30, values: short() }, { ...axis, size: wide, values: short(unit) }],
       series: [{}, ...series],
       hooks: {
-        draw: [() => { performance.clearMarks("drawn"); performance.mark("drawn"); }], // measured by bench/dashboard.py
+        draw: [(plot) => { this.placeMarks(plot); performance.clearMarks("drawn"); performance.mark("drawn"); }], // measured by bench/dashboard.py
         setCursor: [(plot) => this.hovered(plot.cursor.idx)],
         setSelect: [(plot) => {
           const { left, width } = plot.select;
@@ -218,6 +220,17 @@ export class Chart {
         }],
       },
     };
+  }
+
+  // Places marks on the last line that has values; those outside of the range are hidden.
+  placeMarks(plot) {
+    this.marks.forEach((mark, n) => {
+      const { steps, [this.options.view.x]: places } = this.store.columns, x = valueAt(steps, places, this.options.marks[n].steps);
+      const y = plot.data.slice(1, this.parts.length + 1).filter((_, of) => !this.parts[of].edge).map((column) => valueAt(plot.data[0], column, x)).findLast((value) => value !== null) ?? null;
+      const [left, top] = [[x, "x"], [y, "y"]].map(([value, scale]) => (value === null ? NaN : plot.valToPos(value, scale)));
+      mark.hidden = !(left >= 0 && left <= plot.over.clientWidth && top >= 0 && top <= plot.over.clientHeight);
+      if (!mark.hidden) [mark.style.left, mark.style.top] = [plot.over.offsetLeft + left, plot.over.offsetTop + top].map((place) => `${place}px`);
+    });
   }
 
   isSparse(column) {
@@ -370,6 +383,17 @@ function smoothed(column, weight) {
     total = weight * total + (1 - weight);
     return sum / total;
   });
+}
+
+// Value of a column at a place among the ascending places of its rows: on the line between two values, or the first or last one.
+function valueAt(places, column = [], at) {
+  let below = -1;
+  for (let n = 0; n < places.length; n++) {
+    if (places[n] === null || column[n] === null || column[n] === undefined) continue;
+    if (places[n] >= at) return below < 0 || places[n] === at ? column[n] : column[below] + ((column[n] - column[below]) * (at - places[below])) / (places[n] - places[below]);
+    below = n;
+  }
+  return below < 0 ? null : column[below];
 }
 
 function lastOf(values) {

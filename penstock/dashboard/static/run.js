@@ -39,6 +39,9 @@ export async function runPage(page, id, asked) {
 
   const policies = policiesPanel(), nodes = nodesPanel(() => metrics), lineage = about.has_lineage ? lineagePanel(id) : null;
   const films = filmsOf(id, about.films);
+  const marks = about.films.map((name, n) => [/^step-(\d+)(?:-\d+)?\.mp4$/.exec(name), n]).filter(([found]) => found).map(([[name, steps], n]) => ({
+    steps: Number(steps), label: `Film of step ${count(Number(steps))}${name === `step-${steps}.mp4` ? "" : `, ${name}`}`, act: (event) => play(event.currentTarget, name, n),
+  }));
   section("Log").append(log);
   const made = section("Settings");
   made.append(details("Settings", about.config), details("Made with", about.made));
@@ -96,6 +99,16 @@ export async function runPage(page, id, asked) {
     order(titles());
   }
 
+  // Plays a film beside the curve that it is marked on.
+  function play(mark, name, n) {
+    const curve = mark.closest("figure"), open = curve.parentElement.querySelector(".film");
+    if (open) open.remove();
+    if (open && open.dataset.film === String(n)) return;
+    const close = el("button", { type: "button", onclick: () => { film.remove(); mark.focus(); } }, "Close");
+    const film = el("figure", { class: "film", "data-film": n }, el("figcaption", {}, el("span", { class: "title" }, name), el("span", { class: "tools" }, close)), filmOf(id, n, { autoplay: true, muted: true, loop: true }));
+    curve.after(film);
+  }
+
   function titles() {
     return [...new Set(charts.map((chart) => chart.section))];
   }
@@ -113,7 +126,7 @@ export async function runPage(page, id, asked) {
     drawn = charts.map(({ section: title, title: name, unit, kind, lines, bands, file }) => {
       const isReturn = lines.some((line) => line.name === "episode/mean_return" || line.name === "evaluation/mean_return");
       const chart = new Chart(name, file === "hardware" ? hardware : metrics, lines, {
-        view: controls.view, onZoom: (range) => controls.zoom(range), kind, unit, bands, ...(isReturn && typeof target === "number" ? { target } : {}),
+        view: controls.view, onZoom: (range) => controls.zoom(range), kind, unit, bands, marks: isReturn ? marks : [], ...(isReturn && typeof target === "number" ? { target } : {}),
       });
       if (!grids.has(title)) grids.set(title, el("div", { class: "charts" }));
       grids.get(title).append(chart.element);
@@ -243,7 +256,11 @@ function roleBar(role, shades) {
 function filmsOf(id, names) {
   if (!names.length) return null;
   return el("div", { class: "charts" }, names.map((name, n) =>
-    el("figure", {}, el("figcaption", {}, name), el("video", { controls: true, preload: "none", src: `/api/runs/${id}/films/${n}` }))));
+    el("figure", {}, el("figcaption", {}, name), filmOf(id, n, { preload: "none" }))));
+}
+
+function filmOf(id, n, how) {
+  return el("video", { controls: true, src: `/api/runs/${id}/films/${n}`, ...how });
 }
 
 function details(title, values) {
