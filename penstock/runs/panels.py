@@ -24,7 +24,9 @@ _MOST_NUMBERS = 7
 _FACTS = ("segments", "share", "age", "uses", "lost")
 _SOURCE = re.compile(rf"replay/(\w+)/({'|'.join(_FACTS)})")
 """Metrics shown for a source of replayed segments."""
-_KNOWN = ("policy_lag/mean", "policy_lag/median", "masked_steps", "replay/rows", "replay/updates_per_step")
+_KNOWN = (
+    "policy_lag/mean", "policy_lag/median", "masked_steps", "replay/rows", "replay/fill", "replay/updates_per_step"
+)  # fmt: skip
 _LEAST_SHARE, _LEAST_REST = 0.005, 0.05
 _WORK_GLYPHS, _WAIT_GLYPH, _REST_GLYPH = "█▓▒", "░", " "
 _WORK_COLORS = ("green", "cyan", "magenta", "yellow", "blue", "red")
@@ -175,13 +177,14 @@ def _throughput(status: Status) -> list[Row]:
     if "policy_lag/mean" in experience:
         rows.append(("policy lag", f"{status.policy_lag_mean:.1f}, max {status.policy_lag_max:.0f}"))
     if status.replay_rows is not None:
-        rows.append(("replay", f"{status.replay_rows:,} rows"))
+        fill = experience.get("replay/fill")
+        rows.append(("replay", f"{status.replay_rows:,} rows" + ("" if fill is None else f", {fill:.0%} full")))
     sources = _sources(experience)
     for kind, facts in sources.items():
         about = f"{facts['segments']:,.0f}, age {facts['age']:,.0f}, x{facts['uses']:.1f}"
         rows.append((f"{facts['share']:.0%} {kind}", about))
     for name, value in experience.items():
-        source = _SOURCE.fullmatch(name)
+        source = _SOURCE.match(name)
         is_known = name in _KNOWN or any(name.startswith(feature.metrics) for feature in FEATURES)
         of, _, quantile = name.rpartition("/")
         if is_known or (source is not None and source[1] in sources) or quantile in QUANTILES.keys() - {"median"}:

@@ -1,4 +1,4 @@
-"""Metrics over time, from growing files of JSON lines: as columns, as a curve, at the ends of a file; quantiles."""
+"""Metrics of runs over time, from growing files of JSON lines: as columns, as a curve, or at the ends of a file."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from penstock.runs.descriptions import QUANTILES
 from penstock.runs.documents import is_finite, open_ordinary
 from penstock.runs.growing import Cursor, stretches
 
@@ -25,16 +23,6 @@ MOST_NAMES = 4096
 _NUMBERS = frozenset((int, float, type(None)))
 _PIECE_NBYTES = 1 << 16  # at an end of a file
 _SAMPLE_NBYTES = (1 << 12, 1 << 16)  # of a piece that has y in most lines, and in few
-
-
-def distribution(name: str, values: ArrayLike) -> dict[str, float]:
-    """Return the quantiles of values, by the names of their metrics; nothing without values."""
-    ordered = np.sort(np.asarray(values), axis=None)
-    if not ordered.size:
-        return {}
-    places = np.array(list(QUANTILES.values())) * (ordered.size - 1)
-    found = np.interp(places, np.arange(ordered.size), ordered)
-    return {f"{name}/{quantile}": value for quantile, value in zip(QUANTILES, found.tolist(), strict=True)}
 
 
 def numbers_in(line: bytes) -> dict[str, Any] | None:

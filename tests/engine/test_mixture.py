@@ -111,6 +111,8 @@ def test_steps_are_the_fresh_ones_and_those_that_fill_count():
 def test_a_large_policy_lag_masks_fresh_steps_and_not_replayed_ones():
     batches, status = watched(1_000, replay=["queue:1/2", "uniform:1/2,capacity=20,min_size=20"], max_policy_lag=1)
     last = batches[-1]
+    ages = [status.experience[f"replay/uniform/age/{name}"] for name in ("min", "median", "max")]
+    assert 0 <= ages[0] <= ages[1] <= ages[2] and ages[0] <= status.experience["replay/uniform/age"] <= ages[2]
     assert status.experience["replay/uniform/age"] >= 1 and (last.learn[:, last.replayed] > 0).all(0).any()
 
 

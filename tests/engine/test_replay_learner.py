@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from penstock.algorithms.apex import ApeX
+from penstock.algorithms.apex_dpg import ApeXDPG
 from penstock.algorithms.bases.algorithm import NonFiniteUpdate
 from penstock.algorithms.dqn import DQN
 from penstock.algorithms.td3 import TD3
@@ -20,6 +21,7 @@ from penstock.engine.messages import Saved, SetWeights, WeightsSet
 from penstock.engine.paths.replay_learner import ReplayLearner
 from penstock.engine.roles.learner import MAX_SKIPPED_IN_A_ROW, LearningDiverged
 from penstock.experience.arena import Control
+from penstock.runs.descriptions import QUANTILES
 from tests.comparing import identical
 from tests.engine.collecting import FIRST_VERSION, SHORT, saved
 from tests.engine.replaying import Replaying
@@ -369,6 +371,28 @@ def test_a_learner_made_of_a_saved_state_makes_the_same_next_updates_bit_for_bit
     assert identical(*(saved(run.learner, tmp_path / name).weights for name, run in (("1", one), ("2", two))))
     for run in (one, two):
         run.close()
+
+
+def test_reports_tell_how_old_the_rows_of_the_last_batch_were_and_the_priorities_they_got():
+    run = Replaying(Watching, prioritized=True, buffer_size=40, batch_size=8)
+    run.learn(60)
+    batch, td_error = run.algorithm.seen[-1]
+    rows = [tuple(obs) for obs in run.rows()["obs"].tolist()]  # oldest first
+    ages = [len(rows) - 1 - rows.index(tuple(obs)) for obs in batch.obs.tolist()]
+    told = run.learned[-1].experience
+    found = {name: [told[f"replay/{name}/{each}"] for each in QUANTILES] for name in ("age", "priority")}
+    np.testing.assert_array_equal(found["age"], np.quantile(ages, list(QUANTILES.values())))
+    np.testing.assert_allclose(found["priority"], np.quantile(td_error.abs(), list(QUANTILES.values())), rtol=1e-6)
+    assert told["replay/fill"] == 1.0 and max(ages) > min(ages)
+    run.close()
+
+
+def test_rows_that_are_evicted_by_priority_have_no_age():
+    run = Replaying(ApeXDPG, env="Pendulum-v1", num_workers=1, updates_per_step=1.0)
+    run.learn(2)
+    names = run.learned[-1].experience.keys()
+    assert "replay/priority/median" in names and "replay/age/median" not in names
+    run.close()
 
 
 def test_reports_name_the_fill_of_the_buffer_and_the_measured_ratio():

@@ -12,10 +12,10 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.summary.writer import event_file_writer
 
+from penstock.engine.watching.clock import distribution
 from penstock.runs import metrics
 from penstock.runs.descriptions import QUANTILES
 from penstock.runs.metrics import MetricsLog
-from penstock.runs.series import distribution
 from tests.runs.limits import files_no_larger_than
 
 

@@ -13,6 +13,7 @@ from penstock.engine.messages import Save
 from penstock.engine.paths.drawing import DrawAhead, DrawOnRequest, make_draws
 from penstock.engine.paths.segment_learner import SegmentLearner
 from penstock.engine.roles.learner import save_contents
+from penstock.engine.watching.clock import distribution
 from penstock.experience.batch import Batch
 from penstock.experience.segment_store import Segments, SegmentStore
 from penstock.runs.store import CheckpointStore
@@ -42,7 +43,7 @@ class MixtureLearner(SegmentLearner):
         self._saved_at = saved_at
         self._is_filling = True
         self._drawn = dict.fromkeys((store.source.kind for store in self._stores), 0)
-        self._ages = dict.fromkeys(self._drawn, 0.0)
+        self._ages = dict.fromkeys(self._drawn, np.zeros(1, np.int64))
         self._segments: list[Segments] = []  # replayed ones of the last batch, by store
         self._added_before = {store.source.kind: store.buffer.num_added for store in self._stores}
         self._draws = draws = make_draws(self._algorithm, self._arena, self._stores)
@@ -95,7 +96,7 @@ class MixtureLearner(SegmentLearner):
             kind = store.source.kind
             self._drawn[kind] += store.count
             ages = self._version - segments["version"][:, :-1]
-            self._ages[kind] = float(ages[segments["valid"][:, :-1]].mean())
+            self._ages[kind] = ages[segments["valid"][:, :-1]]
         return self._reader.read(slots, self._version, self._steps / self._config.total_steps, self._segments)
 
     def _count(self, batch: Batch) -> None:
@@ -127,7 +128,8 @@ class MixtureLearner(SegmentLearner):
             found |= {
                 f"replay/{kind}/share": float(store.source.share),
                 f"replay/{kind}/segments": len(buffer),
-                f"replay/{kind}/age": self._ages[kind],
+                f"replay/{kind}/age": float(self._ages[kind].mean()),
+                **distribution(f"replay/{kind}/age", self._ages[kind]),
                 f"replay/{kind}/uses": self._drawn[kind] / max(1, buffer.num_added - self._added_before[kind]),
                 f"replay/{kind}/lost": lost,
             }

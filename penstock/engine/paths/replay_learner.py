@@ -19,6 +19,7 @@ from penstock.engine.acting.inference import MakeWeights, through_block
 from penstock.engine.contracts import LearnerState
 from penstock.engine.messages import Note, Save, Tell
 from penstock.engine.roles.learner import Learner, save_contents
+from penstock.engine.watching.clock import distribution
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.batch import SequenceBatch, TransitionBatch
 from penstock.experience.run_replay import Replay
@@ -175,7 +176,10 @@ class ReplayLearner(Learner):
         algorithm.begin(self._model, learning)
         self._training = algorithm.training_mode(self._model)
         self._reader = make_reader(replay, self._device, in_order=config.backend == "serial")
-        self._is_prioritized = isinstance(algorithm.sampler(), Prioritized)
+        sampler = algorithm.sampler()
+        self._is_prioritized = isinstance(sampler, Prioritized)
+        self._has_order = not isinstance(sampler, Prioritized) or sampler.eviction_alpha is None
+        self._ids, self._priorities = np.empty(0, np.int64), np.empty(0, np.float32)  # of the last batch
         self._batches = replay.batches_before  # learned from since the limiter began to count
         self._published_at = self._steps  # steps that the weights were published with
 
@@ -203,6 +207,7 @@ class ReplayLearner(Learner):
             self._reader.ask(beta)
         self._clock.switch("learn")
         self._apply_settings()
+        self._ids = ids
         metrics = self._learn(batch, ids)
         self._batches += 1
         self._count_steps()
@@ -252,7 +257,8 @@ class ReplayLearner(Learner):
         if self._config.normalize_observations:
             self._model.update_observation_statistics(*batch.observed)
         if self._is_prioritized:
-            self._replay.buffer.update_priorities(ids, largest_error(td_error).cpu().numpy())
+            self._priorities = largest_error(td_error).cpu().numpy()
+            self._replay.buffer.update_priorities(ids, self._priorities)
         return {name: value.detach() for name, value in {**metrics, **further}.items()}
 
     def _count_steps(self) -> None:
@@ -288,8 +294,16 @@ class ReplayLearner(Learner):
         self._algorithm.restart_target(self._model)
 
     def experience(self) -> dict[str, float]:
-        """Return the rows in the buffer, and the updates made for each step."""
-        return {"replay/rows": len(self._replay.buffer), "replay/updates_per_step": self._replay.measured_ratio}
+        """Return contents of the buffer, updates made for each step, and ages and priorities of the last batch."""
+        buffer = self._replay.buffer
+        ages = (buffer.num_added - 1 - self._ids).clip(0) if self._has_order else ()
+        return {
+            "replay/rows": len(buffer),
+            "replay/fill": len(buffer) / buffer.capacity,
+            "replay/updates_per_step": self._replay.measured_ratio,
+            **distribution("replay/age", ages),
+            **distribution("replay/priority", self._priorities),
+        }
 
     @property
     def step_size(self) -> float:

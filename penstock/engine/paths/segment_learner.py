@@ -17,11 +17,11 @@ from penstock.engine.acting.inference import MakeWeights, through_block
 from penstock.engine.contracts import LearnerState
 from penstock.engine.messages import Note, Tell
 from penstock.engine.roles.learner import Learner
+from penstock.engine.watching.clock import distribution
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.batch import Batch
 from penstock.experience.layout import row_name
 from penstock.ipc import SlotState, gather
-from penstock.runs.series import distribution
 
 READER = 0xFFFF  # owner of slots in state READING
 WORTH_A_COPY = 1 << 16  # bytes of a slot's observations from which on a GPU takes them out of the arena itself

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from penstock.engine.messages import Scored
+from penstock.engine.watching.clock import distribution
 from penstock.engine.watching.hangs import HangWatch
 from penstock.engine.watching.hardware import Hardware
 from penstock.engine.watching.progress import Progress
@@ -20,7 +21,6 @@ from penstock.runs.episodes import EpisodesLog
 from penstock.runs.files import LinesLog
 from penstock.runs.metrics import MetricsLog
 from penstock.runs.run_directory import HARDWARE, RunDirectory
-from penstock.runs.series import distribution
 from penstock.runs.state import StateFile, Written
 from penstock.runs.status import PolicyStatus, Status
 from penstock.runs.store import CheckpointStore

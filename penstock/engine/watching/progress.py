@@ -12,6 +12,7 @@ import numpy as np
 
 from penstock.config import Config
 from penstock.engine.messages import Learned, LearnedInWorker
+from penstock.engine.watching.clock import distribution
 from penstock.engine.watching.time_spent import (
     Moment,
     RoleTime,
@@ -23,7 +24,6 @@ from penstock.engine.watching.time_spent import (
 )
 from penstock.ipc import available_cores
 from penstock.play.evaluation import Evaluation, success_rate
-from penstock.runs.series import distribution
 from penstock.runs.status import (
     REAL_WORK,
     MatchStatus,
