@@ -47,7 +47,7 @@ MAY_USE = {
     "doctor": {"extras", "ipc", "config", "surroundings", "envs", "algorithms", "play", "engine", "bench", "flags"}
     | {"runs"},
     "search": {"config", "masking", "runs", "ipc", "algorithms", "bench", "population", "trust"},
-    "studies": {"config", "flags", "runs", "ipc", "algorithms", "population"},
+    "studies": {"config", "flags", "masking", "runs", "ipc", "algorithms", "population"},
     "dashboard": {"flags", "masking", "runs", "studies"},
     "exchange": {"algorithms", "config", "envs", "extras", "flags", "masking", "nn", "play", "runs", "surroundings"}
     | {"trust"},

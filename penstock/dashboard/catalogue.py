@@ -13,7 +13,6 @@ from typing import Any
 
 from penstock.dashboard.feed import Feed
 from penstock.dashboard.files import films_of
-from penstock.masking import is_secret
 from penstock.runs.files import json_values
 from penstock.runs.labels import LABELS
 from penstock.runs.metrics import METRICS
@@ -25,7 +24,6 @@ from penstock.studies.lineage import has_lineage
 from penstock.studies.table import differences
 
 _MOST_FEEDS = 8
-_UNGROUPED = ("env", "run_dir")  # each environment has its own chart
 
 Stamp = tuple[tuple[int, int, int], ...]
 
@@ -59,7 +57,7 @@ class Catalogue:
         with self._lock:
             known: dict[str, Known] = {}
             for path, name in (found for place in self._places for found in paths_in(place)):
-                id_ = _id_of(path)
+                id_ = id_of(path)
                 if (run := self._read(path, name, id_)) is not None:
                     known.setdefault(id_, run)
             self._known = known
@@ -138,22 +136,6 @@ def unlike(runs: Sequence[RecordedRun]) -> list[dict[str, Any]]:
     return [{"name": name, "values": list(values)} for name, values in found.items()]
 
 
-def settings_unlike(runs: Sequence[RecordedRun]) -> list[str]:
-    """Return keys for groups of runs: the algorithm, and settings that differ between runs of one algorithm."""
-    configs: dict[str, list[dict[str, Any]]] = {}
-    for run in runs:
-        configs.setdefault(run.directory.algorithm, []).append(run.settings)
-    names = dict.fromkeys(name for alike in configs.values() for config in alike for name in config)
-    shown = [name for name in names if name not in _UNGROUPED and not is_secret(name)]
-    return ["algorithm", *(name for name in shown if any(_differ(alike, name) for alike in configs.values()))]
-
-
-def _differ(configs: Sequence[dict[str, Any]], name: str) -> bool:
-    values = [config.get(name) for config in configs]
-    is_plain = all(value is None or isinstance(value, str | int | float | list) for value in values)
-    return is_plain and any(value != values[0] for value in values)
-
-
 def _stamp(path: Path) -> Stamp | None:
     """Return identity, time and size of the files of a row; None if one is a link, as in a hostile copy."""
     stamps = []
@@ -169,5 +151,6 @@ def _stamp(path: Path) -> Stamp | None:
     return tuple(stamps)
 
 
-def _id_of(path: Path) -> str:
+def id_of(path: Path) -> str:
+    """Return the id of a run or folder."""
     return hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:16]

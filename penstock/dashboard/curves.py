@@ -93,6 +93,13 @@ class Curves:
                 made.append({"name": env, "x": places.tolist(), "groups": shown})
             return made
 
+    def points(self, run: RecordedRun, x: str, y: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return a metric of a run over another one, as `RecordedRun.points` does; beyond `MOST_POINTS` means."""
+        with self._lock:
+            curve = self._curve(run, x, y)
+            curve.catch_up()
+            return curve.points()
+
     def names(self, runs: Sequence[RecordedRun]) -> list[str]:
         """Return the names of all metrics."""
         found: set[str] = set()

@@ -14,12 +14,13 @@ from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from penstock.dashboard.catalogue import Catalogue, unlike
+from penstock.dashboard.catalogue import Catalogue, id_of, unlike
 from penstock.dashboard.curves import Curves
 from penstock.dashboard.feed import cursors_in
 from penstock.dashboard.files import files_of, films_of, pieces_of, text_of
@@ -27,11 +28,13 @@ from penstock.dashboard.guard import LOCAL, Guard, is_same
 from penstock.dashboard.streams import curve_events, overview_events, run_events, until
 from penstock.runs.descriptions import COLUMNS
 from penstock.runs.documents import DocumentError, document_in
+from penstock.runs.files import json_values
 from penstock.runs.labels import MOST_NBYTES, LabelsError, labels_in, write_labels
 from penstock.runs.lock import holding_of, holds
 from penstock.runs.process import is_alive
 from penstock.runs.reading import RecordedRun
 from penstock.runs.run_directory import VIDEOS
+from penstock.studies.compare_page import SCORES, comparison_page, settings_table, settings_unlike, sides_of
 from penstock.studies.lineage import lineage_page, steps_of
 
 STATIC = Path(__file__).parent / "static"
@@ -39,12 +42,13 @@ FILES = {
     "app.js": "text/javascript", "overview.js": "text/javascript", "run.js": "text/javascript",
     "curves.js": "text/javascript", "diff.js": "text/javascript", "files.js": "text/javascript",
     "kinds.js": "text/javascript", "controls.js": "text/javascript", "chart.js": "text/javascript",
-    "dom.js": "text/javascript", "uPlot.esm.js": "text/javascript",
+    "compare.js": "text/javascript", "dom.js": "text/javascript", "uPlot.esm.js": "text/javascript",
     "icon.svg": "image/svg+xml", "style.css": "text/css", "uPlot.min.css": "text/css", "uPlot.LICENSE": "text/plain",
 }  # fmt: skip
 """Files of the page, with their media types."""
 CONTROL_HEADER = "x-penstock-control"
 _MOST_COMPARED = 20
+_MOST_RUNS = 200  # of a comparison
 _BANDS = ("ci", "quartiles", "minmax", "none")
 
 
@@ -137,6 +141,28 @@ class Pages:
         ids = _ids_in(request)[:_MOST_COMPARED]
         runs = [one for id_ in ids if (one := await run_in_threadpool(self.catalogue.run, id_)) is not None]
         return _Json({"runs": [run.name for run in runs], "rows": await run_in_threadpool(unlike, runs)})
+
+    async def comparison(self, request: Request) -> Response:
+        """Answer with the comparison of runs."""
+        asked, ids = request.query_params, _ids_in(request)
+        if asked.get("score", "final") not in SCORES or len(ids) > _MOST_RUNS:
+            return PlainTextResponse(f"At most {_MOST_RUNS} runs are compared, by final or best returns.\n", 400)
+        return _Json(await run_in_threadpool(self._compared, ids, asked))
+
+    def _compared(self, ids: list[str], asked: QueryParams) -> dict[str, Any]:
+        found = self.catalogue.chosen(asked.get("words", ""), ids)
+        runs = found[:_MOST_RUNS]
+        known = settings_unlike(runs)
+        by = asked["by"].split(",") if "by" in asked else [key for key in known if key != "seed"]
+        sides = sides_of(runs, [key for key in known if key in by], asked.get("first", ""))
+        parts, notes = comparison_page(sides, asked.get("score", "final"), self._curves.points)
+        if len(found) > len(runs):
+            notes.append(f"{len(found)} runs are too many: the first {_MOST_RUNS} by name are compared.")
+        for row in [row for part in parts for row in part["runs"]]:
+            row["id"] = id_of(Path(row.pop("path")))
+        shown = [{"id": id_of(run.directory.path), "run": run.name, "state": run.state} for run in runs]
+        about = {"keys": known, "by": by, "groups": [name for name, _ in sides], "notes": notes}
+        return json_values({"envs": parts, "runs": shown, "settings": settings_table(runs), **about})
 
     async def curves(self, request: Request) -> Response:
         """Stream the curves of many runs."""
@@ -235,6 +261,7 @@ def make_app(
         Route("/api/runs", pages.runs),
         Route("/api/stream", pages.overview_stream),
         Route("/api/differences", pages.differences),
+        Route("/api/comparison", pages.comparison),
         Route("/api/curves", pages.curves),
         Route("/api/runs/{id}", pages.run),
         Route("/api/runs/{id}/history", pages.history),

@@ -12,10 +12,11 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from penstock.dashboard.catalogue import Catalogue, settings_unlike
+from penstock.dashboard.catalogue import Catalogue
 from penstock.dashboard.curves import Curves
 from penstock.dashboard.feed import news
 from penstock.runs.state import read_state, state_of
+from penstock.studies.compare_page import settings_unlike
 
 LOOK_SECONDS = 0.5
 """Seconds between two reads of the files of an open page."""

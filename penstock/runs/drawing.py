@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -24,13 +25,14 @@ STYLE = """
 .chart figcaption { font-weight: 600; } .chart .unit, .chart .said { color: var(--quiet); font-weight: 400; }
 .chart svg { width: 100%; height: auto; } .chart text { font: 11px system-ui, sans-serif; fill: var(--quiet); }
 .chart .grid { stroke: var(--line); } .chart .target { stroke: var(--ink); stroke-dasharray: 2 4; }
-.chart polyline { fill: none; stroke-width: 1.6; }
+.chart polyline { fill: none; stroke-width: 1.6; } .chart polyline.target { stroke-width: 1; }
 .chart .legend { display: flex; flex-wrap: wrap; gap: 0.1rem 0.9rem; }
 .chart .legend span { font-size: 12px; } .chart .legend svg { width: 22px; height: 8px; }
 .c0 { --c: #0072b2; } .c1 { --c: #d55e00; } .c2 { --c: #009e73; } .c3 { --c: #cc79a7; } .c4 { --c: #56b4e9; }
 .c5 { --c: #e69f00; } .wait { --c: #b9c5cf; } .line { stroke: var(--c); }
 .area { fill: var(--c); stroke: var(--paper); }
 .dot { fill: var(--c); } .band { fill: var(--c); fill-opacity: 0.2; }
+.front { stroke: var(--ink); stroke-width: 1.5; }
 """
 """Style of the charts; the page defines the colours --ink, --quiet, --paper and --line."""
 
@@ -96,11 +98,44 @@ def _inside(chart: Mapping[str, Any], found: Sequence[tuple[Any, np.ndarray, np.
     return shapes
 
 
-def _picture(chart: Mapping[str, Any], shapes: Sequence[Any], x: str, target: float | None) -> str:
-    is_area = chart["kind"] == "area"
-    ends = [end for _, _, *sides in shapes for side in sides if side is not None for end in (side.min(), side.max())]
-    low, high = _range([*ends, *(() if target is None else (target,))], chart["unit"])
-    begin, end = min(at[0] for _, at, *_ in shapes), max(at[-1] for _, at, *_ in shapes)
+def scatter_html(title: str, x: str, groups: Mapping[str, Sequence[tuple[str, float, float, bool]]]) -> str:
+    """Return groups of points as a figure with a picture and a legend; a line of steps joins those of a Pareto front.
+
+    Parameters
+    ----------
+    title
+        Title of the figure.
+    x
+        Unit of the horizontal axis, which begins at 0.
+    groups
+        Points of each group: text, x, y, and whether the point is on the front.
+    """
+    points = [point for each in groups.values() for point in each]
+    across, up = [at for _, at, _, _ in points], [value for _, _, value, _ in points]
+    parts, right, down = _axes((min(0.0, *across), max(across)), _range(up, ""), "")
+    front = sorted((at, value) for _, at, value, is_on_front in points if is_on_front)
+    corners = [front[0], *(place for (_, low), (at, high) in pairwise(front) for place in ((at, low), (at, high)))]
+    at, value = np.array(corners).T
+    parts.append(f'<polyline class="target" points="{_places(right(at), down(value))}"/>')
+    for color, each in enumerate(groups.values()):
+        for text, x_of, y_of, is_on_front in each:
+            look = f'class="dot c{color % COLORS}{" front" if is_on_front else ""}" r="{5 if is_on_front else 3}"'
+            place = f'cx="{right(x_of):.1f}" cy="{down(y_of):.1f}"'
+            parts.append(f"<circle {look} {place}><title>{escape(text)}</title></circle>")
+    mark = '<svg viewBox="0 0 22 8" aria-hidden="true"><circle class="dot c{}" cx="11" cy="4" r="4"/></svg>'
+    legend = "".join(f"<span>{mark.format(n % COLORS)} {escape(name)}</span>" for n, name in enumerate(groups))
+    return (
+        f'<figure class="chart"><figcaption>{escape(title)} <span class="unit">{escape(x)}</span></figcaption>'
+        f'{_svg(parts, f"{title} over {x}")}<div class="legend">{legend}'
+        '<span class="said">dashed, with rings: the front</span></div></figure>'
+    )
+
+
+def _axes(
+    ends: tuple[float, float], heights: tuple[float, float], unit: str
+) -> tuple[list[str], Callable[..., Any], Callable[..., Any]]:
+    """Return the ticks of the axes between their ends, and the functions that place x and y in the picture."""
+    (begin, end), (low, high) = ends, heights
 
     def right(at: np.ndarray | float) -> Any:
         return _LEFT + (_WIDTH - _LEFT - _RIGHT) * (at - begin) / ((end - begin) or 1.0)
@@ -111,12 +146,25 @@ def _picture(chart: Mapping[str, Any], shapes: Sequence[Any], x: str, target: fl
     parts = []
     for tick in _ticks(low, high):
         y = f"{down(tick):.1f}"
-        label = f"{100 * tick:g} %" if chart["unit"] == "share" else short(tick)
+        label = f"{100 * tick:g} %" if unit == "share" else short(tick)
         parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y}" y2="{y}"/>')
         parts.append(f'<text x="{_LEFT - 6}" y="{down(tick) + 4:.1f}" text-anchor="end">{label}</text>')
     for tick in _ticks(begin, end):
         anchor = "end" if right(tick) > _WIDTH - 24 else "middle"
         parts.append(f'<text x="{right(tick):.1f}" y="{_HEIGHT - 6}" text-anchor="{anchor}">{short(tick)}</text>')
+    return parts, right, down
+
+
+def _svg(parts: Sequence[str], label: str) -> str:
+    return f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(label)}">{"".join(parts)}</svg>'
+
+
+def _picture(chart: Mapping[str, Any], shapes: Sequence[Any], x: str, target: float | None) -> str:
+    is_area = chart["kind"] == "area"
+    ends = [end for _, _, *sides in shapes for side in sides if side is not None for end in (side.min(), side.max())]
+    heights = _range([*ends, *(() if target is None else (target,))], chart["unit"])
+    across = min(at[0] for _, at, *_ in shapes), max(at[-1] for _, at, *_ in shapes)
+    parts, right, down = _axes(across, heights, chart["unit"])
     for line, at, above, below in shapes:
         over = _places(right(at), down(above))
         if below is not None:
@@ -131,8 +179,7 @@ def _picture(chart: Mapping[str, Any], shapes: Sequence[Any], x: str, target: fl
     if target is not None:
         y = f"{down(target):.1f}"
         parts.append(f'<line class="target" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y}" y2="{y}"/>')
-    label = escape(f"{chart['title']} over {x}")
-    return f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
+    return _svg(parts, f"{chart['title']} over {x}")
 
 
 def _legend(chart: Mapping[str, Any], drawn: Sequence[tuple[Any, np.ndarray, np.ndarray]], target: float | None) -> str:
@@ -143,7 +190,7 @@ def _legend(chart: Mapping[str, Any], drawn: Sequence[tuple[Any, np.ndarray, np.
             f'<rect class="area {_class(line)}" width="22" height="8"/>' if is_area
             else f'<line class="line {_class(line)}" x2="22" y1="4" y2="4" stroke-width="2" {dashes}/>'
         )  # fmt: skip
-        said = f"{values[-1]:.1%}" if is_area else number(float(values[-1]))
+        said = line.get("said", f"{values[-1]:.1%}" if is_area else number(float(values[-1])))
         swatch = f'<svg viewBox="0 0 22 8" aria-hidden="true">{mark}</svg>'
         entries.append(f'<span>{swatch} {escape(line["label"])} <span class="said">{said}</span></span>')
     if target is not None:

@@ -35,6 +35,12 @@ Bounds = dict[str, tuple[float, float]]
 Side = tuple[str, Sequence[RecordedRun]]
 """Name and runs of one side of a comparison."""
 
+Points = Callable[[RecordedRun, str, str], tuple[np.ndarray, np.ndarray]]
+"""Function that reads a metric of a run over another one, such as `RecordedRun.points`."""
+
+COSTS = ("seconds", "steps")
+"""Kinds of cost of a score."""
+
 _PROFILE_POINTS = 21
 _RESAMPLES_OF_PAIRS = 2_000
 _UNCOMPARED = ("run_dir", "seed", "env", "env_kwargs")
@@ -81,6 +87,10 @@ class Group:
         Scores by environment, float64 ``[n]``; normalised where requested.
     raw
         Scores before normalisation.
+    curves
+        Cost and return of the evaluations of each run, float64 ``[n]`` both, by kind of cost.
+    places
+        Number of the evaluation that is each run's score.
     """
 
     name: str
@@ -88,6 +98,8 @@ class Group:
     without: list[str]
     scores: dict[str, np.ndarray]
     raw: dict[str, np.ndarray]
+    curves: list[dict[str, tuple[np.ndarray, np.ndarray]]]
+    places: list[int]
 
 
 def command(args: list[str]) -> int:
@@ -113,7 +125,7 @@ def command(args: list[str]) -> int:
     if flags.json:
         print(json_bytes(found).decode(), end="")
     else:
-        print("\n\n".join(drawn(table, markdown=flags.markdown) for table in tables(found)))
+        print("\n\n".join(drawn(table, markdown=flags.markdown) for table in tables(found).values()))
     return 0
 
 
@@ -141,7 +153,9 @@ def divided(sides: Sequence[Side], by: str) -> Sequence[Side]:
     return sides
 
 
-def group_of(name: str, runs: Sequence[RecordedRun], score: str, bounds: Bounds) -> Group:
+def group_of(
+    name: str, runs: Sequence[RecordedRun], score: str, bounds: Bounds, points: Points = RecordedRun.points
+) -> Group:
     """Return a group with the scores of its runs.
 
     Raises
@@ -150,14 +164,17 @@ def group_of(name: str, runs: Sequence[RecordedRun], score: str, bounds: Bounds)
         No run has a score; or scores are normalised, and an environment has no bounds.
     """
     raw: dict[str, list[float]] = {}
-    scored, without = [], []
+    scored, without, curves, places = [], [], [], []
     for run in runs:
-        _, returns = run.points("steps", EVALUATION)
+        curve = {cost: points(run, cost, EVALUATION) for cost in COSTS}
+        returns = curve[COSTS[0]][1]
         if not returns.size:
             without.append(run.name)
             continue
         scored.append(run)
-        raw.setdefault(str(run.summary["env"]), []).append(float(returns[-1] if score == "final" else returns.max()))
+        curves.append(curve)
+        places.append(returns.size - 1 if score == "final" else int(returns.argmax()))
+        raw.setdefault(str(run.summary["env"]), []).append(float(returns[places[-1]]))
     if not scored:
         raise StudyError(f"no run of {name} has been evaluated: there is nothing to compare")
     arrays = {env: np.array(values) for env, values in sorted(raw.items())}
@@ -167,7 +184,7 @@ def group_of(name: str, runs: Sequence[RecordedRun], score: str, bounds: Bounds)
             raise StudyError(f"--normalize has no table for {env!r}: write low and high of every environment")
         low, high = bounds[env]
         scores[env] = (arrays[env] - low) / (high - low)
-    return Group(name, scored, without, scores, arrays)
+    return Group(name, scored, without, scores, arrays, curves, places)
 
 
 def comparison(groups: Sequence[Group], target: float | None, *, is_normalized: bool) -> dict[str, Any]:
@@ -178,7 +195,9 @@ def comparison(groups: Sequence[Group], target: float | None, *, is_normalized: 
     dict
         ``scores``: a row per group and environment, and per group over all; ``improvement``: probability that the first
         group is better, per other group; ``targets``: a row per group and environment with a target; ``profiles``: by
-        group, share of runs above each of ``thresholds``; ``settings``: settings in which groups differ, by name.
+        group, share of runs above each of ``thresholds``; ``settings``: settings in which groups differ, by name;
+        ``runs``: a row per run with its score, the seconds and steps spent for it, and those of the two ``fronts``
+        on which it lies: no other run of the environment has as high a score for less, or a higher one for as much.
     """
     scores: list[dict[str, Any]] = []
     for group in groups:
@@ -199,34 +218,35 @@ def comparison(groups: Sequence[Group], target: float | None, *, is_normalized: 
         "thresholds": thresholds.tolist(),
         "profiles": {name: shares.tolist() for name, shares in shares_of.items()},
         "settings": _settings(groups),
+        "runs": _rows(groups),
     }
 
 
-def tables(found: dict[str, Any]) -> list[list[list[str]]]:
-    """Return the tables of a comparison, each with its headings first."""
+def tables(found: dict[str, Any]) -> dict[str, list[list[str]]]:
+    """Return the tables of a comparison by title, each with its headings first."""
     scores = [["group", "environment", "runs", "interquartile mean", "95 % interval", "each"]]
     for row in found["scores"]:
         ends = "too few runs" if row["low"] is None else f"{number(row['low'])} to {number(row['high'])}"
         each = ", ".join(map(number, sorted(row["each"])))
         scores.append([row["group"], row["env"], str(row["n"]), number(row["iqm"]), ends, each])
-    made = [scores]
+    made = {"Scores": scores}
     if found["targets"]:
         targets = [["group", "environment", "target", "reached", "median steps", "median seconds"]]
         for row in found["targets"]:
             reached = f"{row['reached']} of {row['n']}"
             medians = ["not reached" if row[name] is None else f"{row[name]:,.0f}" for name in ("steps", "seconds")]
             targets.append([row["group"], row["env"], f"{row['target']:g}", reached, *medians])
-        made.append(targets)
+        made["Time to the target"] = targets
     if found["improvement"]:
         likely = [["groups", "probability of a higher score", "95 % interval", "environments"]]
         for row in found["improvement"]:
             ends = "too few runs" if row["low"] is None else f"{row['low']:.2f} to {row['high']:.2f}"
             likely.append([f"{row['group']} over {row['other']}", f"{row['probability']:.2f}", ends, str(row["tasks"])])
-        made.append(likely)
+        made["Probability of improvement"] = likely
     if found["settings"]:
         names = list(next(iter(found["settings"].values())))
         rows = [[key, *map(words_of, row.values())] for key, row in found["settings"].items()]
-        made.append([["setting", *names], *rows])
+        made["Settings"] = [["setting", *names], *rows]
     return made
 
 
@@ -303,15 +323,13 @@ def _targets(group: Group, target: float | None) -> list[dict[str, Any]]:
     """Return rows of the time to the target, the first evaluation that reaches it; other runs count as misses."""
     rows = []
     for env in group.raw:
-        members = [run for run in group.runs if run.summary["env"] == env]
-        own = {run.summary["target_return"] for run in members}
-        wanted = target if target is not None else own.pop() if len(own) == 1 else None
+        members = [(run, curve) for run, curve in zip(group.runs, group.curves, strict=True)
+                   if str(run.summary["env"]) == env]  # fmt: skip
+        own = [run.summary["target_return"] for run, _ in members]
+        wanted = target if target is not None else own[0] if own.count(own[0]) == len(own) else None
         if not isinstance(wanted, int | float):
             continue
-        spent = {
-            axis: [first_reached(*run.points(axis, EVALUATION), wanted) for run in members]
-            for axis in ("steps", "seconds")
-        }
+        spent = {cost: [first_reached(*curve[cost], wanted) for _, curve in members] for cost in COSTS}
         reached = sum(steps is not None for steps in spent["steps"])
         medians = {axis: median_with_misses(values) for axis, values in spent.items()}
         about: dict[str, Any] = {"group": group.name, "env": env, "target": wanted, "n": len(members)}
@@ -322,6 +340,23 @@ def _targets(group: Group, target: float | None) -> list[dict[str, Any]]:
 def _thresholds(groups: Sequence[Group]) -> np.ndarray:
     together = np.concatenate([values for group in groups for values in group.scores.values()])
     return np.linspace(together.min(), together.max(), _PROFILE_POINTS)
+
+
+def _rows(groups: Sequence[Group]) -> list[dict[str, Any]]:
+    """Return a row for each run: its score, what was spent for it, and the fronts on which it lies."""
+    rows: list[dict[str, Any]] = []
+    for group in groups:
+        for run, curve, at in zip(group.runs, group.curves, group.places, strict=True):
+            about = {"group": group.name, **{name: str(run.summary[name]) for name in ("run", "path", "env")}}
+            spent = {cost: float(x[min(at, x.size - 1)]) for cost, (x, _) in curve.items()}
+            rows.append(about | {"score": float(curve[COSTS[0]][1][at]), **spent, "fronts": []})
+    for cost in COSTS:
+        best: dict[str, float] = {}
+        for row in sorted(rows, key=lambda row: (row[cost], -row["score"])):
+            if row["score"] > best.get(row["env"], -np.inf):
+                best[row["env"]] = row["score"]
+                row["fronts"].append(cost)
+    return rows
 
 
 def _settings(groups: Sequence[Group]) -> dict[str, dict[str, Any]]:

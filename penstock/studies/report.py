@@ -25,6 +25,7 @@ from penstock.runs.run_directory import HARDWARE as HARDWARE_FILE
 from penstock.runs.run_directory import LOG
 from penstock.runs.series import Columns
 from penstock.studies import StudyError, warn
+from penstock.studies.compare_page import comparison_html
 from penstock.studies.lineage import lineage_html, lineage_of, steps_of
 from penstock.studies.table import differences
 
@@ -198,7 +199,7 @@ def _comparison(runs: Sequence[RecordedRun], histories: Sequence[dict[str, list[
             lines.append({**chart["lines"][0], "name": name, "label": run.name, "color": color, "dash": 0})
         title = ", ".join(dict.fromkeys((chart["title"], chart["lines"][0]["label"]))) + f" on {env}"
         parts.append(chart_html({**chart, "title": title, "lines": lines}, columns) if lines else "")
-    return f'<h3>Comparison</h3><div class="charts">{"".join(parts)}</div>'
+    return f'<h3>Comparison</h3><div class="charts">{"".join(parts)}{comparison_html(runs)}</div>'
 
 
 def _runs_table(runs: Sequence[RecordedRun]) -> str:

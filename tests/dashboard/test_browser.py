@@ -439,6 +439,27 @@ def test_runs_without_a_common_stretch_are_single_lines_with_a_note(browser, run
         assert rows == "0.01.000 | 100.02.000 | 200.03.000 | 300.04.000"
 
 
+def test_chosen_runs_are_compared(browser, study):
+    browser.get(study.address)
+    waited(browser, lambda: "13 of 13 runs" in text_of(browser, "main"))
+    for name in ("ppo0", "ppo1", "dqn0"):
+        browser.find_element(By.CSS_SELECTOR, f"[aria-label='Choose {name}']").send_keys(Keys.SPACE)
+    browser.find_element(By.LINK_TEXT, "Comparison of the 3 chosen runs").send_keys(Keys.ENTER)
+    waited(browser, lambda: "3 of 3 runs are compared, in 2 groups" in text_of(browser, "[role=status]"))
+    assert "dqn over ppo1.00" in text_of(browser, "section tbody tr")
+    assert len(browser.find_elements(By.CSS_SELECTOR, "figure.chart svg[role=img]")) == 3
+    assert "dqn0donedqnCartPole-v1400.0400.020.0 s200seconds, stepsdqn0" in text_of(browser, "[aria-label=Runs] tr")
+    choose(browser, "first", "ppo")
+    waited(browser, lambda: "ppo over dqn0.00" in text_of(browser, "section tbody tr"))
+    browser.execute_script("document.querySelector('.keys input[value=seed]').click()")
+    waited(browser, lambda: "in 3 groups" in text_of(browser, "[role=status]"))
+    address = browser.current_url
+    browser.get("about:blank")
+    browser.get(address)
+    waited(browser, lambda: "in 3 groups" in text_of(browser, "[role=status]"))
+    assert not browser.find_elements(By.CSS_SELECTOR, "main img, main script") and complaints(browser) == []
+
+
 def test_files_are_listed_and_their_text_is_shown(browser, study):
     browser.get(study.address)
     waited(browser, lambda: browser.find_elements(By.LINK_TEXT, "other"))[0].click()
@@ -462,6 +483,7 @@ def test_every_page_is_accessible_in_both_themes(browser, study):
     one, other = ids["ppo0"], ids["other"]
     pages = {
         "#/": "13 of 13 runs", f"#/run/{other}": "it has begun", "#/curves": "runs have this metric",
+        "#/compare?words=": "13 of 13 runs are compared",
         f"#/differences?runs={one},{other}": "gamma", f"#/run/{other}/files": "config.json",
     }  # fmt: skip
     for theme in ("light", "dark"):

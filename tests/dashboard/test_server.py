@@ -272,6 +272,39 @@ def test_differences_between_runs_are_shown_without_secrets(served, folder, ids)
     assert "seed" not in [row["name"] for row in found["rows"]]
 
 
+def test_runs_are_compared_without_secrets_paths_or_markup(served, folder):
+    for seed in range(3):
+        for name, gain in (("quick", 1.0), (EVIL, 2.0)):
+            path = folder / f"versus-{gain}-{seed}"
+            points = [(100, 9.0), (200 * gain, 5.0 * gain + seed)]
+            record(path, points, seed=seed, name=name, api_token="SECRET", env_kwargs={"password": "SECRET"})
+    known = {run["run"]: run["id"] for run in json.loads(served.ask("/api/runs")[2])["runs"]}
+    chosen = [id_ for name, id_ in known.items() if name.startswith("versus")]
+    code, headers, body = served.ask(f"/api/comparison?runs={','.join(chosen)},nothing,..%2f..%2fsecret")
+    assert (code, headers["content-type"]) == (200, "application/json")
+    found = json.loads(body)
+    assert b"SECRET" not in body and str(folder).encode() not in body
+    assert found["keys"] == ["algorithm", "seed", "name"] and found["by"] == ["algorithm", "name"]
+    assert found["groups"] == [f"ppo, name={EVIL}", "ppo, name=quick"]
+    (part,) = found["envs"]
+    assert [row[1:3] for row in part["tables"]["Final return"][1:]] == [["3", "11.0"], ["3", "6.000"]]
+    assert part["tables"]["Probability of improvement"][1][1] == "1.00"
+    fronts = {row["run"]: row["fronts"] for row in part["runs"]}
+    assert fronts["versus-1.0-2"] == fronts["versus-2.0-2"] == ["seconds", "steps"] and fronts["versus-1.0-1"] == []
+    assert all(known[row["run"]] == row["id"] for row in part["runs"])
+    figures = "".join(part["figures"])
+    assert "<script" not in figures and figures.count("<figure") == 3 and figures.count(" front\"") == 4
+    best = json.loads(served.ask(f"/api/comparison?runs={','.join(chosen)}&score=best&by=&first=x")[2])
+    assert best["groups"] == ["all"] and {row["score"] for row in best["envs"][0]["runs"]} == {9.0, 10.0, 11.0, 12.0}
+    first = json.loads(served.ask(f"/api/comparison?runs={','.join(chosen)}&first=ppo,%20name%3Dquick")[2])
+    assert first["groups"][0] == "ppo, name=quick"
+    assert json.loads(served.ask("/api/comparison?words=nothing-such")[2])["envs"] == []
+    assert served.ask("/api/comparison?score=../x")[0] == 400
+    assert served.ask(f"/api/comparison?runs={'x,' * 201}")[0] == 400
+    for path in folder.glob("versus-*"):
+        shutil.rmtree(path)
+
+
 def curves_of(served, query):
     connection, stream = served.stream(f"/api/curves?{query}")
     try:

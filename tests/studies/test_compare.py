@@ -39,6 +39,20 @@ def test_best_scores_are_those_of_best_evaluations_and_flatter(runs, capsys):
     assert "the best of many evaluations is biased upwards" in err
 
 
+def test_runs_lie_on_the_front_of_a_cost_unless_another_one_is_better_for_less(tmp_path, capsys):
+    for name, points in (
+        ("cheap", [(100, 5.0)]), ("beaten", [(200, 5.0)]), ("equal-cost", [(100, 4.0)]), ("best", [(300, 9.0)]),
+    ):  # fmt: skip
+        record(tmp_path / name, points, algorithm=name)
+    record(tmp_path / "elsewhere", [(900, 1.0)], algorithm="best", env="Acrobot-v1")
+    told, _ = found(capsys, str(tmp_path), "--by", "algorithm")
+    both = ["seconds", "steps"]
+    assert {row["run"]: row["fronts"] for row in told["runs"]} == {
+        "cheap": both, "best": both, "elsewhere": both, "beaten": [], "equal-cost": []
+    }  # fmt: skip
+    assert (told["runs"][0]["seconds"], told["runs"][0]["steps"]) == (20.0, 200.0)
+
+
 def test_two_dashes_stand_between_groups(runs, capsys):
     sides = [[str(path) for path in sorted(runs.glob(f"{name}-*"))] for name in ("good", "bad")]
     told, _ = found(capsys, *sides[0], "--", *sides[1])

@@ -54,6 +54,8 @@ def test_a_report_has_what_the_runs_have_and_what_differs(tmp_path, capsys):
     for words in ("Report of 2 runs", *told):
         assert words in text, words
     assert "Return, evaluations on CartPole-v1" in text, "runs of an environment are compared"
+    assert "Share of runs above a final return, CartPole-v1" in text
+    assert text.count("dashed, with rings: the front") == 2
     assert {"table", "svg", "polyline", "polygon"} <= page.tags
 
 

@@ -9,6 +9,7 @@ async function shown(page, path, asked) {
   if (run && run[2]) return (await import("./files.js")).filesPage(page, run[1], asked);
   if (run) return (await import("./run.js")).runPage(page, run[1], asked);
   if (path === "#/curves") return (await import("./curves.js")).curvesPage(page, asked);
+  if (path === "#/compare") return (await import("./compare.js")).comparePage(page, asked);
   if (path === "#/differences") return (await import("./diff.js")).diffPage(page, asked);
   if (!path || path === "#/" || path === "#") return overview(page);
   throw new Error("there is no such page");

@@ -76,7 +76,7 @@ export function table(title, heads, rows, kind = "") {
       el("tbody", {}, rows.map((cells) => el("tr", {}, cells.map((cell, n) => (n ? el("td", { class: side(n) }, cell) : el("th", { scope: "row" }, cell))))))));
 }
 
-// Picture that the server has drawn, from its SVG text: a parsed document runs nothing.
+// Picture or figure that the server has drawn, from its text: a parsed document runs nothing.
 export function pictureOf(text) {
-  return document.importNode(new DOMParser().parseFromString(text, "text/html").querySelector("svg"), true);
+  return document.importNode(new DOMParser().parseFromString(text, "text/html").body.firstElementChild, true);
 }

@@ -23,7 +23,7 @@ export async function overview(page) {
   const told = el("p", { role: "status", class: "quiet" });
   const filter = el("input", { type: "search", id: "filter", placeholder: "cartpole ppo running", oninput: draw });
   const archived = el("input", { type: "checkbox", id: "archived", onchange: draw });
-  const chosen = new Set(), all = el("a", { href: "#/curves" }, "Curves of these runs"), unlike = el("a", { href: "#/differences" }, "What differs between the chosen runs");
+  const chosen = new Set(), all = el("a", { href: "#/curves" }, "Curves of these runs"), compared = el("a", { href: "#/compare" }), unlike = el("a", { href: "#/differences" }, "What differs between the chosen runs");
   const heads = columns.map((column) =>
     el("th", { scope: "col", class: looks(column) },
       el("button", { type: "button", onclick: () => { down = sort === column.name ? !down : !isText(column); sort = column.name; draw(); } }, column.heading)));
@@ -48,6 +48,8 @@ export async function overview(page) {
     const some = [...chosen].join(",");
     all.href = some ? `#/curves?${new URLSearchParams({ runs: some })}` : `#/curves?${new URLSearchParams({ words: filter.value })}`;
     all.textContent = some ? `Curves of the ${chosen.size} chosen runs` : "Curves of these runs";
+    compared.href = all.href.replace("#/curves", "#/compare");
+    compared.textContent = some ? `Comparison of the ${chosen.size} chosen runs` : "Comparison of these runs";
     unlike.href = `#/differences?${new URLSearchParams({ runs: some })}`;
     unlike.hidden = chosen.size < 2;
     told.textContent = runs.size ? `${shown.length} of ${runs.size} runs` : "No runs yet. This page shows them as soon as there are any.";
@@ -84,7 +86,7 @@ export async function overview(page) {
   page.append(
     el("h1", {}, "Runs"),
     el("p", { class: "ways" }, el("span", {}, el("label", { for: "filter" }, "Show "), filter), el("label", {}, archived, " archived runs")),
-    told, el("p", { class: "ways" }, all, unlike),
+    told, el("p", { class: "ways" }, all, compared, unlike),
     el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Runs" },
       el("table", { class: "runs" }, el("thead", {}, el("tr", {}, el("td", {}), heads)), body)));
   draw();

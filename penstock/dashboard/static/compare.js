@@ -1,0 +1,69 @@
+// Comparison of runs: returns with intervals, probability of improvement, profiles, and returns against their costs.
+
+import { field, fill } from "./controls.js";
+import { clock, count, el, get, number, pictureOf, table } from "./dom.js";
+
+export async function comparePage(page, asked) {
+  document.title = "Comparison · Penstock";
+  const only = asked.get("runs") || "", words = asked.get("words") || "";
+  const score = el("select", { id: "score" }), first = el("select", { id: "first" });
+  const keys = el("fieldset", { class: "keys" }), shown = el("div", {}), told = el("p", { role: "status", class: "quiet" });
+  let by = asked.has("by") ? asked.get("by") : null, arrivals = 0;
+  fill(score, [["final", "last evaluation"], ["best", "best evaluation, which flatters"]], asked.get("score") === "best" ? "best" : "final");
+
+  async function ask(reference = first.value) {
+    const arrival = ++arrivals;
+    const query = new URLSearchParams({ ...(only ? { runs: only } : {}), ...(words ? { words } : {}), ...(by === null ? {} : { by }), score: score.value, ...(reference ? { first: reference } : {}) });
+    history.replaceState(null, "", `#/compare?${query}`);
+    told.textContent = "Reading";
+    const found = await get(`/api/comparison?${query}`);
+    if (arrival !== arrivals) return;
+    fill(first, found.groups.toSorted().map((name) => [name, name]), found.groups[0] ?? "");
+    choose(found);
+    const compared = found.envs.reduce((sum, env) => sum + env.runs.length, 0);
+    told.textContent = `${compared} of ${found.runs.length} runs are compared, in ${found.groups.length} ${found.groups.length === 1 ? "group" : "groups"}`;
+    shown.replaceChildren(...found.notes.map((note) => el("p", { class: "note" }, note)), ...found.envs.flatMap(environment), ...rows(found));
+  }
+
+  const asking = (reference) => ask(reference).catch((error) => { told.textContent = `This cannot be shown: ${error.message}`; });
+
+  function choose({ keys: names, by: used }) {
+    const there = [...keys.querySelectorAll("input")].map((box) => box.value);
+    if (there.join() === names.join()) return;
+    keys.replaceChildren(el("legend", {}, "Settings that differ"), ...names.map((name) => el("label", {}, el("input", { type: "checkbox", value: name, checked: used.includes(name), onchange: () => {
+      by = [...keys.querySelectorAll("input:checked")].map((each) => each.value).join();
+      asking("");
+    } }), name)));
+  }
+
+  score.addEventListener("change", () => asking());
+  first.addEventListener("change", () => asking());
+  page.append(
+    el("p", {}, el("a", { href: "#/" }, "All runs")),
+    el("h1", {}, "Comparison"),
+    el("form", { class: "choices", onsubmit: (event) => event.preventDefault() },
+      field("score", "Score of a run", score), field("first", "Compared with the others", first),
+      el("button", { type: "button", onclick: () => asking() }, "Read again")),
+    el("details", { class: "group" }, el("summary", {}, "Group by"), keys),
+    told, shown);
+  await ask(asked.get("first") || "");
+  return () => { arrivals += 1; };
+}
+
+function environment({ env, figures, tables }) {
+  const isNumber = (title) => !["group", "groups", "environment"].includes(title);
+  const parts = Object.entries(tables).map(([title, [heads, ...cells]]) => el("section", {}, el("h3", {}, title), table(`${title}, ${env}`, heads.map((head) => [head, isNumber(head)]), cells, "runs")));
+  return [el("h2", {}, env), el("div", { class: "charts" }, figures.map(pictureOf)), el("div", { class: "beside" }, parts)];
+}
+
+function rows({ envs, runs, settings }) {
+  if (!runs.length) return [el("p", {}, "Choose runs on the page of all runs.")];
+  const scored = new Map(envs.flatMap((env) => env.runs.map((row) => [row.id, row])));
+  const names = Object.keys(settings);
+  const heads = [["run", false], ["state", false], ["group", false], ["environment", false], ["final", true], ["best", true], ["time", true], ["steps", true], ["on the front of", false], ...names.map((name) => [name, false])];
+  const cells = runs.map(({ id, run, state }, n) => {
+    const row = scored.get(id) || { fronts: [] };
+    return [el("a", { href: `#/run/${id}`, class: "run" }, run), state, row.group ?? "", row.env ?? "", number(row.final), number(row.best), clock(row.seconds), count(row.steps), row.fronts.join(", "), ...names.map((name) => settings[name][n])];
+  });
+  return [el("h2", {}, "Runs"), el("p", { class: "quiet" }, "Time and steps are those of the evaluation that is the score. The last columns are the settings that differ."), table("Runs", heads, cells, "runs")];
+}
