@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import isfinite
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, Self
 
 from rich.console import Console, RenderableType
@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from penstock.ipc.ownership import Owned, owner_only
+from penstock.runs.keys import Keys
 from penstock.runs.panels import panels, plain_line
 from penstock.runs.status import Status
 
@@ -23,6 +24,8 @@ _PLAIN_INTERVAL = 2.0
 MOST_RETURNS = 128
 """Largest number of returns that a view remembers."""
 _NOTEBOOK_WIDTH = 100
+_ARROWS = {b"A": -1, b"D": -1, b"B": 1, b"C": 1}
+_ENDS = (b"q", b"\x04")
 
 
 class ViewConsole(Console):
@@ -49,16 +52,15 @@ class View(Owned, ABC):
         self._console = console
         self._next = 0.0
         self._closed = False
-        self.chosen = 0
-        """Number of the policy whose losses are shown, of several."""
+        self.has_ended = False
+        """Whether a key has ended the view; a training goes on without regard to it."""
 
     def remember(self, returns: Sequence[float]) -> None:
         """Take mean returns from before the view began; views without a chart ignore them."""
 
-    def choose(self, number: int, count: int) -> None:
-        """Choose the policy whose losses are shown, among `count`; numbers beyond the ends go to the nearest one."""
-        self.chosen = max(0, min(number, count - 1))
-        self._next = 0.0
+    def wait(self, seconds: float) -> None:
+        """Wait for some seconds at most, less if a key of the view is pressed."""
+        sleep(seconds)
 
     @abstractmethod
     def update(self, status: Status) -> None:
@@ -91,15 +93,17 @@ class LiveView(View):
     """Panels that are redrawn in place at most four times a second, with events above them.
 
     Panels are drawn in the thread that calls `update`, in the terminal's height, so that the last ones remain whole.
+    Keys 1 to 9 and the arrows choose the policy whose losses are shown, of several.
     """
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
         self._live = Live(console=console, auto_refresh=False)
-        self._has_begun = False
         self._returns: list[float] = []
         self._stride = 1
         self._updates = 0
+        self._keys: Keys | None = None
+        self._chosen, self._count = 0, 0  # of the policies
 
     def update(self, status: Status) -> None:
         """Redraw, if a quarter of a second has passed."""
@@ -107,12 +111,23 @@ class LiveView(View):
         if now < self._next or self._closed:
             return
         self._next = now + _LIVE_INTERVAL
+        self._count = len(status.policies)
+        if self._count > 1:  # otherwise a training leaves what is typed to the shell
+            self.wait(0.0)
         self._remember(status)
         self._draw(status)
 
     def remember(self, returns: Sequence[float]) -> None:
         """Begin the history of the return with earlier ones."""
         self._returns = [value for value in returns if isfinite(value)][: MOST_RETURNS - 1]
+
+    def wait(self, seconds: float) -> None:
+        """Wait for keys for some seconds at most."""
+        for key in self._keys.pressed(seconds) if self._keys is not None else ():
+            self._next = 0.0
+            self.has_ended |= key in _ENDS
+            number = int(key) - 1 if key in b"123456789" else self._chosen + _ARROWS.get(key[2:], 0)
+            self._chosen = max(0, min(number, self._count - 1))
 
     def event(self, text: str) -> None:
         """Print a line above the panels."""
@@ -127,17 +142,18 @@ class LiveView(View):
             if status is not None and not was_closed:
                 self._draw(status)
         finally:
-            if self._has_begun:  # even after a failure: standard output is redirected until then
+            if self._keys is not None:  # even after a failure: standard output is redirected until then
+                self._keys.close()
                 with self._giving_up():
                     self._live.stop()
 
     def _draw(self, status: Status) -> None:
         with self._giving_up():
-            if not self._has_begun:
+            if self._keys is None:
+                self._keys = Keys(self._console.show_cursor)
                 self._live.start()
-                self._has_begun = True
             width, height = self._console.size
-            self._live.update(panels(status, self._returns, width, height - 1, self.chosen), refresh=True)
+            self._live.update(panels(status, self._returns, width, height - 1, self._chosen), refresh=True)
 
     def _remember(self, status: Status) -> None:
         """Keep a bounded, evenly spaced history of the return; when full, every second value is dropped."""

@@ -2,14 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import select
-import sys
-import termios
-import time
-import tty
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -25,8 +17,6 @@ from penstock.runs.view import MOST_RETURNS, View, open_view
 from penstock.studies import StudyError
 
 _LOOK_SECONDS = 0.5  # between two reads of the files
-_ARROWS = {b"\x1b[A": -1, b"\x1b[D": -1, b"\x1b[B": 1, b"\x1b[C": 1}
-_ENDS = (b"q", b"\x04")
 
 
 @dataclass(frozen=True)
@@ -51,12 +41,12 @@ def command(args: list[str]) -> int:
     """
     flags = parse_flags(Flags, args, prog="penstock watch")
     run = RecordedRun.open(flags.run)
-    with open_view() as view, keys() as pressed:
-        watch(run, view, pressed)
+    with open_view() as view:
+        watch(run, view)
     return 0
 
 
-def watch(run: RecordedRun, view: View, pressed: Callable[[float], bytes]) -> None:
+def watch(run: RecordedRun, view: View) -> None:
     """Show a run until it has ended, or until a key ends the view.
 
     Parameters
@@ -65,8 +55,6 @@ def watch(run: RecordedRun, view: View, pressed: Callable[[float], bytes]) -> No
         The run.
     view
         View to show it in.
-    pressed
-        Function that waits for a key for some seconds at most, and returns it; b"" without one.
 
     Raises
     ------
@@ -87,36 +75,7 @@ def watch(run: RecordedRun, view: View, pressed: Callable[[float], bytes]) -> No
             view.close(status)
             view.event(": ".join(filter(None, (state, printable(str(record.get("reason") or ""))))))
             return
-        key = pressed(_LOOK_SECONDS)
-        if key in _ENDS:
+        view.wait(_LOOK_SECONDS)
+        if view.has_ended:
             view.close(status)
             return
-        if key.isdigit() and key != b"0":
-            view.choose(int(key) - 1, len(status.policies))
-        elif key in _ARROWS:
-            view.choose(view.chosen + _ARROWS[key], len(status.policies))
-
-
-def _no_key(seconds: float) -> bytes:
-    time.sleep(seconds)
-    return b""
-
-
-@contextmanager
-def keys() -> Iterator[Callable[[float], bytes]]:
-    """Read single keys of a terminal within the block; without a terminal there are none."""
-    descriptor = sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else None
-    if descriptor is None:
-        yield _no_key
-        return
-    before = termios.tcgetattr(descriptor)
-    try:
-        tty.setcbreak(descriptor)
-
-        def pressed(seconds: float) -> bytes:
-            ready, _, _ = select.select([descriptor], [], [], seconds)
-            return os.read(descriptor, 8) if ready else b""
-
-        yield pressed
-    finally:
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

@@ -3,11 +3,8 @@
 import io
 import json
 import os
-import pty
 import re
-import subprocess
-import sys
-import time
+import termios
 
 import pytest
 from rich.console import Console
@@ -17,6 +14,7 @@ from penstock.runs.state import StateFile, read_state, status_of
 from penstock.runs.status import MatchStatus, NodeStatus, OpponentStatus, PolicyStatus, RoleShare, Status
 from penstock.runs.view import open_view
 from penstock.studies.watch import watch
+from tests.runs.terminals import OWN, read_until, terminal
 from tests.studies.recorded import record
 
 
@@ -51,35 +49,17 @@ def test_null_numbers_and_control_characters_do_no_harm(tmp_path):
     assert found.losses == {"b": 1.0} and found.steps_per_second == 0.0 and "\x1b" not in found.limiting_role
 
 
-def test_a_run_is_shown_until_it_has_ended_and_keys_choose_the_policy(tmp_path):
+@pytest.mark.parametrize(("state", "reason"), [("done", "steps"), ("failed", "no memory")])
+def test_a_run_is_shown_until_it_has_ended(tmp_path, state, reason):
     run = record(tmp_path / "run", state="running")
     file = StateFile(run.directory.path)
     file.write(of_two(5), "running")
     console, view = screen()
-    steps = iter([(b"2", 10, "running"), (b"\x1b[D", 15, "running"), (b"", 20, "done")])
-    seen = []
-
-    def pressed(seconds):
-        key, number, state = next(steps)
-        seen.append(view.chosen)
-        file.write(of_two(number), state, "steps")
-        view._next = 0.0
-        return key
-
+    view.wait = lambda seconds: file.write(of_two(20), state, reason)
     with view:
-        watch(run, view, pressed)
+        watch(run, view)
     text = re.sub(r"\x1b\[[0-9;]*m", "", console.file.getvalue())
-    assert seen == [0, 1, 0] and "entropy of red" in text and "entropy of blue" in text
-    assert "20 of 100 steps" in text and "done: steps" in text
-
-
-def test_q_ends_the_view_and_not_the_run(tmp_path):
-    run = record(tmp_path / "run", [(1, 1.0)], state="running")
-    before = (run.directory.path / "status.json").read_bytes()
-    _, view = screen()
-    with view:
-        watch(run, view, lambda seconds: b"q")
-    assert (run.directory.path / "status.json").read_bytes() == before
+    assert "5 of 100 steps" in text and "20 of 100 steps" in text and f"{state}: {reason}" in text
 
 
 def test_what_cannot_be_watched_is_told(tmp_path, capsys):
@@ -101,23 +81,14 @@ def test_outside_a_terminal_an_ended_run_is_one_line(tmp_path, capsys):
 
 
 @pytest.mark.timeout(60)
-def test_a_terminal_is_left_as_it_was(tmp_path):
-    import termios
-
+def test_q_ends_the_view_and_not_the_run_and_leaves_the_terminal_as_it_was(tmp_path):
     run = record(tmp_path / "run", [(100, 5.0)], state="running")
-    ours, theirs = pty.openpty()
-    before = termios.tcgetattr(theirs)
-    command = [sys.executable, "-m", "penstock.cli", "watch", str(run.directory.path)]
-    process = subprocess.Popen(command, stdin=theirs, stdout=subprocess.DEVNULL)
-    try:
-        end = time.monotonic() + 50
-        while termios.tcgetattr(theirs)[3] == before[3] and time.monotonic() < end:
-            time.sleep(0.05)
+    status = run.directory.path / "status.json"
+    before = status.read_bytes()
+    command = f"{OWN}from penstock.cli import main; raise SystemExit(main(['watch', {str(run.directory.path)!r}]))"
+    with terminal(command) as (process, ours, theirs):
+        mode = termios.tcgetattr(theirs)
+        read_until(ours, "100 of 1,000 steps")
         os.write(ours, b"q")
         assert process.wait(30) == 0
-        assert termios.tcgetattr(theirs) == before
-    finally:
-        process.kill()
-        process.wait()
-        os.close(ours)
-        os.close(theirs)
+        assert termios.tcgetattr(theirs) == mode and status.read_bytes() == before
