@@ -42,7 +42,8 @@ FILES = {
     "app.js": "text/javascript", "overview.js": "text/javascript", "run.js": "text/javascript",
     "curves.js": "text/javascript", "diff.js": "text/javascript", "files.js": "text/javascript",
     "kinds.js": "text/javascript", "controls.js": "text/javascript", "chart.js": "text/javascript",
-    "compare.js": "text/javascript", "dom.js": "text/javascript", "uPlot.esm.js": "text/javascript",
+    "compare.js": "text/javascript", "dom.js": "text/javascript", "looks.js": "text/javascript",
+    "pictures.js": "text/javascript", "store.js": "text/javascript", "uPlot.esm.js": "text/javascript",
     "icon.svg": "image/svg+xml", "style.css": "text/css", "uPlot.min.css": "text/css", "uPlot.LICENSE": "text/plain",
 }  # fmt: skip
 """Files of the page, with their media types."""

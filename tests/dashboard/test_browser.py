@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -332,6 +333,27 @@ def test_curves_of_many_runs_are_grouped_with_seeds_as_one_band(browser, study):
     browser.get(address)
     waited(browser, lambda: "ppo, seed=5 (1)" in text_of(browser, ".legend"))
     assert complaints(browser) == []
+
+
+def test_a_picture_is_what_the_chart_shows(browser, study):
+    saved = (
+        "const [kind, done] = arguments, make = URL.createObjectURL;"
+        "URL.createObjectURL = (blob) => { blob.text().then((text) => done([blob.type, text])); return make(blob); };"
+        "const chart = [...document.querySelectorAll('figure')].find((each) => each.textContent.includes('CartPole'));"
+        "[...chart.querySelectorAll('button')].find((button) => button.textContent === kind).click();"
+    )
+    browser.get(study.address)
+    shown = "#/curves?y=evaluation/mean_return&by=algorithm&band=minmax&logY=1&zoom=50,250"
+    browser.get(f"{study.address.partition('?')[0]}{shown}")
+    waited(browser, lambda: browser.find_elements(By.CSS_SELECTOR, "figure canvas"))
+    kind, picture = browser.execute_async_script(saved, "SVG")
+    drawn = ElementTree.fromstring(picture)
+    space = {"": "http://www.w3.org/2000/svg"}
+    words = [text.text for text in drawn.findall(".//text", space)]
+    assert kind == "image/svg+xml" and words[0] == "evaluation/mean_return on CartPole-v1"
+    assert {"ppo (6)", "dqn (6)", "50", "100", "200"} < set(words) and "0" not in words
+    assert len(drawn.findall(".//polygon", space)) == len(drawn.findall(".//polyline", space)) == 2
+    assert browser.execute_async_script(saved, "PNG")[0] == "image/png" and complaints(browser) == []
 
 
 def test_chosen_runs_are_compared_with_the_keyboard_alone(browser, study):

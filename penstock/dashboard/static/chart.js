@@ -2,78 +2,14 @@
 
 import uPlot from "./uPlot.esm.js";
 import { moved } from "./controls.js";
-import { el, number } from "./dom.js";
+import { count, el, number } from "./dom.js";
+import { COLORS, colorOf, inks, isDark, logTicks, shortened, ticks, WAIT } from "./looks.js";
+import { pngOf, svgOf } from "./pictures.js";
+import { valueAt } from "./store.js";
 
-// Okabe and Ito's colours, distinct with any colour vision; dashes are distinct without colour.
-const COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00"];
-const DARK_COLORS = ["#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#0090e0", "#d55e00"];
-const GREYS = ["#b9c5cf", "#d3dce3", "#9fadb9"], DARK_GREYS = ["#465665", "#33414d", "#5b6d7d"];
 const DASHES = [[], [6, 4], [2, 3], [8, 3, 2, 3]];
 const TABLE_ROWS = 50, MOST_SAID = 20;
 const HEIGHT = 200;
-
-// Metrics of lines by name; null for lines without one.
-export class Store {
-  // columns: metrics by name, null for rows without one. most: largest number of names; leftOut: dropped values.
-  constructor(columns, most = Infinity) {
-    // Without a prototype, a metric may have any name.
-    Object.assign(this, { columns: Object.assign(Object.create(null), columns), most, leftOut: 0 });
-    this.count = columns.steps ? columns.steps.length : 0;
-  }
-
-  // Adds a line; returns whether it has a name that no line before it has.
-  add(line) {
-    let left = this.most - Object.keys(this.columns).length, isNew = false;
-    for (const name of Object.keys(line)) {
-      if (name in this.columns) continue;
-      if (left-- > 0) {
-        this.columns[name] = new Array(this.count).fill(null);
-        isNew = true;
-      } else this.leftOut += 1;
-    }
-    for (const name of Object.keys(this.columns)) this.columns[name].push(Object.hasOwn(line, name) ? line[name] ?? null : null);
-    this.count += 1;
-    return isNew;
-  }
-
-  // x, ascending and unique, and a column of each name; rows have a value of one of them at least.
-  rows(x, names) {
-    const at = this.columns[x] || [], columns = names.map((name) => this.columns[name] || []);
-    const rows = [];
-    for (let row = 0; row < this.count; row++) {
-      if (at[row] !== null && at[row] !== undefined && columns.some((column) => column[row] !== null && column[row] !== undefined)) rows.push(row);
-    }
-    rows.sort((a, b) => at[a] - at[b]);
-    return unique([rows.map((row) => at[row]), ...columns.map((column) => rows.map((row) => column[row] ?? null))]);
-  }
-}
-
-// Rows of ascending x with one row for each x: of several values the last one, as lines of one step would be saw teeth.
-function unique(data) {
-  const [x, ...columns] = data, kept = [];
-  const made = columns.map(() => []);
-  x.forEach((at, row) => {
-    if (!kept.length || at > kept[kept.length - 1]) {
-      kept.push(at);
-      columns.forEach((column, n) => made[n].push(column[row]));
-    } else columns.forEach((column, n) => { if (column[row] !== null && column[row] !== undefined) made[n][kept.length - 1] = column[row]; });
-  });
-  return [kept, ...made];
-}
-
-function isDark() {
-  const chosen = document.documentElement.dataset.theme;
-  return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-}
-
-export const WAIT = -1;
-
-// Colour of a number; `count` tells parts of one number apart, as of several waits.
-export function colorOf(color, count = 0) {
-  if (color === WAIT) return (isDark() ? DARK_GREYS : GREYS)[count % GREYS.length];
-  const colors = isDark() ? DARK_COLORS : COLORS;
-  return colors[color % colors.length];
-}
 
 export class Chart {
   // store: has rows(x, names). lines: name, label, color, dash and dots of each; width, faint, and edge for ends of bands.
@@ -85,7 +21,7 @@ export class Chart {
     this.table = el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": `${title}, as a table`, hidden: true });
     this.button = el("button", { type: "button", "aria-pressed": "false", onclick: () => this.toggle() }, "Table");
     const csv = el("button", { type: "button", onclick: () => this.download() }, "CSV");
-    const png = el("button", { type: "button", onclick: () => this.picture() }, "PNG");
+    const pictures = [["PNG", pngOf], ["SVG", svgOf]].map(([kind, draw]) => el("button", { type: "button", onclick: async () => this.plot && this.save(await draw(this), kind.toLowerCase()) }, kind));
     const unit = options.unit && options.unit !== "share" ? el("span", { class: "unit" }, options.unit) : null;
     this.value = el("span", { class: "value" });
     this.marks = (options.marks || []).map(({ label, act }) => el("button", { type: "button", class: "mark", "aria-label": label, title: label, onclick: act }));
@@ -93,7 +29,7 @@ export class Chart {
     this.legend = el("div", { class: "legend" });
     this.hidden = new Set();
     this.owners = new Map((options.bands || []).flatMap(({ low, high, of }) => [[low, of], [high, of]]));
-    this.element = el("figure", {}, el("figcaption", {}, el("span", { class: "title" }, title), unit, this.value, el("span", { class: "tools" }, this.button, csv, png)), this.note, el("div", { class: "plot" }, this.canvas, this.marks), this.legend, this.table);
+    this.element = el("figure", {}, el("figcaption", {}, el("span", { class: "title" }, title), unit, this.value, el("span", { class: "tools" }, this.button, csv, pictures)), this.note, el("div", { class: "plot" }, this.canvas, this.marks), this.legend, this.table);
     this.observer = new IntersectionObserver((entries) => {
       this.isSeen = entries[entries.length - 1].isIntersecting;
       if (this.isSeen && this.isStale) this.draw();
@@ -122,8 +58,7 @@ export class Chart {
     const shown = this.labelled(whole), label = shown.slice(0, MOST_SAID).map(([line, n]) => `${line.label} ${this.said(lastOf(whole[n + 1]))}`).join(", ");
     this.canvas.setAttribute("aria-label", `${this.title}: ${label}${shown.length > MOST_SAID ? ` and ${shown.length - MOST_SAID} other lines` : ""}`);
     const data = this.plotted();
-    const { zoom, smooth, ...view } = this.options.view;
-    const now = JSON.stringify([this.parts.map(({ n }) => n), view, Boolean(smooth)]);
+    const { x, smooth } = this.options.view, now = JSON.stringify([this.parts.map(({ n }) => n), x, Boolean(smooth)]);
     if (this.plot && now === this.drawn) this.plot.setData(data);
     else {
       if (this.plot) this.plot.destroy();
@@ -138,14 +73,14 @@ export class Chart {
   // Draws the choices anew, of which one has changed: "zoom" leaves the data as they are.
   follow(what) {
     if (what !== "zoom" || !this.plot || !this.isSeen || this.isStale) return this.update();
-    const x = this.plot.data[0], [min, max] = this.options.view.zoom || [x[0] ?? null, x[x.length - 1] ?? null];
+    const x = this.plot.data[0], [min, max] = this.shownRange(x[0] ?? null, x[x.length - 1] ?? null);
     return this.plot.setScale("x", { min, max });
   }
 
   // Moves the range with the mouse until its button is released.
   drag(plot, event) {
     const { view, onZoom } = this.options, { min, max } = plot.scales.x, began = event.clientX;
-    const move = ({ clientX }) => onZoom(moved([min, max], (began - clientX) / plot.over.clientWidth, view.logX));
+    const ends = [min, max].map((end) => this.valueOf(end, "x")), move = ({ clientX }) => onZoom(moved(ends, (began - clientX) / plot.over.clientWidth, view.logX));
     document.addEventListener("mousemove", move);
     document.addEventListener("mouseup", () => document.removeEventListener("mousemove", move), { once: true });
   }
@@ -159,29 +94,44 @@ export class Chart {
     return this.store.rows(this.options.view.x, this.lines.map(({ name }) => name));
   }
 
+  // Whether an axis is logarithmic: the plot then has logarithms, because another kind of scale would need a new plot.
+  isLog(axis) {
+    return axis === "x" ? this.options.view.logX && this.options.view.x !== "time" : this.options.view.logY && this.options.kind !== "area";
+  }
+
+  // Value on the plot's scale; null for values without a logarithm.
+  scaled(value, axis) {
+    return !this.isLog(axis) ? value : value > 0 ? Math.log10(value) : null;
+  }
+
+  valueOf(scaled, axis) {
+    return this.isLog(axis) ? 10 ** scaled : scaled;
+  }
+
   plotted() {
     const { view, kind, target } = this.options;
     let [x, ...columns] = this.raw;
-    if (view.logX) {
+    if (this.isLog("x")) {
       const first = x.findIndex((at) => at > 0);
       [x, ...columns] = [x, ...columns].map((column) => (first < 0 ? [] : column.slice(first)));
+      x = x.map(Math.log10);
     }
     if (kind === "area") {
       let below = new Array(x.length).fill(0);
       columns = columns.map((column) => (below = column.map((value, row) => below[row] + (value ?? 0))));
     } else {
       if (view.smooth) columns = [...columns.map((column) => smoothed(column, view.smooth)), ...columns];
-      if (view.logY) columns = columns.map((column) => column.map((value) => (value > 0 ? value : null)));
+      if (this.isLog("y")) columns = columns.map((column) => column.map((value) => (value > 0 ? Math.log10(value) : null)));
     }
-    return target === undefined ? [x, ...columns] : [x, ...columns, x.map(() => target)];
+    return target === undefined ? [x, ...columns] : [x, ...columns, x.map(() => this.scaled(target, "y"))];
   }
 
   settings() {
-    const { view, kind, unit, target, bands = [] } = this.options, isArea = kind === "area";
-    const dark = isDark(), ink = dark ? "#c9d4de" : "#33475a", grid = dark ? "#2b3946" : "#e3eaf0", paper = dark ? "#111a22" : "#ffffff";
+    const { view, kind, unit, target, bands = [] } = this.options, isArea = kind === "area", { ink, grid, paper } = inks();
     const axis = { stroke: ink, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 }, font: "12px system-ui, sans-serif" };
     const isTime = view.x === "time";
-    const short = (of) => (_, values) => values.map((value) => (value === null ? "" : shortened(value, of)));
+    const short = (axis, of) => (_, values) => values.map((value) => (value === null ? "" : shortened(this.valueOf(value, axis), of)));
+    const splits = (axis) => (plot, _, low, high, step) => (this.isLog(axis) ? logTicks(low, high, plot.bbox[axis === "x" ? "width" : "height"] / uPlot.pxRatio) : ticks(low, high, step));
     const wide = (_, values) => (values ? 22 + 7 * Math.max(...values.map((value) => String(value ?? "").length)) : 50);
     let waits = 0;
     const series = this.parts.map(({ color, dash = 0, width = 1.6, faint = false, edge = false, dots: isDotted = false }, n) => {
@@ -205,17 +155,17 @@ export class Chart {
         bind: { mousedown: (plot, _, select) => (event) => { if (event.shiftKey && this.options.onZoom) this.drag(plot, event); else select(event); } },
       },
       scales: {
-        x: { time: isTime, distr: view.logX && !isTime ? 3 : 1, range: (_, low, high) => (view.zoom && view.zoom[1] > view.zoom[0] ? view.zoom : low === high ? [low - 1, high + 1] : [low, high]) },
-        y: { distr: view.logY && !isArea ? 3 : 1, range: (_, low, high) => this.range(low, high) },
+        x: { time: isTime, range: (_, low, high) => this.shownRange(low, high) },
+        y: { range: (_, low, high) => this.range(low, high) },
       },
-      axes: [isTime ? { ...axis, size: 40 } : { ...axis, size: 30, values: short() }, { ...axis, size: wide, values: short(unit) }],
+      axes: [isTime ? { ...axis, size: 40 } : { ...axis, size: 30, splits: splits("x"), values: short("x") }, { ...axis, size: wide, splits: splits("y"), values: short("y", unit) }],
       series: [{}, ...series],
       hooks: {
         draw: [(plot) => { this.placeMarks(plot); performance.clearMarks("drawn"); performance.mark("drawn"); }], // measured by bench/dashboard.py
         setCursor: [(plot) => this.hovered(plot.cursor.idx)],
         setSelect: [(plot) => {
           const { left, width } = plot.select;
-          if (width > 4 && this.options.onZoom) this.options.onZoom([plot.posToVal(left, "x"), plot.posToVal(left + width, "x")]);
+          if (width > 4 && this.options.onZoom) this.options.onZoom([left, left + width].map((end) => this.valueOf(plot.posToVal(end, "x"), "x")));
           plot.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
         }],
       },
@@ -225,7 +175,7 @@ export class Chart {
   // Places marks on the last line that has values; those outside of the range are hidden.
   placeMarks(plot) {
     this.marks.forEach((mark, n) => {
-      const { steps, [this.options.view.x]: places } = this.store.columns, x = valueAt(steps, places, this.options.marks[n].steps);
+      const { steps, [this.options.view.x]: places } = this.store.columns, x = this.scaled(valueAt(steps, places, this.options.marks[n].steps), "x");
       const y = plot.data.slice(1, this.parts.length + 1).filter((_, of) => !this.parts[of].edge).map((column) => valueAt(plot.data[0], column, x)).findLast((value) => value !== null) ?? null;
       const [left, top] = [[x, "x"], [y, "y"]].map(([value, scale]) => (value === null ? NaN : plot.valToPos(value, scale)));
       mark.hidden = !(left >= 0 && left <= plot.over.clientWidth && top >= 0 && top <= plot.over.clientHeight);
@@ -237,10 +187,18 @@ export class Chart {
     return this.raw[column].filter((value) => value !== null).length <= 100;
   }
 
+  // Ends of the horizontal axis, from those of the data.
+  shownRange(low, high) {
+    const { zoom } = this.options.view;
+    if (zoom && zoom[1] > zoom[0] && this.scaled(zoom[1], "x") !== null) return [this.scaled(zoom[0], "x") ?? low, this.scaled(zoom[1], "x")];
+    return low === high && low !== null ? [low - 1, high + 1] : [low, high];
+  }
+
+  // Ends of the vertical axis.
   range(low, high) {
-    const { view, kind, unit } = this.options;
-    if (low === null || high === null || !Number.isFinite(low) || !Number.isFinite(high)) return [view.logY ? 0.1 : 0, 1];
-    if (view.logY && kind !== "area") return low === high ? [low / 2, high * 2] : uPlot.rangeLog(low, high, 10, false);
+    const { view, unit } = this.options;
+    if (low === null || high === null || !Number.isFinite(low) || !Number.isFinite(high)) return [this.isLog("y") ? -1 : 0, 1];
+    if (this.isLog("y")) return low === high ? [low - 0.3, high + 0.3] : [low - 0.04 * (high - low), high + 0.04 * (high - low)];
     if (unit === "share") return [Math.min(0, low), Math.max(1, high)];
     if (view.clip) [low, high] = this.middle(low, high);
     if (low === high) return low === 0 ? [0, 1] : [low - 0.1 * Math.abs(low), high + 0.1 * Math.abs(high)];
@@ -256,9 +214,9 @@ export class Chart {
   // Notes on what the chart leaves out.
   explain() {
     const notes = this.options.note ? [this.options.note] : [];
-    if (this.options.view.logY && this.options.kind !== "area") {
-      const count = this.raw.slice(1).flat().filter((value) => value !== null && value <= 0).length;
-      if (count) notes.push(`${number(count)} values that are not above 0 have no place on a logarithmic axis.`);
+    if (this.isLog("y")) {
+      const lost = this.raw.slice(1).flat().filter((value) => value !== null && value <= 0).length;
+      if (lost) notes.push(`${count(lost)} values that are not above 0 have no place on a logarithmic axis.`);
     }
     this.note.textContent = notes.join(" ");
     this.note.hidden = !notes.length;
@@ -333,27 +291,6 @@ export class Chart {
     this.save(new Blob([lines.join("\n") + "\n"], { type: "text/csv" }), "csv");
   }
 
-  picture() {
-    const found = this.canvas.querySelector("canvas");
-    if (!found) return;
-    const scale = devicePixelRatio || 1, head = 28 * scale, dark = isDark();
-    const whole = el("canvas", { width: found.width, height: found.height + 2 * head }), pen = whole.getContext("2d");
-    pen.fillStyle = dark ? "#111a22" : "#ffffff";
-    pen.fillRect(0, 0, whole.width, whole.height);
-    pen.drawImage(found, 0, head);
-    pen.font = `${13 * scale}px system-ui, sans-serif`;
-    pen.fillStyle = dark ? "#e4ecf3" : "#17324a";
-    pen.fillText(this.title, 8 * scale, 18 * scale);
-    let left = 8 * scale;
-    for (const { n, button } of this.entries) {
-      const words = this.lines[n].label;
-      pen.fillStyle = button.querySelector(".swatch").style.color;
-      pen.fillText(words, left, found.height + 1.7 * head);
-      left += pen.measureText(words).width + 14 * scale;
-    }
-    whole.toBlob((blob) => this.save(blob, "png"));
-  }
-
   save(blob, ending) {
     const url = URL.createObjectURL(blob);
     el("a", { href: url, download: `${this.title.replace(/[^\w.-]+/g, "-")}.${ending}` }).click();
@@ -385,17 +322,6 @@ function smoothed(column, weight) {
   });
 }
 
-// Value of a column at a place among the ascending places of its rows: on the line between two values, or the first or last one.
-function valueAt(places, column = [], at) {
-  let below = -1;
-  for (let n = 0; n < places.length; n++) {
-    if (places[n] === null || column[n] === null || column[n] === undefined) continue;
-    if (places[n] >= at) return below < 0 || places[n] === at ? column[n] : column[below] + ((column[n] - column[below]) * (at - places[below])) / (places[n] - places[below]);
-    below = n;
-  }
-  return below < 0 ? null : column[below];
-}
-
 function lastOf(values) {
   for (let n = values.length - 1; n >= 0; n--) if (values[n] !== null) return values[n];
   return null;
@@ -405,11 +331,4 @@ function lastOf(values) {
 function quoted(name) {
   const safe = /^[=+\-@\t\r]/.test(name) ? `'${name}` : name;
   return `"${safe.replaceAll('"', '""')}"`;
-}
-
-function shortened(value, unit) {
-  const size = Math.abs(value);
-  if (unit === "share") return `${+(100 * value).toPrecision(3)} %`;
-  for (const [factor, letter] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]]) if (size >= factor) return `${+(value / factor).toPrecision(3)} ${letter}`;
-  return size !== 0 && size < 1e-3 ? value.toExponential(0) : String(+value.toPrecision(4));
 }

@@ -43,7 +43,7 @@ export class Controls {
     const checks = el("div", { class: "checks" }, [["logX", "log x"], ["logY", "log y"], ["clip", "without outliers"]].map(([name, words]) => el("label", {}, this.boxes[name], words)));
     this.reset = el("button", { type: "button", onclick: () => this.zoom(null) }, "Whole range");
     this.pans = [["earlier", -0.5], ["later", 0.5]].map(([name, share]) => el("button", { type: "button", "data-pan": name, onclick: () => this.pan(share) }, `Move ${name}`));
-    this.elements = [field("x", "Over", this.x), field("smooth", "Smoothing", this.smooth), field("from", "From", this.from), field("to", "To", this.to), checks, ...this.pans, this.reset];
+    this.elements = [field("x", "Over", this.x), field("smooth", "Smoothing", this.smooth), el("div", { class: "range" }, field("from", "From", this.from), field("to", "To", this.to)), checks, ...this.pans, this.reset];
     this.x.addEventListener("change", () => { this.zoom(null, true); this.take(); changed("x"); });
     for (const control of [this.smooth, ...Object.values(this.boxes)]) control.addEventListener("change", () => { this.take(); changed("look"); });
     for (const control of [this.from, this.to]) control.addEventListener("change", () => {

@@ -76,6 +76,15 @@ export function table(title, heads, rows, kind = "") {
       el("tbody", {}, rows.map((cells) => el("tr", {}, cells.map((cell, n) => (n ? el("td", { class: side(n) }, cell) : el("th", { scope: "row" }, cell))))))));
 }
 
+const SVG = "http://www.w3.org/2000/svg";
+
+export function svg(tag, attributes = {}, ...children) {
+  const made = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, String(value));
+  made.append(...children.flat());
+  return made;
+}
+
 // Picture or figure that the server has drawn, from its text: a parsed document runs nothing.
 export function pictureOf(text) {
   return document.importNode(new DOMParser().parseFromString(text, "text/html").body.firstElementChild, true);

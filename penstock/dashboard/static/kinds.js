@@ -1,16 +1,7 @@
 // Parts of a run's page that only some kinds of runs have: policies, nodes, the lineage of a population.
 
-import { colorOf } from "./chart.js";
-import { count, el, get, number, pictureOf, table } from "./dom.js";
-
-const SVG = "http://www.w3.org/2000/svg";
-
-function svg(tag, attributes = {}, ...children) {
-  const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, String(value));
-  made.append(...children.flat());
-  return made;
-}
+import { count, el, get, number, pictureOf, svg, table } from "./dom.js";
+import { colorOf } from "./looks.js";
 
 function listed(value) {
   return Array.isArray(value) ? value : [];

@@ -1,9 +1,11 @@
 // One run, live: its parts by kind of run, charts, log, settings and provenance.
 
-import { Chart, colorOf, Store, WAIT } from "./chart.js";
+import { Chart } from "./chart.js";
 import { Controls, soon } from "./controls.js";
 import { clock, count, el, get, number, stream } from "./dom.js";
 import { lineagePanel, nodesPanel, policiesPanel } from "./kinds.js";
+import { colorOf, WAIT } from "./looks.js";
+import { Store } from "./store.js";
 
 const MOST_ROWS = 4000; // beyond it, rows reduced by the server are loaded again, in which every spike remains
 const MOST_LOG_LINES = 500;
