@@ -110,6 +110,7 @@ class Series:
     label: str = ""
     unit: str = ""
     kind: Kind = "line"
+    short: str = ""
 
 
 METRICS = (
@@ -131,12 +132,12 @@ METRICS = (
     Series("against/*/mean_return", "Opponents", "Return against {0}", unit="reward", kind="dots"),
     Series("tuned/*", "Population", "Setting {0}"),
     Series("exploits", "Population", "Copies taken from others", unit="copies"),
-    Series("loss/*", "Losses"),
+    Series("loss/*", "Losses", short="{0}"),
     Series("learning_rate", "Losses", "Learning rate"),
-    Series("constant_features", "Losses", "Constant features", unit="share"),
+    Series("constant_features", "Losses", "Constant features", unit="share", short="constant"),
     Series("policy_lag/*", "Experience", "Policy lag", "{0}", "updates", "band"),
     Series("masked_steps", "Experience", "Masked steps", unit="steps"),
-    Series("left_out", "Experience", "Segments left out of a batch", unit="segments"),
+    Series("left_out", "Experience", "Segments left out of a batch", unit="segments", short="left out"),
     Series("replay/rows", "Experience", "Replay buffer", unit="rows"),
     Series("replay/fill", "Experience", "Replay buffer filled", unit="share"),
     Series("replay/updates_per_step", "Experience", "Updates per step"),
@@ -162,7 +163,7 @@ METRICS = (
     Series("time/*/*", "Speed", "Time of {0}", "{1}", "share", "area"),
     Series("restarts", "Speed", "Restarts and skipped updates", "restarts"),
     Series("skipped_updates", "Speed", "Restarts and skipped updates", "skipped updates"),
-    Series("metrics/*", "Metrics of your own"),
+    Series("metrics/*", "Metrics of your own", short="{0}"),
 )
 """Metrics of ``metrics.jsonl``; the first description that fits counts."""
 
@@ -232,6 +233,15 @@ def charts_of(
             parts.setdefault(chart["section"], []).extend(line["label"] for line in chart["lines"])
     shades = {section: shades_of(labels) for section, labels in parts.items()}
     return [_finished(chart, policies, shades.get(chart["section"], {})) for chart in made]
+
+
+def label_of(name: str) -> str:
+    """Return the label of a metric in a terminal."""
+    for series in METRICS:
+        if series.short and (found := _regex(series.pattern).fullmatch(name)):
+            name = series.short.format(*found.groups())
+            break
+    return name.replace("_", " ").replace("/", " ")
 
 
 def shades_of(parts: Iterable[str]) -> dict[str, int]:

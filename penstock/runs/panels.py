@@ -13,11 +13,24 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.config.features import FEATURES
-from penstock.runs.descriptions import QUANTILES, WAIT, shades_of
+from penstock.runs.descriptions import QUANTILES, WAIT, label_of, shades_of
 from penstock.runs.files import shown_path
 from penstock.runs.formatting import clock, evaluated, number
-from penstock.runs.panes import Pane, Row, beside, chart_of, fitted, of_table, packed, panel, spark_line
-from penstock.runs.status import REAL_WORK, MatchStatus, NodeStatus, PolicyStatus, RoleShare, Status
+from penstock.runs.panes import (
+    Pane,
+    Row,
+    beside,
+    chart_of,
+    columns_table,
+    fitted,
+    nodes_table,
+    of_table,
+    packed,
+    panel,
+    spark_line,
+    versions_table,
+)
+from penstock.runs.status import REAL_WORK, MatchStatus, PolicyStatus, RoleShare, Status
 
 _SIDE_BY_SIDE, _WIDE, _WIDE_ENOUGH_FOR_THREE = 80, 100, 140
 _MOST_NUMBERS = 7
@@ -29,6 +42,8 @@ _KNOWN = (
 )  # fmt: skip
 _LEAST_SHARE, _LEAST_REST = 0.005, 0.05
 _WORK_GLYPHS, _WAIT_GLYPH, _REST_GLYPH = "█▓▒", "░", " "
+_NOTED = "bold magenta"
+"""Look of what limits or is lost: legible on black and on white."""
 _WORK_COLORS = ("green", "cyan", "magenta", "yellow", "blue", "red")
 
 
@@ -64,23 +79,25 @@ def _panes(status: Status, returns: Sequence[float], width: int, chosen: int) ->
     each = _each(status)
     policy = each[min(chosen, len(each) - 1)]
     throughput, learning, losses = _throughput(status), _learning(status, returns), _losses(status, policy)
-    heading = _header(status, width)
-    panes = [Pane(0, 0, 0, 0, 4 if status.limiting_role else 3, lambda _: heading)]
+    least = 3 if len(each) > 2 else 2  # rows of a population: return, range over the policies, evaluation
+    limit = _limit(status, width - 4)
+    heading = _header(status, width, limit)
+    panes = [Pane(0, 0, 0, 0, 3 + len(limit), lambda _: heading)]
     if width >= _WIDE_ENOUGH_FOR_THREE:
-        panes.append(beside(1, [("throughput", throughput), ("learning", learning), ("losses", losses)]))
+        panes.append(beside(1, [("throughput", throughput), ("learning", learning), ("losses", losses)], least))
     elif width >= _SIDE_BY_SIDE:
-        panes.append(beside(1, [("throughput", throughput), ("learning", learning + losses)]))
+        panes.append(beside(1, [("throughput", throughput), ("learning", learning + losses)], least))
     else:
-        panes += [beside(5, [("throughput", throughput)], 1), beside(1, [("learning", learning + losses)])]
+        panes += [beside(5, [("throughput", throughput)], 1), beside(1, [("learning", learning + losses)], least)]
     if status.policies:
         table = partial(_policies, status.policies, width, chosen)
         panes.append(of_table(2, "policies", 4, table, len(status.policies)))
     if status.nodes:
-        panes.append(of_table(3, "nodes", 2, partial(_nodes, status.nodes), len(status.nodes)))
+        panes.append(of_table(3, "nodes", 2, partial(nodes_table, status.nodes, width), len(status.nodes)))
     if status.roles:
         panes.append(_roles(status, width))
     if versions := sum(len(policy.opponents) + 1 for policy in each if policy.opponents):
-        panes.append(of_table(6, "past versions", 2, partial(_opponents, each), versions))
+        panes.append(of_table(6, "past versions", 2, partial(versions_table, each), versions))
     return panes
 
 
@@ -130,7 +147,15 @@ def _progress(status: Status) -> float:
     return min(1.0, status.steps / status.total_steps) if status.total_steps else 1.0
 
 
-def _header(status: Status, width: int) -> Panel:
+def _limit(status: Status, width: int) -> list[Text]:
+    """Return lines with the role that limits the run, and the reason in a second one if it does not fit."""
+    if not status.limiting_role:
+        return []
+    role = Text.assemble(("limited by: ", "dim"), (status.limiting_role, _NOTED))
+    return packed([role, *([Text(status.limiting_reason)] if status.limiting_reason else [])], width)
+
+
+def _header(status: Status, width: int, limit: Sequence[Text]) -> Panel:
     left = (status.total_steps - status.steps) / status.steps_per_second if status.steps_per_second > 0 else None
     remaining = "" if left is None or left <= 0 else f", {clock(left)} left"
     row = Table.grid(expand=True, padding=(0, 2, 0, 0))
@@ -142,12 +167,8 @@ def _header(status: Status, width: int) -> Panel:
         Text.assemble((f"{status.steps:,}", "bold"), (f" of {status.total_steps:,} steps", "dim")),
         Text(f"{clock(status.seconds)}{remaining}"),
     )
-    body: RenderableType = row
-    if status.limiting_role:
-        reason = f"  {status.limiting_reason}" if status.limiting_reason else ""
-        limit = Text.assemble(("limited by: ", "dim"), (status.limiting_role, "bold yellow"), reason)
-        limit.no_wrap, limit.overflow = True, "ellipsis"
-        body = Group(row, limit)
+    for line in limit:
+        line.no_wrap, line.overflow = True, "ellipsis"
     title = Text.assemble(
         ("penstock", "bold cyan"), "  ", (status.algorithm, "bold default"), (" on ", "default"),
         (status.env, "bold default"),
@@ -155,7 +176,7 @@ def _header(status: Status, width: int) -> Panel:
     run_dir = shown_path(status.run_dir) if status.run_dir else ""
     if len(run_dir) > width - 8:  # the end of a path is shown
         run_dir = "…" + run_dir[9 - width :]
-    return panel(body, title, subtitle=run_dir)
+    return panel(Group(row, *limit), title, subtitle=run_dir)
 
 
 def _throughput(status: Status) -> list[Row]:
@@ -170,7 +191,7 @@ def _throughput(status: Status) -> list[Row]:
     if "masked_steps" in experience:
         seen = status.steps + status.masked_steps
         share = status.masked_steps / seen if seen else 0.0
-        look = "yellow" if share > 0.01 else ""
+        look = _NOTED if share > 0.01 else ""
         rows.append(("masked (stale)", Text(f"{status.masked_steps:,} ({share:.1%})", look)))
     ratio = status.updates_per_step
     rows.append(("updates", f"{status.updates:,}" + ("" if ratio is None else f", {number(ratio)} per step")))
@@ -192,11 +213,11 @@ def _throughput(status: Status) -> list[Row]:
         about, shown = name, number(value)
         if quantile == "median":
             about, shown = of, f"{shown} ({number(experience[f'{of}/min'])} to {number(experience[f'{of}/max'])})"
-        rows.append((about.replace("_", " ").replace("/", " "), shown))
+        rows.append((label_of(about), shown))
     if status.skipped_updates:
-        rows.append(("skipped updates", Text(f"{status.skipped_updates:,}", "bold yellow")))
+        rows.append(("skipped updates", Text(f"{status.skipped_updates:,}", _NOTED)))
     if status.restarts:
-        rows.append(("restarts", Text(f"{status.restarts:,}", "bold yellow")))
+        rows.append(("restarts", Text(f"{status.restarts:,}", _NOTED)))
     return rows
 
 
@@ -213,6 +234,11 @@ def _learning(status: Status, returns: Sequence[float]) -> list[Row]:
     rows = list[Row]()
     mean_return = "-" if status.mean_return is None else number(status.mean_return)
     rows.append(("return", Text.assemble((spark_line(returns), "cyan"), "  ", (mean_return, "bold"))))
+    returns_of = {policy.name: policy.mean_return for policy in status.policies if policy.mean_return is not None}
+    if len(returns_of) > 2:
+        best, worst = max(returns_of.values()), min(returns_of.values())
+        names = ", ".join(name for name, value in returns_of.items() if value == best)
+        rows.append(("policies", f"{number(worst)} to {number(best)} by {names}"))
     if status.eval_return is not None or status.target_return is not None:
         rows.append(("evaluation", _evaluation(status)))
     if status.mean_length is not None:
@@ -248,9 +274,9 @@ def _losses(status: Status, policy: PolicyStatus) -> list[Row]:
     whose = f" of {policy.name}" if policy.name else ""
     rows: list[Row] = []
     hidden = 0
-    for values, of in ((policy.losses, whose), (status.metrics, "")):
+    for values, prefix, of in ((policy.losses, "loss/", whose), (status.metrics, "metrics/", "")):
         shown = list(values.items())[:_MOST_NUMBERS]
-        rows += [(f"{name.replace('_', ' ')}{of}", number(value)) for name, value in shown]
+        rows += [(f"{label_of(prefix + name)}{of}", number(value)) for name, value in shown]
         hidden += max(0, len(values) - _MOST_NUMBERS)
     return rows + ([(f"and {hidden} more", Text("in metrics.jsonl", "dim"))] if hidden else [])
 
@@ -271,34 +297,15 @@ def _matches(status: Status) -> dict[str, str]:
     return shown
 
 
-def _opponents(policies: Sequence[PolicyStatus], most: int) -> Table:
-    """Return a table of the past versions in each policy's pool, the last `most` rows."""
-    has_names = len(policies) > 1
-    rows: list[tuple[str, ...]] = []
-    for policy in policies:
-        for one in policy.opponents:
-            counts = (f"{count:,}" for count in (one.wins, one.draws, one.losses))
-            rows.append((policy.name, one.policy, f"{one.steps:,}", f"{one.rating:.0f}", f"{one.score:.2f}", *counts))
-        if policy.opponents:
-            error = "" if policy.rating_error is None else f" ± {policy.rating_error:.0f}"
-            rows.append((policy.name, "", "now", f"{policy.rating or 0.0:.0f}{error}"))
-    table = Table(box=None, padding=(0, 1), header_style="dim")
-    names = ("policy", "against")
-    for title in (*(names if has_names else ()), "steps", "rating", "score now", "won", "drawn", "lost"):
-        table.add_column(title, justify="left" if title in names else "right", no_wrap=True)
-    for row in rows[max(0, len(rows) - most) :]:
-        table.add_row(*(row if has_names else row[2:]), style="bold" if row[2] == "now" else "")
-    return table
-
-
 def _each(status: Status) -> Sequence[PolicyStatus]:
     """Return the policies of a run; the run itself if it has one policy."""
     return status.policies or (status,)
 
 
 def _policies(policies: Sequence[PolicyStatus], width: int, chosen: int, most: int) -> Table:
-    """Return a table of the first `most` policies, with columns that fit; the chosen one is bold."""
-    policies = policies[:most]
+    """Return a table of `most` policies, with the chosen one in bold among them, and columns that fit."""
+    first = max(0, min(chosen, len(policies) - 1) - most + 1)
+    policies, chosen = policies[first : first + most], min(chosen, len(policies) - 1) - first
     tuned = list(dict.fromkeys(name for policy in policies for name in policy.tuned))
     columns = {
         "policy": [policy.name for policy in policies],
@@ -312,41 +319,13 @@ def _policies(policies: Sequence[PolicyStatus], width: int, chosen: int, most: i
         "policy lag": [_or_dash(policy.experience.get("policy_lag/mean")) for policy in policies],
         "learning rate": [_or_dash(policy.learning_rate) for policy in policies],
     }
-    columns = {title: cells for title, cells in columns.items() if any(cells)}
-    wide = {title: max(map(len, (title, *cells))) + 2 for title, cells in columns.items()}
     names = [name.replace("_", " ") for name in tuned]
-    left, kept = width - 6, set[str]()
-    for title in ("policy", "return", "evaluation", "steps", *names, "rating", "copies", *columns):
-        if title in columns and title not in kept and wide[title] <= left:
-            kept.add(title)
-            left -= wide[title]
-    table = Table(box=None, padding=(0, 1), header_style="dim")
-    for title in columns:
-        if title in kept:
-            table.add_column(title, justify="left" if title == "policy" else "right", no_wrap=True)
-    for place, cells in enumerate(zip(*(columns[title] for title in columns if title in kept), strict=True)):
-        table.add_row(*map(Text, cells), style="bold" if place == chosen else "")
-    return table
+    order = ("policy", "return", "evaluation", "steps", *names, "rating", "copies")
+    return columns_table(columns, width - 4, order, ("policy",), {chosen: "bold"})
 
 
 def _or_dash(value: float | None) -> str:
     return "-" if value is None else number(value)
-
-
-def _nodes(nodes: Sequence[NodeStatus], most: int) -> Table:
-    """Return a table of the first `most` nodes."""
-    table = Table(box=None, padding=(0, 1), header_style="dim")
-    for title in ("node", "machine", "lanes", "steps/s", "policy lag", "kB/s", "faults"):
-        table.add_column(title, justify="left" if title in ("node", "machine") else "right", no_wrap=True)
-    for node in nodes[:most]:
-        faults = node.faults + node.stale + node.doubled + node.missing
-        rates = (f"{node.steps_per_second:,.0f}", number(node.policy_lag), f"{node.bytes_per_second / 1e3:,.0f}")
-        rates = rates if node.is_there and not node.learner else ("-", "-", "-")
-        lanes = f"rank-{node.learner}" if node.learner else f"{node.lanes:,}"
-        name = Text(node.name, "" if node.is_there else "bold red")
-        host = node.host if node.is_there else f"{node.host} (not there)" if node.host else "(asked for)"
-        table.add_row(name, host, lanes, *rates, f"{faults:,}")
-    return table
 
 
 def _roles(status: Status, width: int) -> Pane:
@@ -364,7 +343,7 @@ def _roles(status: Status, width: int) -> Pane:
         table = Table.grid(padding=(0, 2, 0, 0))
         shown = status.roles if rows >= roles else in_order[:rows]
         for role in shown:
-            name = Text(role.name, "bold yellow" if role.name == status.limiting_role else "bold")
+            name = Text(role.name, _NOTED if role.name == status.limiting_role else "bold")
             lines = legends[role.name] if rows >= count else packed(_legend(role, looks, largest_first=True), left)[:1]
             for place, line in enumerate(lines or [Text("")]):
                 table.add_row(*((name, _bar(role, looks, bar_width)) if place == 0 else ("", "")), line)

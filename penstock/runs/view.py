@@ -150,8 +150,8 @@ class LiveView(View):
     def _draw(self, status: Status) -> None:
         with self._giving_up():
             if self._keys is None:
-                self._keys = Keys(self._console.show_cursor)
                 self._live.start()
+                self._keys = Keys(self._console.show_cursor)
             width, height = self._console.size
             self._live.update(panels(status, self._returns, width, height - 1, self._chosen), refresh=True)
 

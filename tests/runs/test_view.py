@@ -349,10 +349,10 @@ def test_every_node_has_a_line_and_one_that_is_gone_is_named():
     console.print(panels(shown, width=100))
     lines = console.file.getvalue().splitlines()
     first, second, third, fourth = (next(line for line in lines if f"node-{number}" in line) for number in range(4))
-    assert first.split()[1:-1] == ["node-0", "amber", "64", "12,345", "1.250", "0", "0"]
-    assert second.split()[1:-1] == ["node-1", "basalt", "(not", "there)", "64", "-", "-", "-", "10"]
-    assert third.split()[1:-1] == ["node-2", "coral", "rank-3", "-", "-", "-", "0"]
-    assert fourth.split()[1:-1] == ["node-3", "(asked", "for)", "64", "-", "-", "-", "0"]
+    assert first.split()[1:-1] == ["node-0", "amber", "connected", "64", "12,345", "1.250", "0", "0", "0"]
+    assert second.split()[1:-1] == ["node-1", "basalt", "lost", "64", "-", "-", "-", "2", "8"]
+    assert third.split()[1:-1] == ["node-2", "coral", "connected", "rank", "3", "-", "-", "-", "0", "0"]
+    assert fourth.split()[1:-1] == ["node-3", "-", "asked", "for", "64", "-", "-", "-", "0", "0"]
     assert "nodes 2 of 4" in plain_line(shown)
     assert "nodes" not in plain_line(status())
 
@@ -399,6 +399,53 @@ def test_panels_fit_the_terminal_and_the_most_important_remain(shown, width, hei
         assert words in text, words
     if height > 23:
         assert "learner" in text and "steps/s" in text
+
+
+def test_a_small_terminal_keeps_the_reason_whole_and_a_line_of_the_population():
+    reason = "rollout workers wait 62% of their time for it"
+    policies = tuple(of_policy(str(number), mean_return=float(number)) for number in range(4))
+    console = Console(width=60, file=io.StringIO())
+    console.print(panels(status(limiting_reason=reason, policies=policies), [1.0, 2.0], 60, 14))
+    text = console.file.getvalue()
+    assert len(text.splitlines()) <= 14 and reason in text and "0.0 to 3.000 by 3" in text and "15.2" in text
+
+
+def test_a_table_with_too_few_rows_shows_the_chosen_policy_and_lost_nodes():
+    policies = tuple(of_policy(f"policy-{number}") for number in range(9))
+    nodes = tuple(NodeStatus(name=f"node-{n}", host="amber", lanes=8, is_there=n != 6) for n in range(9))
+    console = Console(width=80, file=io.StringIO())
+    console.print(panels(status(policies=policies, nodes=nodes, roles=()), (), 80, 22, 7))
+    text = console.file.getvalue()
+    assert "policy-7" in text and "policy-8" not in text and "policy-0" not in text
+    assert "node-6" in text and "lost" in text and "node-8" not in text
+
+
+@pytest.mark.parametrize("environ", [{"TERM": "xterm-256color", "NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_no_color_means_no_colours_and_a_dumb_terminal_no_control_sequences(environ):
+    console = Console(file=io.StringIO(), force_terminal=True, width=100, height=40, _environ=environ)
+    with open_view(console) as view:
+        view.update(crowded())
+        view.event("restarted")
+        view.close(status())
+    text = console.file.getvalue()
+    looks = {int(code) for codes in re.findall(r"\x1b\[([0-9;]*)m", text) for code in codes.split(";") if code}
+    assert "1,732" in text and looks <= {0, 1, 2}
+    assert environ["TERM"] != "dumb" or "\x1b" not in text
+
+
+def test_text_is_legible_on_white():
+    console = Console(file=io.StringIO(), force_terminal=True, color_system="standard", width=100)
+    console.print(panels(crowded(), (), 100))
+    written = re.findall(r"\x1b\[([0-9;]*)m([^\x1b]*)", console.file.getvalue())
+    words = {code for codes, text in written if re.search(r"\w", text) for code in codes.split(";")}
+    assert not words & {"33", "37", "93", "97"}, "no word is yellow or white"
+
+
+def test_labels_are_those_of_the_descriptions():
+    text = drawn(status(experience={"constant_features": 0.25, "left_out": 3.0, "own/number": 1.5}), 80)
+    for label in ("constant  ", "left out", "own number"):
+        assert label in text, label
+    assert "constant features" not in text
 
 
 def test_a_pane_says_how_many_of_its_rows_are_hidden():
