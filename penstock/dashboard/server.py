@@ -22,12 +22,13 @@ from starlette.types import ASGIApp
 
 from penstock.dashboard.catalogue import Catalogue, id_of, unlike
 from penstock.dashboard.curves import Curves
-from penstock.dashboard.feed import cursors_in
+from penstock.dashboard.feed import POINTS, cursors_in
 from penstock.dashboard.files import files_of, films_of, pieces_of, text_of
 from penstock.dashboard.guard import LOCAL, Guard, is_same
 from penstock.dashboard.streams import curve_events, overview_events, run_events, until
-from penstock.runs.descriptions import COLUMNS
+from penstock.runs.descriptions import COLUMNS, EPISODE, charts_of
 from penstock.runs.documents import DocumentError, document_in
+from penstock.runs.episodes import read_episode
 from penstock.runs.files import json_values
 from penstock.runs.labels import MOST_NBYTES, LabelsError, labels_in, write_labels
 from penstock.runs.lock import holding_of, holds
@@ -113,6 +114,12 @@ class Pages:
     async def lineage(self, request: Request, run: RecordedRun) -> Response:
         """Answer with the lineage of a population, and its picture."""
         return _Json(await run_in_threadpool(lineage_page, run.directory.path, steps_of(run.status)))
+
+    @of_run
+    async def episode(self, request: Request, run: RecordedRun) -> Response:
+        """Answer with the steps of a recent episode, and its charts."""
+        columns = await run_in_threadpool(read_episode, run.directory.path, POINTS)
+        return _Json({"columns": columns, "charts": charts_of(columns, run.directory.policies, EPISODE)})
 
     @of_run
     async def progress(self, request: Request, run: RecordedRun) -> Response:
@@ -268,6 +275,7 @@ def make_app(
         Route("/api/runs/{id}/history", pages.history),
         Route("/api/runs/{id}/stream", pages.run_stream),
         Route("/api/runs/{id}/lineage", pages.lineage),
+        Route("/api/runs/{id}/episode", pages.episode),
         Route("/api/runs/{id}/progress", pages.progress),
         Route("/api/runs/{id}/files", pages.files),
         Route("/api/runs/{id}/files/{file}", pages.file),

@@ -206,6 +206,13 @@ class Note:
 
 
 @dataclass(frozen=True)
+class EpisodeSteps:
+    """Numbers of each step of a recent episode, ``[T]``, by name, for the charts of an episode."""
+
+    columns: Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
 class NodesSeen:
     """Statuses of nodes of the run, by number; the first is 0."""
 
@@ -257,7 +264,8 @@ class FromRole:
 
 Report = (
     FromRole | Learned | LearnedInWorker | Episodes | EnvironmentMetrics | EnvironmentSteps | Evaluated | Saved
-    | ContentsSaved | WeightsSet | Copied | Diverged | Note | NodesSeen | Listening | Ready | Failed | Died
+    | ContentsSaved | WeightsSet | Copied | Diverged | Note | EpisodeSteps | NodesSeen | Listening | Ready | Failed
+    | Died
 )  # fmt: skip
 Tell = Callable[[Report], None]
 """Function that takes the reports of a role."""

@@ -14,6 +14,7 @@ from penstock.engine.messages import (
     EnvironmentMetrics,
     EnvironmentSteps,
     Episodes,
+    EpisodeSteps,
     Evaluated,
     Failed,
     FromRole,
@@ -82,6 +83,8 @@ class Reports:
                 self._exploits.diverged(policy, problem)
             case Note(text):
                 self._chronicle.event(self._with_role(role, text))
+            case EpisodeSteps(columns):
+                self._chronicle.write_episode(columns, policy_of(role))
             case NodesSeen(statuses):
                 self._progress.nodes.update(statuses)
             case Died(story):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -130,8 +130,7 @@ class PredictorTraining:
         predictor.take_returns(batch.returns)
         losses = (predictor.as_return(last) - batch.returns).div(predictor.returns.std).square()
         for episode, loss in zip(episodes, losses.tolist(), strict=True):
-            episode.loss = loss
-            self.lessons.add(episode)
+            self.lessons.add(replace(episode, loss=loss, reward=episode.reward[:0]))
 
     def _measure(self, return_: float, prediction: float, complete: float) -> None:
         """Add the prediction of a new episode to the running means."""
@@ -308,6 +307,8 @@ class Episode:
         Loss at its last update, or at its first prediction.
     is_truncated
         Whether it was truncated; not restored from a save.
+    reward
+        Rewards of its steps, float32 ``[T]``; neither kept as a lesson nor restored from a save.
     """
 
     obs: np.ndarray
@@ -315,6 +316,7 @@ class Episode:
     return_: float
     loss: float = 0.0
     is_truncated: bool = False
+    reward: np.ndarray = field(default_factory=lambda: np.empty(0, np.float32))
 
     @property
     def length(self) -> int:

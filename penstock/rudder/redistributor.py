@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -9,17 +10,19 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 
 from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.engine.acting.inference import SharedWeights
 from penstock.engine.contracts import LeavesNothing, Role
-from penstock.engine.messages import Command, ContentsSaved, Note, Save, Tell, unknown
+from penstock.engine.messages import Command, ContentsSaved, EpisodeSteps, Note, Save, Tell, unknown
 from penstock.engine.roles.specs import name_of
 from penstock.engine.watching.clock import Clock
 from penstock.experience.arena import ExperienceArena
+from penstock.rudder.arithmetic import return_equivalent
 from penstock.rudder.feed import EXPECTED, PREDICTOR, Feed
-from penstock.rudder.learning import LESSONS_NBYTES, Episode, PredictorTraining
-from penstock.rudder.predictor import build_predictor
+from penstock.rudder.learning import LESSONS_NBYTES, Episode, LessonBatch, PredictorTraining
+from penstock.rudder.predictor import ReturnPredictor, build_predictor, contributions
 from penstock.rudder.settings import ROLE, RUDDER
 from penstock.runs.checkpoint import (
     CheckpointError,
@@ -33,6 +36,7 @@ from penstock.runs.store import CheckpointStore
 
 MOST_DUE = 100  # updates: a redistributor that falls behind skips older ones
 UPDATES_AT_ONCE = 8  # before the feed is read: several episodes side by side cost little more than one
+CHART_INTERVAL = 10.0  # seconds between two episodes that are shown
 EQUAL_EPISODES = 100  # episodes of equal returns before a warning
 CUT_EPISODES, CUT_SHARE = 100, 0.2  # last episodes, and the share of truncated ones before a warning
 
@@ -118,6 +122,7 @@ class Redistributor:
         self._due_steps = self._made = self._skipped = 0  # steps without an update, updates made and skipped
         self._longest = 0  # steps of the longest episode
         self._cuts = Cuts()
+        self._next_chart = 0.0
         self._warned_of = set[str]()
         self._publish()
 
@@ -176,6 +181,9 @@ class Redistributor:
             self._rudder.take(episodes)
             self._longest = max(self._longest, *(episode.length for episode in episodes))
             self._cuts.take(episodes)
+            if time.monotonic() >= self._next_chart:
+                self._next_chart = time.monotonic() + CHART_INTERVAL
+                self._report(EpisodeSteps(columns_of(self._predictor, episodes[-1], self._config)))
         self._warn()
         return has_read
 
@@ -263,12 +271,34 @@ class Redistributor:
         self._rudder.recall()
 
 
+@torch.no_grad()
+def columns_of(predictor: ReturnPredictor, episode: Episode, config: Any) -> dict[str, np.ndarray]:
+    """Return given and redistributed rewards of the steps of an episode, and its returns so far, float32 ``[T]``."""
+    batch = LessonBatch([episode])
+    memory, before, parts = predictor.initial_memory(1), torch.zeros(1), list[torch.Tensor]()
+    for begin in range(0, episode.length, config.redistributor_chunk):
+        rows = slice(begin, begin + config.redistributor_chunk)
+        inputs, first, valid = batch.inputs(predictor, rows), batch.first[rows], batch.valid[rows]
+        points = config.points_of_attribution
+        found, before, memory = contributions(predictor, inputs, first, valid, memory, before, points)
+        parts.append(found)
+    found = torch.cat(parts)
+    redistributed = found if episode.is_truncated else return_equivalent(found, batch.returns)
+    return {
+        "reward/given": episode.reward,
+        "reward/redistributed": redistributed.flatten().numpy(),
+        "return/predicted": found.cumsum(0).flatten().numpy(),
+        "return/received so far": episode.reward.cumsum(dtype=np.float32),
+    }
+
+
 @dataclass
 class _Open:
     """Episode that has not ended yet."""
 
     obs: list[np.ndarray] = field(default_factory=list)
     action: list[np.ndarray] = field(default_factory=list)
+    reward: list[np.ndarray] = field(default_factory=list)
     return_: float = 0.0
     length: int = 0
 
@@ -324,6 +354,7 @@ class Assembly:
                 continue
             episode.obs.append(segment["obs"][rows])
             episode.action.append(segment["action"][rows])
+            episode.reward.append(segment["reward"][rows])
             episode.return_ += float(segment["reward"][rows].sum(dtype=np.float64))
             is_truncated = bool(segment["truncated"][rows[-1]])
             if "value" in segment and is_truncated:
@@ -334,8 +365,8 @@ class Assembly:
                 self.too_long += 1
             elif ended[rows[-1]]:
                 self._open[lane] = None
-                obs, action = np.concatenate(episode.obs), np.concatenate(episode.action)
-                yield Episode(obs, action, episode.return_, is_truncated=is_truncated)
+                obs, action, reward = map(np.concatenate, (episode.obs, episode.action, episode.reward))
+                yield Episode(obs, action, episode.return_, is_truncated=is_truncated, reward=reward)
 
 
 def _pieces(begins: np.ndarray, length: int) -> tuple[Sequence[int], Sequence[int]]:

@@ -179,6 +179,12 @@ HARDWARE = (
 )
 """Numbers of ``hardware.jsonl``."""
 
+EPISODE = (
+    Series("reward/*", "Recent episode", "Rewards of a recent episode", "{0}", "reward"),
+    Series("return/*", "Recent episode", "Return of a recent episode", "{0}", "reward"),
+)
+"""Numbers of the steps of ``episode.jsonl``."""
+
 _OTHER = Series("*", "Other")
 _OF_ALL = "all policies"
 _NO_WORK = ("other", "other programs", "idle")

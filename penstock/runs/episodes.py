@@ -1,16 +1,43 @@
-"""Episodes of a run's evaluations: one JSON object per line."""
+"""Episodes of a run, one JSON object per line: those of evaluations, and the steps of a recent one."""
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from penstock.runs.files import LinesLog
+import numpy as np
+
+from penstock.runs.documents import open_ordinary
+from penstock.runs.files import LinesLog, json_values, replace_file
+from penstock.runs.series import Columns
 
 EPISODES = "evaluations.jsonl"
+RECENT = "episode.jsonl"
+MOST_NBYTES = 1 << 22  # read of the steps of an episode
+
+
+def write_episode(run_dir: Path, seconds: float, columns: Mapping[str, np.ndarray]) -> None:
+    """Write ``episode.jsonl``, a line for each step with the numbers of all columns; a full disk leaves the old one."""
+    rows = zip_longest(*(np.asarray(column).tolist() for column in columns.values()))
+    records = ({"steps": n, "seconds": seconds, **dict(zip(columns, row, strict=True))} for n, row in enumerate(rows))
+    lines = "".join(f"{json.dumps(json_values(record))}\n" for record in records)
+    with suppress(OSError):
+        replace_file(run_dir / RECENT, lines.encode())
+
+
+def read_episode(run_dir: Path, most: int) -> dict[str, list[float | None]]:
+    """Return the numbers of the steps of a recent episode, in at most `most` rows; empty without one."""
+    columns = Columns()
+    if (descriptor := open_ordinary(run_dir / RECENT)) is not None:
+        with open(descriptor, "rb") as file:
+            columns.add(file.read(MOST_NBYTES).splitlines())
+    return columns.reduced(most)
 
 
 class EpisodesLog:

@@ -6,6 +6,7 @@
 ``status.json``        present state of the run; replaced every second
 ``metrics.jsonl``      numbers over time; TensorBoard events beside it
 ``evaluations.jsonl``  every episode of every evaluation
+``episode.jsonl``      steps of a recent training episode, where a feature shows one
 ``hardware.jsonl``     cores, memory and GPUs over time
 ``checkpoints/``       the last few by steps, and ``best``
 ``replay/``            contents of the replay buffers, if they are saved

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from penstock.flags import Places, parse_flags
-from penstock.runs.descriptions import COLUMNS, HARDWARE, METRICS, Column, Series, charts_of
+from penstock.runs.descriptions import COLUMNS, EPISODE, HARDWARE, METRICS, Column, Series, charts_of
 from penstock.runs.documents import open_ordinary
 from penstock.runs.drawing import STYLE, chart_html
+from penstock.runs.episodes import read_episode
 from penstock.runs.files import replace_file
 from penstock.runs.formatting import clock, number, words_of
 from penstock.runs.growing import Cursor, stretches
@@ -159,6 +160,7 @@ def _of_run(run: RecordedRun, history: dict[str, list[float | None]]) -> list[st
     target = summary["target_return"]
     charts = [*_charts(history, METRICS, run.directory.policies, target if type(target) in (int, float) else None)]
     charts += _charts(_columns(run.directory.path / HARDWARE_FILE), HARDWARE)
+    charts += _charts(read_episode(run.directory.path, _POINTS), EPISODE, run.directory.policies)
     sections = list(dict.fromkeys(section for section, _ in charts))
     for section in sections:
         drawn = "".join(shown for its, shown in charts if its == section)

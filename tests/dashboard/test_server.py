@@ -127,7 +127,8 @@ def test_without_control_no_run_can_be_stopped_or_labelled(served, ids):
         "/api/runs/ID/films/1", "/api/runs/ID/films/-1", "/api/runs/ID/films/..%2f..%2fconfig.json",
         "/api/runs/ID/files/config.json", "/api/runs/ID/files/..%2f..%2fsecret.json",
         "/api/runs/ID/files/../config.json",
-        "/api/runs/ID/films/step-1.mp4", "/api/runs/x/lineage", "/api/runs/ID/lineage/..%2fconfig.json",
+        "/api/runs/ID/films/step-1.mp4", "/api/runs/x/lineage", "/api/runs/x/episode", "/api/runs/ID/episode/x",
+        "/api/runs/..%2f..%2fsecret/episode", "/api/runs/ID/lineage/..%2fconfig.json",
         "/api/runs/..%2f..%2fsecret/lineage", "/api/runs/ID/config.json", "/api/runs/ID%2f..%2fgood",
     ],
 )  # fmt: skip
@@ -217,6 +218,25 @@ def test_a_lineage_is_read_with_limits_and_through_no_link(served, folder):
         "policies": [], "events": [], "left_out": 0, "picture": "",
     }  # fmt: skip
     assert json.loads(served.ask(f"/api/runs/{id_}")[2])["has_lineage"] is False
+    shutil.rmtree(run.directory.path)
+
+
+def test_a_recent_episode_is_read_with_limits_and_through_no_link(served, folder):
+    run = record(folder / "episodic")
+    path = run.directory.path / "episode.jsonl"
+    lines = [json.dumps({"steps": n, "seconds": 1.0, "reward/given": n, EVIL: n, "return/x": "1"}) for n in range(50)]
+    path.write_text("".join(f"{line}\n" for line in ["[" * 100_000, '{"steps": 1e999, "seconds": {}}', *lines]))
+    id_ = {each["run"]: each["id"] for each in json.loads(served.ask("/api/runs")[2])["runs"]}["episodic"]
+    code, headers, body = served.ask(f"/api/runs/{id_}/episode")
+    found = json.loads(body)
+    assert (code, headers["content-type"]) == (200, "application/json")
+    assert found["columns"]["reward/given"] == list(range(50)) and "return/x" not in found["columns"]
+    assert [chart["title"] for chart in found["charts"]] == ["Rewards of a recent episode", EVIL]
+    path.write_text("\n".join([" " * (1 << 22), *lines]))
+    assert json.loads(served.ask(f"/api/runs/{id_}/episode")[2]) == {"columns": {}, "charts": []}, "it is too large"
+    path.unlink()
+    path.symlink_to(folder.parent / "secret.json")
+    assert json.loads(served.ask(f"/api/runs/{id_}/episode")[2]) == {"columns": {}, "charts": []}
     shutil.rmtree(run.directory.path)
 
 

@@ -3,6 +3,7 @@
 import os
 import signal
 from collections import defaultdict
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,14 @@ from penstock.algorithms.ppo import PPO
 from penstock.config import ConfigError
 from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.trainer import Trainer
+from penstock.rudder.learning import Episode
 from penstock.rudder.paths import FeedingSegmentWriter
 from penstock.rudder.predictor import TOLD, build_predictor
 from penstock.rudder.redistribution import SegmentRedistribution
-from penstock.rudder.redistributor import Redistributor
+from penstock.rudder.redistributor import Redistributor, columns_of
+from penstock.runs.episodes import read_episode
+from penstock.runs.reading import RecordedRun
+from penstock.studies.report import report_html
 from tests.comparing import identical
 from tests.engine.delayed import Delayed, DelayedPicture
 from tests.engine.inside import learner_of, policy_of, role_of, supervisor_of
@@ -289,6 +294,42 @@ def test_a_resumed_run_goes_on_with_its_predictor_and_its_lessons(tmp_path):
     assert before["redistribution/quality"] > 0.5 and after["redistribution/updates"] > before["redistribution/updates"]
     assert after["redistribution/lessons"] >= before["redistribution/lessons"] > 50
     assert after["redistribution/error"] == pytest.approx(before["redistribution/error"], abs=0.1)
+
+
+@pytest.mark.parametrize("settings", [{}, {"redistribution_attribution": "integrated_gradients"}])
+def test_the_steps_of_a_recent_episode_are_written_with_both_kinds_of_rewards(tmp_path, monkeypatch, settings):
+    monkeypatch.setattr("penstock.rudder.redistributor.CHART_INTERVAL", 0.0)
+    path = tmp_path / "run"
+    own = {"env_kwargs": {"length": 9}, "run_dir": str(path), "total_steps": 300, "redistributor_chunk": 4, **settings}
+    with penstock.PPO(**{**SMALL, **own}) as algo:
+        algo.train(quiet=True)
+    columns = read_episode(path, 1000)
+    given, redistributed, predicted, received = (np.array(columns[name]) for name in (
+        "reward/given", "reward/redistributed", "return/predicted", "return/received so far"
+    ))  # fmt: skip
+    assert len(given) == 9 and not given[:-1].any(), "all is paid at the end"
+    np.testing.assert_allclose(redistributed.sum(), given.sum(), atol=1e-4)
+    change = np.diff(predicted, prepend=0.0)
+    np.testing.assert_allclose(redistributed, change + (given.sum() - predicted[-1]) / 9, atol=1e-4)
+    np.testing.assert_allclose(received, given.cumsum())
+    assert np.ptp(redistributed) > 0.0
+    page = report_html([RecordedRun.open(path)]).decode()
+    assert "Rewards of a recent episode" in page and "received so far" in page
+
+
+def test_the_steps_of_an_episode_are_the_same_in_chunks():
+    with penstock.PPO(**SMALL) as algo:
+        predictor = build_predictor(policy_of(algo).algorithm)
+    random = np.random.default_rng(0)
+    obs, action = random.uniform(-1, 1, (9, 3)).astype(np.float32), random.integers(0, 2, 9)
+    episode = Episode(obs, action, 2.0, reward=np.arange(9, dtype=np.float32))
+    torch.nn.init.normal_(predictor.output.weight)
+    whole, chunks = (
+        columns_of(predictor, episode, SimpleNamespace(redistributor_chunk=size, points_of_attribution=0))
+        for size in (100, 4)
+    )
+    for name, column in whole.items():
+        np.testing.assert_allclose(chunks[name], column, rtol=1e-5, atol=1e-6)
 
 
 def test_a_redistributor_whose_save_is_damaged_begins_anew_and_says_so(tmp_path):

@@ -1,7 +1,9 @@
 // Parts of a run's page that only some kinds of runs have: policies, nodes, the lineage of a population.
 
+import { Chart } from "./chart.js";
 import { count, el, get, number, pictureOf, svg, table } from "./dom.js";
 import { colorOf } from "./looks.js";
+import { Store } from "./store.js";
 
 function listed(value) {
   return Array.isArray(value) ? value : [];
@@ -121,6 +123,27 @@ function spark(column, color) {
   const most = Math.max(...values) || 1;
   const points = values.map((value, n) => `${((100 * n) / (values.length - 1)).toFixed(1)},${(20 - (18 * value) / most).toFixed(1)}`).join(" ");
   return svg("svg", { viewBox: "0 0 100 22", width: 100, height: 22, "aria-hidden": "true" }, svg("polyline", { points, fill: "none", stroke: colorOf(color), "stroke-width": 1.5 }));
+}
+
+// Charts of the steps of a recent episode.
+export function episodePanel(id) {
+  const element = el("div", { class: "charts" });
+  let drawn = [], names = "";
+  const destroy = () => { for (const chart of drawn) chart.destroy(); };
+  return {
+    element,
+    destroy,
+    rebuild() { for (const chart of drawn) chart.rebuild(); },
+    async read() {
+      const { columns, charts } = await get(`/api/runs/${id}/episode`), store = new Store(columns);
+      if (names !== JSON.stringify(charts)) {
+        destroy();
+        drawn = charts.map(({ title, lines, ...options }) => new Chart(title, store, lines, { ...options, view: { x: "steps" } }));
+        names = JSON.stringify(charts);
+        element.replaceChildren(...drawn.map((chart) => chart.element));
+      } else for (const chart of drawn) { chart.store = store; chart.update(); }
+    },
+  };
 }
 
 // Lineage of a population: the server's picture, and a table of the events.

@@ -3,12 +3,13 @@
 import { Chart } from "./chart.js";
 import { Controls, soon } from "./controls.js";
 import { clock, count, el, get, number, stream } from "./dom.js";
-import { lineagePanel, nodesPanel, policiesPanel } from "./kinds.js";
+import { episodePanel, lineagePanel, nodesPanel, policiesPanel } from "./kinds.js";
 import { colorOf, WAIT } from "./looks.js";
 import { Store } from "./store.js";
 
 const MOST_ROWS = 4000; // beyond it, rows reduced by the server are loaded again, in which every spike remains
 const MOST_LOG_LINES = 500;
+const EPISODE_PAUSE = 10000; // ms
 const PAUSE = 1600; // ms between two drawings, the main cost of an open page; a line appears within 2 s
 const AXES = [["steps", "steps"], ["seconds", "seconds trained"], ["updates", "updates"], ["time", "time of day"]];
 
@@ -40,6 +41,7 @@ export async function runPage(page, id, asked) {
   let drawnAt = 0, waiting = 0, charts = [], status = {}, shades = new Map(), needsCharts = false;
 
   const policies = policiesPanel(), nodes = nodesPanel(() => metrics), lineage = about.has_lineage ? lineagePanel(id) : null;
+  const episode = episodePanel(id);
   const films = filmsOf(id, about.films);
   const marks = about.films.map((name, n) => [/^step-(\d+)(?:-\d+)?\.mp4$/.exec(name), n]).filter(([found]) => found).map(([[name, steps], n]) => ({
     steps: Number(steps), label: `Film of step ${count(Number(steps))}${name === `step-${steps}.mp4` ? "" : `, ${name}`}`, act: (event) => play(event.currentTarget, name, n),
@@ -57,7 +59,7 @@ export async function runPage(page, id, asked) {
 
   // Sections in order, those without content left out, with an index of them.
   function order(titles) {
-    const own = [["Policies", policies.element], ["Nodes", nodes.element], ["Population", lineage && lineage.element], ["Films", films]];
+    const own = [["Policies", policies.element], ["Nodes", nodes.element], ["Population", lineage && lineage.element], ["Films", films], ["Recent episode", episode.element]];
     const filled = own.filter(([, element]) => element && element.childNodes.length);
     for (const [title, element] of filled) section(title).firstChild.after(element);
     const first = titles.slice(0, 1), all = [...first, ...filled.map(([title]) => title), ...titles, ...(log.textContent ? ["Log"] : []), "Settings"];
@@ -169,10 +171,8 @@ export async function runPage(page, id, asked) {
       log.textContent = whole.log.join("\n");
       tell();
       draw();
-      if (lineage) {
-        await lineage.read();
-        order(titles());
-      }
+      await Promise.all([episode.read(), ...(lineage ? [lineage.read()] : [])]);
+      order(titles());
     } finally {
       clearInterval(telling);
       isReading = false;
@@ -218,9 +218,14 @@ export async function runPage(page, id, asked) {
 
   const rebuild = () => {
     for (const chart of drawn) chart.rebuild();
+    episode.rebuild();
     roles.replaceChildren(...listed(status.roles).map((role) => roleBar(role, shades)));
     policies.show(status);
   };
+  // The file of an episode is replaced as a whole.
+  const reading = setInterval(() => {
+    if (!document.hidden && state.textContent === "running") episode.read().then(() => order(titles())).catch(() => {});
+  }, EPISODE_PAUSE);
   window.addEventListener("theme", rebuild);
   reopen().catch((error) => { told.textContent = `This cannot be shown: ${error.message}`; });
   return () => {
@@ -229,7 +234,8 @@ export async function runPage(page, id, asked) {
     keepAddressSoon.cancel();
     close();
     window.removeEventListener("theme", rebuild);
-    for (const chart of drawn) chart.destroy();
+    clearInterval(reading);
+    for (const chart of [...drawn, episode]) chart.destroy();
   };
 }
 

@@ -17,7 +17,7 @@ from penstock.engine.watching.hardware import Hardware
 from penstock.engine.watching.progress import Progress
 from penstock.ipc.ownership import Owned, owner_only
 from penstock.play.evaluation import Evaluation, Match, by_opponent
-from penstock.runs.episodes import EpisodesLog
+from penstock.runs.episodes import EpisodesLog, write_episode
 from penstock.runs.files import LinesLog
 from penstock.runs.metrics import MetricsLog
 from penstock.runs.run_directory import HARDWARE, RunDirectory
@@ -82,6 +82,7 @@ class Chronicle(Owned):
         self._hardware_lines = self.lines_log(HARDWARE)
         self._state = StateFile(path)
         self._is_lost = False  # whether the loss of the run directory was shown
+        self._episode: dict[str, np.ndarray] = {}
         self._view: View | None = None
         self._on_update: OnUpdate | None = None
         self.stop_is_asked = False
@@ -165,6 +166,14 @@ class Chronicle(Owned):
         for name, scored in zip(names, policies, strict=True):
             for each in (*scored.others, scored.evaluation):
                 self._write_episodes(each, steps if name else each.steps, name)
+
+    def write_episode(self, columns: Mapping[str, np.ndarray], policy: int) -> None:
+        """Write the numbers of the steps of a policy's recent episode, in the place of an earlier one."""
+        before = of_policy(self._progress.policies[policy].name)
+        kept = {name: column for name, column in self._episode.items() if not before or not name.startswith(before)}
+        self._episode = kept | {before + name: column for name, column in columns.items()}
+        if self._run_directory is not None and self.is_written:
+            write_episode(self._run_directory.path, self._progress.seconds, self._episode)
 
     def refresh(self, final: bool = False) -> None:
         """Show the status if REFRESH_INTERVAL is over, and write it where that is due; always if it is final."""
