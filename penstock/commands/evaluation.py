@@ -65,13 +65,20 @@ def evaluate(args: list[str]) -> int:
 
 def info(args: list[str]) -> int:
     """Show the network of a trained policy, with its observations and actions."""
+    from pathlib import Path
+
     from penstock.flags import InfoFlags, parse_flags
 
     flags = parse_flags(InfoFlags, args, prog="penstock info")
     from penstock.play.policy import load_policy
+    from penstock.runs.formatting import printable
     from penstock.runs.lookup import policies_of, resolve_checkpoint
+    from penstock.runs.reading import RecordedRun
+    from penstock.runs.vacancy import CONFIG
 
     with explained():
+        if (Path(flags.run) / CONFIG).is_file() and (origin := RecordedRun.open(flags.run).origin):
+            print(f"weights from {printable(origin)}")
         for name in policies_of(flags.run) or [""]:
             path = resolve_checkpoint(flags.run, flags.checkpoint, warn, name or None)
             policy = load_policy(path, trust_code=flags.trust_code)

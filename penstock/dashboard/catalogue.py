@@ -109,15 +109,22 @@ class Catalogue:
         return Known(run, stamp, {"id": id_, **json_values(run.summary)})
 
     def about(self, run: RecordedRun) -> dict[str, Any]:
-        """Return settings, environment and films of a run, with possible secrets masked."""
+        """Return settings, environment, films and parent of a run, with possible secrets masked."""
         return {
             "summary": json_values(run.summary),
             "status": json_values(run.status),
             "config": run.settings,
             "made": run.made,
             "films": films_of(run),
+            "parent": {"id": self._id_of_run(run.parent.get("run")), "words": run.origin} if run.parent else None,
             "has_lineage": has_lineage(run.directory.path),
         }
+
+    def _id_of_run(self, own_id: Any) -> str | None:
+        """Return the id of a known run from the id in its ``config.json``."""
+        with self._lock:
+            known = list(self._known.items()) if isinstance(own_id, str) else []
+        return next((id_ for id_, one in known if one.run.directory.info.get("id") == own_id), None)
 
     def feed(self, run: RecordedRun) -> Feed:
         """Return the feed of a run; feeds of recently requested runs are kept."""

@@ -10,6 +10,7 @@ from penstock.config import ConfigError, tunable_values, tuned
 from penstock.engine.policies import Policy
 from penstock.engine.supervisor import Supervisor
 from penstock.engine.transfers import learned_at, require_alike
+from penstock.runs.checkpoint import Checkpoint
 
 
 class Steering:
@@ -20,6 +21,10 @@ class Steering:
 
     def _require_open(self) -> None:
         raise NotImplementedError
+
+    def _record_parent(self, checkpoint: Checkpoint) -> None:
+        if (run := self._supervisor.training.run_directory) is not None:
+            run.record_parent(self._supervisor.progress.status().steps, checkpoint.path, checkpoint.meta)
 
     def get_hyperparameters(self) -> dict[Any, Any]:
         """Return the current tunable settings by name; of several policies, ``{policy_id: settings}``.
@@ -84,7 +89,9 @@ class Steering:
                 raise ConfigError(f"there is no policy {name!r} to copy: there are {list(by_id)}")
         if is_place:
             assert not isinstance(parent, int)
-            self._supervisor.copy(learned_at(parent, by_id[child]), by_id[child].number)
+            learned, checkpoint = learned_at(parent, by_id[child])
+            self._supervisor.copy(learned, by_id[child].number)
+            self._record_parent(checkpoint)
             return
         require_alike([by_id[parent], by_id[child]], "copy_policy")
         if parent != child:

@@ -27,7 +27,7 @@ from penstock.engine.supervisor import Supervisor
 from penstock.engine.watching.chronicle import OnUpdate
 from penstock.play.evaluation import Evaluation
 from penstock.play.scoring import evaluate_models
-from penstock.runs.checkpoint import load_checkpoint, require_matching, save_checkpoint
+from penstock.runs.checkpoint import Checkpoint, load_checkpoint, require_matching, save_checkpoint
 from penstock.runs.lookup import resolve_checkpoint
 from penstock.runs.status import Status
 from penstock.runs.view import open_view
@@ -288,9 +288,12 @@ class Trainer(Steering, metaclass=_Hinted):
             parameters = {0: parameters}
         if not parameters or not parameters.keys() <= by_id.keys():
             raise ConfigError(f"parameters are given for the policies {list(parameters)}; there are {list(by_id)}")
-        found = {by_id[key]: _weights_in(chosen, by_id[key]) for key, chosen in parameters.items()}
+        checkpoints = list[Checkpoint]()
+        found = {by_id[key]: _weights_in(chosen, by_id[key], checkpoints) for key, chosen in parameters.items()}
         for policy, weights in found.items():
             self._supervisor.set_weights(policy.number, weights)
+        for checkpoint in checkpoints:
+            self._record_parent(checkpoint)
 
     def best(self) -> Best:
         """Return the best weights that any evaluation of this run has scored, with their mean return and steps.
@@ -382,12 +385,13 @@ class Trainer(Steering, metaclass=_Hinted):
         self.close()
 
 
-def _weights_in(chosen: Weights, policy: Policy) -> dict[str, np.ndarray]:
-    """Weights as arrays that fit a policy's network."""
+def _weights_in(chosen: Weights, policy: Policy, checkpoints: list[Checkpoint]) -> dict[str, np.ndarray]:
+    """Weights as arrays that fit a policy's network; a checkpoint that was read is appended."""
     if isinstance(chosen, Mapping):
         weights, what = dict(chosen), "the parameters given"
     else:
         place = resolve_checkpoint(chosen, policy=policy.name or None, is_any_legal=True)
-        weights, what = load_checkpoint(place).weights, os.fspath(chosen)
+        checkpoints.append(load_checkpoint(place))
+        weights, what = checkpoints[-1].weights, os.fspath(chosen)
     require_matching(weights, policy.model.state_dict(), what)
     return {name: tensor.detach().cpu().numpy() for name, tensor in weights.items()}

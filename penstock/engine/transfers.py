@@ -15,7 +15,7 @@ from penstock.engine.polling import Roles
 from penstock.engine.roles.specs import name_of
 from penstock.experience.arena import Control
 from penstock.experience.layout import RoleKind
-from penstock.runs.checkpoint import CheckpointError, load_checkpoint, require_matching
+from penstock.runs.checkpoint import Checkpoint, CheckpointError, load_checkpoint, require_matching
 from penstock.runs.lookup import resolve_checkpoint
 from penstock.runs.tensors import as_bytes
 
@@ -93,10 +93,10 @@ def require_alike(policies: Sequence[Policy], what: str) -> None:
             ) from None
 
 
-def learned_at(place: str | os.PathLike[str], policy: Policy) -> bytes:
-    """State of a checkpoint, or of a run's latest, for a policy to inherit; raises `CheckpointError`."""
+def learned_at(place: str | os.PathLike[str], policy: Policy) -> tuple[bytes, Checkpoint]:
+    """State for a policy to inherit, and its checkpoint, which may be a run's latest; raises `CheckpointError`."""
     checkpoint = load_checkpoint(resolve_checkpoint(place, "latest", policy=policy.name or None, is_any_legal=True))
     require_matching(checkpoint.weights, policy.model.state_dict(), str(checkpoint.path))
     if checkpoint.state is None:
         raise CheckpointError(f"{checkpoint.path} holds weights alone, and no optimiser to go on with")
-    return as_bytes({"weights": checkpoint.weights, "learning": checkpoint.state})
+    return as_bytes({"weights": checkpoint.weights, "learning": checkpoint.state}), checkpoint

@@ -192,6 +192,7 @@ def _imported(
         }  # fmt: skip
         meta |= {SEALS: seals} if (seals := seals_of(name, meta["config"])) else {}
         run.checkpoints.save(steps if type(steps) is int and steps >= 0 else 0, meta=meta, weights=model.state_dict())
+        run.record_parent(0, Path(path), {"steps": steps})
         run.log(f"imported from {os.fspath(path)}, a model of Stable-Baselines3")
     finally:
         run.release()

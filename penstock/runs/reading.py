@@ -72,6 +72,19 @@ class RecordedRun:
         """Tags and note of the run, and whether it is archived."""
         return read_labels(self.directory.path)
 
+    @cached_property
+    def parent(self) -> dict[str, Any]:
+        """Last of the recorded parents, with possible secrets masked; empty without one."""
+        found = [one for one in self.made.get("parents", ()) if type(one.get("path")) is str]
+        return found[-1] if found else {}
+
+    @property
+    def origin(self) -> str:
+        """Words about the parent, such as "base at step 10,000"; empty without one."""
+        steps = self.parent.get("steps")
+        at = f" at step {steps:,}" if type(steps) is int else ""
+        return f"{Path(self.parent['path']).name}{at}" if self.parent else ""
+
     @property
     def state(self) -> State:
         """State of the run, including the death of its process."""
@@ -108,8 +121,8 @@ class RecordedRun:
         -------
         dict
             run (its name), path, state, reason, algorithm, env, seed, steps, progress (share of the budget), fields of
-            `Status` by their names, tags (separated by commas), note, archived, created and updated (seconds since
-            1970).
+            `Status` by their names, tags (separated by commas), note, archived, parent (words), created and updated
+            (seconds since 1970).
         """
         config, info, status = self.directory.config, self.directory.info, self.status
         known = _last_known(self.directory) if status.keys() <= {"state", "reason"} else status
@@ -131,6 +144,7 @@ class RecordedRun:
             "tags": ",".join(self.labels.tags),
             "note": self.labels.note,
             "archived": self.labels.archived,
+            "parent": self.origin,
             "created": created,
             "updated": known.get("time") or created,
         }

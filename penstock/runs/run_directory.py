@@ -48,6 +48,7 @@ from penstock.runs.vacancy import (
 )
 from penstock.trust import SEALS, seals_of
 
+_MOST_PARENTS = 100
 LOG, CHECKPOINTS, REPLAY, VIDEOS = "log.txt", "checkpoints", "replay", "videos"
 HARDWARE, POLICIES = "hardware.jsonl", "policies"
 
@@ -69,6 +70,7 @@ class _RunInfo(TypedDict, total=False):
     versions: dict[str, str]
     policies: list[str]
     resumed: list[dict[str, Any]]
+    parents: list[dict[str, Any]]
     seals: dict[str, str]
 
 
@@ -105,8 +107,8 @@ class RunDirectory:
     info : dict
         id (also in the run's checkpoints), env_name, created, command, commit (of the command's working directory),
         penstock_commit (of Penstock's source, if that is in a repository), machine, versions of Penstock, Python,
-        torch, numpy and Gymnasium; resumed: time, steps, command and commits of each resumption. Early runs have only
-        env_name, created and the versions.
+        torch, numpy and Gymnasium; resumed: time, steps, command and commits of each resumption; parents: as
+        `record_parent` writes them. Early runs have only env_name, created and the versions.
     lock : RunLock or None
         Ownership of the directory by this process while it trains there.
     """
@@ -326,6 +328,27 @@ class RunDirectory:
         again = {"time": datetime.now().astimezone().isoformat(timespec="seconds"), "steps": steps, **this_provenance()}
         self.info["resumed"] = [*self.info.get("resumed", ()), again]
         self._write_config(self.path)
+
+    def record_parent(self, at: int, place: Path, meta: Mapping[str, Any]) -> None:
+        """Record in ``config.json`` that the run has taken weights of another one.
+
+        Parameters
+        ----------
+        at
+            Steps that this run has learned from.
+        place
+            The other run's checkpoint, or a file of another program.
+        meta
+            Description of the checkpoint.
+        """
+        path = place.absolute()
+        if path.parent.name == CHECKPOINTS:
+            path = path.parent.parent
+            path = path.parent.parent if path.parent.name == POLICIES else path
+        parent = {"path": os.fspath(path), "run": meta.get("run"), "steps": meta.get("steps"), "at": at}
+        self.info["parents"] = [*self.info.get("parents", ()), parent][-_MOST_PARENTS:]
+        with suppress(OSError):  # a full disk or a removed directory ends no run; the next writing has it
+            self._write_config(self.path)
 
     def _write_config(self, directory: Path) -> None:
         """Write ``config.json``; raise `RunDirectoryError` if `open` would refuse it."""

@@ -148,6 +148,7 @@ def _of_run(run: RecordedRun, history: dict[str, list[float | None]]) -> list[st
     status, summary = run.status, run.summary
     limit = f"Limited by {status['limiting_role']}: {status['limiting_reason']}" if status.get("limiting_role") else ""
     about = f"{summary['algorithm']} on {summary['env']}, seed {summary['seed']}, {summary['state']}"
+    about += f", weights from {run.origin}" if run.origin else ""
     labels = "; ".join(filter(None, (", ".join(run.labels.tags), run.labels.note)))
     parts = [
         f"<h2>{escape(run.name)}</h2>",

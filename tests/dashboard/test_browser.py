@@ -157,6 +157,16 @@ def test_a_film_plays_beside_the_curve_at_whose_steps_it_was_taken(browser, runs
         assert complaints(browser) == []
 
 
+def test_the_run_that_weights_came_from_is_a_link(browser, runs, live):
+    base = record(runs / "base", [(100, 1.0)])
+    live.directory.record_parent(0, base.directory.path, {"run": base.directory.info["id"], "steps": 100})
+    with dashboard_of(runs) as served:
+        open_run(browser, served, "live")
+        browser.find_element(By.LINK_TEXT, "base at step 100").click()
+        waited(browser, lambda: text_of(browser, "h1").startswith("base"))
+        assert not browser.find_elements(By.CSS_SELECTOR, ".parent") and complaints(browser) == []
+
+
 def test_what_a_resume_undoes_goes_from_the_page(browser, runs, live):
     append(live, steps=900, seconds=90, **{"episode/mean_return": 555.0})
     with dashboard_of(runs) as served:

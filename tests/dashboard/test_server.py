@@ -37,9 +37,12 @@ def folder(tmp_path_factory):
     (good.directory.path / "videos" / "notes.txt").write_text("SECRET")
     config = json.loads((runs / "good" / "config.json").read_text())
     config["run"]["command"] = "penstock train ppo --api-token SECRET --env-kwargs password=SECRET --gamma 0.9"
+    evil = record(runs / "evil", [(1, 1.0)], env=EVIL, algorithm=EVIL).directory
+    evil.info["parents"] = [{"path": EVIL, "run": {"a": 1}, "steps": "9"}, {"path": 3}]
+    evil.record_resumption(1, {})
+    parent = {"path": "/away/evil", "run": evil.info["id"], "steps": 1000, "password": "SECRET"}
+    config["run"]["parents"] = [parent]
     (runs / "good" / "config.json").write_text(json.dumps(config))
-
-    record(runs / "evil", [(1, 1.0)], env=EVIL, algorithm=EVIL)
     for name in ("log.txt", "hardware.jsonl"):
         (runs / "evil" / name).symlink_to(folder / "secret.json")
     for name, link in (("a", "config.json"), ("b", "status.json"), ("c", "metrics.jsonl")):
@@ -145,6 +148,12 @@ def test_links_lead_out_of_no_run(served, ids):
     assert about["films"] == ["step-1.mp4"]
     code, headers, film = served.ask(f"/api/runs/{ids['good']}/films/0")
     assert (code, film, headers["content-type"]) == (200, b"film", "video/mp4")
+
+
+def test_a_parent_is_a_link_only_where_a_run_of_the_folders_has_its_id(served, ids):
+    parents = {name: json.loads(served.ask(f"/api/runs/{ids[name]}")[2])["parent"] for name in ids}
+    assert parents["good"] == {"id": ids["evil"], "words": "evil at step 1,000"}
+    assert parents["evil"] == {"id": None, "words": "script>"}
 
 
 def test_what_may_be_a_secret_is_masked(served, ids):

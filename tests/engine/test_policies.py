@@ -11,6 +11,7 @@ import torch
 
 import penstock
 from penstock.algorithms.appo import APPO
+from penstock.commands.evaluation import info
 from penstock.config import ConfigError
 from penstock.engine.endings import TrainingFailed
 from penstock.engine.messages import Note
@@ -18,6 +19,7 @@ from penstock.engine.paths.segment_learner import SegmentLearner
 from penstock.engine.policies import checkpoints_to_go_on_from
 from penstock.envs.failures import UnsupportedSpaceError
 from penstock.runs.checkpoint import CheckpointError
+from penstock.runs.reading import RecordedRun
 from penstock.runs.run_directory import RunDirectory
 from tests.comparing import identical
 from tests.engine.inside import learner_of, policies_of, supervisor_of
@@ -202,6 +204,25 @@ def test_the_memory_of_every_arena_is_said_before_the_run(tmp_path, capfd):
         trainer.train(quiet=True)
     log = (tmp_path / "alone" / "log.txt").read_text()
     assert "arena" not in log, "one policy has one arena, and nothing is said of it"
+
+
+def test_a_run_records_the_runs_that_its_weights_came_from(tmp_path, capsys):
+    run, child = tmp_path / "base", tmp_path / "child"
+    with penstock.APPO(**{**SERIAL, "run_dir": str(run)}, total_steps=600) as trainer:
+        trainer.train(quiet=True)
+        steps = trainer.status.steps
+    with penstock.APPO(**{**SERIAL, "run_dir": str(child)}, total_steps=600) as trainer:
+        trainer.set_parameters({"prey": run})
+        trainer.train(quiet=True)
+        trainer.copy_policy(run / "policies" / "hunters" / "checkpoints" / str(steps), "hunters")
+        trainer.set_parameters({"prey": trainer.get_parameters()["prey"]})
+        now = trainer.status.steps
+    id_ = RunDirectory.open(run).info["id"]
+    same = {"path": str(run), "run": id_, "steps": steps}
+    recorded = RecordedRun.open(child)
+    assert recorded.made["parents"] == [same | {"at": 0}, same | {"at": now}]
+    assert recorded.summary["parent"] == f"base at step {steps:,}" and RecordedRun.open(run).summary["parent"] == ""
+    assert info([str(child)]) == 0 and f"weights from base at step {steps:,}" in capsys.readouterr().out
 
 
 def test_weights_are_set_from_every_place_that_holds_them(tmp_path):

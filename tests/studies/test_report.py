@@ -43,6 +43,7 @@ def test_a_report_has_what_the_runs_have_and_what_differs(tmp_path, capsys):
     append(one, steps=200, seconds=20, **{"loss/entropy": 0.25, "time/rollout/env": 0.5, "time/rollout/wait": 0.5})
     append(one, "hardware.jsonl", steps=200, seconds=20, **{"cpu/0": 0.5})
     one.directory.log("it has begun")
+    one.directory.record_parent(0, tmp_path.parent / "base", {"steps": 10_000})
     write_labels(one.directory.path, Labels(("baseline",), "the first one"))
     out = tmp_path / "report.html"
     assert main(["report", str(tmp_path), "--out", str(out)]) == 0
@@ -50,7 +51,8 @@ def test_a_report_has_what_the_runs_have_and_what_differs(tmp_path, capsys):
     page = Tags(out.read_text())
     text = " ".join(page.text)
     assert str(tmp_path / "one") not in text.partition("Settings")[0], "a run has the name of its directory"
-    told = ("baseline; the first one", "Differences", "gamma", "entropy", "it has begun", "Busy cores", "target 9.000")
+    told = ("baseline; the first one", "Differences", "gamma", "entropy", "it has begun", "Busy cores", "target 9.000",
+            "weights from base at step 10,000")  # fmt: skip
     for words in ("Report of 2 runs", *told):
         assert words in text, words
     assert "Return, evaluations on CartPole-v1" in text, "runs of an environment are compared"

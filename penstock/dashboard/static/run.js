@@ -28,6 +28,7 @@ export async function runPage(page, id, asked) {
     el("p", { class: "ways" }, el("a", { href: "#/" }, "All runs"), el("a", { href: `#/run/${id}/files` }, "Files"), el("a", { href: `#/curves?runs=${id}` }, "Curves")),
     el("h1", {}, about.summary.run, " ", state),
     el("p", {}, `${about.summary.algorithm} on ${about.summary.env}, seed ${about.summary.seed ?? "unknown"}`),
+    about.parent && el("p", { class: "parent" }, "Weights from ", about.parent.id ? el("a", { href: `#/run/${about.parent.id}` }, about.parent.words) : about.parent.words),
     facts, limit, roles,
     labels(id, about.summary, overview.control),
     overview.control ? stopButton(id, overview.control) : null,
