@@ -1,10 +1,11 @@
 """Pictures of the dashboard and of the live view, of a run of each kind, for docs/images.
 
-    python bench/pictures.py [--runs FOLDER] [--all FOLDER]
+    python bench/pictures.py [--runs FOLDER] [--all FOLDER] [--terminals]
 
 Runs that are missing in the folder are trained first: minutes on two cores. Without ``--all``, the pictures of the
 documentation are written to docs/images. With it, every page is written to that folder at 390, 900 and 1,400 pixels in
-both themes, and the live view at four sizes, to be looked at. A page that is wider than its window is an error.
+both themes, and the live view at five sizes, to be looked at. A page that is wider than its window is an error. With
+``--terminals``, only the pictures of the live view are made, without a browser.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from penstock.runs.state import status_of
 REPOSITORY = Path(__file__).resolve().parents[1]
 IMAGES = REPOSITORY / "docs" / "images"
 GAME = os.fspath(REPOSITORY / "bench" / "environments" / "tic_tac_toe.py:TicTacToe")
+WATCH = os.fspath(REPOSITORY / "bench" / "environments" / "delayed.py:WatchRepair")
 POPULATION = """
 [learning_rate]
 low = 1e-5
@@ -47,6 +49,11 @@ RUNS = {
     "appo-2": ("appo", *CARTPOLE, "8000", "--total-steps", "40000", "--seed", "2"),
     "mixture": ("clear", *CARTPOLE, "6000", "--total-steps", "30000", "--seed", "1"),
     "replay": ("dqn", *CARTPOLE, "4000", "--total-steps", "20000", "--seed", "1"),
+    "learners": ("ppo", *CARTPOLE, "8000", "--num-learners", "2", "--total-steps", "40000", "--seed", "1"),
+    "rudder": (
+        "ppo", "--env", WATCH, "--rewards", "rudder", "--eval-interval", "10000", "--total-steps", "30000",
+        "--seed", "1",
+    ),
     "self-play": (
         "ppo", "--env", GAME, "--opponents", "past", "--eval-against", "random", "--eval-interval", "6000",
         "--opponent-interval", "6000", "--total-steps", "30000", "--seed", "1",
@@ -69,7 +76,12 @@ SHOWN = {
     "dashboard-policies": ("#/run/two-policies", 1200), "dashboard-population": ("#/run/population", 1300),
 }  # fmt: skip
 """Page and height of each picture of the documentation."""
-TERMINALS = {"live-view": ("appo-1", 80, 24), "live-view-population": ("population", 80, 24)}
+TERMINALS = {
+    "live-view": ("appo-1", 80, 24), "live-view-population": ("population", 80, 24),
+    "live-view-small": ("population", 60, 15), "live-view-policies": ("two-policies", 120, 40),
+    "live-view-learners": ("learners", 80, 24), "live-view-rudder": ("rudder", 120, 40),
+    "live-view-wide": ("mixture", 200, 50),
+}  # fmt: skip
 """Run, columns and lines of each picture of the live view."""
 TALLEST = 6000
 
@@ -153,15 +165,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=Path, help="folder of the runs; without it a temporary one")
     parser.add_argument("--all", type=Path, help="folder for every page at every size, instead of docs/images")
+    parser.add_argument("--terminals", action="store_true", help="the pictures of the live view alone")
     flags = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder, out = flags.runs or Path(temporary), flags.all or IMAGES
         make_runs(folder)
         out.mkdir(parents=True, exist_ok=True)
-        sizes = ((60, 15), (80, 24), (120, 40), (200, 50))
+        sizes = ((60, 15), (80, 24), (120, 40), (200, 50), (250, 60))
         views = {f"{name}-{w}x{h}": (name, w, h) for name in RUNS for w, h in sizes} if flags.all else TERMINALS
         for name, (run, columns, lines) in views.items():
             terminal(folder / run, columns, lines, out / f"{name}.svg")
+        if flags.terminals:
+            return
         if too_wide := pages(folder, out, is_all=flags.all is not None):
             raise SystemExit(f"wider than the window: {', '.join(too_wide)}")
 

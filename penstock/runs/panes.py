@@ -89,7 +89,7 @@ def of_table(importance: int, title: str, least: int, table: Callable[[int], Tab
     def draw(rows: int) -> RenderableType:
         return panel(table(rows), _titled(title, count - rows))
 
-    return Pane(importance, count, count, min(least, count), 3, draw)
+    return Pane(importance, count, min(6, count), min(least, count), 3, draw)
 
 
 def columns_table(
