@@ -48,7 +48,7 @@ MAY_USE = {
     | {"runs"},
     "search": {"config", "masking", "runs", "ipc", "algorithms", "bench", "population", "trust"},
     "studies": {"config", "flags", "masking", "runs", "ipc", "algorithms", "population"},
-    "dashboard": {"flags", "masking", "runs", "studies"},
+    "dashboard": {"flags", "masking", "runs", "search", "studies"},
     "exchange": {"algorithms", "config", "envs", "extras", "flags", "masking", "nn", "play", "runs", "surroundings"}
     | {"trust"},
     "commands": {"config", "imports", "runs", "envs", "algorithms", "play", "engine", "flags", "bench", "studies"}

@@ -13,6 +13,7 @@ from typing import Any
 
 from penstock.dashboard.feed import Feed
 from penstock.dashboard.files import films_of
+from penstock.dashboard.searches import is_search, search_page
 from penstock.runs.files import json_values
 from penstock.runs.labels import LABELS
 from penstock.runs.metrics import METRICS
@@ -49,6 +50,7 @@ class Catalogue:
     def __init__(self, places: Sequence[str | os.PathLike[str]]) -> None:
         self._places = [Path(place) for place in places]
         self._known: dict[str, Known] = {}
+        self._searches: dict[str, tuple[Path, str]] = {}
         self._feeds: dict[str, Feed] = {}
         self._lock = Lock()
 
@@ -56,11 +58,16 @@ class Catalogue:
         """Return the rows of the overview, each a run's summary with its id, newest first."""
         with self._lock:
             known: dict[str, Known] = {}
-            for path, name in (found for place in self._places for found in paths_in(place)):
+            searches: dict[str, tuple[Path, str]] = {}
+            places = ((place, *found) for place in self._places for found in paths_in(place))
+            for place, path, name in places:
                 id_ = id_of(path)
                 if (run := self._read(path, name, id_)) is not None:
                     known.setdefault(id_, run)
+                    if path != place:  # a folder outside the places is not shown
+                        searches.setdefault(id_of(path.parent), (path.parent, os.path.dirname(name) or place.name))
             self._known = known
+            self._searches = {id_: found for id_, found in searches.items() if is_search(found[0])}
         return sorted((run.row for run in known.values()), key=lambda row: row["created"] or 0.0, reverse=True)
 
     def run(self, id_: str) -> RecordedRun | None:
@@ -74,6 +81,23 @@ class Catalogue:
             return recorded(known.run.directory.path, known.row["run"])
         except RunDirectoryError:
             return None
+
+    def searches(self) -> list[dict[str, str]]:
+        """Return id and name of the searches and populations that hold known runs."""
+        return [{"id": id_, "name": name} for id_, (_, name) in self._searches.items()]
+
+    def search(self, id_: str) -> dict[str, Any] | None:
+        """Return name and trials of a search by its id, with ids of runs; None without one."""
+        self.rows()
+        if id_ not in self._searches:
+            return None
+        path, name = self._searches[id_]
+        runs = [one.run for one in self._known.values() if one.run.directory.path.parent == path]
+        ids = {run.directory.path.name: id_of(run.directory.path) for run in runs}
+        found = search_page(path, runs)
+        for trial in found["trials"]:
+            trial["runs"] = [{"run": run, "id": ids[run]} for run in trial["runs"] if run in ids]
+        return {"name": name, **found}
 
     def chosen(self, words: str, ids: Sequence[str]) -> list[RecordedRun]:
         """Return readable runs that match words and ids, by name.

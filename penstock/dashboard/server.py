@@ -44,7 +44,8 @@ FILES = {
     "curves.js": "text/javascript", "diff.js": "text/javascript", "files.js": "text/javascript",
     "kinds.js": "text/javascript", "controls.js": "text/javascript", "chart.js": "text/javascript",
     "compare.js": "text/javascript", "dom.js": "text/javascript", "looks.js": "text/javascript",
-    "pictures.js": "text/javascript", "store.js": "text/javascript", "uPlot.esm.js": "text/javascript",
+    "pictures.js": "text/javascript", "store.js": "text/javascript", "search.js": "text/javascript",
+    "uPlot.esm.js": "text/javascript",
     "icon.svg": "image/svg+xml", "style.css": "text/css", "uPlot.min.css": "text/css", "uPlot.LICENSE": "text/plain",
 }  # fmt: skip
 """Files of the page, with their media types."""
@@ -98,7 +99,13 @@ class Pages:
     async def runs(self, request: Request) -> Response:
         """Answer with the rows of the overview."""
         rows = await run_in_threadpool(self.catalogue.rows)
-        return _Json({"runs": rows, "columns": [asdict(column) for column in COLUMNS], "control": self._control_token})
+        about = {"searches": self.catalogue.searches(), "control": self._control_token}
+        return _Json({"runs": rows, "columns": [asdict(column) for column in COLUMNS], **about})
+
+    async def search(self, request: Request) -> Response:
+        """Answer with the trials of a search, and their pictures."""
+        found = await run_in_threadpool(self.catalogue.search, request.path_params["id"])
+        return _missing() if found is None else _Json(found)
 
     @of_run
     async def run(self, request: Request, run: RecordedRun) -> Response:
@@ -270,6 +277,7 @@ def make_app(
         Route("/api/stream", pages.overview_stream),
         Route("/api/differences", pages.differences),
         Route("/api/comparison", pages.comparison),
+        Route("/api/searches/{id}", pages.search),
         Route("/api/curves", pages.curves),
         Route("/api/runs/{id}", pages.run),
         Route("/api/runs/{id}/history", pages.history),

@@ -492,6 +492,37 @@ def test_chosen_runs_are_compared(browser, study):
     assert not browser.find_elements(By.CSS_SELECTOR, "main img, main script") and complaints(browser) == []
 
 
+@pytest.fixture(scope="module")
+def search(tmp_path_factory):
+    """A search of three trials, with a hostile setting."""
+    folder = tmp_path_factory.mktemp("searched") / "search"
+    record(folder / "trial-0-seed-0", [(1, 1.0)])
+    space = {"gamma": {"low": 0.9, "high": 0.99}, EVIL: {"values": [EVIL, [64, 64]]}}
+    (folder / "search.json").write_text(json.dumps({"space": space}))
+    lines = [{"op_code": 4}] * 3
+    for n, gamma in enumerate((0.9, 0.95, 0.99)):
+        lines += [{"op_code": 5, "trial_id": n, "param_name": "gamma", "param_value_internal": gamma}]
+        lines += [{"op_code": 5, "trial_id": n, "param_name": EVIL, "param_value_internal": n % 2}]
+        lines += [{"op_code": 6, "trial_id": n, "state": 1, "values": [10.0 * n]}]
+    (folder / "journal.log").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    with dashboard_of(folder.parent) as served:
+        yield served
+
+
+def test_trials_of_a_search_are_narrowed_by_the_keyboard(browser, search):
+    browser.get(search.address)
+    waited(browser, lambda: browser.find_elements(By.LINK_TEXT, "search"))[0].send_keys(Keys.ENTER)
+    waited(browser, lambda: "3 of 3 trials: 3 done" in text_of(browser, "[role=status]"))
+    rows = "[aria-label='Best trials'] tbody tr:not([hidden])"
+    assert text_of(browser, rows) == f"2done20.00.99{EVIL} | 1done10.00.95[64, 64] | 0done0.00.9{EVIL}trial-0-seed-0 "
+    low = browser.find_element(By.CSS_SELECTOR, "[aria-label='gamma, lowest']")
+    low.send_keys(Keys.ARROW_RIGHT * 10)
+    waited(browser, lambda: "2 of 3 trials" in text_of(browser, "[role=status]"))
+    assert low.get_attribute("aria-valuetext") == "0.909" and "0done" not in text_of(browser, rows)
+    assert browser.find_element(By.CSS_SELECTOR, ".trial.out").get_attribute("data-trial") == "0"
+    assert not browser.find_elements(By.CSS_SELECTOR, "main img, main script") and complaints(browser) == []
+
+
 def test_files_are_listed_and_their_text_is_shown(browser, study):
     browser.get(study.address)
     waited(browser, lambda: browser.find_elements(By.LINK_TEXT, "other"))[0].click()
@@ -505,15 +536,17 @@ def test_files_are_listed_and_their_text_is_shown(browser, study):
     assert not browser.find_elements(By.CSS_SELECTOR, "main img, main script") and complaints(browser) == []
 
 
-def test_every_page_is_accessible_in_both_themes(browser, study):
+@pytest.mark.parametrize("is_search", [False, True])
+def test_every_page_is_accessible_in_both_themes(browser, study, search, is_search):
     if not AXE.is_file():
         pytest.skip("axe-core is not installed: make browser")
     source = AXE.read_text()
     assert hashlib.sha256(source.encode()).hexdigest() == AXE_HASH
-    browser.get(study.address)
+    browser.get((search if is_search else study).address)
     ids = {run["run"]: run["id"] for run in json.loads(study.ask("/api/runs")[2])["runs"]}
     one, other = ids["ppo0"], ids["other"]
-    pages = {
+    (searched,) = json.loads(search.ask("/api/runs")[2])["searches"]
+    pages = {f"#/search/{searched['id']}": "3 of 3 trials"} if is_search else {
         "#/": "13 of 13 runs", f"#/run/{other}": "it has begun", "#/curves": "runs have this metric",
         "#/compare?words=": "13 of 13 runs are compared",
         f"#/differences?runs={one},{other}": "gamma", f"#/run/{other}/files": "config.json",

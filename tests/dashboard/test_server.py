@@ -9,9 +9,11 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from penstock.dashboard.files import RunFile, pieces_of, text_of
+from penstock.dashboard.searches import importance_of
 from penstock.masking import masked, masked_command
 from penstock.runs.lock import LOCK
 from tests.dashboard.serving import dashboard_of, event
@@ -332,6 +334,98 @@ def test_runs_are_compared_without_secrets_paths_or_markup(served, folder):
     assert served.ask(f"/api/comparison?runs={'x,' * 201}")[0] == 400
     for path in folder.glob("versus-*"):
         shutil.rmtree(path)
+
+
+OPERATIONS = [
+    {"op_code": 0, "study_name": "penstock", "directions": [2]}, [], "x", 3,
+    *({"op_code": 4, "study_id": 0} for _ in range(3)),
+    {"op_code": 5, "trial_id": 0, "param_name": "gamma", "param_value_internal": 0.9},
+    {"op_code": 5, "trial_id": 1, "param_name": "gamma", "param_value_internal": 0.99},
+    *({"op_code": 5, "trial_id": n, "param_name": "hidden", "param_value_internal": n} for n in (0, 1, 2)),
+    {"op_code": 5, "trial_id": 0, "param_name": "api_token", "param_value_internal": 1.0},
+    {"op_code": 5, "trial_id": 0, "param_name": [], "param_value_internal": 1.0},
+    {"op_code": 5, "trial_id": 0, "param_name": "gamma", "param_value_internal": "SECRET"},
+    {"op_code": 6, "trial_id": 0, "state": 1, "values": [7.0]}, {"op_code": 6, "trial_id": 0, "state": 1.0},
+    {"op_code": 6, "trial_id": 0, "state": 99}, {"op_code": 6, "trial_id": 0, "state": True, "values": [10**400]},
+    {"op_code": 7, "trial_id": 1, "step": 1, "intermediate_value": 3.0}, {"op_code": 6, "trial_id": 1, "state": 2},
+    {"op_code": 7, "trial_id": 99, "intermediate_value": 9.0}, {"op_code": 7, "trial_id": "0"},
+]  # fmt: skip
+"""Operations of Optuna's journal, wrong ones among them."""
+
+
+def searches_of(served):
+    return {search["name"]: search["id"] for search in json.loads(served.ask("/api/runs")[2])["searches"]}
+
+
+def test_a_search_is_read_with_limits_and_through_no_link(tmp_path):
+    outside = tmp_path / "outside"
+    search, copied = tmp_path / "runs" / "search", tmp_path / "runs" / "copied"
+    for folder in (outside, search, copied):
+        record(folder / "trial-0-seed-0", [(1, 1.0)], api_token="SECRET")
+        space = {"gamma": {"low": 0.9, "high": 0.99}, "hidden": {"values": [EVIL, [64, 64]]}, "api_token": {"low": 0}}
+        (folder / "search.json").write_text(json.dumps({"space": space}))
+        lines = [*map(json.dumps, OPERATIONS), "[" * 100_000, "{"]
+        (folder / "journal.log").write_text("".join(f"{line}\n" for line in lines))
+    (copied / "journal.log").unlink()
+    (copied / "journal.log").symlink_to(search / "journal.log")
+    with dashboard_of(tmp_path / "runs") as served:
+        known = searches_of(served)
+        assert set(known) == {"search", "copied"}
+        code, headers, body = served.ask(f"/api/searches/{known['search']}")
+        assert (code, headers["content-type"]) == (200, "application/json") and b"SECRET" not in body
+        found = json.loads(body)
+        assert [axis["name"] for axis in found["axes"]] == ["gamma", "hidden", "value"]
+        first, second, third = found["trials"]
+        assert (first["state"], first["settings"], first["at"]) == ("done", ["0.9", EVIL, "7"], [0.0, 0.0, 1.0])
+        assert (second["state"], second["settings"]) == ("pruned", ["0.99", "[64, 64]", "3"])
+        assert second["at"] == [1.0, 1.0, 0.0]
+        assert (third["state"], third["settings"], third["at"]) == ("under way", ["", "", ""], [None, 1.0, None])
+        ids = {run["run"]: run["id"] for run in json.loads(served.ask("/api/runs")[2])["runs"]}
+        assert first["runs"] == [{"run": "trial-0-seed-0", "id": ids["search/trial-0-seed-0"]}]
+        assert "<script" not in found["picture"] and found["picture"].count("<polyline") == 2
+        assert json.loads(served.ask(f"/api/searches/{known['copied']}")[2])["trials"] == []
+        for path in ("nothing", ids["search/trial-0-seed-0"], "..%2f..%2foutside", f"{known['search']}/..", "%00"):
+            assert served.ask(f"/api/searches/{path}")[0] in (400, 404)
+        (search / "journal.log").write_text('{"op_code": 4}\n' * 1200)
+        assert len(json.loads(served.ask(f"/api/searches/{known['search']}")[2])["trials"]) == 1000
+        (search / "search.json").write_text("[" * 100_000)
+        assert json.loads(served.ask(f"/api/searches/{known['search']}")[2])["axes"] == []
+        (search / "search.json").unlink()
+        (search / "search.json").symlink_to(outside / "search.json")
+        assert set(searches_of(served)) == {"copied"}
+    with dashboard_of(outside / "trial-0-seed-0") as served:
+        assert searches_of(served) == {}, "only the run is shown, not the folder around it"
+
+
+def test_members_of_a_population_are_trials_between_its_decisions(tmp_path):
+    for member in ("0", "1"):
+        record(tmp_path / "runs" / "pbt" / f"member-{member}", [(100, 5.0)])
+    events = [
+        {"event": "start", "policy": "0", "steps": 0, "after": {"gamma": 0.9}},
+        {"event": "start", "policy": "1", "steps": 0, "after": {"gamma": 0.95}},
+        {"event": "exploit", "policy": "0", "steps": 50, "parent": "1", "scores": {"0": 1.0, "1": 2.0},
+         "after": {"gamma": 0.97}},
+        {"event": "explore", "policy": "1", "steps": 90, "scores": {"0": 4.0, "1": None}, "after": {"gamma": 0.96}},
+    ]  # fmt: skip
+    (tmp_path / "runs" / "pbt" / "lineage.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    with dashboard_of(tmp_path / "runs") as served:
+        found = json.loads(served.ask(f"/api/searches/{searches_of(served)['pbt']}")[2])
+    assert [(trial["name"], *trial["settings"]) for trial in found["trials"]] == [
+        ("0, 50 steps", "0.9", "1"), ("1, 50 steps", "0.95", "2"), ("0, 90 steps", "0.97", "4"),
+    ]  # fmt: skip
+    assert found["trials"][1]["runs"][0]["run"] == "member-1"
+
+
+@pytest.mark.parametrize(
+    ("setting", "least", "most"), [("decides", 0.8, 1.0), ("bends", 0.5, 1.0), ("nothing", 0.0, 0.1)]
+)
+def test_importance_is_the_share_of_the_ranks_that_a_setting_explains(setting, least, most):
+    draws = np.random.default_rng(0).uniform(size=(200, 3))
+    value = {"decides": draws[:, 0], "bends": -abs(draws[:, 0] - 0.5), "nothing": draws[:, 1]}[setting]
+    trials = [{"settings": {"a": a}, "value": v, "state": "done"} for (a, *_), v in zip(draws, value, strict=True)]
+    share = importance_of({"name": "a", "values": None}, trials)
+    assert least <= share <= most
+    assert importance_of({"name": "a", "values": None}, trials[:5]) is None, "too few"
 
 
 def curves_of(served, query):

@@ -9,6 +9,8 @@ async function shown(page, path, asked) {
   if (run && run[2]) return (await import("./files.js")).filesPage(page, run[1], asked);
   if (run) return (await import("./run.js")).runPage(page, run[1], asked);
   if (path === "#/curves") return (await import("./curves.js")).curvesPage(page, asked);
+  const search = /^#\/search\/([0-9a-f]+)$/.exec(path);
+  if (search) return (await import("./search.js")).searchPage(page, search[1], asked);
   if (path === "#/compare") return (await import("./compare.js")).comparePage(page, asked);
   if (path === "#/differences") return (await import("./diff.js")).diffPage(page, asked);
   if (!path || path === "#/" || path === "#") return overview(page);

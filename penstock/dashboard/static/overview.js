@@ -87,6 +87,7 @@ export async function overview(page) {
     el("h1", {}, "Runs"),
     el("p", { class: "ways" }, el("span", {}, el("label", { for: "filter" }, "Show "), filter), el("label", {}, archived, " archived runs")),
     told, el("p", { class: "ways" }, all, compared, unlike),
+    first.searches.length ? el("p", { class: "ways" }, "Searches: ", first.searches.map(({ id, name }) => el("a", { href: `#/search/${id}` }, name))) : "",
     el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Runs" },
       el("table", { class: "runs" }, el("thead", {}, el("tr", {}, el("td", {}), heads)), body)));
   draw();
