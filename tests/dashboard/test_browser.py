@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from penstock.runs.descriptions import QUANTILES
 from penstock.studies.statistics import interquartile_mean, interval
 from tests.dashboard.serving import dashboard_of
 from tests.studies.recorded import record
@@ -294,6 +295,8 @@ def study(tmp_path_factory):
             run = record(folder / f"{algorithm}{seed}", points, algorithm=algorithm, seed=seed, gamma=0.9)
             append(run, steps=210, seconds=21, **{"episode/mean_return": 1.0, "loss/value_loss": 2.0})
     run = record(folder / "other", [(0, 1.0), (100, 2.0)], env="Acrobot-v1", gamma=0.5, note=EVIL)
+    append(run, steps=100, seconds=1, **{f"policy_lag/{name}": 1.0 for name in QUANTILES})
+    (run.directory.path / "episode.jsonl").write_text('{"steps": 0, "seconds": 1, "reward/given": 1}\n')
     run.directory.log("it has begun")
     (run.directory.path / "videos").mkdir()
     (run.directory.path / "videos" / "step-1.mp4").write_bytes(b"no film")
@@ -345,25 +348,54 @@ def test_curves_of_many_runs_are_grouped_with_seeds_as_one_band(browser, study):
     assert complaints(browser) == []
 
 
-def test_a_picture_is_what_the_chart_shows(browser, study):
-    saved = (
-        "const [kind, done] = arguments, make = URL.createObjectURL;"
+def saved_picture(browser, title, kind):
+    """Media type and text of the picture that a button of a chart saves."""
+    return browser.execute_async_script(
+        "const [title, kind, done] = arguments, make = URL.createObjectURL;"
         "URL.createObjectURL = (blob) => { blob.text().then((text) => done([blob.type, text])); return make(blob); };"
-        "const chart = [...document.querySelectorAll('figure')].find((each) => each.textContent.includes('CartPole'));"
-        "[...chart.querySelectorAll('button')].find((button) => button.textContent === kind).click();"
-    )
+        "const chart = [...document.querySelectorAll('figure')].find((each) => each.textContent.includes(title));"
+        "[...chart.querySelectorAll('button')].find((button) => button.textContent === kind).click();",
+        title, kind,
+    )  # fmt: skip
+
+
+def test_distributions_are_bands_and_a_recent_episode_has_charts_of_its_own(browser, runs):
+    run = record(runs / "spread")
+    values = {name: [low, low + 2.0] for name, low in zip(QUANTILES, (1.0, 2.0, 3.0, 5.0, 9.0), strict=True)}
+    for row, steps in enumerate((600, 700)):
+        line = {f"evaluation/return/{name}": each[row] for name, each in values.items()}
+        append(run, steps=steps, seconds=steps / 10, **line)
+    steps = [{"steps": n, "seconds": 1.0, "reward/given": float(n == 4), f"reward/{EVIL}": 0.2} for n in range(5)]
+    (run.directory.path / "episode.jsonl").write_text("".join(f"{json.dumps(step)}\n" for step in steps))
+    with dashboard_of(runs) as served:
+        open_run(browser, served, "spread")
+        waited(browser, lambda: "Recent episode" in text_of(browser, ".index button"))
+        title = "Returns within an evaluation"
+        find = f"[...document.querySelectorAll('figure')].find((each) => each.textContent.startsWith('{title}'))"
+        browser.execute_script(f"{find}.scrollIntoView()")
+        legend = waited(browser, lambda: browser.execute_script(f"return {find}.querySelector('.legend').textContent"))
+        assert legend == "median 5.000 (3.000 to 11.0)bands: min to max, 25 to 75 %"
+        assert saved_picture(browser, title, "SVG")[1].count("<polygon") == 2
+        browser.execute_script(f"{find}.querySelector('.legend button').click()")
+        assert saved_picture(browser, title, "SVG")[1].count("<polygon") == 0, "a hidden median has no bands"
+        browser.execute_script("document.querySelector('[aria-label^=Rewards]').scrollIntoView()")
+        waited(browser, lambda: f"given 1.000 | {EVIL} 0.200" in text_of(browser, ".legend button"))
+        assert not browser.find_elements(By.CSS_SELECTOR, "main img, main script") and complaints(browser) == []
+
+
+def test_a_picture_is_what_the_chart_shows(browser, study):
     browser.get(study.address)
     shown = "#/curves?y=evaluation/mean_return&by=algorithm&band=minmax&logY=1&zoom=50,250"
     browser.get(f"{study.address.partition('?')[0]}{shown}")
     waited(browser, lambda: browser.find_elements(By.CSS_SELECTOR, "figure canvas"))
-    kind, picture = browser.execute_async_script(saved, "SVG")
+    kind, picture = saved_picture(browser, "CartPole", "SVG")
     drawn = ElementTree.fromstring(picture)
     space = {"": "http://www.w3.org/2000/svg"}
     words = [text.text for text in drawn.findall(".//text", space)]
     assert kind == "image/svg+xml" and words[0] == "evaluation/mean_return on CartPole-v1"
     assert {"ppo (6)", "dqn (6)", "50", "100", "200"} < set(words) and "0" not in words
     assert len(drawn.findall(".//polygon", space)) == len(drawn.findall(".//polyline", space)) == 2
-    assert browser.execute_async_script(saved, "PNG")[0] == "image/png" and complaints(browser) == []
+    assert saved_picture(browser, "CartPole", "PNG")[0] == "image/png" and complaints(browser) == []
 
 
 def test_chosen_runs_are_compared_with_the_keyboard_alone(browser, study):
