@@ -1,15 +1,16 @@
 """Updates per second beside Stable-Baselines3 and SBX, in one run: learning alone.
 
     python bench/updates.py [--sb3 X/bin/python] [--sbx Y/bin/python] [--bfloat16] [--rounds 5] [--updates 416]
-        [--threads 1 2] [--algorithms td3 sac ddpg flashsac dqn c51 appo] [--profile]
+        [--threads 1 2] [--algorithms td3 sac ddpg flashsac dqn c51 appo appo-small] [--profile]
 
 TD3, SAC, DDPG and APPO have the shapes of HalfCheetah-v5 (17 observed numbers, 6 actions), DQN and C51 (DQN with
 distributional="c51") those of LunarLander-v3 (8 numbers, 4 actions). Networks of 256x256, batches of 256, learning rate
 3e-4, on the CPU; sampling from a full replay buffer of each library is included. Penstock's learner is polled as in the
 serial backend: it samples in the same thread, publishes its weights and reports after every update. APPO's updates use
-one batch in memory, 8 segments of 32 steps, without reading from slots and publishing. Each peer has its own
-environment (python -m venv X; X/bin/pip install stable-baselines3 or sbx-rl). TD3, SAC and DDPG are measured beside
-both, DQN beside Stable-Baselines3. SBX makes 1 or 32 updates per call; ratios are to the faster variant.
+one batch in memory, 8 segments of 32 steps, without reading from slots and publishing; appo-small has layers of 64x64.
+Each peer has its own environment (python -m venv X; X/bin/pip install stable-baselines3 or sbx-rl). TD3, SAC and DDPG
+are measured beside both, DQN beside Stable-Baselines3. SBX makes 1 or 32 updates per call; ratios are to the faster
+variant.
 
 --profile also prints the parts of an update's time, with one thread (bench/update_parts.py).
 """
@@ -74,6 +75,7 @@ WORKS = {
     "dqn": Work("dqn", *LANDER, peers=("sb3",)),
     "c51": Work("dqn", *LANDER, settings=(("distributional", "c51"),), peers=()),
     "appo": Work("appo", *CHEETAH, peers=()),
+    "appo-small": Work("appo", *CHEETAH, settings=(("hidden_sizes", (64, 64)),), peers=()),
 }
 SETTINGS = {"hidden_sizes": (256, 256), "batch_size": 256, "learning_rate": 3e-4}
 LANES = 1000  # that fill the buffer together
@@ -190,7 +192,7 @@ class OfSegments(Learning):
 
     def __init__(self, work: Work, precision: str = "float32") -> None:
         one_update = {"num_envs_per_worker": 8, "segment_length": 32, "num_minibatches": 1, "num_epochs": 1}
-        settings = {**one_update, **SETTINGS, "precision": precision}
+        settings = {**one_update, **SETTINGS, **dict(work.settings), "precision": precision}
         run = Collecting(load_algorithm(work.algorithm), env=Moving, env_kwargs={}, **settings)
         self._batch, self._learns = run.take(), run.algorithm
         run.close()

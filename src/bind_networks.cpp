@@ -20,9 +20,10 @@ Pointer at(uintptr_t address) {
   return reinterpret_cast<Pointer>(address);
 }
 
-std::vector<const float*> floats_at(const std::vector<uintptr_t>& addresses) {
-  std::vector<const float*> found;
-  for (const uintptr_t address : addresses) found.push_back(at<const float*>(address));
+template <class Float = const float>
+std::vector<Float*> floats_at(const std::vector<uintptr_t>& addresses) {
+  std::vector<Float*> found;
+  for (const uintptr_t address : addresses) found.push_back(at<Float*>(address));
   return found;
 }
 
@@ -42,7 +43,6 @@ void bind_networks(nb::module_& module) {
   nb::class_<Layers>(module, "Layers", "Fully connected layers of several networks side by side.")
       .def(nb::init<int, std::vector<int>, int, bool, bool>(), nb::arg("networks"), nb::arg("sizes"),
            nb::arg("outputs"), nb::arg("is_turned"), nb::arg("is_tangent"))
-      .def_prop_ro("num_parameters", &Layers::num_parameters)
       .def("kept_nbytes", &Layers::kept_nbytes, nb::arg("n"), nb::arg("count"), nb::arg("in_bf16"))
       .def(
           "forward",
@@ -58,12 +58,13 @@ void bind_networks(nb::module_& module) {
       .def(
           "backward",
           [](const Layers& layers, uintptr_t x, int n, int count, const std::vector<uintptr_t>& parameters,
-             uintptr_t kept, uintptr_t out, uintptr_t gradient, uintptr_t d_x, uintptr_t d_parameters, bool in_bf16,
-             int threads) {
+             uintptr_t kept, uintptr_t out, uintptr_t gradient, uintptr_t d_x, const std::vector<uintptr_t>& d_parameters,
+             bool in_bf16, int threads) {
             const auto found = floats_at(parameters);
+            const auto gradients = floats_at<float>(d_parameters);
             const nb::gil_scoped_release released;
             layers.backward(at<const float*>(x), n, count, found, at<const std::byte*>(kept), at<const float*>(out),
-                            at<const float*>(gradient), at<float*>(d_x), at<float*>(d_parameters), in_bf16, threads);
+                            at<const float*>(gradient), at<float*>(d_x), gradients, in_bf16, threads);
           },
           nb::arg("x"), nb::arg("n"), nb::arg("count"), nb::arg("parameters"), nb::arg("kept"), nb::arg("out"),
           nb::arg("gradient"), nb::arg("d_x"), nb::arg("d_parameters"), nb::arg("in_bf16"), nb::arg("threads"));

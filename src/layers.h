@@ -29,16 +29,10 @@ class Layers {
         is_turned_(is_turned),
         is_tangent_(is_tangent) {
     if (sizes_.size() < 2) throw std::invalid_argument("sizes must hold that of the input and of a hidden layer");
-    int input = sizes_[0];
-    for (size_t layer = 0; layer < num_hidden(); ++layer) {
-      num_parameters_ += size_t(networks_) * sizes_[layer + 1] * (input + 1);
-      input = sizes_[layer + 1];
-    }
-    num_parameters_ += size_t(networks_) * outputs_ * (input + 1);
+    for (size_t tensor = 0; tensor < num_tensors(); ++tensor) num_parameters_ += size_of(tensor);
   }
 
   size_t num_tensors() const { return 2 * (num_hidden() + (outputs_ ? 1 : 0)); }
-  size_t num_parameters() const { return num_parameters_; }
 
   // Bytes that a pass of `count` networks over n rows keeps for the way back. The last hidden layer is among them only
   // behind a head: else it is the output.
@@ -59,10 +53,10 @@ class Layers {
     }
   }
 
-  // gradient is that of the output. Gradients of parameters, which lie as the parameters do, one behind the other, are
-  // added to d_parameters; that of the input is written to d_x. Either may be null: it is not needed.
+  // gradient is that of the output. Gradients of parameters are added to d_parameters, as many tensors of the same sizes,
+  // or none: they are not needed. That of the input is written to d_x, unless null.
   void backward(const float* x, int n, int count, std::span<const float* const> parameters, const std::byte* kept,
-                const float* out, const float* gradient, float* d_x, float* d_parameters, bool in_bf16,
+                const float* out, const float* gradient, float* d_x, std::span<float* const> d_parameters, bool in_bf16,
                 int threads) const {
     if (in_bf16) {
       back<Bf16>(x, n, count, parameters, kept, out, gradient, d_x, d_parameters, threads);
@@ -221,17 +215,19 @@ class Layers {
 
   template <class Number>
   void back(const float* x, int n, int count, std::span<const float* const> parameters, const std::byte* kept_begin,
-            const float* out, const float* gradient, float* d_x, float* d_parameters, int threads) const {
+            const float* out, const float* gradient, float* d_x, std::span<float* const> d_parameters,
+            int threads) const {
     const Kept<Number> kept(*this, const_cast<std::byte*>(kept_begin), const_cast<float*>(out), n, count);
     const Tasks<Number> tasks(n, count, threads);
     // Parts but the first, and networks but the first, have gradients of their own, which are added in the end: so the
     // result does not depend on which thread is faster.
-    const size_t num_apart = d_parameters ? (tasks.parts - 1) * num_parameters_ : 0;
+    const size_t num_apart = d_parameters.empty() ? 0 : (tasks.parts - 1) * num_parameters_;
     float* apart = scratch<float, 4>(num_apart);
     if (num_apart) std::memset(apart, 0, sizeof(float) * num_apart);
-    std::vector<std::vector<float*>> d_tensors{tensors_in(d_parameters)};
+    std::vector<std::vector<float*>> d_tensors{{d_parameters.begin(), d_parameters.end()}};
     for (int part = 1; part < tasks.parts; ++part) {
-      d_tensors.push_back(tensors_in(d_parameters ? apart + (part - 1) * num_parameters_ : nullptr));
+      d_tensors.emplace_back();
+      for (size_t tensor = 0; tensor < d_parameters.size(); apart += size_of(tensor++)) d_tensors[part].push_back(apart);
     }
     const size_t size_of_x = size_t(n) * sizes_[0];
     float* d_x_apart = d_x ? scratch<float, 5>((count - 1) * size_of_x) : nullptr;
@@ -245,30 +241,26 @@ class Layers {
       float* const d_input = c && d_x ? d_x_apart + (c - 1) * size_of_x : d_x;
       back_one(c, rows, input, parameters, kept, gradient, d_input, d_tensors[part]);
     });
-    for (int part = 1; d_parameters && part < tasks.parts; ++part) {
-      add_to(d_parameters, apart + (part - 1) * num_parameters_, num_parameters_);
+    for (int part = 1; part < tasks.parts; ++part) {
+      for (size_t tensor = 0; tensor < d_parameters.size(); ++tensor) {
+        add_to(d_parameters[tensor], d_tensors[part][tensor], size_of(tensor));
+      }
     }
     for (int c = 1; d_x && c < count; ++c) add_to(d_x, d_x_apart + (c - 1) * size_of_x, size_of_x);
   }
 
-  // Where in a row of gradients those of each tensor begin.
-  std::vector<float*> tensors_in(float* next) const {
-    std::vector<float*> found(num_tensors(), nullptr);
-    if (!next) return found;
-    for (size_t tensor = 0; tensor < num_tensors(); ++tensor) {
-      found[tensor] = next;
-      const size_t layer = tensor / 2;
-      const size_t outputs = layer < num_hidden() ? sizes_[layer + 1] : outputs_;
-      next += size_t(networks_) * outputs * (tensor % 2 ? 1 : sizes_[layer]);
-    }
-    return found;
+  // Numbers of a tensor of parameters.
+  size_t size_of(size_t tensor) const {
+    const size_t layer = tensor / 2;
+    const size_t outputs = layer < num_hidden() ? sizes_[layer + 1] : outputs_;
+    return networks_ * outputs * (tensor % 2 ? 1 : sizes_[layer]);
   }
 
   template <class Number>
   void back_one(int c, Rows rows, const Number* input, std::span<const float* const> parameters,
                 const Kept<Number>& kept, const float* gradient, float* d_x, std::span<float* const> d_tensors) const {
     const int n = rows.count;
-    const bool has_parameters = d_tensors[0] != nullptr;
+    const bool has_parameters = !d_tensors.empty();
     const int widest = *std::max_element(sizes_.begin(), sizes_.end());
     float* d = scratch<float, 1>(size_t(n) * widest);  // of a hidden layer's output
     float* d_before = scratch<float, 2>(size_t(n) * widest);
@@ -328,7 +320,7 @@ class Layers {
     } else {
       blas.product(false, !is_turned_, n, width, outputs_, g, weight, 0.0f, d);
     }
-    if (!d_tensors[0]) return;
+    if (d_tensors.empty()) return;
     float* d_weight = d_tensors[2 * num_hidden()] + size_t(c) * width * outputs_;
     if (outputs_ == 1) {
       weigh_rows(h, g, d_weight, n, width);

@@ -11,11 +11,10 @@ from torch import Tensor
 
 from penstock.algorithms.arithmetic.losses import (
     approximate_kl,
-    clip_fraction,
     clipped_surrogate,
     effective_samples,
     log_importance_ratio,
-    masked_mean,
+    mean_over,
     normalize_advantage,
     truncated_weight,
     value_error,
@@ -87,19 +86,21 @@ class ProximalAlgorithm(SegmentAlgorithm):
         if base is not batch.log_prob:
             objective = truncated_weight(base, batch.log_prob, c.rho_proximal) * objective
 
-        policy_loss = -masked_mean(objective, learn)
-        value_loss = masked_mean(self.value_error(batch, value), learn)
-        entropy = masked_mean(policy.entropy(), learn)
+        mean = mean_over(learn)
+        policy_loss = -mean(objective)
+        value_loss = mean(self.value_error(batch, value))
+        entropy = mean(policy.entropy())
         loss = policy_loss + c.value_coef * value_loss - self.entropy_coef(batch) * entropy
-        return loss, {
-            "policy_loss": policy_loss,
-            "value_loss": value_loss,
-            "entropy": entropy,
-            "approx_kl": masked_mean(approximate_kl(log_ratio), learn),
-            "clip_fraction": clip_fraction(ratio, learn, *bounds),
-            "effective_samples": effective_samples(staleness, learn),
-            "explained_variance": explained_variance(value, batch.targets["return"], learn.bool()),
-        }
+        with torch.no_grad():
+            return loss, {
+                "policy_loss": policy_loss,
+                "value_loss": value_loss,
+                "entropy": entropy,
+                "approx_kl": mean(approximate_kl(log_ratio)),
+                "clip_fraction": mean((ratio != ratio.clamp(*bounds)).float()),
+                "effective_samples": effective_samples(staleness, learn),
+                "explained_variance": explained_variance(value, batch.targets["return"], learn.bool()),
+            }
 
     def value_error(self, batch: Batch, value: Tensor) -> Tensor:
         """Return the error of each value, whose mean is the value loss."""
@@ -111,8 +112,7 @@ class ProximalAlgorithm(SegmentAlgorithm):
 
     def updates(self, batch: Batch, generator: torch.Generator) -> Iterator[Batch]:
         """Minibatches of ``batch_size`` steps."""
-        for _ in range(self.config.num_epochs):
-            yield from self.shuffled(batch, self.config.batch_size, generator)
+        return self.shuffled(batch, self.config.batch_size, generator, passes=self.config.num_epochs)
 
     def is_enough(self, metrics: Metrics) -> bool:
         """Return whether the policy has moved further than ``target_kl`` allows."""

@@ -120,8 +120,7 @@ class PQN(SegmentAlgorithm):
 
     def updates(self, batch: Batch, generator: torch.Generator) -> Iterator[Batch]:
         """Minibatches of ``batch_size`` steps."""
-        for _ in range(self.config.num_epochs):
-            yield from self.shuffled(batch, self.config.batch_size, generator)
+        return self.shuffled(batch, self.config.batch_size, generator, passes=self.config.num_epochs)
 
     def evaluate(self, model: QNetwork, batch: Batch) -> tuple[Tensor, Metrics]:
         """``L = 1/2 mean (Q(o_t, a_t) - G_t)^2``, with the returns ``G`` of `lambda_return` over ``max_a Q``.

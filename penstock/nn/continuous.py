@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from penstock.nn.encoders import NatureCNNAndMLP, takes_bytes
 from penstock.nn.exploration import Deterministic, TanhGaussian
 from penstock.nn.layers import ACTIVATIONS, require_memory_of_layers
-from penstock.nn.mlp import FUSED_ACTIVATIONS, MLP, Chain, SideBySide, fits, fused_layers, in_float32, without_autocast
+from penstock.nn.mlp import FUSED_ACTIVATIONS, MLP, Chain, SideBySide, fits, fused_layers, headed, without_autocast
 from penstock.nn.model import NetworkConfig
 from penstock.nn.observations import build_input, encoder_input_size
 from penstock.nn.policy_network import PolicyNetwork
@@ -113,9 +113,7 @@ class ContinuousActorCritic(PolicyNetwork):
         if self.chain.fits(observation):
             return self.chain(observation)[0]
         x = self.input(observation)
-        if isinstance(self.encoder, MLP):
-            return self.encoder(x, self.actor_head)
-        return in_float32(self.actor_head, self.encoder(x))
+        return headed(self.encoder, x, self.actor_head)
 
     @cached_property
     def chain(self) -> Chain:

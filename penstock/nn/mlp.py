@@ -109,6 +109,12 @@ def in_float32(head: nn.Module, features: Tensor) -> Tensor:
         return answer
 
 
+def headed(encoder: nn.Module, x: Any, head: nn.Linear) -> Tensor:
+    """Return the float32 output of a head over an encoder, in one call where the encoder is an `MLP`."""
+    answer: Tensor = encoder(x, head) if isinstance(encoder, MLP) else in_float32(head, encoder(x))
+    return answer
+
+
 @functools.cache
 def is_available() -> bool:
     """Return whether the native core can call torch's library of matrix products."""
@@ -207,23 +213,16 @@ def _is_needed(node: Any) -> tuple[bool, bool]:
         return True, False
 
 
-def _gradients_in_a_row(parameters: Sequence[Tensor]) -> Tensor | None:
-    """Return the first parameter's ``grad`` if all have one and they are adjacent in memory; else None."""
-    first = parameters[0].grad
-    if first is None:
-        return None
-    address = first.data_ptr()
-    for each in parameters:
-        if each.grad is None or each.grad.data_ptr() != address:
-            return None
-        address += each.nbytes
-    return first
+def _gradients(parameters: Sequence[Tensor]) -> list[Tensor] | None:
+    """Return the parameters' ``grad`` if all have one and each is contiguous; else None."""
+    found = [each.grad for each in parameters if each.grad is not None and each.grad.is_contiguous()]
+    return found if len(found) == len(parameters) else None
 
 
 class _Pass(torch.autograd.Function):
     """Differentiable pass. Only needed gradients are computed.
 
-    Those of parameters are added to their ``grad`` directly if adjacent in memory, as a learner's are.
+    Those of parameters are added to their ``grad`` directly if all have one, as a learner's have.
     """
 
     @staticmethod
@@ -242,17 +241,17 @@ class _Pass(torch.autograd.Function):
         native, count, in_bf16 = ctx.of
         (needs_x, _), *rest = (_is_needed(node) for node, _ in ctx.next_functions)
         gradient, d_x = gradient.contiguous(), torch.empty_like(x) if needs_x else None
-        into, gradients = None, [None] * len(parameters)
+        into: list[Tensor] | None = None
+        gradients: Sequence[Tensor | None] = [None] * len(parameters)
         if any(is_needed for is_needed, _ in rest):
-            into = _gradients_in_a_row(parameters) if all(is_kept for _, is_kept in rest) else None
+            into = _gradients(parameters) if all(is_kept for _, is_kept in rest) else None
             if into is None:
-                into = torch.zeros(native.num_parameters)
-                parts = into.split([each.numel() for each in parameters])
-                gradients = [part.view_as(each) for part, each in zip(parts, parameters, strict=True)]
+                into = [torch.zeros_like(each) for each in parameters]
+                gradients = into
         native.backward(
             x.data_ptr(), len(x), count, [each.data_ptr() for each in parameters], kept.data_ptr(), out.data_ptr(),
-            gradient.data_ptr(), 0 if d_x is None else d_x.data_ptr(), 0 if into is None else into.data_ptr(), in_bf16,
-            torch.get_num_threads(),
+            gradient.data_ptr(), 0 if d_x is None else d_x.data_ptr(), [each.data_ptr() for each in into or ()],
+            in_bf16, torch.get_num_threads(),
         )  # fmt: skip
         return None, None, None, d_x, *gradients
 

@@ -23,7 +23,7 @@ from penstock.nn.encoders import (
 )
 from penstock.nn.layers import ACTIVATIONS, POLICY_GAIN, VALUE_GAIN, orthogonal
 from penstock.nn.memory import MemoryCore
-from penstock.nn.mlp import MLP, Chain, Mode, largest, without_autocast
+from penstock.nn.mlp import MLP, Chain, Mode, headed, largest, without_autocast
 from penstock.nn.observations import RETURN_PRIOR_ROWS, NormalizedReturns, RunningMoments, build_input
 from penstock.nn.policy_network import PolicyNetwork
 from penstock.nn.sharing import in_shares
@@ -302,8 +302,11 @@ class ActorCritic(PolicyNetwork, NormalizedReturns):
     ) -> tuple[Distribution, Tensor]:
         leading = observation.shape[: observation.ndim - self.observation_ndim]
         x = self.input(observation.flatten(0, len(leading) - 1))
+        value = None if self.value_encoder is None else headed(self.value_encoder, x, self.value_head)
+        if value is not None and self.memory is None:
+            outputs = headed(self.encoder, x, self.policy_head).unflatten(0, leading)
+            return self._distribution(outputs, observation), value.view(leading)
         features = self.encoder(x)
-        value_features = None if self.value_encoder is None else self.value_encoder(x)
         with without_autocast(features.device):
             features = features.float().unflatten(0, leading)
             if self.memory is not None:
@@ -315,9 +318,8 @@ class ActorCritic(PolicyNetwork, NormalizedReturns):
                         f"state {'missing' if state is None else tuple(state.shape)}"
                     )
                 features, _ = self.memory.unroll(features, first, state, self.burn_in)
-            value_features = features if value_features is None else value_features.float().unflatten(0, leading)
-            distribution = self._distribution(self.policy_head(features), observation)
-            return distribution, self.value_head(value_features).squeeze(-1)
+            value = self.value_head(features).squeeze(-1) if value is None else value.view(leading)
+            return self._distribution(self.policy_head(features), observation), value
 
     @cached_property
     def chain(self) -> Chain:

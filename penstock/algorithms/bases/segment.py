@@ -188,20 +188,21 @@ class SegmentAlgorithm(Algorithm):
         """Return whether the batch's remaining updates are skipped, given the metrics of the last one."""
         return False
 
-    def shuffled(self, batch: Batch, size: int, generator: torch.Generator) -> Iterator[Batch]:
-        """Split a batch at random into minibatches of `size` steps: one pass over it."""
+    def shuffled(self, batch: Batch, size: int, generator: torch.Generator, passes: int = 1) -> Iterator[Batch]:
+        """Split a batch into minibatches of `size` steps, at random anew in each of several passes over it."""
         if self.needs_segments:
             require_whole_segments(size, self.config.segment_length)
             pool, number, count, select = batch, batch.num_segments, size // self.config.segment_length, batch.segments
         else:
             pool = batch.flatten()
             number, count, select = len(pool.reward), size, pool.transitions
-        if count >= number:
-            yield pool
-            return
-        order = torch.randperm(number, generator=generator, device="cpu")
-        for index in order.split(count):
-            yield select(index.to(batch.obs.device))
+        for _ in range(passes):
+            if count >= number:
+                yield pool
+                continue
+            order = torch.randperm(number, generator=generator, device="cpu")
+            for index in order.split(count):
+                yield select(index.to(batch.obs.device))
 
     def estimate_advantages(self, model: ActorCritic, batch: Batch, value: Tensor, lambda_: float) -> dict[str, Tensor]:
         """Return targets by GAE: "advantage", "return" and "old_value", in units of the value head.
