@@ -1,7 +1,9 @@
 // Python face of parts of networks, and of computations with their outputs, in one call each. Addresses are not
 // checked: penstock takes them from tensors.
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <tuple>
 #include <vector>
 
 #include "adding_cells.h"
@@ -9,6 +11,7 @@
 #include "bindings.h"
 #include "chain.h"
 #include "layers.h"
+#include "plan.h"
 #include "redistribution.h"
 #include "squashed_normal.h"
 
@@ -97,6 +100,34 @@ void bind_networks(nb::module_& module) {
           },
           nb::arg("x"), nb::arg("parameters"), nb::arg("first"), nb::arg("state"), nb::arg("out"), nb::arg("after"),
           nb::arg("threads"), "The same with NumPy arrays instead of addresses, but for the parameters.");
+  using StepNumbers = std::tuple<int, int, int, int, int, float, float>;
+  nb::class_<Plan>(module, "Plan", "Recorded computation over small tensors.")
+      .def(
+          "__init__",
+          [](Plan* plan, const std::vector<std::vector<size_t>>& shapes, const std::vector<int>& inputs,
+             const std::vector<StepNumbers>& steps, const std::vector<int>& outputs) {
+            std::vector<Shape> found;
+            for (const auto& shape : shapes) {
+              if (shape.size() != kDims) throw std::invalid_argument("a shape must have three sizes");
+              found.push_back({shape[0], shape[1], shape[2]});
+            }
+            std::vector<Plan::Kind> kinds;
+            for (const int kind : inputs) kinds.push_back(static_cast<Plan::Kind>(kind));
+            std::vector<Plan::Step> taken;
+            for (const auto& [operation, out, a, b, c, x, y] : steps)
+              taken.push_back({static_cast<Operation>(operation), out, a, b, c, x, y});
+            new (plan) Plan(std::move(found), std::move(kinds), std::move(taken), outputs);
+          },
+          nb::arg("shapes"), nb::arg("inputs"), nb::arg("steps"), nb::arg("outputs"))
+      .def(
+          "run",
+          [](Plan& plan, const std::vector<uintptr_t>& inputs, const std::vector<uintptr_t>& outputs) {
+            std::vector<const void*> from;
+            for (const uintptr_t address : inputs) from.push_back(at<const void*>(address));
+            const auto to = floats_at<float>(outputs);
+            plan.run(from, to);
+          },
+          nb::arg("inputs"), nb::arg("outputs"));
   module.def(
       "sample_squashed",
       [](uintptr_t outputs, size_t n, size_t d, float centre, float reach, uintptr_t noise, uintptr_t action,
