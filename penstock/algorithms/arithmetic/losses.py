@@ -16,9 +16,9 @@ def masked_mean(x: Tensor, mask: Tensor) -> Tensor:
 
 
 def mean_over(mask: Tensor) -> Callable[[Tensor], Tensor]:
-    """Return the function that `masked_mean` is with this mask; a second mean costs two operations."""
-    weight = mask / mask.sum().clamp(min=1.0)
-    return lambda x: (x * weight).sum()
+    """Return the function that `masked_mean` is with this mask."""
+    count = mask.sum().clamp(min=1.0)
+    return lambda x: (x * mask).sum() / count
 
 
 def masked_sum(x: Tensor, mask: Tensor) -> Tensor:
