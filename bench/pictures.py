@@ -24,9 +24,12 @@ from dashboard import browser, dashboard
 from rich.console import Console
 from selenium.webdriver import Chrome
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from penstock.runs.panels import panels
 from penstock.runs.reading import RecordedRun
 from penstock.runs.state import status_of
+from tests.engine.isolated_nodes import IsolatedCluster, why_not
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 IMAGES = REPOSITORY / "docs" / "images"
@@ -71,9 +74,16 @@ RUNS = {
     ),
 }  # fmt: skip
 """Flags of each run; SPACE is the file of the population's settings."""
+ON_NODES = {
+    "nodes": ("appo", *CARTPOLE, "0", "--nodes", "2", "--num-workers", "2", "--total-steps", "200000", "--seed", "1"),
+}
+"""Flags of runs on two machines of a cluster, which namespaces of this machine stand for."""
+SEARCH = ("ppo", *CARTPOLE, "4000", "--total-steps", "12000", "--trials", "12", "--num-workers", "1")
 SHOWN = {
     "dashboard-overview": ("#/", 620), "dashboard-run": ("#/run/appo-1", 1000), "dashboard-curves": ("#/curves", 1000),
     "dashboard-policies": ("#/run/two-policies", 1200), "dashboard-population": ("#/run/population", 1300),
+    "dashboard-comparison": ("#/compare", 1100), "dashboard-search": ("#/search/search", 1300),
+    "dashboard-delayed": ("#/run/rudder", 1300), "dashboard-nodes": ("#/run/nodes", 1000),
 }  # fmt: skip
 """Page and height of each picture of the documentation."""
 TERMINALS = {
@@ -96,6 +106,21 @@ def make_runs(folder: Path) -> None:
             command = [sys.executable, "-m", "penstock.cli", "train", *flags, "--run-dir", os.fspath(folder / name)]
             command = [os.fspath(space) if word == "SPACE" else word for word in command]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+    if not (folder / "search").exists():
+        flags = (*SEARCH, "--space", os.fspath(space), "--dir", os.fspath(folder / "search"))
+        command = [sys.executable, "-m", "penstock.cli", "search", *flags]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+    for name, flags in ON_NODES.items():
+        if (folder / name).exists():
+            continue
+        if reason := why_not():
+            print(f"no run on nodes: {reason}", file=sys.stderr)
+            continue
+        with IsolatedCluster("one", "two") as cluster:
+            cluster.start()
+            place = ("--backend", "ray", "--address", cluster.address, "--run-dir", os.fspath(folder / name))
+            command = [sys.executable, "-m", "penstock.cli", "train", *flags, *place]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
 
 
 def take(chrome: Chrome, address: str, page: str, width: int, height: int | None, theme: str, out: Path) -> int:
@@ -117,9 +142,10 @@ def take(chrome: Chrome, address: str, page: str, width: int, height: int | None
 
 
 def ids_of(chrome: Chrome) -> Mapping[str, str]:
-    """Return ids of the runs by name."""
+    """Return ids of the runs and searches by name."""
     asked = "const done = arguments[0]; fetch('/api/runs').then((answer) => answer.json()).then(done)"
-    return {run["run"]: run["id"] for run in chrome.execute_async_script(asked)["runs"]}
+    found = chrome.execute_async_script(asked)
+    return {each[key]: each["id"] for key, kind in (("run", "runs"), ("name", "searches")) for each in found[kind]}
 
 
 def pages(folder: Path, out: Path, *, is_all: bool) -> list[str]:
@@ -131,7 +157,8 @@ def pages(folder: Path, out: Path, *, is_all: bool) -> list[str]:
         ids = ids_of(chrome)
         wanted: list[tuple[str, str, int, int | None, str]]
         if is_all:
-            names = {"overview": "#/", "curves": "#/curves", **{name: f"#/run/{name}" for name in RUNS}}
+            names = {"overview": "#/", "curves": "#/curves", "comparison": "#/compare", "search": "#/search/search"}
+            names |= {name: f"#/run/{name}" for name in (*RUNS, *ON_NODES)}
             wanted = [
                 (f"{name}-{width}-{theme}", page, width, None, theme)
                 for name, page in names.items() for width in (390, 900, 1400) for theme in ("light", "dark")

@@ -29,7 +29,7 @@ from penstock.nn.mlp import is_native
 Loss = Callable[[Any, Batch, Distribution, Tensor], tuple[Tensor, dict[str, Tensor]]]
 
 MAX_PLANS = 8
-"""Plans of one loss; constants that change more often leave it to torch."""
+"""Plans of one loss; further shapes leave it to torch."""
 TOLERANCE = 1e-4
 """Largest relative difference between a new plan and torch."""
 KINDS = {torch.float32: 0, torch.bool: 1, torch.int64: 2}
@@ -305,21 +305,23 @@ class _Planned(torch.autograd.Function):
 def planned(loss: Loss) -> Loss:
     """Mark the loss of an algorithm of segments that plans may compute.
 
-    It must be a function of its batch, the distributions and values, the settings, and ``entropy_coef`` alone.
+    It must be a function of its batch's tensors, the distributions and values, and the settings alone, and with an
+    entropy coefficient that changes during the run it stays in torch.
     """
     plans: WeakKeyDictionary[Any, tuple[Any, dict[Hashable, PlannedLoss | None]]] = WeakKeyDictionary()
 
     @functools.wraps(loss)
     def compute(self: Any, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         leaves = leaves_of(policy, value)
-        if not (torch.is_grad_enabled() and is_native(*leaves)) or self.config.num_learners > 1:
+        changes = self.config.entropy_coef_final is not None or not isinstance(self.config.entropy_coef, int | float)
+        if changes or self.config.num_learners > 1 or not (torch.is_grad_enabled() and is_native(*leaves)):
             return loss(self, batch, policy, value)
         config, known = plans.get(self, (None, {}))
         if config is not self.config:
             known = {}
             plans[self] = self.config, known
         shapes = tuple(leaf.shape for leaf in leaves)
-        key = type(policy), shapes, tuple(batch.targets), self.entropy_coef(batch)
+        key = type(policy), shapes, tuple(batch.targets)
         if key not in known:
             if len(known) >= MAX_PLANS:
                 return loss(self, batch, policy, value)
