@@ -52,14 +52,15 @@ class Categorical:
 
     def __init__(self, logits: Tensor) -> None:
         self.logits = logits
-        # With a gradient not on first use: that may be in a block without gradients, and a later use needs them.
-        self._log_probs = torch.log_softmax(logits, -1) if logits.requires_grad else None
+        self._log_probs: Tensor | None = None
 
     @property
     def log_probs(self) -> Tensor:
         """Normalised log-probabilities of all actions, float32 ``[..., A]``."""
         if self._log_probs is None:
-            self._log_probs = torch.log_softmax(self.logits, -1)
+            # The first use may be in a block without gradients, and a later one may need them.
+            with torch.set_grad_enabled(self.logits.requires_grad or torch.is_grad_enabled()):
+                self._log_probs = torch.log_softmax(self.logits, -1)
         return self._log_probs
 
     @property

@@ -260,10 +260,10 @@ class PlannedLoss:
         self._places = [usable[number - len(leaves)] for number in kept if number >= len(leaves)]
         self._require_same(results, batch, policy, value)
 
-    def __call__(self, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Compute the loss, its metrics, and the gradient that the loss's ``backward`` returns."""
+    def __call__(self, batch: Batch, leaves: Sequence[Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Compute the loss, its metrics, and the gradient that the loss's ``backward`` returns, from `leaves_of`."""
         scalars = torch.empty(1 + len(self._names))
-        loss: Tensor = _Planned.apply(self, batch, scalars, *leaves_of(policy, value))
+        loss: Tensor = _Planned.apply(self, batch, scalars, *leaves)
         return loss, dict(zip(self._names, scalars[1:].unbind(), strict=True))
 
     def run(self, batch: Batch, leaves: Sequence[Tensor], scalars: Tensor) -> list[Tensor | None]:
@@ -330,7 +330,7 @@ def planned(loss: Loss) -> Loss:
             except Unplannable:
                 known[key] = None
         plan = known[key]
-        return loss(self, batch, policy, value) if plan is None else plan(batch, policy, value)
+        return loss(self, batch, policy, value) if plan is None else plan(batch, leaves)
 
     return compute
 
