@@ -83,8 +83,7 @@ class Adam(Eager, torch.optim.Adam):
         for group, moved in zip(self.param_groups, groups, strict=True):
             states = [self.state[parameter] for parameter in moved]
             steps = [of["step"] for of in states]
-            for each in steps:  # torch._foreach_add_ takes ten times as long for one
-                each.add_(1.0)
+            torch._foreach_add_(steps, 1.0)
             beta1, beta2 = group["betas"]
             torch._fused_adam_(
                 moved, [parameter.grad for parameter in moved],
