@@ -46,6 +46,19 @@ low = 0.9
 high = 0.999
 complement = true
 """
+SPACE = """
+[learning_rate]
+low = 1e-4
+high = 1e-2
+log = true
+
+[num_epochs]
+values = [2, 5, 10]
+
+[gae_lambda]
+low = 0.9
+high = 1.0
+"""
 CARTPOLE = ("--env", "CartPole-v1", "--eval-interval")
 RUNS = {
     "appo-1": ("appo", *CARTPOLE, "8000", "--total-steps", "40000", "--seed", "1"),
@@ -75,14 +88,15 @@ RUNS = {
 }  # fmt: skip
 """Flags of each run; SPACE is the file of the population's settings."""
 ON_NODES = {
-    "nodes": ("appo", *CARTPOLE, "0", "--nodes", "2", "--num-workers", "2", "--total-steps", "200000", "--seed", "1"),
+    "nodes": ("appo", *CARTPOLE, "0", "--nodes", "2", "--num-workers", "1", "--total-steps", "150000", "--seed", "1"),
 }
 """Flags of runs on two machines of a cluster, which namespaces of this machine stand for."""
 SEARCH = ("ppo", *CARTPOLE, "4000", "--total-steps", "12000", "--trials", "12", "--num-workers", "1")
 SHOWN = {
     "dashboard-overview": ("#/", 620), "dashboard-run": ("#/run/appo-1", 1000), "dashboard-curves": ("#/curves", 1000),
     "dashboard-policies": ("#/run/two-policies", 1200), "dashboard-population": ("#/run/population", 1300),
-    "dashboard-comparison": ("#/compare", 1100), "dashboard-search": ("#/search/search", 1300),
+    "dashboard-comparison": ("#/compare?words=search&by=num_epochs", 1100),
+    "dashboard-search": ("#/search/search", 1300),
     "dashboard-delayed": ("#/run/rudder", 1300), "dashboard-nodes": ("#/run/nodes", 1000),
 }  # fmt: skip
 """Page and height of each picture of the documentation."""
@@ -101,15 +115,16 @@ def make_runs(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     space = folder / "population.toml"
     space.write_text(POPULATION)
+    if not (folder / "search").exists():
+        (folder / "search.toml").write_text(SPACE)
+        flags = (*SEARCH, "--space", os.fspath(folder / "search.toml"), "--dir", os.fspath(folder / "search"))
+        command = [sys.executable, "-m", "penstock.cli", "search", *flags]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
     for name, flags in RUNS.items():
         if not (folder / name).exists():
             command = [sys.executable, "-m", "penstock.cli", "train", *flags, "--run-dir", os.fspath(folder / name)]
             command = [os.fspath(space) if word == "SPACE" else word for word in command]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
-    if not (folder / "search").exists():
-        flags = (*SEARCH, "--space", os.fspath(space), "--dir", os.fspath(folder / "search"))
-        command = [sys.executable, "-m", "penstock.cli", "search", *flags]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
     for name, flags in ON_NODES.items():
         if (folder / name).exists():
             continue

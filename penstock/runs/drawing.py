@@ -27,6 +27,7 @@ STYLE = """
 .chart .grid { stroke: var(--line); } .chart .target { stroke: var(--ink); stroke-dasharray: 2 4; }
 .chart polyline { fill: none; stroke-width: 1.6; } .chart polyline.target { stroke-width: 1; }
 .chart .legend { display: flex; flex-wrap: wrap; gap: 0.1rem 0.9rem; }
+.chart .legend > span { display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 2; overflow: hidden; }
 .chart .legend span { font-size: 12px; } .chart .legend svg { width: 22px; height: 8px; }
 .c0 { --c: #0072b2; } .c1 { --c: #d55e00; } .c2 { --c: #009e73; } .c3 { --c: #cc79a7; } .c4 { --c: #56b4e9; }
 .c5 { --c: #e69f00; } .wait { --c: #b9c5cf; } .line { stroke: var(--c); }
@@ -123,7 +124,9 @@ def scatter_html(title: str, x: str, groups: Mapping[str, Sequence[tuple[str, fl
             place = f'cx="{right(x_of):.1f}" cy="{down(y_of):.1f}"'
             parts.append(f"<circle {look} {place}><title>{escape(text)}</title></circle>")
     mark = '<svg viewBox="0 0 22 8" aria-hidden="true"><circle class="dot c{}" cx="11" cy="4" r="4"/></svg>'
-    legend = "".join(f"<span>{mark.format(n % COLORS)} {escape(name)}</span>" for n, name in enumerate(groups))
+    legend = "".join(
+        f'<span title="{escape(name)}">{mark.format(n % COLORS)} {escape(name)}</span>' for n, name in enumerate(groups)
+    )
     return (
         f'<figure class="chart"><figcaption>{escape(title)} <span class="unit">{escape(x)}</span></figcaption>'
         f'{_svg(parts, f"{title} over {x}")}<div class="legend">{legend}'
@@ -192,7 +195,8 @@ def _legend(chart: Mapping[str, Any], drawn: Sequence[tuple[Any, np.ndarray, np.
         )  # fmt: skip
         said = line.get("said", f"{values[-1]:.1%}" if is_area else number(float(values[-1])))
         swatch = f'<svg viewBox="0 0 22 8" aria-hidden="true">{mark}</svg>'
-        entries.append(f'<span>{swatch} {escape(line["label"])} <span class="said">{said}</span></span>')
+        label = escape(line["label"])
+        entries.append(f'<span title="{label}">{swatch} {label} <span class="said">{said}</span></span>')
     if target is not None:
         entries.append(f'<span class="said">target {number(target)}</span>')
     if labels := dict.fromkeys(band["label"] for band in chart["bands"]):
