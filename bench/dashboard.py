@@ -442,7 +442,7 @@ def main() -> None:
             "training": lambda chrome: training(chrome, folder / "training", given.turns, given.seconds),
         }
         for what in given.only:
-            (folder / what).mkdir()
+            (folder / what).mkdir(exist_ok=True)
             with browser() as chrome:
                 measure[what](chrome)
 
