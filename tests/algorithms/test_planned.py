@@ -97,6 +97,31 @@ def test_a_loss_that_no_plan_has_stays_in_torch():
     assert len({algorithm.loss(batch, policy, values)[0].item() for _ in range(4)}) == 4
 
 
+class Counting(PPO):
+    """PPO with a value error that depends on the calls before."""
+
+    calls = 0
+
+    def value_error(self, batch, value):
+        self.calls += 1
+        return self.calls * super().value_error(batch, value)
+
+
+def test_the_loss_of_a_subclass_elsewhere_stays_in_torch():
+    algorithm, model, batch = minibatch_of(Counting, "CartPole-v1", entropy_coef=0.0)
+    policy, values = model.evaluate(batch.obs)
+    found = [algorithm.loss(batch, policy, values)[1]["value_loss"].item() for _ in range(3)]
+    assert found == pytest.approx([found[0], 2 * found[0], 3 * found[0]])
+
+
+def test_a_batch_of_other_shapes_is_refused():
+    algorithm, model, batch = minibatch_of(PPO, "CartPole-v1")
+    policy, values = model.evaluate(batch.obs)
+    algorithm.loss(batch, policy, values)
+    with pytest.raises(ValueError, match="another shape"):
+        algorithm.loss(dataclasses.replace(batch, learn=batch.learn[:5]), policy, values)
+
+
 class Foreign(PPO):
     """PPO whose loss has a tensor of its own."""
 

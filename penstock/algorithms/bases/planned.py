@@ -258,6 +258,7 @@ class PlannedLoss:
         self._plan, kept = _pruned(recorder, kinds, [recorder.number(each) for each in results])
         self._leaves = [number for number in kept if number < len(leaves)]
         self._places = [usable[number - len(leaves)] for number in kept if number >= len(leaves)]
+        self._shapes = [inputs[number].shape for number in kept]
         self._require_same(results, batch, policy, value)
 
     def __call__(self, batch: Batch, leaves: Sequence[Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
@@ -269,6 +270,8 @@ class PlannedLoss:
     def run(self, batch: Batch, leaves: Sequence[Tensor], scalars: Tensor) -> list[Tensor | None]:
         """Compute loss and metrics into a row; return the gradient of each leaf, None where there is none."""
         read = [leaves[number] for number in self._leaves] + [_at(batch, *place) for place in self._places]
+        if [each.shape for each in read] != self._shapes:
+            raise ValueError("a tensor of the batch has another shape than when its plan was recorded")
         read = [each.contiguous() for each in read]
         gradients = [
             torch.empty(leaf.shape) if has else None for leaf, has in zip(leaves, self._has_gradient, strict=True)
@@ -285,7 +288,7 @@ class PlannedLoss:
         gradients = self.run(batch, leaves, scalars)
         found = [*scalars, *(each for each in gradients if each is not None)]
         for one, other in zip(found, results, strict=True):
-            scale = other.detach().abs().max().clamp(min=1.0)
+            scale = other.detach().abs().max().clamp(min=1e-12 if other.ndim else 1.0)
             if not torch.allclose(one / scale, other / scale, rtol=0.0, atol=TOLERANCE, equal_nan=True):
                 raise Unplannable("its plan computes other numbers than torch")
 
@@ -299,20 +302,24 @@ class _Planned(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        return None, None, None, *(None if each is None else each.mul_(gradient) for each in ctx.gradients)
+        return None, None, None, *(None if each is None else each * gradient for each in ctx.gradients)
 
 
 def planned(loss: Loss) -> Loss:
     """Mark the loss of an algorithm of segments that plans may compute.
 
-    It must be a function of its batch's tensors, the distributions and values, and the settings alone, and with an
-    entropy coefficient that changes during the run it stays in torch.
+    It must be a function of its batch's tensors, the distributions and values, and the settings alone. It stays in
+    torch with an entropy coefficient that changes during the run, and in subclasses of other packages, whose methods
+    may depend on more.
     """
+    package = loss.__module__.partition(".")[0]
     plans: WeakKeyDictionary[Any, tuple[Any, dict[Hashable, PlannedLoss | None]]] = WeakKeyDictionary()
 
     @functools.wraps(loss)
     def compute(self: Any, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         leaves = leaves_of(policy, value)
+        if type(self).__module__.partition(".")[0] != package:
+            return loss(self, batch, policy, value)
         changes = self.config.entropy_coef_final is not None or not isinstance(self.config.entropy_coef, int | float)
         if changes or self.config.num_learners > 1 or not (torch.is_grad_enabled() and is_native(*leaves)):
             return loss(self, batch, policy, value)
