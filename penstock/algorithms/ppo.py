@@ -11,6 +11,7 @@ from torch import Tensor
 
 from penstock.algorithms.arithmetic.losses import (
     approximate_kl,
+    clip_fraction,
     clipped_surrogate,
     effective_samples,
     log_importance_ratio,
@@ -99,7 +100,7 @@ class ProximalAlgorithm(SegmentAlgorithm):
                 "value_loss": value_loss,
                 "entropy": entropy,
                 "approx_kl": mean(approximate_kl(log_ratio)),
-                "clip_fraction": mean((ratio != ratio.clamp(*bounds)).float()),
+                "clip_fraction": clip_fraction(ratio, learn, *bounds),
                 "effective_samples": effective_samples(staleness, learn),
                 "explained_variance": explained_variance(value, batch.targets["return"], learn.bool()),
             }

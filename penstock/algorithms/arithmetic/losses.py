@@ -10,15 +10,15 @@ from torch import Tensor
 from penstock.algorithms.arithmetic.returns import LOG_RATIO_LIMIT
 
 
-def masked_mean(x: Tensor, mask: Tensor) -> Tensor:
-    """Mean of `x` where `mask` (float, 0 or 1) is 1; 0 if there is none."""
-    return (x * mask).sum() / mask.sum().clamp(min=1.0)
-
-
 def mean_over(mask: Tensor) -> Callable[[Tensor], Tensor]:
-    """Return the function that `masked_mean` is with this mask."""
+    """Return the function that `masked_mean` is with this mask; it sums the mask once for any number of means."""
     count = mask.sum().clamp(min=1.0)
     return lambda x: (x * mask).sum() / count
+
+
+def masked_mean(x: Tensor, mask: Tensor) -> Tensor:
+    """Mean of `x` where `mask` (float, 0 or 1) is 1; 0 if there is none."""
+    return mean_over(mask)(x)
 
 
 def masked_sum(x: Tensor, mask: Tensor) -> Tensor:
