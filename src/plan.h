@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "functions.h"
+#include "scratch.h"
 
 namespace penstock {
 
@@ -37,6 +38,11 @@ inline constexpr size_t kDims = 3;
 using Shape = std::array<size_t, kDims>;  // sizes, with ones in front
 
 inline size_t numbers_of(const Shape& shape) { return shape[0] * shape[1] * shape[2]; }
+
+// Numbers from one place to the next along each dimension; 0 along those of size 1, which are repeated.
+inline Shape strides_of(const Shape& shape) {
+  return {shape[0] == 1 ? 0 : shape[1] * shape[2], shape[1] == 1 ? 0 : shape[2], size_t(shape[2] != 1)};
+}
 
 // e^x; 0 below -80.
 PENSTOCK_INLINE float exponential(float x) {
@@ -107,7 +113,6 @@ class Plan {
     for (const Shape& shape : shapes_) {
       begins_.push_back(size);
       size += (numbers_of(shape) + 15) / 16 * 16;
-      widest_ = std::max(widest_, numbers_of(shape));
     }
     for (const Step& step : steps_) {
       if (step.operation < Operation::kConstant || step.operation >= Operation::kCount)
@@ -119,7 +124,7 @@ class Plan {
     }
     for (const int tensor : outputs_)
       if (tensor < 0 || tensor >= count) throw std::invalid_argument("no such output in the plan");
-    memory_.resize(size + 3 * ((widest_ + 15) / 16 * 16));
+    memory_.resize(size);
   }
 
   void run(std::span<const void* const> inputs, std::span<float* const> outputs) {
@@ -144,18 +149,21 @@ class Plan {
     }
   }
 
+  enum class Use { kA, kB, kC, kPowers };
+
   // The numbers of a tensor, repeated to a shape where it differs.
-  const float* repeated(int number, const Shape& to, size_t place) {
+  template <Use use>
+  const float* repeated(int number, const Shape& to) {
     if (number < 0) return nullptr;
     const Shape& from = shapes_[number];
     const float* a = tensor(number);
     if (from == to || numbers_of(from) == numbers_of(to)) return a;
-    float* all = memory_.data() + memory_.size() - (place + 1) * ((widest_ + 15) / 16 * 16);
+    float* all = scratch<float, use>(numbers_of(to));
     if (numbers_of(from) == 1) {
       compute(Operation::kConstant, all, nullptr, nullptr, nullptr, *a, 0.0f, numbers_of(to));
       return all;
     }
-    const size_t row = from[1] == 1 ? 0 : from[2], block = from[0] == 1 ? 0 : from[1] * from[2], one = from[2] != 1;
+    const auto [block, row, one] = strides_of(from);
     float* next = all;
     for (size_t i = 0; i < to[0]; ++i)
       for (size_t j = 0; j < to[1]; ++j)
@@ -166,7 +174,6 @@ class Plan {
   void take(const Step& step) {
     const Shape& shape = shapes_[step.out];
     float* out = tensor(step.out);
-    const size_t n = numbers_of(shape);
     switch (step.operation) {
       case Operation::kSum: sum(step, out, shape); break;
       case Operation::kGather: gather(step, out, shape); break;
@@ -174,8 +181,8 @@ class Plan {
       case Operation::kLogSoftmax: log_softmax(step, out, shape); break;
       case Operation::kLogSoftmaxBackward: log_softmax_backward(step, out, shape); break;
       default:
-        compute(step.operation, out, repeated(step.a, shape, 0), repeated(step.b, shape, 1),
-                repeated(step.c, shape, 2), step.x, step.y, n);
+        compute(step.operation, out, repeated<Use::kA>(step.a, shape), repeated<Use::kB>(step.b, shape),
+                repeated<Use::kC>(step.c, shape), step.x, step.y, numbers_of(shape));
     }
   }
 
@@ -192,7 +199,7 @@ class Plan {
       return;
     }
     std::memset(out, 0, sizeof(float) * numbers_of(to));
-    const size_t row = to[1] == 1 ? 0 : to[2], block = to[0] == 1 ? 0 : to[1] * to[2], one = to[2] != 1;
+    const auto [block, row, one] = strides_of(to);
     for (size_t i = 0; i < from[0]; ++i)
       for (size_t j = 0; j < from[1]; ++j)
         for (size_t k = 0; k < from[2]; ++k) out[i * block + j * row + k * one] += *a++;
@@ -208,8 +215,8 @@ class Plan {
   // To a, at the places b of each row, c is added.
   void scatter_add(const Step& step, float* out, const Shape& shape) {
     const size_t width = shape[2], chosen = shapes_[step.b][2];
-    std::memcpy(out, repeated(step.a, shape, 0), sizeof(float) * numbers_of(shape));
-    const float *index = tensor(step.b), *added = repeated(step.c, shapes_[step.b], 2);
+    std::memcpy(out, repeated<Use::kA>(step.a, shape), sizeof(float) * numbers_of(shape));
+    const float *index = tensor(step.b), *added = repeated<Use::kC>(step.c, shapes_[step.b]);
     for (size_t row = 0; row < shape[0] * shape[1]; ++row)
       for (size_t k = 0; k < chosen; ++k)
         out[row * width + place(index[row * chosen + k], width)] += added[row * chosen + k];
@@ -223,7 +230,7 @@ class Plan {
   void log_softmax(const Step& step, float* out, const Shape& shape) {
     const size_t width = shape[2], n = numbers_of(shape);
     const float* a = tensor(step.a);
-    float* power = memory_.data() + memory_.size() - (widest_ + 15) / 16 * 16;
+    float* power = scratch<float, Use::kPowers>(n);
     for (size_t begin = 0; begin < n; begin += width) {
       float largest = a[begin];
       for (size_t k = 1; k < width; ++k) largest = a[begin + k] > largest ? a[begin + k] : largest;
@@ -239,7 +246,7 @@ class Plan {
   // Of the gradient a of the result b.
   void log_softmax_backward(const Step& step, float* out, const Shape& shape) {
     const size_t width = shape[2], n = numbers_of(shape);
-    const float *a = repeated(step.a, shape, 0), *b = tensor(step.b);
+    const float *a = repeated<Use::kA>(step.a, shape), *b = tensor(step.b);
     compute(Operation::kExp, out, b, nullptr, nullptr, 0.0f, 0.0f, n);
     for (size_t begin = 0; begin < n; begin += width) {
       const float sum = sum_of(a + begin, width);
@@ -252,7 +259,6 @@ class Plan {
   std::vector<Step> steps_;
   std::vector<int> outputs_;
   std::vector<size_t> begins_;  // of each tensor in the memory
-  size_t widest_ = 0;
   std::vector<float> memory_;
 };
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -75,18 +76,19 @@ class Batch:
 
     def segments(self, index: Tensor) -> Batch:
         """Return the batch of these segments (int64 indices into B)."""
-        return self._map(lambda name, x: x[index] if name in PER_SEGMENT else x[:, index])
+        return self.map(lambda name, x: x[index] if name in PER_SEGMENT else x[:, index])
 
     def flatten(self) -> Batch:
         """Return all T * B transitions as one flat batch, without the last observations; `PER_SEGMENT` stays."""
         length = self.reward.shape[0]
-        return self._map(lambda name, x: x if name in PER_SEGMENT else x[:length].flatten(0, 1))
+        return self.map(lambda name, x: x if name in PER_SEGMENT else x[:length].flatten(0, 1))
 
     def transitions(self, index: Tensor) -> Batch:
         """Return the batch of these transitions of a flat batch (int64 indices)."""
-        return self._map(lambda name, x: x if name in PER_SEGMENT else x[index])
+        return self.map(lambda name, x: x if name in PER_SEGMENT else x[index])
 
-    def _map(self, change: Any) -> Batch:
+    def map(self, change: Callable[[str, Tensor], Tensor]) -> Batch:
+        """Return a batch with every tensor changed by a function of its field, or its key within it, and itself."""
         changed: dict[str, Any] = {}
         for f in fields(self):
             value = getattr(self, f.name)

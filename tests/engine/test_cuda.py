@@ -154,7 +154,7 @@ def test_captured_updates_learn_what_updates_operation_by_operation_learn(exact,
             with torch.no_grad():
                 policy, value = make_model(actor, seed).evaluate(batch.obs, batch.first, batch.memory)
             batch.records = {"logits": policy[:-1].flat, "value": value[:-1]}
-            batch = batch._map(lambda name, tensor: tensor.to(GPU))
+            batch = batch.map(lambda name, tensor: tensor.to(GPU))
             metrics = updater.learn(batch)
             made.updated(model, seed)
         learned.append((model.state_dict(), metrics))

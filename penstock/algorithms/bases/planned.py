@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from enum import IntEnum
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -113,15 +113,6 @@ class Recorder(TorchDispatchMode):
         name = func._schema.name.removeprefix("aten::")
         if out.dtype not in KINDS:
             raise Unplannable(f"{name} gives {out.dtype}")
-        if name in ("detach", "view", "unsqueeze", "squeeze", "expand", "alias", "_unsafe_view", "_to_copy", "clone"):
-            if name == "_to_copy" and out.dtype == torch.bool:
-                zero = self.step(Operation.EQUAL, out.shape, args[0], 0.0)
-                self._name(out, self.step(Operation.NOT, out.shape, zero))
-                return
-            if out.dtype == torch.int64 and args[0].dtype == torch.float32:
-                raise Unplannable("numbers are truncated to integers")
-            self._name(out, self.step(Operation.COPY, out.shape, args[0]))
-            return
         find = _RECORDED.get(name)
         if find is None:
             raise Unplannable(f"plans have no operation {name}")
@@ -154,6 +145,27 @@ def _filled(value: float | None = None) -> Callable[..., Number]:
         return r.step(Operation.CONSTANT, shape, x=args[0] if value is None else value)
 
     return find
+
+
+def _copied(r: Recorder, shape: Any, args: Any, kwargs: Mapping[str, Any]) -> Number:
+    return r.step(Operation.COPY, shape, args[0])
+
+
+def _converted(r: Recorder, shape: Any, args: Any, kwargs: Mapping[str, Any]) -> Number:
+    before, after = args[0].dtype, kwargs.get("dtype", args[0].dtype)
+    if after == torch.bool:
+        return _unequal(r, shape, (args[0], 0.0), {})
+    if after == torch.int64 and before == torch.float32:
+        raise Unplannable("numbers are truncated to integers")
+    return _copied(r, shape, args, kwargs)
+
+
+def _unequal(r: Recorder, shape: Any, args: Any, kwargs: Any) -> Number:
+    return r.step(Operation.NOT, shape, r.step(Operation.EQUAL, shape, *args))
+
+
+def _filled_where(r: Recorder, shape: Any, args: Any, kwargs: Any) -> Number:
+    return r.step(Operation.WHERE, shape, args[1], args[2], args[0])
 
 
 def _clamped(r: Recorder, shape: Any, args: Any, kwargs: Mapping[str, Any]) -> Number:
@@ -209,15 +221,15 @@ _RECORDED: dict[str, Callable[..., Number]] = {
     "clamp_min": _clamped, "minimum": _plain(Operation.MINIMUM), "maximum": _plain(Operation.MAXIMUM),
     "where": _plain(Operation.WHERE), "gt": _plain(Operation.GREATER), "ge": _plain(Operation.GREATER_EQUAL),
     "lt": _less(Operation.GREATER), "le": _less(Operation.GREATER_EQUAL), "eq": _plain(Operation.EQUAL),
-    "ne": lambda r, s, a, k: r.step(Operation.NOT, s, r.step(Operation.EQUAL, s, *a)),
+    "ne": _unequal, "_to_copy": _converted,
     "logical_and": _plain(Operation.AND), "logical_and_": _plain(Operation.AND), "bitwise_and": _plain(Operation.AND),
     "logical_or": _plain(Operation.OR), "bitwise_or": _plain(Operation.OR), "bitwise_not": _plain(Operation.NOT),
-    "masked_fill": lambda r, s, a, k: r.step(Operation.WHERE, s, a[1], a[2], a[0]),
-    "masked_fill_": lambda r, s, a, k: r.step(Operation.WHERE, s, a[1], a[2], a[0]),
+    "masked_fill": _filled_where, "masked_fill_": _filled_where,
     "scalar_tensor": _filled(), "zeros_like": _filled(0.0), "ones_like": _filled(1.0), "new_zeros": _filled(0.0),
     "sum": _summed, "gather": _indexed(Operation.GATHER), "scatter_add": _indexed(Operation.SCATTER_ADD),
     "_log_softmax": _softmax(Operation.LOG_SOFTMAX, 1),
     "_log_softmax_backward_data": _softmax(Operation.LOG_SOFTMAX_BACKWARD, 2),
+    **dict.fromkeys(("detach", "view", "unsqueeze", "squeeze", "expand", "alias", "_unsafe_view", "clone"), _copied),
 }  # fmt: skip
 
 
@@ -242,11 +254,13 @@ class PlannedLoss:
         given = iter(leaves)
         read = tensors_of(batch)
         usable = [place for place, tensor in read.items() if tensor.dtype in KINDS and tensor.ndim <= 3]
-        inputs = [*leaves, *(read[place].contiguous() for place in usable)]
+        # Copies, because tensors are known by their memory, and two of a batch may share theirs.
+        copies = {id(read[place]): read[place].clone(memory_format=torch.contiguous_format) for place in usable}
+        inputs = [*leaves, *(copies[id(read[place])] for place in usable)]
         recorder = Recorder(inputs)
-        alike = dict(zip(usable, inputs[len(leaves) :], strict=True))
+        copied = batch.map(lambda _, tensor: copies.get(id(tensor), tensor))
         with torch.enable_grad(), recorder:
-            total, metrics = loss(with_tensors(batch, alike), policy.map(lambda _: next(given)), leaves[-1])
+            total, metrics = loss(copied, policy.map(lambda _: next(given)), leaves[-1])
             gradients = torch.autograd.grad(total, leaves, allow_unused=True)
         scalars = [total, *metrics.values()]
         if any(not isinstance(each, Tensor) or each.ndim for each in scalars):
@@ -317,11 +331,13 @@ def planned(loss: Loss) -> Loss:
 
     @functools.wraps(loss)
     def compute(self: Any, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        leaves = leaves_of(policy, value)
-        if type(self).__module__.partition(".")[0] != package:
+        c = self.config
+        changes = c.entropy_coef_final is not None or not isinstance(c.entropy_coef, int | float)
+        is_foreign = type(self).__module__.partition(".")[0] != package
+        if changes or is_foreign or c.num_learners > 1 or not torch.is_grad_enabled():
             return loss(self, batch, policy, value)
-        changes = self.config.entropy_coef_final is not None or not isinstance(self.config.entropy_coef, int | float)
-        if changes or self.config.num_learners > 1 or not (torch.is_grad_enabled() and is_native(*leaves)):
+        leaves = leaves_of(policy, value)
+        if not is_native(*leaves):
             return loss(self, batch, policy, value)
         config, known = plans.get(self, (None, {}))
         if config is not self.config:
@@ -368,17 +384,6 @@ def tensors_of(batch: Batch) -> dict[Place, Tensor]:
         elif isinstance(value, dict):
             found |= {(field.name, key): tensor for key, tensor in value.items()}
     return found
-
-
-def with_tensors(batch: Batch, tensors: Mapping[Place, Tensor]) -> Batch:
-    """Return a batch with some of its tensors replaced."""
-    changed: dict[str, Any] = {}
-    for (name, key), tensor in tensors.items():
-        if key is None:
-            changed[name] = tensor
-        else:
-            changed.setdefault(name, dict(getattr(batch, name)))[key] = tensor
-    return replace(batch, **changed)
 
 
 def _at(batch: Batch, name: str, key: str | None) -> Tensor:
