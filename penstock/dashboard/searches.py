@@ -13,7 +13,7 @@ import numpy as np
 
 from penstock.masking import is_secret, masked
 from penstock.runs.documents import DocumentError, is_finite, read_document
-from penstock.runs.drawing import chart_html, short
+from penstock.runs.drawing import chart_html, plain_chart, short
 from penstock.runs.files import json_values
 from penstock.runs.formatting import words_of
 from penstock.runs.growing import Cursor, stretches
@@ -210,9 +210,8 @@ def _history(trials: Sequence[Trial]) -> str:
     best = np.fmax.accumulate(np.array([np.nan if value is None else value for value in values])).tolist()
     columns: dict[str, Any] = {"trial": [*range(len(trials))], "value": values}
     columns["best"] = [None if math.isnan(value) else value for value in best]
-    lines = [{"name": name, "label": label, "color": n, "dash": n, "dots": not n, "edge": False}
-             for n, (name, label) in enumerate({"value": "value", "best": "best so far"}.items())]  # fmt: skip
-    chart = {"title": "Value of each trial", "unit": "", "kind": "line", "lines": lines, "bands": []}
+    chart = plain_chart("Value of each trial", "", {"value": "value", "best": "best so far"})
+    chart["lines"][0]["dots"] = True
     return chart_html(chart, columns, "trial")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.masking import is_secret
-from penstock.runs.drawing import chart_html, scatter_html
+from penstock.runs.drawing import chart_html, plain_chart, scatter_html
 from penstock.runs.formatting import number, words_of
 from penstock.runs.reading import RecordedRun
 from penstock.studies import StudyError
@@ -109,10 +109,8 @@ def _part(env: str, groups: dict[str, list[Group]], score: str) -> dict[str, Any
 def _figures(env: str, found: dict[str, Any], score: str) -> list[str]:
     """Return the performance profiles, and the Pareto front of each cost."""
     columns = {"score": found["thresholds"], **found["profiles"]}
-    lines = [{"name": name, "label": name, "color": n, "dash": n, "dots": False, "edge": False, "said": ""}
-             for n, name in enumerate(found["profiles"])]  # fmt: skip
     title = f"Share of runs above a {SCORES[score].lower()}, {env}"
-    profile = {"title": title, "unit": "share", "kind": "line", "lines": lines, "bands": []}
+    profile = plain_chart(title, "share", {name: name for name in found["profiles"]}, said="")
     made = [chart_html(profile, columns, "score")]
     for cost in COSTS:
         of_groups: dict[str, list[tuple[str, float, float, bool]]] = {name: [] for name in found["profiles"]}

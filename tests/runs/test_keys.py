@@ -53,7 +53,7 @@ try:
         return int(caught, 16) >> signal.SIGTSTP - 1 & 1
 
     wait_until(handles_stops)  # the view is drawn
-    time.sleep(0.6)  # drawn again
+    time.sleep(0.6)  # several further draws, none of which may take the terminal
     found["in the background"] = takes_keys()
     os.tcsetpgrp(0, job.pid)
     found["in the foreground"] = wait_until(takes_keys)
