@@ -34,8 +34,8 @@ SET = {"tuned/NAME", "exploits"}  # where settings are set, or policies copy eac
 NODES = {f"node/NAME/{name}" for name in OF_A_NODE}  # with backend="ray" alone
 LEARNERS = {"learners/together", "learners/meetings"}  # with num_learners of more than 1 alone
 OPEN = {
-    "time/ROLE/ACTIVITY", "metrics/NAME", "loss/NAME", "env_steps", *SET, *TOLD, *REDISTRIBUTION, *OPPONENTS, *NODES,
-    *LEARNERS, "left_out",
+    "time/ROLE/ACTIVITY", "metrics/NAME", "loss/NAME", "env_steps", "frames", *SET, *TOLD, *REDISTRIBUTION, *OPPONENTS,
+    *NODES, *LEARNERS, "left_out",
 }  # fmt: skip
 SOURCES = ("uniform", "reservoir")  # those that algorithms have by default
 TINY = {

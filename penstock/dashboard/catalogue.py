@@ -14,6 +14,7 @@ from typing import Any
 from penstock.dashboard.feed import Feed
 from penstock.dashboard.files import films_of
 from penstock.dashboard.searches import is_search, search_page
+from penstock.runs.descriptions import AXES, NO_FRAMES
 from penstock.runs.files import json_values
 from penstock.runs.labels import LABELS
 from penstock.runs.metrics import METRICS
@@ -140,6 +141,8 @@ class Catalogue:
             "config": run.settings,
             "made": run.made,
             "films": films_of(run),
+            "axes": AXES,
+            "no_frames": NO_FRAMES,
             "parent": {"id": self._id_of_run(run.parent.get("run")), "words": run.origin} if run.parent else None,
             "has_lineage": has_lineage(run.directory.path),
         }

@@ -15,6 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from penstock.dashboard.catalogue import Catalogue
 from penstock.dashboard.curves import Curves
 from penstock.dashboard.feed import news
+from penstock.runs.descriptions import AXES, NO_FRAMES
 from penstock.runs.state import read_state, state_of
 from penstock.studies.compare_page import settings_unlike
 
@@ -68,10 +69,10 @@ async def curve_events(
         runs = await run_in_threadpool(catalogue.chosen, words, ids)
         settings = settings_unlike(runs)
         known = [key for key in keys if key in settings]
-        about = {"settings": settings, "count": len(runs)}
+        about = {"settings": settings, "count": len(runs), "no_frames": NO_FRAMES if x == "frames" else ""}
         if not shown and await run_in_threadpool(curves.is_long, runs, x, y):
             panels = await run_in_threadpool(partial(curves.panels, runs, x, y, known, band, is_sampled=True))
-            yield _event("curves", {"panels": panels, "names": [], "is_sampled": True, **about})
+            yield _event("curves", {"panels": panels, "names": [], "axes": [], "is_sampled": True, **about})
         left = list(runs)
         while left:
             await run_in_threadpool(curves.catch_up, left, x, y, _PROGRESS_SECONDS)
@@ -79,7 +80,8 @@ async def curve_events(
                 yield _event("progress", {"read": len(runs) - len(left), "of": len(runs)})
         panels = await run_in_threadpool(curves.panels, runs, x, y, known, band)
         names = await run_in_threadpool(curves.names, runs)
-        found = {"panels": panels, "names": names, "is_sampled": False, **about}
+        axes = [[name, AXES.get(name, name)] for name in (*AXES, "episodes") if name in names and name != "time"]
+        found = {"panels": panels, "names": names, "axes": axes, "is_sampled": False, **about}
         if found != shown:
             shown = found
             yield _event("curves", found)

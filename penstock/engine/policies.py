@@ -169,7 +169,7 @@ class Training:
     env
         The environment.
     frame_skip
-        Simulator frames per step.
+        Simulator frames per step; None where the environment declares none.
     policies
         Policies of the run, whose arenas hold the weights to start from. Empty once the run is closed.
     run_directory
@@ -186,7 +186,7 @@ class Training:
 
     config: Config
     env: EnvSpec
-    frame_skip: int
+    frame_skip: int | None
     policies: list[Policy]
     run_directory: RunDirectory | None
     statistics: RunStatistics

@@ -193,7 +193,7 @@ class Lanes(ABC):
     first_lane
         Number of lane 0 among all lanes of the run, for messages.
     frame_skip
-        Simulator frames for each step.
+        Simulator frames for each step; None where nothing declares them.
 
     Attributes
     ----------
@@ -227,7 +227,7 @@ class Lanes(ABC):
         *,
         name: str = "environment",
         first_lane: int = 0,
-        frame_skip: int = 1,
+        frame_skip: int | None = None,
     ) -> None:
         self.num_lanes = num_lanes
         self.observation = observation

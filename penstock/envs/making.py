@@ -20,7 +20,7 @@ from penstock.envs.game_group import Games
 from penstock.envs.games import Game, game_of
 from penstock.envs.lanes import Group, Lanes
 from penstock.envs.refusals import explained, require_single, require_vector
-from penstock.envs.single import SingleLanes
+from penstock.envs.single import SingleLanes, frames_per_step
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.envs.spec import EnvSpec, Vectorize
 from penstock.envs.statistics import Moments, RunningStatistics
@@ -33,8 +33,8 @@ class Probed(NamedTuple):
 
     observation: ObservationSpec
     action: ActionSpec
-    frame_skip: int
-    """Simulator frames per step."""
+    frame_skip: int | None
+    """Simulator frames per step; None where nothing declares them."""
     agents: tuple[str, ...] = ()
     """Names of the agents; empty for one agent."""
     mask_is_in_info: bool = False
@@ -225,7 +225,7 @@ def _vector_group(order: _Order) -> Group:
     spec, seeds = order.spec, order.seeds
     source, kwargs = order.unpack()
     seed: Any
-    frame_skip, num_stacked = 1, 1
+    num_stacked = 1
     if spec.kind == "atari":
         from penstock.envs.atari import make_atari
 
@@ -235,11 +235,12 @@ def _vector_group(order: _Order) -> Group:
         from penstock.envs.envpool import make_pool
 
         env = order.make(None, lambda: make_pool(kwargs, seeds, order.num_threads))
-        seed, frame_skip, num_stacked = None, env.config.get("frame_skip", 1), env.config.get("stack_num", 1)
+        seed, frame_skip, num_stacked = None, env.config.get("frame_skip"), env.config.get("stack_num", 1)
     else:
         env = order.make(None, partial(_vector_env, source, kwargs, {**order.values(0), "num_envs": len(seeds)}))
         # Gymnasium requires custom vector environments to accept a single seed only.
         seed = seeds if isinstance(env.unwrapped, (SyncVectorEnv, AsyncVectorEnv)) else seeds[0]
+        frame_skip = frames_per_step(env.unwrapped.envs[0] if isinstance(env.unwrapped, SyncVectorEnv) else env)
     lanes = VectorLanes(
         env, seed, name=spec.name, first_lane=order.first_lane, frame_skip=frame_skip,
         mask_is_in_info=spec.mask_is_in_info,

@@ -6,12 +6,16 @@ converts whole batches of answers.
 
 from __future__ import annotations
 
+import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.vector import VectorEnv, VectorWrapper
+from gymnasium.wrappers import MaxAndSkipObservation
 
 from penstock.envs.columns import ActionDecoder, BadObservationError, observation_writer
 from penstock.envs.failures import EnvironmentFailure
@@ -60,13 +64,12 @@ class SingleLanes(Lanes):
         first_lane: int = 0,
         mask_is_in_info: bool = False,
     ) -> None:
-        frame_skip = getattr(envs[0].unwrapped, "frame_skip", 1)
         super().__init__(
             len(envs),
             *environment_specs(envs[0].observation_space, envs[0].action_space, mask_is_in_info),
             name=name,
             first_lane=first_lane,
-            frame_skip=frame_skip if isinstance(frame_skip, int) else 1,
+            frame_skip=frames_per_step(envs[0]),
         )
         self._envs = list(envs)
         self._require_equal_spaces(mask_is_in_info)
@@ -229,3 +232,20 @@ def _numbers(values: Sequence[Any]) -> np.ndarray:
     if array.ndim != 1 or array.dtype.kind not in "biuf":
         raise ValueError("not one number for each lane")
     return array
+
+
+def frames_per_step(env: gymnasium.Env | VectorEnv) -> int | None:
+    """Return the simulator frames of a step, as environment, spec and wrappers declare them; None where none does.
+
+    Repeats of several wrappers multiply. A random number of frames, such as a range of ALE, is None.
+    """
+    declared = list[Any]()
+    while isinstance(env, gymnasium.Wrapper | VectorWrapper):
+        name = "_skip" if isinstance(env, MaxAndSkipObservation) else "frame_skip"
+        declared.append(inspect.getattr_static(env, name, None))  # without what a wrapper passes on from within
+        env = env.env
+    kwargs = getattr(getattr(env, "spec", None), "kwargs", {})
+    declared.append(getattr(env, "frame_skip", kwargs.get("frameskip", kwargs.get("frame_skip"))))
+    known = [frames for frames in declared if frames is not None]
+    is_fixed = all(type(frames) is int and frames > 0 for frames in known)
+    return math.prod(known) if known and is_fixed else None

@@ -55,7 +55,7 @@ class VectorLanes(Lanes):
         *,
         name: str,
         first_lane: int = 0,
-        frame_skip: int = 1,
+        frame_skip: int | None = None,
         mask_is_in_info: bool = False,
     ) -> None:
         super().__init__(

@@ -16,8 +16,12 @@ from penstock.config.features import FEATURES
 
 POLICY = "policy/"
 """Prefix of the metrics of one policy: "policy/red/loss/entropy"."""
-AXES = {"steps": "steps", "seconds": "seconds trained", "updates": "updates", "time": "time of day"}
+AXES = {
+    "steps": "steps", "seconds": "seconds trained", "updates": "updates", "frames": "frames", "time": "time of day"
+}  # fmt: skip
 """Metrics that charts are drawn over, with their titles."""
+NO_FRAMES = "an environment that declares no frame skip has no frames"
+"""Reason why runs have nothing over "frames"."""
 _UNDRAWN = frozenset((
     *AXES, "resumed", "env_steps", "real_work", "evaluation/std_return", "evaluation/finished", "evaluation/unfinished",
 ))  # fmt: skip

@@ -108,7 +108,7 @@ def plain_line(status: Status) -> str:
         f"{status.steps:,} steps ({_progress(status):.0%})",
         f"{status.steps_per_second:,.0f} steps/s",
     ]
-    if status.frame_skip > 1:
+    if status.frame_skip and status.frame_skip > 1:
         parts.append(f"{status.steps_per_second * status.frame_skip:,.0f} frames/s")
     if status.env_steps is not None:
         parts.append(f"{status.env_steps:,} environment steps")
@@ -182,7 +182,7 @@ def _header(status: Status, width: int, limit: Sequence[Text]) -> Panel:
 def _throughput(status: Status) -> list[Row]:
     rows = list[Row]()
     rows.append(("steps/s", Text(f"{status.steps_per_second:,.0f}", "bold green")))
-    if status.frame_skip > 1:
+    if status.frame_skip and status.frame_skip > 1:
         rows.append(("frames/s", f"{status.steps_per_second * status.frame_skip:,.0f}"))
     rows.append(("learned from", f"{status.steps:,} steps"))
     if status.env_steps is not None:

@@ -190,7 +190,8 @@ class Status(PolicyStatus):
     """Wall-clock time trained so far."""
     steps_per_second: float = 0.0
     """Recent rate of steps learned from."""
-    frame_skip: int = 1
+    frame_skip: int | None = None
+    """Simulator frames per step; None where the environment declares none."""
     env_steps: int | None = None
     """Steps of the environments since the start or the last resumption; None for environments of one agent."""
     target_return: float | None = None

@@ -38,8 +38,8 @@ Side = tuple[str, Sequence[RecordedRun]]
 Points = Callable[[RecordedRun, str, str], tuple[np.ndarray, np.ndarray]]
 """Function that reads a metric of a run over another one, such as `RecordedRun.points`."""
 
-COSTS = ("seconds", "steps")
-"""Kinds of cost of a score."""
+COSTS = ("seconds", "steps", "frames")
+"""Kinds of cost of a score; frames only where all runs have them."""
 
 _PROFILE_POINTS = 21
 _RESAMPLES_OF_PAIRS = 2_000
@@ -168,6 +168,7 @@ def group_of(
     for run in runs:
         curve = {cost: points(run, cost, EVALUATION) for cost in COSTS}
         returns = curve[COSTS[0]][1]
+        curve = {cost: found for cost, found in curve.items() if found[0].size == returns.size}
         if not returns.size:
             without.append(run.name)
             continue
@@ -196,7 +197,7 @@ def comparison(groups: Sequence[Group], target: float | None, *, is_normalized: 
         ``scores``: a row per group and environment, and per group over all; ``improvement``: probability that the first
         group is better, per other group; ``targets``: a row per group and environment with a target; ``profiles``: by
         group, share of runs above each of ``thresholds``; ``settings``: settings in which groups differ, by name;
-        ``runs``: a row per run with its score, the seconds and steps spent for it, and those of the two ``fronts``
+        ``runs``: a row per run with its score, the seconds, steps and frames spent for it, and those of the ``fronts``
         on which it lies: no other run of the environment has as high a score for less, or a higher one for as much.
     """
     scores: list[dict[str, Any]] = []
@@ -329,7 +330,7 @@ def _targets(group: Group, target: float | None) -> list[dict[str, Any]]:
         wanted = target if target is not None else own[0] if own.count(own[0]) == len(own) else None
         if not isinstance(wanted, int | float):
             continue
-        spent = {cost: [first_reached(*curve[cost], wanted) for _, curve in members] for cost in COSTS}
+        spent = {cost: [first_reached(*curve[cost], wanted) for _, curve in members] for cost in COSTS[:2]}
         reached = sum(steps is not None for steps in spent["steps"])
         medians = {axis: median_with_misses(values) for axis, values in spent.items()}
         about: dict[str, Any] = {"group": group.name, "env": env, "target": wanted, "n": len(members)}
@@ -348,15 +349,20 @@ def _rows(groups: Sequence[Group]) -> list[dict[str, Any]]:
     for group in groups:
         for run, curve, at in zip(group.runs, group.curves, group.places, strict=True):
             about = {"group": group.name, **{name: str(run.summary[name]) for name in ("run", "path", "env")}}
-            spent = {cost: float(x[min(at, x.size - 1)]) for cost, (x, _) in curve.items()}
+            spent = {cost: float(x[at]) for cost, (x, _) in curve.items()}
             rows.append(about | {"score": float(curve[COSTS[0]][1][at]), **spent, "fronts": []})
-    for cost in COSTS:
+    for cost in costs_of(rows):
         best: dict[str, float] = {}
         for row in sorted(rows, key=lambda row: (row[cost], -row["score"])):
             if row["score"] > best.get(row["env"], -np.inf):
                 best[row["env"]] = row["score"]
                 row["fronts"].append(cost)
     return rows
+
+
+def costs_of(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the kinds of cost that all runs have, from their rows."""
+    return [cost for cost in COSTS if all(cost in row for row in rows)]
 
 
 def _settings(groups: Sequence[Group]) -> dict[str, dict[str, Any]]:

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.masking import is_secret
+from penstock.runs.descriptions import AXES
 from penstock.runs.drawing import chart_html, plain_chart, scatter_html
 from penstock.runs.formatting import number, words_of
 from penstock.runs.reading import RecordedRun
 from penstock.studies import StudyError
-from penstock.studies.compare import COSTS, Group, Points, Side, comparison, group_of, tables
+from penstock.studies.compare import Group, Points, Side, comparison, costs_of, group_of, tables
 from penstock.studies.curves import grouped
 from penstock.studies.table import differences
 
@@ -19,7 +20,6 @@ MOST_GROUPS = 24
 SCORES = {"final": "Final return", "best": "Best return"}
 """Scores of a run with their titles."""
 _UNGROUPED = ("env", "run_dir")  # each environment has its own comparison
-_UNITS = {"seconds": "seconds trained", "steps": "steps"}
 
 
 def settings_unlike(runs: Sequence[RecordedRun]) -> list[str]:
@@ -112,12 +112,12 @@ def _figures(env: str, found: dict[str, Any], score: str) -> list[str]:
     title = f"Share of runs above a {SCORES[score].lower()}, {env}"
     profile = plain_chart(title, "share", {name: name for name in found["profiles"]}, said="")
     made = [chart_html(profile, columns, "score")]
-    for cost in COSTS:
+    for cost in costs_of(found["runs"]):
         of_groups: dict[str, list[tuple[str, float, float, bool]]] = {name: [] for name in found["profiles"]}
         for row in found["runs"]:
             text = f"{row['run']}: {number(row['score'])} after {row[cost]:,.0f} {cost}"
             of_groups[row["group"]].append((text, row[cost], row["score"], cost in row["fronts"]))
-        made.append(scatter_html(f"{SCORES[score]}, {env}", _UNITS[cost], of_groups))
+        made.append(scatter_html(f"{SCORES[score]}, {env}", AXES[cost], of_groups))
     return made
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from penstock.flags import Places, parse_flags
+from penstock.runs.descriptions import NO_FRAMES
 from penstock.runs.formatting import number, printable
 from penstock.runs.reading import RecordedRun, find_runs, readable
 from penstock.studies import EVALUATION, StudyError, warn
@@ -55,7 +56,8 @@ class Flags:
     y: str = EVALUATION
     """Metric to draw."""
     x: str = "steps"
-    """Horizontal axis: "steps", "seconds", or another metric recorded with y, such as "updates"."""
+    """Horizontal axis: "steps", "seconds", "updates", "frames" (of environments with a frame skip), or another metric
+    recorded with y."""
     group_by: str = "algorithm"
     """Columns or settings, separated by commas: runs with equal values are one curve. Each environment has its axes."""
     where: str = ""
@@ -83,7 +85,7 @@ def command(args: list[str]) -> int:
     if flags.out is not None and flags.out.suffix not in _FORMATS:
         raise StudyError(f"--out {flags.out} is not legal: the name ends in {', '.join(_FORMATS)}")
     runs, panels, bands = read(flags)
-    for line in warnings_about(runs, panels, bands):
+    for line in warnings_about(runs, panels, bands, flags.x):
         warn(line)
     print(in_words(panels, bands, flags))
     if flags.csv is not None:
@@ -111,18 +113,20 @@ def read(flags: Flags) -> tuple[list[RecordedRun], Panels, Bands]:
     if not panels:
         known = sorted({name for run in runs for name in run.metric_names})
         near = f"; they have {', '.join(known)}" if known else ""
-        raise StudyError(f"none of these {len(runs)} runs has {flags.y!r} over {flags.x!r}{near}")
+        why = f": {NO_FRAMES}" if flags.x == "frames" else ""
+        raise StudyError(f"none of these {len(runs)} runs has {flags.y!r} over {flags.x!r}{why}{near}")
     kind = "minmax" if flags.band == "none" else flags.band
     bands = {env: {name: band_of(curves, kind) for name, curves in groups.items()} for env, groups in panels.items()}
     return runs, panels, bands
 
 
-def warnings_about(runs: Sequence[RecordedRun], panels: Panels, bands: Bands) -> list[str]:
+def warnings_about(runs: Sequence[RecordedRun], panels: Panels, bands: Bands, x: str = "steps") -> list[str]:
     """Return warnings about a plot: few seeds, runs without a curve, curves that end early."""
     found = []
     drawn = {id(curve.run) for groups in panels.values() for curves in groups.values() for curve in curves}
     if without := [run.name for run in runs if id(run) not in drawn]:
-        found.append(f"{len(without)} runs have no such metric and are not drawn: {', '.join(without)}")
+        what = f"frames ({NO_FRAMES})" if x == "frames" else "such metric"
+        found.append(f"{len(without)} runs have no {what} and are not drawn: {', '.join(without)}")
     if broken := [run.name for run in runs if id(run) in drawn and run.state not in ("done", "running", "unknown")]:
         found.append(f"{len(broken)} runs are not done: {', '.join(broken)}")
     for env, groups in panels.items():

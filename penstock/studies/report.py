@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from html import escape
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from penstock.flags import Places, parse_flags
-from penstock.runs.descriptions import COLUMNS, EPISODE, HARDWARE, METRICS, Column, Series, charts_of
+from penstock.runs.descriptions import AXES, COLUMNS, EPISODE, HARDWARE, METRICS, NO_FRAMES, Column, Series, charts_of
 from penstock.runs.documents import open_ordinary
 from penstock.runs.drawing import STYLE, chart_html
 from penstock.runs.episodes import read_episode
@@ -65,6 +65,8 @@ class Flags:
     """Runs, or folders of runs; at most 20 runs."""
     out: Path = Path("report.html")
     """The file. A report is replaced; any other file that exists is refused."""
+    x: Literal["steps", "seconds", "updates", "frames"] = "steps"
+    """Horizontal axis of the charts, which all runs must have; of hardware and episodes it is steps."""
 
 
 def command(args: list[str]) -> int:
@@ -79,38 +81,42 @@ def command(args: list[str]) -> int:
     runs = readable(find_runs(flags.dirs), warn)
     if not runs or len(runs) > _MOST_RUNS:
         raise StudyError(f"{len(runs)} runs in {', '.join(map(str, flags.dirs))}: give 1 to {_MOST_RUNS}")
-    write_report(runs, flags.out)
+    write_report(runs, flags.out, flags.x)
     print(f"{flags.out}: {len(runs)} {'run' if len(runs) == 1 else 'runs'}")
     return 0
 
 
-def write_report(runs: Sequence[RecordedRun], out: Path) -> None:
-    """Write the report of some runs.
+def write_report(runs: Sequence[RecordedRun], out: Path, x: str = "steps") -> None:
+    """Write the report of some runs, with charts over `x`.
 
     Raises
     ------
     StudyError
-        `out` exists and is no report, or cannot be written.
+        `out` exists and is no report, or cannot be written; or a run has no `x`.
     """
     if (out.exists() or out.is_symlink()) and not _is_report(out):
         raise StudyError(f"{out} exists and is no report of penstock: give another --out, or remove it")
-    page = report_html(runs)
+    page = report_html(runs, x)
     try:
         replace_file(out, page)
     except OSError as error:
         raise StudyError(f"{out} cannot be written: {error.strerror}") from error
 
 
-def report_html(runs: Sequence[RecordedRun]) -> bytes:
+def report_html(runs: Sequence[RecordedRun], x: str = "steps") -> bytes:
     """Return the report of some runs as HTML. All contents of runs are text; no script of any source may run."""
     runs = _named(runs)
     title = f"Report of {runs[0].name if len(runs) == 1 else f'{len(runs)} runs'}"
-    parts = [f"<h1>{escape(title)}</h1>", f'<p class="quiet">{time.strftime("%Y-%m-%d %H:%M")}</p>', _runs_table(runs)]
     histories = [_columns(run.directory.metrics) for run in runs]
+    if without := [run.name for run, history in zip(runs, histories, strict=True) if history and x not in history]:
+        why = f": {NO_FRAMES}" if x == "frames" else ""
+        raise StudyError(f"--x {x} is not legal: {', '.join(without)} logged no {x}{why}")
+    about = f"{time.strftime('%Y-%m-%d %H:%M')}, charts over {AXES[x]}"
+    parts = [f"<h1>{escape(title)}</h1>", f'<p class="quiet">{about}</p>', _runs_table(runs)]
     if len(runs) > 1:
-        parts += [_comparison(runs, histories), _differences(runs)]
+        parts += [_comparison(runs, histories, x), _differences(runs)]
     for run, history in zip(runs, histories, strict=True):
-        parts += _of_run(run, history)
+        parts += _of_run(run, history, x)
     style_hash = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{style_hash}'"
     head = (
@@ -143,7 +149,7 @@ def _columns(path: Path) -> dict[str, list[float | None]]:
     return columns.reduced(_POINTS)
 
 
-def _of_run(run: RecordedRun, history: dict[str, list[float | None]]) -> list[str]:
+def _of_run(run: RecordedRun, history: dict[str, list[float | None]], x: str) -> list[str]:
     """Return the parts of one run: status, policies, charts by section, log, settings."""
     status, summary = run.status, run.summary
     limit = f"Limited by {status['limiting_role']}: {status['limiting_reason']}" if status.get("limiting_role") else ""
@@ -159,7 +165,8 @@ def _of_run(run: RecordedRun, history: dict[str, list[float | None]]) -> list[st
         lineage_html(lineage_of(run.directory.path), steps_of(status)),
     ]
     target = summary["target_return"]
-    charts = [*_charts(history, METRICS, run.directory.policies, target if type(target) in (int, float) else None)]
+    goal = target if type(target) in (int, float) else None
+    charts = [*_charts(history, METRICS, run.directory.policies, goal, x)]
     charts += _charts(_columns(run.directory.path / HARDWARE_FILE), HARDWARE)
     charts += _charts(read_episode(run.directory.path, _POINTS), EPISODE, run.directory.policies)
     sections = list(dict.fromkeys(section for section, _ in charts))
@@ -176,16 +183,16 @@ def _of_run(run: RecordedRun, history: dict[str, list[float | None]]) -> list[st
 
 def _charts(
     history: dict[str, list[float | None]], known: Sequence[Series], policies: Sequence[str] = (),
-    target: float | None = None,
+    target: float | None = None, x: str = "steps",
 ) -> Iterable[tuple[str, str]]:  # fmt: skip
     """Yield section and HTML of each chart."""
     for chart in charts_of(history, policies, known):
         is_return = any(line["name"] in _COMPARED[:2] for line in chart["lines"])
-        if shown := chart_html(chart, history, target=target if is_return else None):
+        if shown := chart_html(chart, history, x, target=target if is_return else None):
             yield chart["section"], shown
 
 
-def _comparison(runs: Sequence[RecordedRun], histories: Sequence[dict[str, list[float | None]]]) -> str:
+def _comparison(runs: Sequence[RecordedRun], histories: Sequence[dict[str, list[float | None]]], x: str) -> str:
     """Return charts of the returns of all runs, one for each environment, with a line for each run."""
     parts = []
     envs = dict.fromkeys(run.summary["env"] for run in runs)
@@ -193,15 +200,15 @@ def _comparison(runs: Sequence[RecordedRun], histories: Sequence[dict[str, list[
         (chart,) = charts_of([metric])
         pairs = zip(runs, histories, strict=True)
         having = [(run, history) for run, history in pairs if metric in history and run.summary["env"] == env]
-        columns: dict[str, list[float | None]] = {"steps": []}
+        columns: dict[str, list[float | None]] = {x: []}
         lines = []
         for color, (run, history) in enumerate(having):
-            before, name = len(columns["steps"]), f"{color}"
-            columns["steps"] += history["steps"]
+            before, name = len(columns[x]), f"{color}"
+            columns[x] += history[x]
             columns[name] = [*[None] * before, *history[metric]]
             lines.append({**chart["lines"][0], "name": name, "label": run.name, "color": color, "dash": 0})
         title = ", ".join(dict.fromkeys((chart["title"], chart["lines"][0]["label"]))) + f" on {env}"
-        parts.append(chart_html({**chart, "title": title, "lines": lines}, columns) if lines else "")
+        parts.append(chart_html({**chart, "title": title, "lines": lines}, columns, x) if lines else "")
     return f'<h3>Comparison</h3><div class="charts">{"".join(parts)}{comparison_html(runs)}</div>'
 
 

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from penstock.runs.descriptions import QUANTILES
+from penstock.runs.descriptions import NO_FRAMES, QUANTILES
 from penstock.studies.statistics import interquartile_mean, interval
 from tests.dashboard.serving import dashboard_of
 from tests.studies.recorded import record
@@ -481,6 +481,32 @@ def test_choices_of_drawing_are_kept_in_the_address(browser, runs, live):
         waited(browser, lambda: "not above 0" in text_of(browser, ".note"))
         browser.find_element(By.XPATH, "//button[text()='Whole range']").click()
         waited(browser, lambda: "zoom" not in browser.current_url)
+        assert complaints(browser) == []
+
+
+def test_frames_are_an_axis_where_a_run_has_them_and_pages_say_where_not(browser, runs, live):
+    framed = record(runs / "framed", [(100, 1.0)])
+    append(framed, steps=200, seconds=20, frames=800, **{"evaluation/mean_return": 2.0})
+    append(framed, steps=300, seconds=30, frames=1200, **{"evaluation/mean_return": 3.0})
+    options = "[...(document.getElementById('x')?.options ?? [])]"
+    choices = f"return {options}.map((option) => [option.textContent, option.disabled])"
+    with dashboard_of(runs) as served:
+        open_run(browser, served, "live")
+        waited(browser, lambda: ["frames (none)", True] in browser.execute_script(choices))
+        browser.get(served.address + f"#/run/{browser.current_url.partition('#/run/')[2].partition('?')[0]}?x=frames")
+        waited(browser, lambda: f"no frames: {NO_FRAMES}" in text_of(browser, "main"))
+        browser.get("about:blank")
+        open_run(browser, served, "framed")
+        waited(browser, lambda: ["frames", False] in browser.execute_script(choices))
+        choose(browser, "x", "frames")
+        show_table(browser, "Return")
+        waited(browser, lambda: text_of(browser, "figure table td") == "800.0 | 2.000 | 1,200 | 3.000")
+        browser.get("about:blank")
+        browser.get(served.address)
+        waited(browser, lambda: browser.find_elements(By.LINK_TEXT, "Curves of these runs"))[0].click()
+        waited(browser, lambda: ["frames", False] in browser.execute_script(choices))
+        choose(browser, "x", "frames")
+        waited(browser, lambda: f"1 of 2 runs have this metric over frames: {NO_FRAMES}" in text_of(browser, "main"))
         assert complaints(browser) == []
 
 

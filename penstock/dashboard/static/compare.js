@@ -60,10 +60,10 @@ function rows({ envs, runs, settings }) {
   if (!runs.length) return [el("p", {}, "Choose runs on the page of all runs.")];
   const scored = new Map(envs.flatMap((env) => env.runs.map((row) => [row.id, row])));
   const names = Object.keys(settings);
-  const heads = [["run", false], ["state", false], ["group", false], ["environment", false], ["final", true], ["best", true], ["time", true], ["steps", true], ["on the front of", false], ...names.map((name) => [name, false])];
+  const heads = [["run", false], ["state", false], ["group", false], ["environment", false], ["final", true], ["best", true], ["time", true], ["steps", true], ["frames", true], ["on the front of", false], ...names.map((name) => [name, false])];
   const cells = runs.map(({ id, run, state }, n) => {
     const row = scored.get(id) || { fronts: [] };
-    return [el("a", { href: `#/run/${id}`, class: "run" }, run), state, row.group ?? "", row.env ?? "", number(row.final), number(row.best), clock(row.seconds), count(row.steps), row.fronts.join(", "), ...names.map((name) => settings[name][n])];
+    return [el("a", { href: `#/run/${id}`, class: "run" }, run), state, row.group ?? "", row.env ?? "", number(row.final), number(row.best), clock(row.seconds), count(row.steps), count(row.frames), row.fronts.join(", "), ...names.map((name) => settings[name][n])];
   });
-  return [el("h2", {}, "Runs"), el("p", { class: "quiet" }, "Time and steps are those of the evaluation that is the score. The last columns are the settings that differ."), table("Runs", heads, cells, "runs")];
+  return [el("h2", {}, "Runs"), el("p", { class: "quiet" }, "Time, steps and frames are those of the evaluation that is the score. The last columns are the settings that differ."), table("Runs", heads, cells, "runs")];
 }

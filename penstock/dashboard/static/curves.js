@@ -20,7 +20,7 @@ export async function curvesPage(page, asked) {
 
   fill(band, [["ci", "95 % interval"], ["quartiles", "middle half of the runs"], ["minmax", "lowest to highest"], ["none", "none"]], asked.get("band") || "ci");
   fill(y, [[metric, metric]], metric);
-  const controls = new Controls(axes([]), asked, (what) => {
+  const controls = new Controls([["steps", "steps"], ["seconds", "seconds trained"]], asked, (what) => {
     if (what === "x") ask();
     else {
       keepAddressSoon();
@@ -65,11 +65,12 @@ export async function curvesPage(page, asked) {
 
   function show(found) {
     bar.hidden = !found.is_sampled;
-    fill(y, [...new Set([metric, ...found.names])].filter((name) => name === metric || !["steps", "seconds", "time"].includes(name)).map((name) => [name, name]), metric);
-    fill(x, axes(found.names), x.value);
+    fill(y, [...new Set([metric, ...found.names])].filter((name) => name === metric || !["steps", "seconds", "frames", "time"].includes(name)).map((name) => [name, name]), metric);
+    if (found.axes.length) fill(x, found.axes, x.value);
     choose(found.settings);
     const lines = found.panels.flatMap((panel) => panel.groups).reduce((sum, group) => sum + group.count, 0);
-    told.textContent = lines ? `${lines} of ${found.count} runs have this metric` : `None of ${found.count} runs has this metric yet`;
+    const over = x.value === "steps" ? "" : ` over ${x.value}`, why = found.no_frames && lines < found.count ? `: ${found.no_frames}` : "";
+    told.textContent = `${lines ? `${lines} of ${found.count} runs have` : `None of ${found.count} runs has`} this metric${over}${lines || why ? why : " yet"}`;
     const now = JSON.stringify([metric, x.value, found.panels.map((panel) => [panel.name, panel.groups.map((group) => [group.name, group.low === null, group.middle === null, group.runs.length])])]);
     if (now === shape) {
       for (const panel of found.panels) {
@@ -118,11 +119,6 @@ export async function curvesPage(page, asked) {
     window.removeEventListener("theme", rebuild);
     for (const chart of drawn.values()) chart.destroy();
   };
-}
-
-function axes(names) {
-  const among = ["updates", "episodes"].filter((name) => names.includes(name));
-  return [["steps", "steps"], ["seconds", "seconds trained"], ...among.map((name) => [name, name])];
 }
 
 // Columns of an environment's chart: lines of groups, then ends of bands, then single runs.

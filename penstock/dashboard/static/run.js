@@ -11,7 +11,6 @@ const MOST_ROWS = 4000; // beyond it, rows reduced by the server are loaded agai
 const MOST_LOG_LINES = 500;
 const EPISODE_PAUSE = 10000; // ms
 const PAUSE = 1600; // ms between two drawings, the main cost of an open page; a line appears within 2 s
-const AXES = [["steps", "steps"], ["seconds", "seconds trained"], ["updates", "updates"], ["time", "time of day"]];
 
 export async function runPage(page, id, asked) {
   const [about, overview] = await Promise.all([get(`/api/runs/${id}`), get("/api/runs")]);
@@ -22,7 +21,7 @@ export async function runPage(page, id, asked) {
   const index = el("nav", { class: "index", "aria-label": "Sections of this page" });
   const sections = new Map(), body = el("div", {});
   document.title = `${about.summary.run} · Penstock`;
-  const controls = new Controls(AXES, asked, (what) => { keepAddressSoon(); for (const chart of drawn) chart.follow(what); });
+  const controls = new Controls(Object.entries(about.axes), asked, (what) => { keepAddressSoon(); tell(); for (const chart of drawn) chart.follow(what); });
   const keepAddressSoon = soon(keepAddress);
   const parts = [
     el("p", { class: "ways" }, el("a", { href: "#/" }, "All runs"), el("a", { href: `#/run/${id}/files` }, "Files"), el("a", { href: `#/curves?runs=${id}` }, "Curves")),
@@ -170,6 +169,10 @@ export async function runPage(page, id, asked) {
       [metrics, hardware] = [whole.metrics, whole.hardware].map((columns) => new Store(columns, whole.most_names));
       [metrics.leftOut, cursor, names, charts, needsCharts] = [whole.left_out, whole.cursor, "", whole.charts, false];
       log.textContent = whole.log.join("\n");
+      for (const option of controls.x.options) {
+        option.disabled = metrics.count > 0 && !(option.value in metrics.columns);
+        option.textContent = `${about.axes[option.value] ?? option.value}${option.disabled ? " (none)" : ""}`;
+      }
       tell();
       draw();
       await Promise.all([episode.read(), ...(lineage ? [lineage.read()] : [])]);
@@ -183,7 +186,12 @@ export async function runPage(page, id, asked) {
   function tell() {
     const leftOut = metrics.leftOut + hardware.leftOut;
     if (leftOut) told.textContent = `${count(leftOut)} numbers are not shown: a file's numbers may have ${count(metrics.most)} names, and these have further ones.`;
-    else told.textContent = metrics.count ? "" : "The run has logged no metrics yet.";
+    else told.textContent = metrics.count ? without() : "The run has logged no metrics yet.";
+  }
+
+  function without() {
+    const { x } = controls.view;
+    return x in metrics.columns ? "" : `This run has logged no ${x}${x === "frames" ? `: ${about.no_frames}` : ""}.`;
   }
 
   function take(news, at) {

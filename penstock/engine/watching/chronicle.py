@@ -151,10 +151,11 @@ class Chronicle(Owned):
 
     def evaluated(self, policies: Sequence[Scored]) -> None:
         """Write an evaluation, and the episodes of the evaluations that it confirms."""
-        seconds, names = self._progress.seconds, [policy.name for policy in self._progress.policies]
+        names = [policy.name for policy in self._progress.policies]
         values: dict[str, float] = {}
-        for name, scored in zip(names, policies, strict=True):
-            values |= {of_policy(name) + key: value for key, value in _values_of(scored.evaluation).items()}
+        for policy, scored in zip(self._progress.policies, policies, strict=True):
+            its = {"updates": policy.updates_of(scored.evaluation.version), **_values_of(scored.evaluation)}
+            values |= {of_policy(policy.name) + key: value for key, value in its.items()}
         if len(policies) > 1:
             values["evaluation/mean_return"] = fmean(scored.evaluation.mean_return for scored in policies)
             steps = self._progress.steps
@@ -162,7 +163,7 @@ class Chronicle(Owned):
             steps = policies[0].evaluation.steps
         if not self.is_written:
             return
-        self._metrics.write(steps, seconds, values)
+        self._write_metrics(steps, values)
         for name, scored in zip(names, policies, strict=True):
             for each in (*scored.others, scored.evaluation):
                 self._write_episodes(each, steps if name else each.steps, name)
@@ -202,7 +203,7 @@ class Chronicle(Owned):
             self._write_hardware(status)
         if (now >= self._next_metrics or final) and status.steps:
             self._next_metrics = now + METRICS_INTERVAL
-            self._metrics.write(status.steps, status.seconds, metrics_of(status))
+            self._write_metrics(status.steps, metrics_of(status))
 
     def ended(self, state: Written, reason: str) -> None:
         """Write the state of a run that has stopped training, and the reason."""
@@ -216,6 +217,11 @@ class Chronicle(Owned):
         self._episodes.close()
         for log in self._logs:
             log.close()
+
+    def _write_metrics(self, steps: int, values: Mapping[str, float]) -> None:
+        """Write numbers at some steps, with the simulator frames of these where the environment declares them."""
+        frames = {} if self._progress.frame_skip is None else {"frames": self._progress.frame_skip * steps}
+        self._metrics.write(steps, self._progress.seconds, {**values, **frames})
 
     def _write_episodes(self, evaluation: Evaluation, steps: int, policy: str) -> None:
         """Write an evaluation's episodes, those of games with opponent and seat."""

@@ -103,6 +103,10 @@ class PolicyProgress:
         if is_best:
             self.best_return = evaluation.mean_return
 
+    def updates_of(self, version: int) -> int:
+        """Return the number of updates behind a version of the weights, none of which were set since from outside."""
+        return max(0, self.learned.updates - self.learned.version + version)
+
     @property
     def mean_return(self) -> float | None:
         """Mean return of recent training episodes."""
@@ -212,6 +216,11 @@ class Progress:
         self._times: dict[str, RoleTime] = {}
         self._shares: dict[str, RoleShare] = {}
         self._cores: dict[str, float] = {}
+
+    @property
+    def frame_skip(self) -> int | None:
+        """Simulator frames per step; None where the environment declares none."""
+        return self._about.get("frame_skip")
 
     @property
     def steps(self) -> int:
