@@ -107,7 +107,7 @@ TERMINALS = {
     "live-view-wide": ("mixture", 200, 50),
 }  # fmt: skip
 """Run, columns and lines of each picture of the live view."""
-TALLEST = 6000
+TALLEST = 12_000
 
 
 def make_runs(folder: Path) -> None:
@@ -147,11 +147,13 @@ def take(chrome: Chrome, address: str, page: str, width: int, height: int | None
     chrome.get(f"{base}static/icon.svg")  # another document, so that the page is loaded anew
     chrome.get(f"{base}{page}")
     time.sleep(2.5)
-    tall, wide = chrome.execute_script("return [document.documentElement.scrollHeight, document.body.scrollWidth]")
-    if height is None:
+    whole = "return [document.documentElement.scrollHeight, document.body.scrollWidth]"
+    tall, wide = chrome.execute_script(whole)
+    while height is None and size["height"] < min(tall, TALLEST):  # charts in view become taller as they are drawn
         size["height"] = min(tall, TALLEST)
         chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         time.sleep(2.0)
+        tall, wide = chrome.execute_script(whole)
     chrome.save_screenshot(os.fspath(out))
     return max(0, int(wide) - width)
 
@@ -214,7 +216,8 @@ def main() -> None:
         make_runs(folder)
         out.mkdir(parents=True, exist_ok=True)
         sizes = ((60, 15), (80, 24), (120, 40), (200, 50), (250, 60))
-        views = {f"{name}-{w}x{h}": (name, w, h) for name in RUNS for w, h in sizes} if flags.all else TERMINALS
+        every = {f"{name}-{w}x{h}": (name, w, h) for name in (*RUNS, *ON_NODES) for w, h in sizes}
+        views = every if flags.all else TERMINALS
         for name, (run, columns, lines) in views.items():
             terminal(folder / run, columns, lines, out / f"{name}.svg")
         if flags.terminals:

@@ -70,7 +70,7 @@ COLUMNS = (
     Column("env", "env", "text", 800),
     Column("seed", "seed", "count", 1100),
     Column("steps", "steps", "count", 800),
-    Column("progress", "done", "share", is_printed=False),
+    Column("progress", "done", "share", 500, is_printed=False),
     Column("seconds", "time", "clock", 1100),
     Column("mean_return", "return", "number", 500),
     Column("eval_return", "eval", "number"),
@@ -118,6 +118,8 @@ class Series:
     short: str = ""
 
 
+_OWN, _OTHER = "Metrics of your own", Series("*", "Other")
+
 METRICS = (
     Series("episode/mean_return", "Learning", "Return", "training episodes", "reward"),
     Series("evaluation/mean_return", "Learning", "Return", "evaluations", "reward", "dots"),
@@ -139,7 +141,7 @@ METRICS = (
     Series("exploits", "Population", "Copies taken from others", unit="copies"),
     Series("loss/*", "Losses", short="{0}"),
     Series("learning_rate", "Losses", "Learning rate"),
-    Series("constant_features", "Losses", "Constant features", unit="share", short="constant"),
+    Series("constant_features", "Losses", "Constant features", unit="share", short="const features"),
     Series("policy_lag/*", "Experience", "Policy lag", "{0}", "updates", "band"),
     Series("masked_steps", "Experience", "Masked steps", unit="steps"),
     Series("left_out", "Experience", "Segments left out of a batch", unit="segments", short="left out"),
@@ -154,6 +156,7 @@ METRICS = (
     Series("replay/*/age/*", "Experience", "Age of what is drawn, {0}", "{1}", "updates", "band"),
     Series("replay/*/uses", "Experience", "Uses of each segment, by source", "{0}", "draws"),
     Series("replay/*/lost", "Experience", "Lost segments, by source", "{0}", "segments"),
+    Series("replay/ahead", "Experience", "Batches drawn ahead", unit="batches"),
     Series("replay/*", "Experience", "Replay: {0}"),
     *(Series(f"{feature.metrics}*", feature.group.capitalize()) for feature in FEATURES),
     Series("node/*/steps_per_second", "Nodes", "Steps per second of nodes", "{0}", "steps/s"),
@@ -174,7 +177,7 @@ METRICS = (
     Series("time/*/*", "Speed", "Time of {0}", "{1}", "share", "area"),
     Series("restarts", "Speed", "Restarts and skipped updates", "restarts"),
     Series("skipped_updates", "Speed", "Restarts and skipped updates", "skipped updates"),
-    Series("metrics/*", "Metrics of your own", short="{0}"),
+    Series("metrics/*", _OWN, short="{0}"),
 )
 """Metrics of ``metrics.jsonl``; the first description that fits counts."""
 
@@ -196,9 +199,8 @@ EPISODE = (
 )
 """Numbers of the steps of ``episode.jsonl``."""
 
-_OTHER = Series("*", "Other")
 _OF_ALL = "all policies"
-_NO_WORK = ("other", "other programs", "idle")
+_NO_WORK = ("other", "other programs", "idle", "drawn")
 WAIT = -1
 """Colour of time without work."""
 
@@ -235,6 +237,8 @@ def charts_of(
     charts: dict[tuple[str, str], dict[str, Any]] = {}
     for _, series, words, policy, name in sorted(_described(names, policies, known), key=lambda found: found[0]):
         title = series.title.format(*words)
+        if series.title == "{0}" and series.section not in (_OWN, _OTHER.section):
+            title = title[:1].upper() + title[1:].replace("_", " ")
         is_of_one = policy and series.kind == "area"
         whole = f"{title}, {policy}" if is_of_one else title
         chart: dict[str, Any] = {"section": series.section, "title": whole, "unit": series.unit, "lines": []}

@@ -156,12 +156,12 @@ def _axes(
         return _HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * (value - low) / (high - low)
 
     parts = []
-    for tick in _ticks(low, high):
+    for tick in ticks(low, high):
         y = f"{down(tick):.1f}"
         label = f"{100 * tick:g} %" if unit == "share" else short(tick)
         parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y}" y2="{y}"/>')
         parts.append(f'<text x="{_LEFT - 6}" y="{down(tick) + 4:.1f}" text-anchor="end">{label}</text>')
-    for tick in _ticks(begin, end):
+    for tick in ticks(begin, end):
         anchor = "end" if right(tick) > _WIDTH - 24 else "middle"
         parts.append(f'<text x="{right(tick):.1f}" y="{_HEIGHT - 6}" text-anchor="{anchor}">{short(tick)}</text>')
     return parts, right, down
@@ -235,13 +235,14 @@ def _range(ends: Sequence[float], unit: str) -> tuple[float, float]:
     return low - 0.05 * (high - low), high + 0.05 * (high - low)
 
 
-def _ticks(low: float, high: float) -> list[float]:
+def ticks(low: float, high: float) -> list[float]:
     """Return a few round numbers between two."""
     if not high > low:
         return [low]
     rough = (high - low) / _TICKS
     power = 10.0 ** math.floor(math.log10(rough))
-    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough)
+    steps = (factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power != 2.5)  # counts are whole
+    step = next(step for step in steps if step >= rough)
     first = math.ceil(low / step)
     return [step * place for place in range(first, math.floor(high / step) + 1)]
 

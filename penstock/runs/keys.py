@@ -19,7 +19,7 @@ from typing import Any
 from penstock.ipc.ownership import Owned, owner_only
 
 _KEY = re.compile(rb"\x1b[\[O][A-D]|.", re.DOTALL)
-_ENDING = (signal.SIGTSTP, signal.SIGTERM, signal.SIGHUP)
+_HANDLED = (signal.SIGTSTP, signal.SIGTERM, signal.SIGHUP, signal.SIGCONT)
 
 
 class Keys(Owned):
@@ -31,18 +31,19 @@ class Keys(Owned):
 
     Parameters
     ----------
-    show_cursor
-        Function that shows the terminal's cursor, or hides it.
+    leave
+        Function called with True before a signal stops or ends the process, and with False after it was stopped or
+        has changed between foreground and background: a shell may have written below the panels.
     """
 
-    def __init__(self, show_cursor: Callable[[bool], object]) -> None:
-        self._show_cursor = show_cursor
+    def __init__(self, leave: Callable[[bool], object]) -> None:
+        self._leave = leave
         self._terminal = _terminal()
         self._before: Any = None  # the terminal's mode, to be restored
         self._handled: list[signal.Signals] = []
-        for signum in _ENDING if self._terminal is not None else ():
+        for signum in _HANDLED if self._terminal is not None else ():
             if signal.getsignal(signum) is signal.SIG_DFL:
-                signal.signal(signum, self._give_way)
+                signal.signal(signum, self._come_back if signum == signal.SIGCONT else self._give_way)
                 self._handled.append(signum)
 
     def pressed(self, seconds: float = 0.0) -> list[bytes]:
@@ -64,9 +65,17 @@ class Keys(Owned):
         """Restore the terminal's mode and the handlers of signals; it may be called again."""
         self._restore()
         for signum in self._handled:
-            if signal.getsignal(signum) == self._give_way:
+            if signal.getsignal(signum) in (self._give_way, self._come_back):
                 signal.signal(signum, signal.SIG_DFL)
         self._handled = []
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether this process is in the background of its terminal."""
+        try:
+            return self._terminal is not None and os.tcgetpgrp(self._terminal) != os.getpgrp()
+        except OSError:  # it has no shell
+            return False
 
     def _is_in_front(self) -> bool:
         """Return whether this process may use the terminal; the kernel stops a background process that does."""
@@ -97,12 +106,15 @@ class Keys(Owned):
         """Restore the terminal, and let a signal have its default effect."""
         if not self.is_foreign:
             self._restore()
-            self._show_cursor(True)
+            self._leave(True)
         signal.signal(signum, signal.SIG_DFL)
         signal.raise_signal(signum)
         signal.signal(signum, self._give_way)  # the process was stopped, and goes on
-        if not self.is_foreign and self._is_in_front():
-            self._show_cursor(False)
+
+    def _come_back(self, signum: int, frame: FrameType | None) -> None:
+        """Say that this process goes on."""
+        if not self.is_foreign:
+            self._leave(False)
 
 
 def _terminal() -> int | None:

@@ -84,11 +84,12 @@ def _panes(status: Status, returns: Sequence[float], width: int, chosen: int) ->
     heading = _header(status, width, limit)
     panes = [Pane(0, 0, 0, 0, 3 + len(limit), lambda _: heading)]
     if width >= _WIDE_ENOUGH_FOR_THREE:
-        panes.append(beside(1, [("throughput", throughput), ("learning", learning), ("losses", losses)], least))
+        panes.append(beside(1, [("throughput", throughput), ("learning", learning), ("losses", losses)], width, least))
     elif width >= _SIDE_BY_SIDE:
-        panes.append(beside(1, [("throughput", throughput), ("learning", learning + losses)], least))
+        panes.append(beside(1, [("throughput", throughput), ("learning", learning + losses)], width, least))
     else:
-        panes += [beside(5, [("throughput", throughput)], 1), beside(1, [("learning", learning + losses)], least)]
+        panes.append(beside(5, [("throughput", throughput)], width, 1))
+        panes.append(beside(1, [("learning", learning + losses)], width, least))
     if status.policies:
         table = partial(_policies, status.policies, width, chosen)
         panes.append(of_table(2, "policies", 4, table, len(status.policies)))
@@ -124,7 +125,7 @@ def plain_line(status: Status) -> str:
     if rated := [policy for policy in _each(status) if policy.rating is not None]:
         parts.append("rating " + ", ".join(f"{policy.name} {policy.rating:.0f}".lstrip() for policy in rated))
     if "policy_lag/mean" in status.experience:
-        parts.append(f"lag {status.policy_lag_mean:.1f}")
+        parts.append(f"lag {_lag(status)}")
     if status.updates_per_step is not None:
         parts.append(f"{number(status.updates_per_step)} updates/step")
     for label, count in (
@@ -196,7 +197,7 @@ def _throughput(status: Status) -> list[Row]:
     ratio = status.updates_per_step
     rows.append(("updates", f"{status.updates:,}" + ("" if ratio is None else f", {number(ratio)} per step")))
     if "policy_lag/mean" in experience:
-        rows.append(("policy lag", f"{status.policy_lag_mean:.1f}, max {status.policy_lag_max:.0f}"))
+        rows.append(("policy lag", _lag(status)))
     if status.replay_rows is not None:
         fill = experience.get("replay/fill")
         rows.append(("replay", f"{status.replay_rows:,} rows" + ("" if fill is None else f", {fill:.0%} full")))
@@ -307,6 +308,7 @@ def _policies(policies: Sequence[PolicyStatus], width: int, chosen: int, most: i
     first = max(0, min(chosen, len(policies) - 1) - most + 1)
     policies, chosen = policies[first : first + most], min(chosen, len(policies) - 1) - first
     tuned = list(dict.fromkeys(name for policy in policies for name in policy.tuned))
+    ages = [policy.experience.get("replay/age/median") for policy in policies]
     columns = {
         "policy": [policy.name for policy in policies],
         "steps": [f"{policy.steps:,}" for policy in policies],
@@ -316,12 +318,17 @@ def _policies(policies: Sequence[PolicyStatus], width: int, chosen: int, most: i
         "copies": ["" if policy.exploits is None else f"{policy.exploits:,}" for policy in policies],
         **{name.replace("_", " "): [_or_dash(policy.tuned.get(name)) for policy in policies] for name in tuned},
         "updates": [f"{policy.updates:,}" for policy in policies],
-        "policy lag": [_or_dash(policy.experience.get("policy_lag/mean")) for policy in policies],
+        "policy lag": [_lag(policy) if "policy_lag/mean" in policy.experience else "-" for policy in policies],
+        "replay age": ["" if age is None else number(age) for age in ages],
         "learning rate": [_or_dash(policy.learning_rate) for policy in policies],
     }
     names = [name.replace("_", " ") for name in tuned]
     order = ("policy", "return", "evaluation", "steps", *names, "rating", "copies")
     return columns_table(columns, width - 4, order, ("policy",), {chosen: "bold"})
+
+
+def _lag(policy: PolicyStatus) -> str:
+    return f"{policy.policy_lag_mean:.1f}, max {policy.policy_lag_max:.0f}"
 
 
 def _or_dash(value: float | None) -> str:

@@ -62,14 +62,19 @@ def fitted(panes: Sequence[Pane], height: int) -> RenderableType:
     return Group(*(panes[place].draw(rows[place]) for place in sorted(rows)))
 
 
-def beside(importance: int, columns: Sequence[tuple[str, Sequence[Row]]], least: int = 2) -> Pane:
+def beside(importance: int, columns: Sequence[tuple[str, Sequence[Row]]], width: int, least: int = 2) -> Pane:
     """Return a pane of panels side by side, each with rows of a label and a value."""
+    needs = [sum(max((len(row[part]) for row in rows), default=0) for part in (0, 1)) + 5 for _, rows in columns]
+    left, *others = (2, *(3 for _ in columns[1:]))
+    if len(columns) == 2:  # in steps, so that the border seldom moves
+        left = -4 * (-max(2 * width // 5, min(needs[0], width - needs[1], width // 2)) // 4)
+        others = [width - left]
 
     def draw(count: int) -> RenderableType:
         grid = Table.grid(expand=True)
         shown = list[Panel]()
-        for title, rows in columns:
-            grid.add_column(ratio=3 if shown else 2)
+        for (title, rows), ratio in zip(columns, (left, *others), strict=True):
+            grid.add_column(ratio=ratio)
             shown.append(panel(pairs(rows[:count]), _titled(title, len(rows) - count), height=count + 2))
         grid.add_row(*shown)
         return grid
@@ -197,7 +202,7 @@ def panel(body: RenderableType, title: Text | str, *, subtitle: str = "", height
     """Return a panel with a border, a title on it, and a subtitle below."""
     return Panel(
         body, title=title if isinstance(title, Text) else Text(title, "default"), title_align="left",
-        subtitle=Text(subtitle, "dim") if subtitle else None, subtitle_align="right",
+        subtitle=Text(subtitle, "default") if subtitle else None, subtitle_align="right",
         box=box.ROUNDED, border_style="bright_black", height=height, padding=(0, 1),
     )  # fmt: skip
 
@@ -207,9 +212,11 @@ def pairs(rows: Sequence[Row]) -> Table:
     table = Table.grid(padding=(0, 1, 0, 0))
     width = max((len(label) for label, _ in rows), default=0)
     table.add_column(style="dim", no_wrap=True, min_width=min(_MOST_LABEL, width))
-    table.add_column(no_wrap=True, overflow="ellipsis")
+    table.add_column()  # which rich makes narrower, unlike one that may not wrap
     for label, value in rows:
-        table.add_row(Text(label), Text(value) if isinstance(value, str) else value)
+        shown = Text(value) if isinstance(value, str) else value
+        shown.no_wrap, shown.overflow = True, "ellipsis"
+        table.add_row(Text(label), shown)
     return table
 
 

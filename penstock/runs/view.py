@@ -103,6 +103,7 @@ class LiveView(View):
         self._stride = 1
         self._updates = 0
         self._keys: Keys | None = None
+        self._has_begun = False
         self._chosen, self._count = 0, 0  # of the policies
 
     def update(self, status: Status) -> None:
@@ -132,6 +133,8 @@ class LiveView(View):
     def event(self, text: str) -> None:
         """Print a line above the panels."""
         with self._giving_up():
+            if self._keys is not None and self._keys.is_behind:
+                self._begin_below()
             self._console.print(Text(text))
 
     @owner_only
@@ -145,15 +148,29 @@ class LiveView(View):
             if self._keys is not None:  # even after a failure: standard output is redirected until then
                 self._keys.close()
                 with self._giving_up():
-                    self._live.stop()
+                    if self._has_begun:
+                        self._live.stop()
 
     def _draw(self, status: Status) -> None:
         with self._giving_up():
             if self._keys is None:
-                self._live.start()
-                self._keys = Keys(self._console.show_cursor)
+                self._keys = Keys(self._leave)
+            if self._keys.is_behind and not self._closed:
+                return  # what a shell shows is left alone
+            self._live.start()
+            self._has_begun = True
             width, height = self._console.size
             self._live.update(panels(status, self._returns, width, height - 1, self._chosen), refresh=True)
+
+    def _leave(self, is_leaving: bool) -> None:
+        """Leave the terminal to a shell, or begin anew below what it has written."""
+        if not is_leaving:
+            self._begin_below()
+        if self._live.is_started and not (self._keys and self._keys.is_behind):
+            self._console.show_cursor(is_leaving)
+
+    def _begin_below(self) -> None:
+        self._live._live_render._shape = None  # or rich would draw over as many lines as the last panels had
 
     def _remember(self, status: Status) -> None:
         """Keep a bounded, evenly spaced history of the return; when full, every second value is dropped."""

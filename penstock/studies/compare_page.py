@@ -90,8 +90,8 @@ def comparison_html(runs: Sequence[RecordedRun]) -> str:
 
 
 def settings_table(runs: Sequence[RecordedRun]) -> dict[str, list[str]]:
-    """Return the settings that differ between runs as texts, a value per run; versions and machines are left out."""
-    known = {"algorithm", *(name for run in runs for name in run.settings)}
+    """Return the settings that differ between runs, but for the environment, as texts, a value per run."""
+    known = {"algorithm", *(name for run in runs for name in run.settings)} - {"env"}
     found = {name: values for name, values in differences(runs).items() if name in known and not is_secret(name)}
     return {name: ["" if value is None else words_of(value) for value in values] for name, values in found.items()}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ POINTS = 200
 """Points of an aggregated curve."""
 FEW = 5
 """Smallest number of runs for an interval."""
+_MOST_KEYS, _MOST_LETTERS = 3, 64  # of the names of groups
 _RESAMPLES = 2_000
 _DENSE = 4 * POINTS
 
@@ -164,9 +166,22 @@ def panels_of(curves: Sequence[Curve], keys: Sequence[str]) -> dict[str, dict[st
 
 
 def grouped(runs: Sequence[RecordedRun], keys: Sequence[str]) -> dict[str, list[RecordedRun]]:
-    """Group runs by their values of columns or settings, as text."""
-    found: dict[str, list[RecordedRun]] = {}
+    """Group runs by their values of columns or settings, by a name of each group.
+
+    A name has the algorithm and the values of the keys; of many keys, those in which the group differs from most
+    groups. If such names are long, all groups are named by their first run.
+    """
+    found: dict[tuple[str, ...], list[RecordedRun]] = {}
     for run in runs:
-        words = [str(value_of(run, key)) if key == "algorithm" else f"{key}={value_of(run, key)}" for key in keys]
-        found.setdefault(", ".join(words) or "all", []).append(run)
-    return dict(sorted(found.items()))
+        own = (str(value_of(run, key)) if key == "algorithm" else f"{key}={value_of(run, key)}" for key in keys)
+        found.setdefault(tuple(own), []).append(run)
+    usual = [Counter(words).most_common(1)[0][0] for words in zip(*found, strict=True)]
+    is_short = len(keys) <= _MOST_KEYS
+    names = []
+    for words in found:
+        shown = (word for key, word, often in zip(keys, words, usual, strict=True)
+                 if is_short or key == "algorithm" or word != often)  # fmt: skip
+        names.append(", ".join(shown) if keys else "all")
+    if not all(0 < len(name) <= _MOST_LETTERS for name in names):
+        names = [each[0].name + (f" and {len(each) - 1} more" if each[1:] else "") for each in found.values()]
+    return dict(sorted(zip(names, found.values(), strict=True)))

@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.population.lineage import LINEAGE, event_in
 from penstock.runs.documents import is_finite
-from penstock.runs.drawing import COLORS, short
+from penstock.runs.drawing import COLORS, short, ticks
 from penstock.runs.files import json_values
 from penstock.runs.formatting import number
 from penstock.runs.growing import Cursor, stretches
@@ -123,9 +123,8 @@ def lineage_picture(lineage: Mapping[str, Any], steps: Mapping[str, int]) -> str
         ends_at = f'x1="{left}" y1="{begin}" x2="{at}" y2="{y + side}"'
         parts.append(f'<line class="line {color}" {ends_at} stroke-dasharray="4 3"/>')
         parts.append(f'<path class="dot {color}" d="M {at} {y} l -5 {side} l 10 0 z">{told}</path>')
-    for share, anchor in ((0.0, "start"), (0.25, "middle"), (0.5, "middle"), (0.75, "middle"), (1.0, "end")):
-        place = f'x="{right(share * most)}" y="{height - 8}" text-anchor="{anchor}"'
-        parts.append(f"<text {place}>{short(share * most)}</text>")
+    for tick in ticks(0.0, most):
+        parts.append(f'<text x="{right(tick)}" y="{height - 8}" text-anchor="middle">{short(tick)}</text>')
     label = f"Lineage of {len(ends)} policies over their steps"
     return f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
 

@@ -79,7 +79,7 @@ def complaints(browser):
 def show_table(browser, title):
     browser.execute_script(
         "[...document.querySelectorAll('figure')].find((figure) => figure.textContent.startsWith(arguments[0]))"
-        ".querySelector('button').click()",
+        ".querySelector('.tools button').click()",
         title,
     )
 
@@ -115,6 +115,17 @@ def test_the_overview_shows_runs_as_they_come_and_change(browser, runs):
         assert complaints(browser) == []
 
 
+def test_a_comparison_follows_the_runs(browser, runs):
+    record(runs / "first", [(100, 5.0)], gamma=0.9)
+    with dashboard_of(runs) as served:
+        browser.get(served.address)
+        browser.execute_script("location.hash = '#/compare?words='")
+        waited(browser, lambda: "1 of 1 runs are compared" in text_of(browser, "main"))
+        record(runs / "second", [(100, 7.0)], gamma=0.5)
+        waited(browser, lambda: "2 of 2 runs are compared" in text_of(browser, "main"))
+        assert "7.000" in text_of(browser, "main td") and complaints(browser) == []
+
+
 def test_a_run_is_drawn_and_follows_its_files(browser, runs, live):
     with dashboard_of(runs) as served:
         open_run(browser, served, "live")
@@ -123,10 +134,13 @@ def test_a_run_is_drawn_and_follows_its_files(browser, runs, live):
         assert "it has begun" in text_of(browser, ".log") and "hidden_sizes" in text_of(browser, "details")
         assert "4.000 of 9.000" in text_of(browser, "dd")
 
-        append(live, steps=400, seconds=60, **{"episode/mean_return": 777.0, "loss/new_one": 1.0})
+        append(live, steps=400, seconds=60, masked_steps=0, **{"episode/mean_return": 777.0, "loss/new_one": 1.0})
         append(live, "hardware.jsonl", steps=400, seconds=60, **{"cpu/0": 0.5})
         live.directory.log("something happened")
-        waited(browser, lambda: "new_one" in text_of(browser, "figcaption"))
+        waited(browser, lambda: "New one" in text_of(browser, "figcaption"))
+        assert text_of(browser, ".zero") == "Always 0: Masked steps"
+        append(live, steps=500, seconds=61, masked_steps=3)
+        waited(browser, lambda: "Masked steps" in text_of(browser, "figcaption") and not text_of(browser, ".zero"))
         waited(browser, lambda: "Busy cores" in text_of(browser, "figcaption"))
         waited(browser, lambda: "something happened" in text_of(browser, ".log"))
         show_table(browser, "Return")
@@ -392,7 +406,7 @@ def test_a_picture_is_what_the_chart_shows(browser, study):
     drawn = ElementTree.fromstring(picture)
     space = {"": "http://www.w3.org/2000/svg"}
     words = [text.text for text in drawn.findall(".//text", space)]
-    assert kind == "image/svg+xml" and words[0] == "evaluation/mean_return on CartPole-v1"
+    assert kind == "image/svg+xml" and words[0] == "evaluation/mean_return on CartPole-v1 over steps"
     assert {"ppo (6)", "dqn (6)"} < set(words)
     of_y = {text.text: float(text.get("y")) for text in drawn.findall(".//text[@text-anchor='end']", space)}
     assert of_y["100"] - of_y["200"] == pytest.approx(of_y["200"] - of_y["400"], abs=0.3), "logarithms have equal steps"
@@ -617,7 +631,7 @@ def test_every_page_is_accessible_in_both_themes(browser, study, search, is_sear
         for page, words in pages.items():
             browser.execute_script("location.hash = arguments[0]", page)
             waited(browser, lambda words=words: words in text_of(browser, "main"))
-            browser.execute_script("document.querySelectorAll('figcaption [aria-pressed]').forEach((it) => it.click())")
+            browser.execute_script("document.querySelectorAll('.tools [aria-pressed]').forEach((it) => it.click())")
             browser.execute_script(f"if (!window.axe) {{ {source} }}")
             found = browser.execute_async_script("const done = arguments[0]; axe.run().then(done)")
             complaints_of = [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in found["violations"]]

@@ -19,7 +19,7 @@ def test_metrics_of_one_title_share_a_chart_and_charts_are_in_the_order_of_the_d
     assert [(line["name"], line["dots"]) for line in first["lines"]] == [
         ("episode/mean_return", False), ("evaluation/mean_return", True)
     ]  # fmt: skip
-    assert [second["title"], third["title"]] == ["b", "a"], "losses are in the order of the file"
+    assert [second["title"], third["title"]] == ["B", "A"], "losses are in the order of the file"
 
 
 def test_policies_are_beside_each_other_with_a_colour_each_and_a_dash_for_each_metric():

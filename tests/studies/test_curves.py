@@ -90,3 +90,18 @@ def test_beyond_the_largest_number_of_places_lines_are_interpolated_within_their
     inside = (places >= 10.5) & (places <= 59.5)
     np.testing.assert_allclose(part[0][inside], places[inside] - 0.5)
     assert np.isnan(part[0][~inside]).all() and point[0][0] == 0.0
+
+
+def test_groups_of_many_keys_are_named_by_what_is_unusual(tmp_path):
+    usual = {"gamma": 0.99, "pbt": None, "gae_lambda": 0.95, "num_epochs": 4}
+    keys = ["algorithm", *usual]
+    runs = [record(tmp_path / f"{n}", seed=n, **usual) for n in range(2)]
+    runs.append(record(tmp_path / "epochs", **{**usual, "num_epochs": 8}))
+    runs.append(record(tmp_path / "q", algorithm="dqn", **usual))
+    assert {name: len(members) for name, members in grouped(runs, keys).items()} == {
+        "dqn": 1, "ppo": 2, "ppo, num_epochs=8": 1
+    }  # fmt: skip
+    assert list(grouped(runs, ["algorithm", "gamma"])) == ["dqn, gamma=0.99", "ppo, gamma=0.99"]
+    runs.append(record(tmp_path / "long", **{**usual, "pbt": "x" * 70}))
+    names = [runs[0].name + " and 1 more", *(run.name for run in runs[2:])]
+    assert set(grouped(runs, keys)) == set(names)

@@ -51,7 +51,7 @@ def test_a_report_has_what_the_runs_have_and_what_differs(tmp_path, capsys):
     page = Tags(out.read_text())
     text = " ".join(page.text)
     assert str(tmp_path / "one") not in text.partition("Settings")[0], "a run has the name of its directory"
-    told = ("baseline; the first one", "Differences", "gamma", "entropy", "it has begun", "Busy cores", "target 9.000",
+    told = ("baseline; the first one", "Differences", "gamma", "Entropy", "it has begun", "Busy cores", "target 9.000",
             "weights from base at step 10,000")  # fmt: skip
     for words in ("Report of 2 runs", *told):
         assert words in text, words

@@ -22,14 +22,15 @@ export class Chart {
     this.button = el("button", { type: "button", "aria-pressed": "false", onclick: () => this.toggle() }, "Table");
     const csv = el("button", { type: "button", onclick: () => this.download() }, "CSV");
     const pictures = [["PNG", pngOf], ["SVG", svgOf]].map(([kind, draw]) => el("button", { type: "button", onclick: async () => this.plot && this.save(await draw(this), kind.toLowerCase()) }, kind));
-    const unit = options.unit && options.unit !== "share" ? el("span", { class: "unit" }, options.unit) : null;
+    const words = [options.unit === "share" ? "" : options.unit, options.isNamed ? `over ${options.view.x}` : ""].filter(Boolean);
+    const unit = words.length ? el("span", { class: "unit" }, words.join(" ")) : null;
     this.value = el("span", { class: "value" });
     this.marks = (options.marks || []).map(({ label, act }) => el("button", { type: "button", class: "mark", "aria-label": label, title: label, onclick: act }));
     this.note = el("p", { class: "note", hidden: true });
     this.legend = el("div", { class: "legend" });
     this.hidden = new Set();
     this.owners = new Map((options.bands || []).flatMap(({ low, high, of }) => [[low, of], [high, of]]));
-    this.element = el("figure", {}, el("figcaption", {}, el("span", { class: "title" }, title), unit, this.value, el("span", { class: "tools" }, this.button, csv, pictures)), this.note, el("div", { class: "plot" }, this.canvas, this.marks), this.legend, this.table);
+    this.element = el("figure", {}, el("figcaption", {}, el("span", { class: "title" }, title), unit, this.value), this.note, el("div", { class: "plot" }, this.canvas, this.marks), el("div", { class: "foot" }, this.legend, el("span", { class: "tools" }, this.button, csv, pictures)), this.table);
     this.observer = new IntersectionObserver((entries) => {
       this.isSeen = entries[entries.length - 1].isIntersecting;
       if (this.isSeen && this.isStale) this.draw();
@@ -139,7 +140,7 @@ export class Chart {
       return {
         stroke: edge ? "transparent" : isArea ? paper : shown + (faint ? "99" : ""), width: edge ? 0 : isArea ? 1 : width, fill: isArea ? shown : undefined,
         dash: isArea ? [] : DASHES[(dash + Math.floor(Math.max(0, color) / COLORS.length)) % DASHES.length], spanGaps: true,
-        points: { show: kind !== "area" && isDotted && this.isSparse(n + 1), size: 5 },
+        points: { show: kind !== "area" && !edge && this.isSparse(n + 1, isDotted ? 100 : 1), size: 5 },
       };
     });
     if (!isArea && view.smooth) series.push(...series.map((each) => ({ ...each, stroke: each.stroke === "transparent" ? each.stroke : `${each.stroke}44`, width: 1, points: { show: false } })));
@@ -183,8 +184,8 @@ export class Chart {
     });
   }
 
-  isSparse(column) {
-    return this.raw[column].filter((value) => value !== null).length <= 100;
+  isSparse(column, most) {
+    return this.raw[column].filter((value) => value !== null).length <= most;
   }
 
   // Ends of the horizontal axis, from those of the data.

@@ -1,31 +1,33 @@
 // Comparison of runs: returns with intervals, probability of improvement, profiles, and returns against their costs.
 
 import { field, fill } from "./controls.js";
-import { clock, count, el, get, number, pictureOf, table } from "./dom.js";
+import { clock, count, el, follow, get, number, pictureOf, replace, table } from "./dom.js";
 
 export async function comparePage(page, asked) {
   document.title = "Comparison · Penstock";
   const only = asked.get("runs") || "", words = asked.get("words") || "";
   const score = el("select", { id: "score" }), first = el("select", { id: "first" });
   const keys = el("fieldset", { class: "keys" }), shown = el("div", {}), told = el("p", { role: "status", class: "quiet" });
-  let by = asked.has("by") ? asked.get("by") : null, arrivals = 0;
+  let by = asked.has("by") ? asked.get("by") : null, arrivals = 0, known = "";
   fill(score, [["final", "last evaluation"], ["best", "best evaluation, which flatters"]], asked.get("score") === "best" ? "best" : "final");
 
-  async function ask(reference = first.value) {
+  async function ask(reference = first.value, isQuiet = false) {
     const arrival = ++arrivals;
     const query = new URLSearchParams({ ...(only ? { runs: only } : {}), ...(words ? { words } : {}), ...(by === null ? {} : { by }), score: score.value, ...(reference ? { first: reference } : {}) });
     history.replaceState(null, "", `#/compare?${query}`);
-    told.textContent = "Reading";
+    if (!isQuiet) told.textContent = "Reading";
     const found = await get(`/api/comparison?${query}`);
     if (arrival !== arrivals) return;
     fill(first, found.groups.toSorted().map((name) => [name, name]), found.groups[0] ?? "");
     choose(found);
     const compared = found.envs.reduce((sum, env) => sum + env.runs.length, 0);
     told.textContent = `${compared} of ${found.runs.length} runs are compared, in ${found.groups.length} ${found.groups.length === 1 ? "group" : "groups"}`;
-    shown.replaceChildren(...found.notes.map((note) => el("p", { class: "note" }, note)), ...found.envs.flatMap(environment), ...rows(found));
+    if (known === JSON.stringify(found)) return;
+    known = JSON.stringify(found);
+    replace(shown, [...found.notes.map((note) => el("p", { class: "note" }, note)), ...found.envs.flatMap(environment), ...rows(found)]);
   }
 
-  const asking = (reference) => ask(reference).catch((error) => { told.textContent = `This cannot be shown: ${error.message}`; });
+  const asking = (reference, isQuiet) => ask(reference, isQuiet).catch((error) => { told.textContent = `This cannot be shown: ${error.message}`; });
 
   function choose({ keys: names, by: used }) {
     const there = [...keys.querySelectorAll("input")].map((box) => box.value);
@@ -42,18 +44,18 @@ export async function comparePage(page, asked) {
     el("p", {}, el("a", { href: "#/" }, "All runs")),
     el("h1", {}, "Comparison"),
     el("form", { class: "choices", onsubmit: (event) => event.preventDefault() },
-      field("score", "Score of a run", score), field("first", "Compared with the others", first),
-      el("button", { type: "button", onclick: () => asking() }, "Read again")),
+      field("score", "Score of a run", score), field("first", "Compared with the others", first)),
     el("details", { class: "group" }, el("summary", {}, "Group by"), keys),
     told, shown);
   await ask(asked.get("first") || "");
-  return () => { arrivals += 1; };
+  const close = follow(shown, () => asking(first.value, true));
+  return () => { arrivals += 1; close(); };
 }
 
 function environment({ env, figures, tables }) {
   const isNumber = (title) => !["group", "groups", "environment"].includes(title);
   const parts = Object.entries(tables).map(([title, [heads, ...cells]]) => el("section", {}, el("h3", {}, title), table(`${title}, ${env}`, heads.map((head) => [head, isNumber(head)]), cells, "runs")));
-  return [el("h2", {}, env), el("div", { class: "charts" }, figures.map(pictureOf)), el("div", { class: "beside" }, parts)];
+  return [el("h2", {}, env), el("div", { class: "charts fitted" }, figures.map(pictureOf)), el("div", { class: "beside" }, parts)];
 }
 
 function rows({ envs, runs, settings }) {

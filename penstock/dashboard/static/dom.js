@@ -1,5 +1,7 @@
 // Elements and numbers. All contents of runs become text, never markup.
 
+const READ_PAUSE = 5000; // ms
+
 export function el(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -66,6 +68,37 @@ export function stream(path, listeners) {
   document.addEventListener("visibilitychange", seen);
   open();
   return () => { closed = true; shut(); document.removeEventListener("visibilitychange", seen); };
+}
+
+// Reads a page again when runs come, end or are evaluated, for a twentieth of the time, but not while a part of `shown` has the focus.
+export function follow(shown, read) {
+  const seen = new Map();
+  let left = 0, isFirst = true, next = 0;
+  const close = stream(() => "/api/stream", {
+    runs: ({ changed }) => {
+      for (const { id, state, eval_return: last, best_return: best } of changed) {
+        const now = [state, last, best].join();
+        if (!isFirst && seen.get(id) !== now) left = 2; // a search writes of a run after it
+        seen.set(id, now);
+      }
+      isFirst = false;
+    },
+  });
+  const timer = setInterval(async () => {
+    const began = performance.now();
+    if (!left || began < next || document.hidden || shown.contains(document.activeElement)) return;
+    [left, next] = [left - 1, Infinity];
+    await read();
+    next = performance.now() + Math.max(READ_PAUSE, 20 * (performance.now() - began));
+  }, 1000);
+  return () => { close(); clearInterval(timer); };
+}
+
+// Replaces children; regions of the same label stay where they are scrolled to.
+export function replace(shown, children) {
+  const regions = () => [...shown.querySelectorAll(".wide")], places = new Map(regions().map((one) => [one.getAttribute("aria-label"), one.scrollLeft]));
+  shown.replaceChildren(...children);
+  for (const one of regions()) one.scrollLeft = places.get(one.getAttribute("aria-label")) ?? 0;
 }
 
 // A table in a region of its own, which scrolls where it is too wide. heads: title and whether its column is of numbers.

@@ -2,7 +2,7 @@
 
 import { Chart } from "./chart.js";
 import { count, el, get, number, pictureOf, svg, table } from "./dom.js";
-import { colorOf } from "./looks.js";
+import { colorOf, WAIT } from "./looks.js";
 import { Store } from "./store.js";
 
 function listed(value) {
@@ -43,7 +43,8 @@ function rows(policies) {
     ["rating", (policy) => (policy.rating === null || policy.rating === undefined ? "" : `${Math.round(policy.rating)}${policy.rating_error ? ` ± ${Math.round(policy.rating_error)}` : ""}`)],
     ["copies", (policy) => count(policy.exploits)],
     ["updates", (policy) => count(policy.updates)],
-    ["policy lag", (policy) => number((policy.experience || {})["policy_lag/mean"])],
+    ["policy lag", ({ experience = {} }) => (experience["policy_lag/mean"] === undefined ? "" : `${number(experience["policy_lag/mean"])}, max ${count(experience["policy_lag/max"])}`)],
+    ["replay age", ({ experience = {} }) => number(experience["replay/age/median"])],
     ["learning rate", (policy) => number(policy.learning_rate)],
     ...tuned.filter((name) => name !== "learning_rate").map((name) => [name, (policy) => number((policy.tuned || {})[name])]),
   ];
@@ -80,7 +81,7 @@ function result(one) {
   const games = played(one);
   if (!games) return "";
   const bar = el("span", { class: "bar games", "aria-hidden": "true" });
-  for (const [color, part] of [[0, one.wins], [1, one.draws], [2, one.losses]]) {
+  for (const [color, part] of [[0, one.wins], [WAIT, one.draws], [1, one.losses]]) {
     const made = el("span", {});
     made.style.width = `${(100 * part) / games}%`;
     made.style.background = colorOf(color);

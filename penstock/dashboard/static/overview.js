@@ -20,7 +20,7 @@ export async function overview(page) {
   const runs = new Map(), rows = new Map();
   let sort = "created", down = true;
   const body = el("tbody", {});
-  const told = el("p", { role: "status", class: "quiet" });
+  const told = el("span", { role: "status", class: "quiet" });
   const filter = el("input", { type: "search", id: "filter", placeholder: "cartpole ppo running", oninput: draw });
   const archived = el("input", { type: "checkbox", id: "archived", onchange: draw });
   const chosen = new Set(), all = el("a", { href: "#/curves" }, "Curves of these runs"), compared = el("a", { href: "#/compare" }), unlike = el("a", { href: "#/differences" }, "What differs between the chosen runs");
@@ -85,11 +85,10 @@ export async function overview(page) {
   for (const run of first.runs) runs.set(run.id, run);
   page.append(
     el("h1", {}, "Runs"),
-    el("p", { class: "ways" }, el("span", {}, el("label", { for: "filter" }, "Show "), filter), el("label", {}, archived, " archived runs")),
-    told, el("p", { class: "ways" }, all, compared, unlike),
-    first.searches.length ? el("p", { class: "ways" }, "Searches: ", first.searches.map(({ id, name }) => el("a", { href: `#/search/${id}` }, name))) : "",
+    el("p", { class: "ways" }, el("span", {}, el("label", { for: "filter" }, "Show "), filter), el("label", {}, archived, " archived runs"), told),
+    el("p", { class: "ways" }, all, compared, unlike, first.searches.length ? el("span", { class: "ways" }, "Searches: ", first.searches.map(({ id, name }) => el("a", { href: `#/search/${id}` }, name))) : null),
     el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Runs" },
-      el("table", { class: "runs" }, el("thead", {}, el("tr", {}, el("td", {}), heads)), body)));
+      el("table", { class: "runs whole" }, el("thead", {}, el("tr", {}, el("td", {}), heads)), body)));
   draw();
   return stream(() => "/api/stream", {
     runs: ({ changed, ids }) => {

@@ -6,7 +6,7 @@ import { inks } from "./looks.js";
 const HEAD = 28, ROW = 20, EDGE = 8, FONT = "system-ui, sans-serif";
 
 // Size of a picture, and the names of the legend with the series that they belong to, in rows below the plot.
-function layoutOf({ entries, lines, parts, plot, title }) {
+function layoutOf({ entries, lines, parts, plot, title, options: { unit, view } }) {
   const pen = el("canvas").getContext("2d"), names = [];
   pen.font = `13px ${FONT}`;
   let left = EDGE, top = HEAD + plot.height + 14;
@@ -17,7 +17,7 @@ function layoutOf({ entries, lines, parts, plot, title }) {
     names.push({ words, left, top, color: button.querySelector(".swatch").style.color, dash: plot.series[at].dash });
     left += width + 14;
   }
-  return { title, names, ...inks(), width: plot.width, height: top + EDGE };
+  return { title: `${title}${unit && unit !== "share" ? ` (${unit})` : ""} over ${view.x}`, names, ...inks(), width: plot.width, height: top + EDGE };
 }
 
 export function pngOf(chart) {

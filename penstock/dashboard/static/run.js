@@ -93,7 +93,7 @@ export async function runPage(page, id, asked) {
       ["updates", count(status.updates)],
       ["skipped updates", count(status.skipped_updates)],
       ["restarts", count(status.restarts)],
-      ["reason", status.reason || ""],
+      ["ended by", status.reason || ""],
     ];
     facts.replaceChildren(...pairs.filter(([, text]) => text).map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", { "data-fact": name }, text))));
     limit.textContent = status.limiting_role ? ["Limited by", [status.limiting_role, status.limiting_reason].filter(Boolean).join(": ")].join(" ") : "";
@@ -118,7 +118,7 @@ export async function runPage(page, id, asked) {
   }
 
   function draw() {
-    const now = JSON.stringify(charts);
+    const zero = charts.filter((chart) => chart.section !== charts[0].section && isZero(chart)), now = JSON.stringify([charts, zero.map(({ title }) => title)]);
     if (now === names) {
       for (const chart of drawn) chart.update();
       return;
@@ -127,7 +127,7 @@ export async function runPage(page, id, asked) {
     for (const chart of drawn) chart.destroy();
     shades = new Map(charts.filter((chart) => chart.section === "Speed" && chart.kind === "area").flatMap((chart) => chart.lines.map((line) => [line.label, line.color])));
     const target = about.config.target_return, grids = new Map();
-    drawn = charts.map(({ section: title, title: name, unit, kind, lines, bands, file }) => {
+    drawn = charts.filter((chart) => !zero.includes(chart)).map(({ section: title, title: name, unit, kind, lines, bands, file }) => {
       const isReturn = lines.some((line) => line.name === "episode/mean_return" || line.name === "evaluation/mean_return");
       const chart = new Chart(name, file === "hardware" ? hardware : metrics, lines, {
         view: controls.view, onZoom: (range) => controls.zoom(range), kind, unit, bands, marks: isReturn ? marks : [], ...(isReturn && typeof target === "number" ? { target } : {}),
@@ -136,13 +136,20 @@ export async function runPage(page, id, asked) {
       grids.get(title).append(chart.element);
       return chart;
     });
-    for (const [title, grid] of grids) {
-      section(title).querySelectorAll(":scope > .charts").forEach((old) => old.remove());
-      section(title).append(grid);
+    for (const title of titles()) {
+      const none = zero.filter((chart) => chart.section === title).map((chart) => chart.title);
+      section(title).querySelectorAll(":scope > .charts, :scope > .zero").forEach((old) => old.remove());
+      section(title).append(...(grids.has(title) ? [grids.get(title)] : []), ...(none.length ? [el("p", { class: "quiet zero" }, `Always 0: ${none.join(", ")}`)] : []));
     }
     roles.replaceChildren(...listed(status.roles).map((role) => roleBar(role, shades)));
     nodes.show(status);
     order(titles());
+  }
+
+  // Whether a chart has nothing but zeros: its title is enough.
+  function isZero({ lines, file }) {
+    const { columns } = file === "hardware" ? hardware : metrics;
+    return lines.every(({ name }) => !(columns[name] || []).some(Boolean));
   }
 
   function drawSoon() {

@@ -1,6 +1,6 @@
 // A search for settings: parallel coordinates of its trials, importance of settings, the best trials and their runs.
 
-import { count, el, get, number, pictureOf, table } from "./dom.js";
+import { count, el, follow, get, number, pictureOf, replace, table } from "./dom.js";
 
 const STOPS = 100; // of a slider
 
@@ -11,11 +11,12 @@ export async function searchPage(page, id) {
   async function read() {
     const arrival = ++arrivals;
     const answer = await get(`/api/searches/${id}`);
-    if (arrival !== arrivals) return;
+    if (arrival !== arrivals || JSON.stringify(found) === JSON.stringify(answer)) return;
+    const kept = new Map(found ? found.axes.map(({ name }, n) => [name, brushes[n]]) : []);
     found = answer;
-    brushes = found.axes.map(() => [0, STOPS]);
+    brushes = found.axes.map(({ name }) => kept.get(name) ?? [0, STOPS]);
     document.title = `${found.name} · Penstock`;
-    shown.replaceChildren(...parts());
+    replace(shown, parts());
     brush();
   }
 
@@ -67,10 +68,11 @@ export async function searchPage(page, id) {
 
   page.append(
     el("p", {}, el("a", { href: "#/" }, "All runs")), el("h1", {}, "Search"),
-    el("div", { class: "ways" }, told, el("button", { type: "button", onclick: () => read().catch((error) => { told.textContent = `This cannot be shown: ${error.message}`; }) }, "Read again")), shown);
+    told, shown);
   await read();
   page.querySelector("h1").textContent = `Search ${found.name}`;
-  return () => { arrivals += 1; };
+  const close = follow(shown, () => read().catch((error) => { told.textContent = `This cannot be shown: ${error.message}`; }));
+  return () => { arrivals += 1; close(); };
 }
 
 function counts(trials) {
