@@ -26,7 +26,7 @@ from penstock.engine.trainer import Trainer
 from penstock.experience.arena import Control
 from penstock.experience.layout import policy_worker_name
 from tests.engine.inside import arena_of, supervisor_of
-from tests.engine.processes import FOR_EVER, TINY, Watched, pids_of, roles_of, wait_until, without
+from tests.engine.processes import FOR_EVER, TINY, Watched, pids_of, roles_of, script, wait_until, without
 from tests.variants import only
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("kept_launcher")]
@@ -121,6 +121,22 @@ def test_whichever_learner_is_killed_the_run_goes_on_from_what_the_other_has_unt
     family = Watched(roles_of(trainer))
     trainer.close()
     assert family.left_after(0.0) == []
+
+
+TWO_LEARNERS = """
+import ast, sys
+import penstock
+
+with penstock.PPO(**ast.literal_eval(sys.argv[1])) as trainer:
+    trainer.train(quiet=True)
+    assert trainer.status.experience["learners/together"] == 2
+"""
+
+
+def test_learners_that_connect_print_nothing(tmp_path):
+    settings = {**TINY, "num_learners": 2, "total_steps": 4_096, "run_dir": None}
+    with script(TWO_LEARNERS, tmp_path, repr(settings)) as process:
+        assert (process.communicate(timeout=90)[0], process.returncode) == ("", 0)
 
 
 def test_what_a_group_has_learned_from_replay_outlives_its_learners_and_is_resumed_by_one(tmp_path):
