@@ -31,7 +31,7 @@ OPPONENTS = {  # of games against opponents alone
     *(f"against/NAME/{name}" for name in ("wins", "draws", "losses", "mean_return")),
 }
 SET = {"tuned/NAME", "exploits"}  # where settings are set, or policies copy each other
-NODES = {f"node/NAME/{name}" for name in OF_A_NODE}  # with backend="ray" alone
+NODES = {"nodes/connected", *(f"node/NAME/{name}" for name in OF_A_NODE)}  # with backend="ray" alone
 LEARNERS = {"learners/together", "learners/meetings"}  # with num_learners of more than 1 alone
 OPEN = {
     "time/ROLE/ACTIVITY", "metrics/NAME", "loss/NAME", "env_steps", "frames", *SET, *TOLD, *REDISTRIBUTION, *OPPONENTS,

@@ -131,9 +131,9 @@ class Config:
     address: str | None = None
     """With backend="ray", address of the cluster's head node, or "auto"; None: a cluster on this machine, started for
     the run."""
-    nodes: int | Literal["all"] | dict[str, int] = 1
-    """With backend="ray", number of nodes that step lanes, "all", or the number of nodes with a custom Ray resource, by
-    resource name."""
+    nodes: int | str | dict[str, int] = 1
+    """With backend="ray", number of nodes that step lanes, "all", "2:64" for 2 to 64 that come and go during the run,
+    or the number of nodes with a custom Ray resource, by resource name."""
     evaluator: Literal["home", "node"] = "home"
     """With backend="ray", machine that runs evaluations: "home", or "node", the first node, on a core besides those of
     its rollout workers."""
@@ -282,7 +282,17 @@ class Config:
     def _validate_nodes(self) -> None:
         legal = 'a number of nodes, {}or the number of nodes with a resource by its name, such as {{"sampler": 2}}'
         nodes, learners = self.nodes, self.learner_nodes
-        require(nodes == "all" or _are_counts(nodes, 1), "nodes", nodes, legal.format('"all", '))
+        if isinstance(nodes, str) and (bounds := _BOUNDS.fullmatch(nodes)):
+            is_range = 1 <= int(bounds[1]) <= int(bounds[2])
+            require(is_range, "nodes", nodes, '"LEAST:MOST", where LEAST is 1 or more, and MOST is not below LEAST')
+        else:
+            others = '"all", "LEAST:MOST" such as "2:64", '
+            require(nodes == "all" or _are_counts(nodes, 1), "nodes", nodes, legal.format(others))
+        if self.evaluator == "node" and self.least_nodes < self.num_nodes:
+            raise ConfigError(
+                f'evaluator="node" plays on the first node, which may go with nodes={nodes!r}: use evaluator="home", '
+                "or one number of nodes"
+            )
         is_legal = _are_counts(learners, 1 if isinstance(learners, dict) else 0)
         require(is_legal, "learner_nodes", learners, legal.format(""))
         on_one_machine = {"nodes": 1, "address": None, "evaluator": "home", "learner_nodes": 0}
@@ -363,8 +373,26 @@ class Config:
 
     @property
     def num_nodes(self) -> int:
-        """Number of nodes that step lanes. 1 for "all" until the run starts and counts them."""
-        return 1 if self.nodes == "all" else sum(_counts(self.nodes))
+        """Largest number of nodes that step lanes. 1 for "all" until the run starts and counts them."""
+        return self._bounds_of_nodes[1]
+
+    @property
+    def least_nodes(self) -> int:
+        """Number of nodes that step lanes when the run begins, below which lost ones are waited for."""
+        return self._bounds_of_nodes[0]
+
+    @property
+    def nodes_asked(self) -> str:
+        """Number of nodes, those with learners included, in words: "3", "2 to 64"; empty: no nodes take part."""
+        least, most = (number + self.num_learner_nodes for number in self._bounds_of_nodes)
+        return "" if self.backend != "ray" else str(most) if least == most else f"{least} to {most}"
+
+    @property
+    def _bounds_of_nodes(self) -> tuple[int, int]:
+        if isinstance(self.nodes, str):
+            least, _, most = "1:1".partition(":") if self.nodes == "all" else self.nodes.partition(":")
+            return int(least), int(most)
+        return (sum(_counts(self.nodes)),) * 2
 
     @property
     def num_learner_nodes(self) -> int:
@@ -441,6 +469,9 @@ class Config:
         """Return all fields as JSON values; a callable becomes the place from which it can be imported."""
         found = {f.name: _jsonable(getattr(self, f.name)) for f in dataclasses.fields(self)}
         return {**found, "env_kwargs": saved(self.env_kwargs)}
+
+
+_BOUNDS = re.compile(r"(\d+):(\d+)")  # least and largest number of nodes
 
 
 def _counts(nodes: Any) -> list[Any]:

@@ -100,9 +100,9 @@ class _Shared(TypedDict, total=False):
     address: str | None
     """With backend="ray", address of the cluster's head node, or "auto"; None: a cluster on this machine, started for
     the run. Default: None."""
-    nodes: int | Literal["all"] | dict[str, int]
-    """With backend="ray", number of nodes that step lanes, "all", or the number of nodes with a custom Ray resource, by
-    resource name. Default: 1."""
+    nodes: int | str | dict[str, int]
+    """With backend="ray", number of nodes that step lanes, "all", "2:64" for 2 to 64 that come and go during the run,
+    or the number of nodes with a custom Ray resource, by resource name. Default: 1."""
     evaluator: Literal["home", "node"]
     """With backend="ray", machine that runs evaluations: "home", or "node", the first node, on a core besides those of
     its rollout workers. Default: "home"."""

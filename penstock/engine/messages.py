@@ -364,6 +364,13 @@ class GoOnWithout:
 
 
 @dataclass(frozen=True)
+class Dismiss:
+    """Grant a node nothing more: it leaves when what it was granted has arrived."""
+
+    node: int
+
+
+@dataclass(frozen=True)
 class Stop:
     """End the role."""
 
@@ -376,7 +383,7 @@ class ToRole:
     command: Command
 
 
-Command = Save | SetWeights | Copy | Inherit | Evaluate | GoOnWithout | Stop | ToRole
+Command = Save | SetWeights | Copy | Inherit | Evaluate | GoOnWithout | Dismiss | Stop | ToRole
 
 
 def unknown(role: str, command: object, *known: type) -> ValueError:

@@ -159,6 +159,7 @@ METRICS = (
     Series("replay/ahead", "Experience", "Batches drawn ahead", unit="batches"),
     Series("replay/*", "Experience", "Replay: {0}"),
     *(Series(f"{feature.metrics}*", feature.group.capitalize()) for feature in FEATURES),
+    Series("nodes/connected", "Nodes", "Number of connected nodes", unit="nodes", short="nodes"),
     Series("node/*/steps_per_second", "Nodes", "Steps per second of nodes", "{0}", "steps/s"),
     Series("node/*/policy_lag", "Nodes", "Policy lag of nodes", "{0}", "updates"),
     Series("node/*/bytes_per_second", "Nodes", "Bytes received per second", "{0}", "bytes/s"),

@@ -94,7 +94,8 @@ def _panes(status: Status, returns: Sequence[float], width: int, chosen: int) ->
         table = partial(_policies, status.policies, width, chosen)
         panes.append(of_table(2, "policies", 4, table, len(status.policies)))
     if status.nodes:
-        panes.append(of_table(3, "nodes", 2, partial(nodes_table, status.nodes, width), len(status.nodes)))
+        title, nodes = f"nodes: {status.nodes_in_words}", partial(nodes_table, status.nodes, width)
+        panes.append(of_table(3, title, 2, nodes, len(status.nodes)))
     if status.roles:
         panes.append(_roles(status, width))
     if versions := sum(len(policy.opponents) + 1 for policy in each if policy.opponents):
@@ -136,7 +137,7 @@ def plain_line(status: Status) -> str:
         if count:
             parts.append(f"{label} {count:,}")
     if status.nodes:
-        parts.append(f"nodes {sum(node.is_there for node in status.nodes)} of {len(status.nodes)}")
+        parts.append(f"nodes {status.nodes_in_words}")
     if status.real_work is not None:
         parts.append(f"real work {status.real_work:.0%}")
     if status.limiting_role:

@@ -146,7 +146,7 @@ def nodes_table(nodes: Sequence[NodeStatus], width: int, most: int) -> Table:
     columns = {
         "node": [node.name for node in nodes],
         "machine": [node.host or "-" for node in nodes],
-        "state": ["connected" if node.is_there else "lost" if node.host else "asked for" for node in nodes],
+        "state": [node.state for node in nodes],
         "lanes": [f"rank {node.learner}" if node.learner else f"{node.lanes:,}" for node in nodes],
         "steps/s": measured(lambda node: f"{node.steps_per_second:,.0f}"),
         "policy lag": measured(lambda node: number(node.policy_lag)),
@@ -155,7 +155,7 @@ def nodes_table(nodes: Sequence[NodeStatus], width: int, most: int) -> Table:
         "dropped": [f"{node.stale + node.doubled + node.missing:,}" for node in nodes],
     }
     order = ("node", "state", "steps/s", "restarts", "lanes", "policy lag", "machine")
-    looks = {place: "bold red" for place, node in enumerate(nodes) if not node.is_there}
+    looks = {place: "dim" if node.has_left else "bold red" for place, node in enumerate(nodes) if not node.is_there}
     return columns_table(columns, width - 4, order, ("node", "machine", "state"), looks)
 
 

@@ -57,6 +57,10 @@ class NodeStatus:
     """Rank of the node's learner; 0: the node steps lanes."""
     is_there: bool = False
     """Whether the node is connected; otherwise its lanes stand still, or its learner is missing."""
+    is_leaving: bool = False
+    """Whether the node has been asked to go: it is granted nothing more."""
+    has_left: bool = False
+    """Whether the node has gone as it was asked to, with everything delivered or its time over."""
     steps: int = 0
     """Steps received from the node."""
     steps_per_second: float = 0.0
@@ -76,6 +80,15 @@ class NodeStatus:
     """Blocks that did not arrive, although later ones did."""
     faults: int = 0
     """Number of times that the node was lost."""
+
+    @property
+    def state(self) -> str:
+        """State in a word or two."""
+        if self.has_left:
+            return "left"
+        if self.is_there:
+            return "leaving" if self.is_leaving else "connected"
+        return "asked for" if not self.host else "lost" if self.faults else "starting"
 
 
 @dataclass(frozen=True)
@@ -214,7 +227,14 @@ class Status(PolicyStatus):
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Metrics reported by the environment or the user."""
     nodes: tuple[NodeStatus, ...] = ()
-    """Nodes of the run, if other machines take part."""
+    """Nodes of the run, if other machines take part; of a number that may change, those that were there."""
+    nodes_asked: str = ""
+    """Number of nodes of the run, learners' included, in words: "3", "2 to 64"."""
+
+    @property
+    def nodes_in_words(self) -> str:
+        """Number of connected nodes, and of all: "3 of 2 to 64"."""
+        return f"{sum(node.is_there for node in self.nodes)} of {self.nodes_asked or len(self.nodes)}"
 
 
 def summed_up(policies: Sequence[PolicyStatus]) -> dict[str, Any]:

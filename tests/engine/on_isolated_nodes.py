@@ -3,6 +3,7 @@
 pytest runs these tests where it is given this file; `test_isolated_nodes.py` does so.
 """
 
+import re
 import time
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
 from penstock.engine.trainer import Trainer
+from tests.engine.inside import nodes_of
 from tests.engine.isolated_nodes import IsolatedCluster
 from tests.engine.processes import script, wait_for_line, wait_until
 
@@ -122,6 +124,58 @@ def test_a_learner_whose_node_is_cut_off_is_missed_until_it_is_back(apart, clust
         assert trainer.train(on_update=story.send, quiet=True).stopped == "callback"
     for name, node in cluster.nodes.items():
         wait_until(lambda node=node: not node.of_a_run(), f"nothing of the run is left on {name}")
+
+
+def drained(address, machine):
+    """Ray drains a machine, as before a machine of the spot market ends."""
+    from ray._raylet import GcsClient
+    from ray.core.generated.autoscaler_pb2 import DRAIN_NODE_REASON_PREEMPTION
+
+    deadline = round(1_000 * time.time()) + 60_000
+    assert GcsClient(address=address).drain_node(machine, DRAIN_NODE_REASON_PREEMPTION, "of the test", deadline)[0]
+
+
+def test_a_run_takes_nodes_that_come_and_gives_back_those_that_go(kept_launcher, tmp_path):
+    with IsolatedCluster("first", "second") as cluster:
+        first, second = cluster.nodes.values()
+        first.keep_ray(cluster.address)
+        wait_until(lambda: first.address in cluster.alive(), "the first node has joined", 120.0)
+
+        def plot():
+            status = yield True
+            while not (status.nodes and status.nodes[0].steps > 1_000):
+                status = yield True
+            assert [node.host for node in status.nodes] == ["first"] and status.nodes_in_words == "1 of 1 to 2"
+            second.keep_ray(cluster.address)
+            while len(status.nodes) < 2 or status.nodes[1].steps < 1_000:
+                status = yield True
+            assert status.nodes[1].host == "second" and status.nodes_in_words == "2 of 1 to 2"
+            drained(cluster.address, nodes_of(trainer)[0].host.machine.id)
+            while status.nodes[0].is_there:
+                status = yield True
+            assert (status.nodes[0].state, status.nodes[0].faults) == ("left", 0)
+            others = status.nodes[1].steps
+            while first.of_a_run() or status.nodes[1].steps < others + 2_000:
+                status = yield True
+            first.stop_ray()
+            assert first.shared_nbytes() == 0  # what Ray had there ends with it
+            while status.nodes[0].state != "connected":
+                first.keep_ray(cluster.address)  # as another machine
+                status = yield True
+            assert [node.faults for node in status.nodes] == [0, 0]
+            yield False
+
+        story = plot()
+        next(story)
+        settings = {**CARTPOLE, "backend": "ray", "address": cluster.address, "nodes": "1:2", "run_dir": tmp_path / "r"}
+        with Trainer(APPO, **settings, total_steps=10**9) as trainer:
+            assert trainer.train(on_update=story.send, quiet=True).stopped == "callback"
+        for node in (first, second):
+            wait_until(lambda node=node: not node.of_a_run(), f"nothing of the run is left on {node.name}")
+    log = (tmp_path / "r" / "log.txt").read_text()
+    assert "the run begins with 1 of 1 to 2 nodes" in log
+    left = r"node-0 on first .* is asked to go: Ray drains .*\n.*has left: all has arrived\n.*goes on with 1 of 1 to 2"
+    assert re.search(left, log)
 
 
 UNTIL_THE_HEAD_DIES = """

@@ -115,6 +115,35 @@ def test_nodes_with_a_learner_come_after_those_with_lanes_and_need_a_gpu_where_t
     assert some == [Wanted(9), Wanted(1, learns=True)]
 
 
+def test_of_a_range_the_least_number_of_nodes_comes_first_and_no_other_is_sent_home():
+    away, home = machine("a"), machine("b", is_home=True)
+    some = {"nodes": "1:3", "num_workers": 8, "num_learners": 2, "learner_nodes": 1}
+    wanted = nodes_wanted(Config(env="CartPole-v1", backend="ray", **some), 8)
+    assert [each.is_optional for each in wanted] == [False, True, True, False]
+    assert chosen([home, away], wanted) == {0: "b", 3: "a"}
+    assert chosen([home, away, machine("c")], wanted).keys() == {0, 3}
+    assert chosen([away, machine("c"), machine("d")], wanted).keys() == {0, 1, 3}
+
+
+def test_a_run_of_a_range_of_nodes_begins_with_the_least_number():
+    assert settled([machine("a", 6), machine("b", 4)], nodes="2:9").num_workers == 4
+    config = settled([machine("a")], nodes="1:4", num_workers=2)
+    assert (config.nodes, config.least_nodes, config.num_nodes, config.nodes_asked) == ("1:4", 1, 4, "1 to 4")
+    with pytest.raises(ConfigError, match=r"nodes='2:4' asks for at least 2 nodes with 8 cores"):
+        settled([machine("a")], nodes="2:4", num_workers=8)
+
+
+@pytest.mark.parametrize("nodes", ["64:2", "0:4", "0:0", "2:", ":4", "2-64", "-1:4"])
+def test_ranges_of_nodes_that_cannot_be_are_refused(nodes):
+    with pytest.raises(ConfigError, match=r"nodes='.*' is not legal.*\"LEAST:MOST\""):
+        APPO.Config(**SETTINGS, nodes=nodes)
+
+
+def test_an_evaluator_is_not_on_a_node_that_may_go():
+    with pytest.raises(ConfigError, match=r"evaluator=\"node\" plays on the first node, which may go with nodes='1:2'"):
+        APPO.Config(**SETTINGS, nodes="1:2", evaluator="node")
+
+
 ALL = {"nodes": "all", "num_workers": 8}
 ONE_LEARNS = {**ALL, "num_learners": 2, "learner_nodes": 1}
 

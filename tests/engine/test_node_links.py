@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from penstock.engine.messages import GoOnWithout, Listening, NodesSeen
+from penstock.engine.messages import Dismiss, GoOnWithout, Listening, NodesSeen
 from penstock.engine.nodes import dispatcher
 from penstock.engine.nodes.backend import NodesBackend
 from penstock.engine.nodes.choosing import Wanted
@@ -81,6 +81,13 @@ class Ends:
 
     def arrived(self) -> list[int]:
         return sorted(self.home.full.pop_many(self.home.full.capacity).tolist())
+
+    def learn(self) -> None:
+        """Release all slots that have arrived, as a learner does."""
+        slots = np.array(self.arrived())
+        assert self.home.slots.claim(slots, SlotState.FULL, SlotState.READING, READER).all()
+        self.home.release(slots)
+        self.home.ring_rollout_workers()
 
     def status(self):
         self.receiver._next_report = 0.0
@@ -268,6 +275,7 @@ def test_a_node_that_is_lost_before_it_was_ever_connected_is_waited_for_no_longe
     backend = NodesBackend.__new__(NodesBackend)
     backend._local = SimpleNamespace(send=lambda role, command: told.append((role, command)))
     backend._handle, backend._evaluations, told = lambda role, report: None, None, []
+    backend._placement = SimpleNamespace(without=lambda node: "")
     for node in (Node(0, Wanted(1)), Node(2, Wanted(1, learns=True), rank=1)):
         node.host = SimpleNamespace(machine=SimpleNamespace(host="amber"), kill=lambda: None)
         backend._lose(node, "its actor is dead")
@@ -276,6 +284,25 @@ def test_a_node_that_is_lost_before_it_was_ever_connected_is_waited_for_no_longe
     e.until(lambda: len(e.home.full) == 4)
     assert e.arrived() == [0, 1, 4, 5]
     assert not e.home.slot_altered[[0, 1, 4, 5]].any()
+
+
+def test_a_dismissed_node_delivers_what_it_was_granted_and_is_granted_nothing_more(ends):
+    e = ends()
+    e.until(lambda: e.free() == [0, 1, 2, 3])
+    e.receiver.handle(Dismiss(1))
+    e.fill([0, 3])
+    e.until(lambda: len(e.home.full) == 2)
+    assert (e.status().state, e.status().has_left) == ("leaving", False)
+    e.learn()
+    e.fill([1, 2])
+    e.until(lambda: len(e.home.full) == 2)
+    assert e.status().has_left and e.status().state == "left" and e.free() == []
+    e.sender.close()
+    e.until(lambda: not e.status().is_there)
+    assert not e.status().has_left  # a host in its place is not dismissed
+    e.learn()
+    e.connect(2)
+    e.until(lambda: e.free() == [0, 1, 2, 3])
 
 
 def test_lanes_that_step_together_are_timed_from_the_grant_of_the_last(monkeypatch):

@@ -108,6 +108,17 @@ def test_policy_lag_of_steps_is_that_of_the_weights_that_the_node_had_when_it_se
     assert seat.status().steps == len(ends.buffer) == 6
 
 
+def test_a_dismissed_node_has_delivered_when_no_steps_arrive_any_more(ends, seat, monkeypatch):
+    arrive = arriving(ends, seat)
+    assert not seat.has_delivered
+    seat.dismiss()
+    later = time.monotonic() + 1.5
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    assert seat.has_delivered
+    arrive()
+    assert not seat.has_delivered and len(ends.buffer) == 2
+
+
 def test_steps_of_an_earlier_epoch_go_into_the_buffer_as_at_home(ends, seat):
     arrive = arriving(ends, seat)
     ends.home.control[Control.RUN_EPOCH] = 1

@@ -298,6 +298,31 @@ def test_the_start_of_a_cluster_is_none_of_the_seconds_of_a_run(on_nodes):
 
 
 @LONG
+def test_a_host_that_gets_a_signal_delivers_and_leaves_and_the_run_goes_on_without_it(on_nodes):
+    def plot():
+        status = yield True
+        while len(status.nodes) < 2 or not all(node.steps for node in status.nodes):
+            status = yield True
+        pids.append(nodes_of(trainer)[1].host.about(10.0).pid)
+        pids.extend(nodes_of(trainer)[1].host.pids().values())
+        os.kill(pids[0], signal.SIGTERM)
+        while status.nodes[1].is_there:
+            status = yield True
+        steps = status.nodes[0].steps
+        while status.nodes[0].steps < steps + 2_000:
+            status = yield True
+        # The machine is free, and is left in peace.
+        assert [(node.state, node.faults) for node in status.nodes] == [("connected", 0), ("left", 0)]
+        assert status.nodes[1].missing == 0 and Watched(pids).left_after(10.0) == []
+        yield False
+
+    pids, story = [], plot()
+    next(story)
+    with Trainer(PPO, **{**on_nodes, "nodes": "1:2"}, segment_length=32, total_steps=10**9) as trainer:
+        assert trainer.train(on_update=story.send, quiet=True).stopped == "callback"
+
+
+@LONG
 def test_runs_take_machines_that_are_free_and_keep_them(on_nodes):
     first = Trainer(APPO, **{**on_nodes, "nodes": {"right": 1}}, total_steps=10**9)
     with first, Trainer(APPO, **{**on_nodes, "nodes": 1}, total_steps=10**9) as second:

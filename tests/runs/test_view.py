@@ -357,6 +357,18 @@ def test_every_node_has_a_line_and_one_that_is_gone_is_named():
     assert "nodes" not in plain_line(status())
 
 
+def test_of_a_range_of_nodes_it_is_shown_how_many_are_there_and_which_have_left():
+    left = NodeStatus(name="node-0", host="amber", lanes=64, has_left=True, steps=7)
+    going = NodeStatus(name="node-1", host="basalt", lanes=64, is_there=True, is_leaving=True)
+    shown = status(nodes=(left, going, NodeStatus(name="node-2", host="coral", lanes=64)), nodes_asked="2 to 64")
+    console = Console(file=io.StringIO(), width=100)
+    console.print(panels(shown, width=100))
+    text = console.file.getvalue()
+    states = [line.split()[3] for line in text.splitlines() if "node-" in line]
+    assert states == ["left", "leaving", "starting"]
+    assert "nodes: 1 of 2 to 64" in text and "nodes 1 of 2 to 64" in plain_line(shown)
+
+
 def of_policy(name, **more):
     experience = {"policy_lag/mean": 1.5, "policy_lag/max": 7.0, "replay/age/median": 12.0}
     return PolicyStatus(name=name, steps=600, updates=40, learning_rate=0.01, experience=experience, **more)

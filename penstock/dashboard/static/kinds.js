@@ -99,6 +99,12 @@ function past(versions, hasPolicies) {
   return el("details", {}, el("summary", {}, `Past versions (${versions.length})`), table("Past versions", kept(heads), cells.map(kept), "runs"));
 }
 
+function stateOf(node) {
+  if (node.has_left) return "left";
+  if (node.is_there) return node.is_leaving ? "leaving" : "connected";
+  return !node.host ? "asked for" : node.faults ? "lost" : "starting";
+}
+
 // A row for each node, with its rate over time.
 export function nodesPanel(metrics) {
   const element = el("div", {});
@@ -109,11 +115,12 @@ export function nodesPanel(metrics) {
       if (!nodes.length) return;
       const heads = [["node", false], ["machine", false], ["state", false], ["lanes", true], ["steps/s", true], ["", false], ["policy lag", true], ["kB/s", true], ["lost", true], ["blocks dropped or missing", true]];
       const cells = nodes.map((node, n) => [
-        el("span", {}, swatch(n), node.name), node.host || "", el("span", { class: `state ${node.is_there ? "running" : "failed"}` }, node.is_there ? "connected" : node.host ? "lost" : "asked for"),
+        el("span", {}, swatch(n), node.name), node.host || "", el("span", { class: `state ${node.is_there ? "running" : node.has_left ? "" : "failed"}` }, stateOf(node)),
         node.learner ? `rank ${node.learner}` : count(node.lanes), count(node.steps_per_second), spark(metrics().columns[`node/${node.name}/steps_per_second`], n),
         number(node.policy_lag), count(node.bytes_per_second / 1000), count(node.faults), count(node.stale + node.doubled + node.missing),
       ]);
-      element.replaceChildren(table("Nodes", heads, cells, "runs"));
+      const there = nodes.filter((node) => node.is_there).length;
+      element.replaceChildren(el("p", { class: "quiet" }, `${there} of ${status.nodes_asked || nodes.length} nodes are connected`), table("Nodes", heads, cells, "runs"));
     },
   };
 }

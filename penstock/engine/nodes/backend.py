@@ -12,6 +12,7 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from penstock.config import Config, ConfigError
 from penstock.engine.backends.local import STOP_SECONDS, LocalBackend
@@ -20,6 +21,7 @@ from penstock.engine.contracts import RoleSpec
 from penstock.engine.messages import (
     Command,
     Died,
+    Dismiss,
     Evaluate,
     Evaluated,
     GoOnWithout,
@@ -29,10 +31,11 @@ from penstock.engine.messages import (
     Note,
     Report,
 )
-from penstock.engine.nodes.choosing import Place, bundles_of, choose, in_words, missing, nodes_wanted
+from penstock.engine.nodes.choosing import Place, nodes_wanted
 from penstock.engine.nodes.evaluation import EvaluationsThere
 from penstock.engine.nodes.host import About, HostReports, about_here, differences, packages_of
 from penstock.engine.nodes.node import Node
+from penstock.engine.nodes.placing import LEAVE_SECONDS, Placement
 from penstock.engine.nodes.receiver import RECEIVER, ReceiverRole
 from penstock.engine.nodes.sender import Home
 from penstock.engine.nodes.stream import OwnDelay
@@ -48,9 +51,6 @@ CONNECT_SECONDS = 120.0  # for a node to make its roles and connect
 FRESH_SECONDS = 3.0  # since the last bytes of a node, within which it is connected: it sends each second
 KNOCK_INTERVAL = 2.0  # seconds between two checks of the head node
 MOST_UNANSWERED = 3  # checks in a row, after which the head node is lost
-PLACE_INTERVAL = 1.0  # seconds between two searches for machines for nodes without one
-LATE_INTERVAL = 15.0  # seconds between two searches for machines that joined late
-START_SECONDS = 10.0  # for all nodes to have a machine when a run begins
 
 
 class NodesBackend(Owned):
@@ -88,15 +88,13 @@ class NodesBackend(Owned):
         self._config: Config = learners[0].algorithm.config
         self._connection = cluster.open_cluster(self._config)
         self._connection.num_users += 1
-        self._grows = self._connection.grows
-        self._requested = ""  # nodes that were requested of the cluster, in words
         num_nodes, first_away = self._config.num_nodes, self._config.learners_at_home
         self._cores = arena.shape.num_workers // num_nodes
         self._nodes = [
             Node(number, wanted, number - num_nodes + first_away if wanted.learns else 0)
             for number, wanted in enumerate(nodes_wanted(self._config, self._cores))
         ]
-        self._next_look = self._next_knock = 0.0
+        self._next_knock = 0.0
         self._unanswered = 0
         self._token, self._run = secrets.token_bytes(32), secrets.randbits(63)
         self._address: tuple[str, int] | None = None  # of the receiver, once it listens
@@ -115,10 +113,9 @@ class NodesBackend(Owned):
             self._evaluations = EvaluationsThere(evaluator, arena)
         self._tasks = Tasks(specs, arena.shape, self._cores, self._evaluations)
         self._is_closed = False
-        self._reserved: list[Place] = []
-        self._place_all()
-        self._seen = {machine.id for machine in self._connection.machines()}
-        self._next_look_for_late = time.monotonic() + LATE_INTERVAL
+        self._placement = Placement(
+            self._connection, self._make_host, self._nodes, self._config, self._run, self._handle
+        )
         late = [node.number for node in self._nodes[:num_nodes] if node.host is None]
         receiver = ReceiverRole(self._connection.home, self._token, self._run, num_nodes, transports, turns, late)
         self._local = LocalBackend(arena, [*at_home, receiver], self._take, restarts)
@@ -131,9 +128,11 @@ class NodesBackend(Owned):
     def start(self) -> None:
         """Make the roles at home; hosts get their tasks once they have started."""
         self._local.start()
-        if self._requested:
-            there = sum(node.host is not None for node in self._nodes)
-            self._handle("cluster", Note(f"{there} of {len(self._nodes)} nodes are there: {self._requested} asked for"))
+        there, asked = sum(node.host is not None for node in self._nodes), self._config.nodes_asked
+        if requested := self._placement.requested:
+            self._handle("cluster", Note(f"{there} of {asked} nodes are there: {requested} asked for"))
+        elif there < len(self._nodes):
+            self._handle("cluster", Note(f"the run begins with {there} of {asked} nodes, and takes others that come"))
         for node in self._nodes:
             if node.rank:  # the receiver reports the others
                 node.update_learner(is_there=False)
@@ -154,13 +153,15 @@ class NodesBackend(Owned):
             return
         self._require_head()
         self._cluster.poll_answers(node.host for node in self._nodes if node.host is not None)
+        for node, seconds in self._placement.draining():
+            self._ask_to_go(node, "Ray drains its machine", seconds)
         for node in self._nodes:
             try:
                 self._advance(node)
             except self._cluster.NodeLost as lost:
                 self._lose(node, str(lost))
-        self._place()
-        self._look_for_late()
+        self._placement.place()
+        self._placement.look_for_late()
 
     def send(self, role: str, command: Command) -> bool:
         """Send a command to a role at home, or to the evaluator; False if the role is gone for good, or on a node."""
@@ -201,8 +202,7 @@ class NodesBackend(Owned):
             for host in hosts:
                 host.kill(patience)
             if not head_is_gone:
-                self._connection.release(self._reserved)
-                self._connection.want([])
+                self._placement.release()
             self._connection.num_users -= 1
             self._cluster.close_cluster(head_is_gone=head_is_gone)
 
@@ -221,79 +221,16 @@ class NodesBackend(Owned):
             if self._is_head_gone:
                 raise RoleDied("the head node of the Ray cluster is gone, and all nodes with it")
 
-    def _place_all(self) -> None:
-        """Start the first hosts; where another run has just reserved what seemed free, try again for some seconds."""
-        end = time.monotonic() + START_SECONDS
-        self._place()
-        while any(node.host is None for node in self._nodes) and not self._grows and time.monotonic() < end:
-            time.sleep(PLACE_INTERVAL)
-            self._place()
-
-    def _place(self) -> None:
-        """Start a host for each node without one: on its machine if that answers, or on another that is free."""
-        now = time.monotonic()
-        empty = [node for node in self._nodes if node.host is None and node.not_before <= now]
-        if not empty or now < self._next_look:
-            return
-        self._next_look = now + PLACE_INTERVAL
-        if not self._connection.has_head:  # Ray would wait a minute for it, and end this process
-            return
-        machines = self._connection.machines()
-        there = {machine.id for machine in machines}
-        for node in empty:
-            place = node.place
-            if place is not None and place.machine.id in there and self._connection.reaches(place.machine):
-                self._host(node, place)
-        empty = [node for node in empty if node.host is None]
-        taken = [node.place.machine.id for node in self._nodes if node.place is not None]
-        while True:
-            found = choose(machines, [node.wanted for node in empty], taken)
-            unreachable = [machine.id for machine in found.values() if not self._connection.reaches(machine)]
-            if not unreachable:
-                break
-            taken += unreachable
-        if found:
-            wanted = [(empty[number].wanted, machine) for number, machine in found.items()]
-            places = self._connection.reserve(wanted, f"nodes of run {self._run:x}")
-            self._reserved += places
-            for number, place in zip(found, places, strict=False):  # empty: another run was faster
-                self._host(empty[number], place)
-        self._request_missing()
-
-    def _host(self, node: Node, place: Place) -> None:
-        node.place = place
-        name = f"{node.name}, host {node.incarnation + 1}, of run {self._run:x}"
-        node.take(self._cluster.Hosted(place, node.wanted.resources, name, self._packages))
-
-    def _look_for_late(self) -> None:
-        """Report machines that have joined the cluster since the run began, and stand for no node of it."""
-        if (now := time.monotonic()) < self._next_look_for_late:
-            return
-        self._next_look_for_late = now + LATE_INTERVAL
-        if not self._connection.has_head:
-            return
-        machines = {machine.id: machine for machine in self._connection.machines()}
-        late = machines.keys() - self._seen - {place.machine.id for place in self._reserved}
-        self._seen |= machines.keys()
-        for machine in (machines[number] for number in sorted(late)):
-            if any(node.wanted.fits(machine) for node in self._nodes):
-                self._handle("cluster", Note(f"{machine} has joined after the run began: it is used if a node is lost"))
-
-    def _request_missing(self) -> None:
-        """Request machines for nodes without one of a cluster that grows."""
-        there = {node.number: node.host.machine for node in self._nodes if node.host is not None}
-        if self._grows and (len(there) < len(self._nodes) or self._requested):
-            bundles = bundles_of([node.wanted for node in self._nodes], there)
-            self._connection.want(bundles)
-            self._requested = in_words(missing(bundles, there))
+    def _make_host(self, node: Node, place: Place, name: str) -> Any:
+        return self._cluster.Hosted(place, node.wanted.resources, name, self._packages)
 
     def _require_alike(self) -> None:
         """Wait until all hosts have started, and compare their software with that of home."""
         home = about_here(self._packages)
         for node in self._nodes:
-            if node.host is None and self._grows:
-                continue
             if node.host is None:
+                if self._placement.may_be_missing(node):
+                    continue
                 raise ConfigError(f"{node.name} has no machine: one is lost, or reserved by another run; start again")
             try:
                 self._compare(node, home, node.host.about(self._cluster.BEGIN_SECONDS))
@@ -313,15 +250,18 @@ class NodesBackend(Owned):
         Raises
         ------
         NodeLost
-            The host is gone, too late, or has other software than home.
+            The host is gone, too late, has other software than home, or goes as it was asked to.
         """
         if node.host is None:
             return
+        if node.going and (node.status.has_left or time.monotonic() > node.gone_by):
+            raise self._cluster.NodeLost("all has arrived" if node.status.has_left else "its time is over")
         if not node.has_begun:
             if node.host.is_begun() and (node.rank or self._address is not None):
                 try:
                     self._compare(node, about_here(self._packages), node.host.about(1.0))
                 except ConfigError as error:
+                    self._placement.avoid(node)
                     raise self._cluster.NodeLost(str(error)) from error
                 if node.rank:
                     node.host.begin(self._tasks.of_learner(node.rank, node.host.cores))
@@ -364,6 +304,19 @@ class NodesBackend(Owned):
                 self._show(node)
         if answer.failure:
             raise self._cluster.NodeLost(answer.failure)
+        if answer.going and not node.going:
+            self._placement.avoid(node)
+            self._ask_to_go(node, answer.going, LEAVE_SECONDS)
+
+    def _ask_to_go(self, node: Node, why: str, seconds: float) -> None:
+        """Grant a node nothing more, and let it go when all has arrived, or after a number of seconds."""
+        assert node.host is not None
+        node.going, node.gone_by = why, time.monotonic() + seconds
+        if node.rank or not node.has_begun:  # nothing is to arrive
+            node.gone_by = 0.0
+        else:
+            self._local.send(RECEIVER, Dismiss(node.number))
+        self._handle(node.name, Note(f"{node.name} on {node.host.machine} is asked to go: {why}"))
 
     def _lose(self, node: Node, why: str) -> None:
         """Drop the host of a node; its lanes stand still until it has another."""
@@ -371,13 +324,17 @@ class NodesBackend(Owned):
         self._show(node)
         if not node.rank:
             self._local.send(RECEIVER, GoOnWithout(node.number))
-        meanwhile = f"rank-{node.rank} is missing" if node.rank else "its lanes stand still"
-        self._handle(node.name, Note(f"{node.name} on {machine} is lost: {why}\n{meanwhile} until it is back"))
+        is_lost = "has left" if node.going else "is lost"
+        self._handle(node.name, Note(f"{node.name} on {machine} {is_lost}: {why}\n{self._placement.without(node)}"))
         if self._evaluations is not None and node.number == 0:
             self._handle(RoleKind.EVALUATOR, Died(f"the evaluator was on {node.name}"))
 
     def _show(self, node: Node) -> None:
         self._handle(node.name, NodesSeen({node.number: node.status}))
+
+    def _is_shown(self, number: int) -> bool:
+        """Whether the status of a node is shown: of a number that may change, only nodes that were there."""
+        return number < self._config.least_nodes or self._nodes[number].incarnation > 0
 
     def _take(self, role: str, report: Report) -> None:
         """Pass on a report of a role at home; the receiver's statuses of nodes are completed."""
@@ -387,7 +344,7 @@ class NodesBackend(Owned):
             self.has_lanes |= any(status.is_there for status in report.statuses.values())
             for number, status in report.statuses.items():
                 self._nodes[number].update(status)
-            self._handle(role, NodesSeen({number: self._nodes[number].status for number in report.statuses}))
+            self._handle(role, NodesSeen({n: self._nodes[n].status for n in report.statuses if self._is_shown(n)}))
         elif isinstance(report, Died) and role == RECEIVER:
             self._handle(role, replace(report, story=f"{report.story}: nodes connect anew"))
         else:

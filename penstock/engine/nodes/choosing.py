@@ -88,11 +88,14 @@ class Wanted:
         Smallest number of cores, and names of resources.
     learns
         Whether the node has a learner, which takes all free cores, or a GPU; home's are those of the first learner.
+    is_optional
+        Whether the run goes on without the node, which gets a machine after the others, and not home.
     """
 
     cores: int
     resources: Resources = ()
     learns: bool = False
+    is_optional: bool = False
 
     def bundle(self, machine: Machine) -> Bundle:
         """Return the resources that are reserved for the node on a machine."""
@@ -115,7 +118,10 @@ def nodes_wanted(config: Config, num_workers: int) -> list[Wanted]:
     of_learner = (GPU,) if config.device.startswith("cuda") else ()
     plays = config.evaluator == "node"
     return [
-        *(Wanted(num_workers + (plays and number == 0), names) for number, names in enumerate(lanes)),
+        *(
+            Wanted(num_workers + (plays and number == 0), names, is_optional=number >= config.least_nodes)
+            for number, names in enumerate(lanes)
+        ),
         *(Wanted(1, tuple(dict.fromkeys((*names, *of_learner))), learns=True) for names in learners),
     ]
 
@@ -139,10 +145,12 @@ def choose(machines: Sequence[Machine], wanted: Sequence[Wanted], taken: Collect
     """
     left = sorted((machine for machine in machines if machine.id not in taken), key=lambda machine: machine.busy > 0)
     chosen: dict[int, Machine] = {}
-    # Where there are too few, nodes that require resources, or more cores, come first.
-    places = sorted(range(len(wanted)), key=lambda place: (-len(wanted[place].resources), -wanted[place].cores))
-    for offered in ([machine for machine in left if not machine.is_home], left):
-        for place in places:
+    # Where there are too few, required nodes come first, and of them those that require resources, or more cores.
+    order = [(each.is_optional, -len(each.resources), -each.cores) for each in wanted]
+    places = sorted(range(len(wanted)), key=order.__getitem__)
+    required = [place for place in places if not wanted[place].is_optional]
+    for offered, of_these in (([machine for machine in left if not machine.is_home], places), (left, required)):
+        for place in of_these:
             if place not in chosen:
                 _assign(place, offered, wanted, chosen)
     return chosen

@@ -202,6 +202,15 @@ class Cluster:
             with contextlib.suppress(RayError):
                 remove_placement_group(group)
 
+    @staticmethod
+    def draining() -> dict[str, float]:
+        """Return the ids of nodes that end soon, as machines of the spot market do, with the seconds they have left."""
+        try:
+            deadlines: dict[str, int] = ray._private.state.state.get_draining_nodes()
+        except Exception:  # an interface that Ray calls its own
+            return {}
+        return {name: at / 1_000 - time.time() if at else math.inf for name, at in deadlines.items()}
+
     def reaches(self, machine: Machine) -> bool:
         """Whether the raylet of a machine answers; Ray reports a dead node only after many seconds."""
         try:

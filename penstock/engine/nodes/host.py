@@ -11,6 +11,7 @@ import importlib.metadata
 import os
 import pickle
 import platform
+import signal
 import socket
 import threading
 import time
@@ -77,11 +78,14 @@ class HostReports:
         Gauges by the role's name.
     failure
         Reason why the node is lost; empty: it is not.
+    going
+        Reason why the node must go; empty: it stays.
     """
 
     reports: list[tuple[str, Report]] = field(default_factory=list)
     gauges: dict[str, np.ndarray] = field(default_factory=dict)
     failure: str = ""
+    going: str = ""
 
 
 @dataclass(frozen=True)
@@ -130,7 +134,8 @@ class NodeHost:
         launcher.prepare()  # imports while home is still starting
         self._backend: LocalBackend | None = None
         self._reports: list[tuple[str, Report]] = []
-        self._failure = ""
+        self._failure = self._going = ""
+        signal.signal(signal.SIGTERM, self._be_ended)  # after the launcher was started, which is ended by home
         self._tied: set[str] = set()
         self._asked_at = time.monotonic()
         threading.Thread(target=self._end_when_forgotten, name="forgotten", daemon=True).start()
@@ -165,7 +170,7 @@ class NodeHost:
         reports, self._reports = self._reports, []
         reports += [("hang watch", Note(warning)) for warning in self._hangs.look(time.monotonic())]
         gauges = {name: self._arena.gauges_of(name).copy() for name in self._names}
-        return HostReports(reports, gauges, self._failure)
+        return HostReports(reports, gauges, self._failure, self._going)
 
     def send(self, role: str, command: bytes) -> None:
         """Send a pickled command to a role."""
@@ -185,6 +190,12 @@ class NodeHost:
         """Stop all roles: by a signal, and after `patience` seconds by force."""
         if self._backend is not None:
             self._backend.close(patience)
+
+    def _be_ended(self, signum: int, frame: object) -> None:
+        """Ask home to let the node go; a second signal ends the host."""
+        if self._going:
+            os._exit(1)
+        self._going = f"its host got {signal.Signals(signum).name}"
 
     def _end_when_forgotten(self) -> None:
         """End this process, and all roles with it, when home is gone, or cannot be reached.

@@ -77,7 +77,7 @@ def cores_of_nodes_here(config: Config) -> int:
 def settle(config: Config, cluster: Cluster) -> Config:
     """Return the config with numbers of nodes and of rollout workers per node that fit the cluster.
 
-    Waits until a cluster that grows has one node that steps lanes.
+    Waits until a cluster that grows has one node that steps lanes, or the least number where that is a setting.
 
     Raises
     ------
@@ -88,17 +88,18 @@ def settle(config: Config, cluster: Cluster) -> Config:
     if config.nodes == "all":
         config = replace(config, nodes=_all_nodes(config, cluster, machines))
     wanted = nodes_wanted(config, config.num_workers or 1)
-    chosen = choose(machines, wanted)
-    if len(chosen) < len(wanted) and cluster.grows:
-        chosen = _wait_for_one(config, cluster)
-    elif len(chosen) < len(wanted):
+    chosen, required = choose(machines, wanted), sum(not each.is_optional for each in wanted)
+    has_all = sum(not wanted[place].is_optional for place in chosen) == required
+    if not has_all and cluster.grows:
+        chosen = _wait_for_first(config, cluster)
+    elif not has_all:
         cores = f" with {config.num_workers} cores, for num_workers={config.num_workers}" if config.num_workers else ""
         if config.evaluator == "node":
             cores += f'{"," if cores else ""} the first with a core more, for evaluator="node"'
         there = ", ".join(f"{machine}{_in_words(machine.resources)}" for machine in machines) or "none"
         there += "; home has the first learner, and no other node's" if config.num_learner_nodes else ""
         raise ConfigError(
-            f"{_asking(config)} {len(wanted)} nodes{cores}; the cluster {cluster.name} has {there}: ask "
+            f"{_asking(config)} {required} nodes{cores}; the cluster {cluster.name} has {there}: ask "
             "for fewer nodes or workers, or start Ray on more machines (ray start --address=HEAD:6379)"
         )
     if config.num_workers is None:
@@ -114,6 +115,7 @@ def _free(config: Config, cluster: Cluster) -> list[Machine]:
     while True:
         machines = cluster.machines()
         wanted = nodes_wanted(_most(config, machines), config.num_workers or 1)
+        wanted = [each for each in wanted if not each.is_optional]
         chosen, most = (choose(each, wanted) for each in (machines, [machine.idle() for machine in machines]))
         if len(chosen) == len(most) or time.monotonic() > end:
             return machines
@@ -138,13 +140,14 @@ def _all_nodes(config: Config, cluster: Cluster, machines: Sequence[Machine]) ->
     return number
 
 
-def _wait_for_one(config: Config, cluster: Cluster) -> dict[int, Machine]:
-    """Request the nodes of a run, and wait for one that steps lanes; return the machines of all that are there."""
+def _wait_for_first(config: Config, cluster: Cluster) -> dict[int, Machine]:
+    """Request the nodes of a run, and wait for the first that step lanes; return the machines of all that are there."""
     wanted = nodes_wanted(config, config.num_workers or 1)
+    least = config.least_nodes if config.least_nodes < config.num_nodes else 1
     is_announced = False
     while True:
         chosen = choose(cluster.machines(), wanted)
-        if any(place < config.num_nodes for place in chosen):
+        if sum(place < config.num_nodes for place in chosen) >= least:
             return chosen
         bundles = bundles_of(wanted, chosen)
         cluster.want(bundles)
@@ -156,9 +159,10 @@ def _wait_for_one(config: Config, cluster: Cluster) -> dict[int, Machine]:
 
 
 def _asking(config: Config) -> str:
+    least = " at least" if config.least_nodes < config.num_nodes else ""
     if not config.num_learner_nodes:
-        return f"nodes={config.nodes!r} asks for"
-    return f"nodes={config.nodes!r} and learner_nodes={config.learner_nodes!r} ask for"
+        return f"nodes={config.nodes!r} asks for{least}"
+    return f"nodes={config.nodes!r} and learner_nodes={config.learner_nodes!r} ask for{least}"
 
 
 def _in_words(resources: Collection[str]) -> str:

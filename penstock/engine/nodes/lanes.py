@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 TIMES = 5  # last segments whose median time counts: one delayed segment does not change it
 TABLE_COLUMNS = 3  # slot, epoch, number
 NO_SLOTS = np.empty(0, np.int64)
+QUIET_SECONDS = 1.0  # without steps of a dismissed node, after which all have arrived
 
 
 class Occupancy:
@@ -144,6 +145,7 @@ class NodeLanes:
         self._steps = 0
         self._counts: Counter[str] = Counter()  # of earlier connections
         self._lag = 0.0
+        self._is_dismissed, self._arrived_at = False, 0.0
         arena.give_up(node)  # of a receiver that has died
 
     # -- connections -----------------------------------------------------------------------------------------------
@@ -158,7 +160,7 @@ class NodeLanes:
                 before.end()
                 self._counts += Counter(before.counts())
             self._reclaim()
-            self._link, self.is_waited_for = link, False
+            self._link, self.is_waited_for, self._is_dismissed = link, False, False
             link.begin()
             return True
 
@@ -168,6 +170,16 @@ class NodeLanes:
             self._is_closed = True
             if self._link is not None:
                 self._link.end()
+
+    def dismiss(self) -> None:
+        """Grant the node nothing more."""
+        with self._lock:
+            self._is_dismissed, self._arrived_at = True, time.monotonic()
+
+    @property
+    def has_delivered(self) -> bool:
+        """Whether everything that was granted to a dismissed node has arrived."""
+        return self._is_dismissed and self._is_quiet()
 
     @property
     def is_gone(self) -> bool:
@@ -190,6 +202,7 @@ class NodeLanes:
             if self._link is not None:
                 self._link.end()
             self._reclaim()
+            self._is_dismissed = False
             if not self._takes_turns:
                 return False
             slots = self._claim_free(self._slots)
@@ -204,8 +217,10 @@ class NodeLanes:
         counts: dict[str, Any] = {} if link is None else link.counts()
         if self._counts:
             counts = self._counts + Counter(counts)
-        is_there = link is not None and link.is_there
-        return NodeStatus(lanes=self.num_lanes, is_there=is_there, steps=self._steps, policy_lag=self._lag, **counts)
+        return NodeStatus(
+            lanes=self.num_lanes, is_there=link is not None and link.is_there, is_leaving=self._is_dismissed,
+            has_left=self.has_delivered, steps=self._steps, policy_lag=self._lag, **counts,
+        )  # fmt: skip
 
     # -- slots -----------------------------------------------------------------------------------------------------
 
@@ -215,7 +230,9 @@ class NodeLanes:
         if link is None or not link.is_clear:
             return None
         with self._lock:  # the slots of a connection that ends are freed by the next, or by `fill_in`
-            return (link, self.grant(occupancy)) if link is self._link and link.is_clear else None
+            if link is not self._link or not link.is_clear:
+                return None
+            return link, NO_SLOTS if self._is_dismissed else self.grant(occupancy)
 
     def grant(self, occupancy: Occupancy) -> np.ndarray:
         """Claim slots for the node's lanes, at most one per lane; return their numbers on the node, int64 ``[K]``.
@@ -298,6 +315,9 @@ class NodeLanes:
         claimed: np.ndarray = slots[self.arena.slots.claim(slots, SlotState.FREE, SlotState.WRITING, self.node)]
         return claimed
 
+    def _is_quiet(self) -> bool:
+        return not len(self.arena.slots.owned_by(self.node, SlotState.WRITING))
+
     def _reclaim(self) -> None:
         """Free the slots that the node has not filled."""
         self.arena.give_up(self.node)
@@ -352,10 +372,14 @@ class StepNodeLanes(NodeLanes):
             raise StreamError(f"{frame.count} steps came with {frame.nbytes} bytes, where {nbytes_of(views)} are right")
         yield from stream.arriving(views)
         if blocks.accepts(frame):
+            self._arrived_at = time.monotonic()
             self._inbox.add(calls)
             self._steps += steps_in(calls)
             self._lag = float(self.arena.weights.version - frame.version)
             self.arena.learner_bell.ring()
+
+    def _is_quiet(self) -> bool:
+        return time.monotonic() - self._arrived_at > QUIET_SECONDS
 
     def _reclaim(self) -> None:
         with self._counting:

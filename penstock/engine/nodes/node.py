@@ -43,6 +43,8 @@ class Node:
         Time (monotonic seconds) of the last bytes from the node.
     faults, not_before
         Number of losses, and time (monotonic seconds) before which no host is started.
+    going, gone_by
+        Reason why it was asked to go, empty if it was not, and deadline (monotonic seconds) of what it delivers.
     status
         Status that is shown.
     seen
@@ -61,6 +63,8 @@ class Node:
     last_bytes_at: float = -math.inf
     faults: int = 0
     not_before: float = 0.0
+    going: str = ""
+    gone_by: float = 0.0
     status: NodeStatus = field(default_factory=NodeStatus)
     seen: deque[tuple[float, int, int]] = field(default_factory=deque)
 
@@ -71,18 +75,19 @@ class Node:
 
     def take(self, host: Hosted) -> None:
         """Take a new host."""
-        self.host, self.has_begun = host, False
+        self.host, self.has_begun, self.going = host, False, ""
+        self.status = replace(self.status, is_leaving=False, has_left=False)
         self.incarnation += 1
         self.tries += 1
 
     def lose(self) -> Machine:
-        """Kill the host; return its machine."""
+        """Kill the host; return its machine. A node that was asked to go has no fault."""
         assert self.host is not None
         self.host.kill()
         machine, self.host = self.host.machine, None
-        self.faults += 1
+        self.faults += not self.going
         self.not_before = time.monotonic() + min(LONGEST_BACK_OFF, 0.25 * 2.0 ** min(self.tries, 8))
-        self.status = replace(self.status, is_there=False, faults=self.faults)
+        self.status = replace(self.status, is_there=False, has_left=bool(self.going), faults=self.faults)
         return machine
 
     def update_learner(self, *, is_there: bool) -> None:
@@ -104,8 +109,9 @@ class Node:
         began, steps, nbytes = seen[0]
         seconds = max(now - began, 1e-9)
         host = self.status.host if self.host is None else self.host.machine.host
+        has_left = status.has_left and bool(self.going) if self.host is not None else self.status.has_left
         self.status = replace(
-            status, name=self.name, host=host, faults=self.faults,
+            status, name=self.name, host=host, faults=self.faults, has_left=has_left,
             steps_per_second=max(0, status.steps - steps) / seconds,
             bytes_per_second=max(0, status.nbytes - nbytes) / seconds,
         )  # fmt: skip

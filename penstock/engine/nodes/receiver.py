@@ -15,10 +15,10 @@ from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.engine.contracts import Role
-from penstock.engine.messages import Command, GoOnWithout, Listening, NodesSeen, Note, Tell, unknown
+from penstock.engine.messages import Command, Dismiss, GoOnWithout, Listening, NodesSeen, Note, Tell, unknown
 from penstock.engine.nodes.dispatcher import Dispatcher
 from penstock.engine.nodes.lanes import NodeLanes, StepNodeLanes
 from penstock.engine.nodes.link import Link
@@ -147,10 +147,15 @@ class Receiver:
         return has_filled
 
     def handle(self, command: Command) -> None:
-        """Execute a command of the backend: `GoOnWithout`."""
-        if not isinstance(command, GoOnWithout):
-            raise unknown(RECEIVER, command, GoOnWithout)
-        self._go_on_without(command.node)
+        """Execute a command of the backend: `GoOnWithout` or `Dismiss`."""
+        match command:
+            case GoOnWithout(node):
+                self._go_on_without(node)
+            case Dismiss(node):
+                for of_policy in self._lanes:
+                    of_policy[node].dismiss()
+            case _:
+                raise unknown(RECEIVER, command, GoOnWithout, Dismiss)
 
     def close(self) -> None:
         """End all connections."""
@@ -209,6 +214,6 @@ def _status_of(lanes: Sequence[NodeLanes]) -> NodeStatus:
     found = [each.status() for each in lanes]
     if len(found) == 1:
         return found[0]
-    sums = {name: sum(getattr(each, name) for each in found) for name in SUMMED}
-    is_there, policy_lag = all(each.is_there for each in found), max(each.policy_lag for each in found)
-    return replace(found[0], is_there=is_there, policy_lag=policy_lag, **sums)
+    sums: dict[str, Any] = {name: sum(getattr(each, name) for each in found) for name in SUMMED}
+    sums |= {name: all(getattr(each, name) for each in found) for name in ("is_there", "has_left")}
+    return replace(found[0], policy_lag=max(each.policy_lag for each in found), **sums)

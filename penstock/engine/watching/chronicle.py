@@ -324,6 +324,8 @@ def metrics_of(status: Status) -> dict[str, float]:
         values |= {before + name: value for name, value in _metrics_of_policy(policy).items()}
     if status.env_steps is not None:
         values["env_steps"] = status.env_steps
+    if status.nodes:
+        values["nodes/connected"] = sum(node.is_there for node in status.nodes)
     for node in status.nodes:
         names = OF_A_NODE if not node.learner else ("is_there", "faults")
         values |= {f"node/{node.name}/{name}": float(getattr(node, name)) for name in names}

@@ -326,4 +326,5 @@ class Progress:
             metrics=self.metrics,
             policies=tuple(policies) if len(policies) > 1 else (),
             nodes=tuple(self.nodes[number] for number in sorted(self.nodes)),
+            nodes_asked=self._config.nodes_asked,
         )
