@@ -23,7 +23,7 @@ from penstock.engine.evaluations import Evaluations
 from penstock.engine.exploits import Exploits
 from penstock.engine.groups.board import board_for
 from penstock.engine.messages import Report
-from penstock.engine.nodes.joining import address_of_home, cores_of_nodes_here
+from penstock.engine.nodes.joining import address_of_home, cores_of_nodes_here, gauges_on
 from penstock.engine.policies import Training
 from penstock.engine.polling import RoleFailed, Roles
 from penstock.engine.reports import Reports
@@ -81,7 +81,8 @@ class Supervisor(Owned):
         self._roles = roles = Roles(self.backend, specs, [policy.name for policy in policies])
         self.progress = progress = _progress_of(training, specs)
         hardware = Hardware(lambda: self.backend.pids, has_gpu=config.device != "cpu")
-        self._chronicle = chronicle = Chronicle(progress, HangWatch(specs, arena), hardware, directory)
+        hangs, export = HangWatch(specs, arena), gauges_on(config)
+        self._chronicle = chronicle = Chronicle(progress, hangs, hardware, directory, export)
         self.evaluations = Evaluations(config, progress, chronicle, roles)
         self._opponents = opponents_of(config, policies, chronicle.lines_log)
         if self._opponents is not None:

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+import urllib.request
 from dataclasses import replace
 
 import gymnasium as gym
@@ -21,7 +22,7 @@ from penstock.algorithms.ppo import PPO
 from penstock.config import ConfigError
 from penstock.engine.endings import TrainingFailed
 from penstock.engine.nodes.host import about_here
-from penstock.engine.nodes.joining import on_cluster
+from penstock.engine.nodes.joining import gauges_on, on_cluster
 from penstock.engine.trainer import Trainer
 from penstock.experience.arena import Control
 from tests.engine.delayed import Delayed
@@ -295,6 +296,38 @@ def test_the_start_of_a_cluster_is_none_of_the_seconds_of_a_run(on_nodes):
     with Trainer(APPO, **on_nodes, total_steps=10**9, max_seconds=5.0) as trainer:  # hosts begin within several
         result = trainer.train(quiet=True)
     assert result.stopped == "seconds" and result.steps > 0 and result.seconds >= 5.0
+
+
+def metrics_of_ray(cluster):
+    """Metrics of runs by name and labels, as Prometheus reads them from the agents of a cluster's machines."""
+    found = {}
+    for node in cluster.list_all_nodes():
+        with urllib.request.urlopen(f"http://{node.node_ip_address}:{node.metrics_export_port}/metrics") as page:
+            lines = [line.rpartition(" ") for line in page.read().decode().splitlines()]
+        found |= {name: float(value) for name, _, value in lines if name.startswith("ray_penstock_")}
+    return found
+
+
+@LONG
+def test_a_run_on_a_cluster_is_among_the_metrics_of_ray(on_nodes, cluster, tmp_path):
+    own = {"env": "CartPole-v1", "backend": "ray"}
+    assert gauges_on(APPO.Config(**own)) is gauges_on(APPO.Config(**{**own, "backend": "local"})) is None
+    found = {}
+
+    def look(status):
+        if status.nodes and status.nodes[0].steps > 1_000:  # an agent gets them within seconds
+            found.update(metrics_of_ray(cluster))
+        return not any(value for name, value in found.items() if "node_steps_per_second" in name)
+
+    settings = {**on_nodes, "run_dir": tmp_path / "some", "nodes": 1}
+    with Trainer(APPO, **settings, total_steps=10**9) as trainer:
+        assert trainer.train(quiet=True, on_update=look).stopped == "callback"
+        gauges_on(APPO.Config(**settings))(trainer.status)  # of another run of this process
+    of_run = {f"ray_penstock_{name}" for name in ("steps_per_second", "policy_lag", "nodes")}
+    of_node = {f"ray_penstock_node_{name}" for name in ("steps_per_second", "policy_lag")}
+    assert {name.partition("{")[0] for name in found} == of_run | of_node
+    assert all('run="some"' in name for name in found)
+    assert all('node="node-0"' in name for name in found if "penstock_node_" in name)
 
 
 @LONG

@@ -11,10 +11,12 @@ import contextlib
 import itertools
 import logging
 import math
+import os
 import socket
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -22,6 +24,7 @@ from ray._private.services import find_gcs_addresses
 from ray.autoscaler.sdk import request_resources
 from ray.autoscaler.v2.sdk import get_cluster_status
 from ray.exceptions import GetTimeoutError, RayError
+from ray.util.metrics import Gauge
 from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
@@ -29,6 +32,7 @@ from penstock.config import Config, ConfigError
 from penstock.engine.nodes.choosing import GPU, SHARE, Bundle, Machine, Place, Resources, Wanted, nodes_wanted
 from penstock.engine.nodes.host import About, HostReports, NodeHost
 from penstock.ipc import whole_cores
+from penstock.runs.status import Status
 
 STORE_NBYTES = 100 * 2**20  # of Ray's object store, which is hardly used
 KNOCK_SECONDS, LOOK_SECONDS = 5.0, 1.0  # for the head node to answer: at first, and during a run
@@ -260,6 +264,30 @@ class Cluster:
             with contextlib.suppress(Exception):
                 ray.shutdown()
             _let_ray_print(True)
+
+
+class Gauges:
+    """Gauges of a run among Ray's own metrics, which its dashboard and Prometheus read. Each has the run as a tag."""
+
+    def __init__(self) -> None:
+        of_run, of_node = ("run",), ("run", "node", "machine")
+        self._rate = Gauge("penstock_steps_per_second", "Steps that a run learns from per second", of_run)
+        self._lag = Gauge("penstock_policy_lag", "Mean policy lag of recent batches in updates", of_run)
+        self._nodes = Gauge("penstock_nodes", "Connected nodes of a run", of_run)
+        self._rate_of_node = Gauge("penstock_node_steps_per_second", "Steps that a node brings per second", of_node)
+        self._lag_of_node = Gauge("penstock_node_policy_lag", "Mean policy lag of a node's last steps", of_node)
+
+    def __call__(self, status: Status) -> None:
+        """Set the gauges."""
+        run = {"run": Path(status.run_dir).name if status.run_dir else f"process {os.getpid()}"}
+        self._rate.set(status.steps_per_second, run)
+        self._lag.set(status.policy_lag_mean, run)
+        self._nodes.set(sum(node.is_there for node in status.nodes), run)
+        for node in status.nodes:
+            if not node.learner:
+                tags = {**run, "node": node.name, "machine": node.host}
+                self._rate_of_node.set(node.steps_per_second, tags)
+                self._lag_of_node.set(node.policy_lag, tags)
 
 
 def poll_answers(hosts: Iterable[Hosted]) -> None:

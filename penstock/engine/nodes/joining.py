@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from penstock.engine.paths import data_path
 
 if TYPE_CHECKING:
     from penstock.engine.nodes.cluster import Cluster
+    from penstock.runs.status import Status
 
 LOOK_SECONDS = 1.0  # between two looks for the first node, or for free ones
 FREE_SECONDS = 5.0  # for what a run has reserved to be free after its end
@@ -63,6 +64,15 @@ def address_of_home(config: Config) -> str | None:
     from penstock.engine.nodes import cluster
 
     return cluster.open_cluster(config).home
+
+
+def gauges_on(config: Config) -> Callable[[Status], None] | None:
+    """Return what shows a run among Ray's own metrics; None: it is on no cluster, or on one started for it."""
+    if config.backend != "ray" or config.address is None:
+        return None
+    from penstock.engine.nodes import cluster
+
+    return cluster.Gauges()
 
 
 def cores_of_nodes_here(config: Config) -> int:

@@ -61,6 +61,8 @@ class Chronicle(Owned):
         Load of cores, memory and GPUs.
     run_directory
         Directory of the run; None: nothing is written.
+    export
+        Called with the status at the intervals of ``metrics.jsonl``; None: there is no other place for metrics.
 
     Attributes
     ----------
@@ -69,12 +71,14 @@ class Chronicle(Owned):
     """
 
     def __init__(
-        self, progress: Progress, hangs: HangWatch, hardware: Hardware, run_directory: RunDirectory | None
-    ) -> None:
+        self, progress: Progress, hangs: HangWatch, hardware: Hardware, run_directory: RunDirectory | None,
+        export: Callable[[Status], None] | None = None,
+    ) -> None:  # fmt: skip
         self._progress = progress
         self._hangs = hangs
         self._hardware = hardware
         self._run_directory = run_directory
+        self._export = export
         path = None if run_directory is None else run_directory.path
         start = (progress.steps, progress.seconds) if progress.steps else None
         self._metrics, self._episodes = MetricsLog(path, self.event, start), EpisodesLog(path, self.event)
@@ -86,7 +90,7 @@ class Chronicle(Owned):
         self._view: View | None = None
         self._on_update: OnUpdate | None = None
         self.stop_is_asked = False
-        self._next_refresh = self._next_metrics = self._next_state = self._next_hardware = 0.0
+        self._next_export = self._next_refresh = self._next_metrics = self._next_state = self._next_hardware = 0.0
 
     @contextmanager
     def shown_to(self, view: View, on_update: OnUpdate | None) -> Iterator[None]:
@@ -193,6 +197,9 @@ class Chronicle(Owned):
             self._progress.take_metrics(_numbers_in(answer))
         if self._view is not None:
             self._view.update(status)
+        if self._export is not None and now >= self._next_export:
+            self._next_export = now + METRICS_INTERVAL
+            self._export(status)
         if not self.is_written:
             return
         if now >= self._next_state:
