@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import signal
 import subprocess
 import termios
@@ -70,6 +71,35 @@ finally:
 print(json.dumps(found), flush=True)
 """
 
+STOPPED = """
+import fcntl, os, signal, subprocess, sys, termios, time
+
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+job = subprocess.Popen([sys.executable, "-c", sys.argv[1]], preexec_fn=lambda: os.setpgid(0, 0))
+os.tcsetpgrp(0, job.pid)
+
+def sleeps():
+    (line,) = [line for line in open(f"/proc/{job.pid}/status") if line.startswith("voluntary")]
+    return int(line.split()[1])
+
+try:
+    os.waitpid(job.pid, os.WUNTRACED)
+    os.tcsetpgrp(0, os.getpgrp())
+    print("one line of the shell", flush=True)
+    os.kill(job.pid, signal.SIGCONT)  # as bg does
+    before, end = sleeps(), time.monotonic() + 20
+    while sleeps() < before + 80 and time.monotonic() < end:  # longer than two draws are apart
+        time.sleep(0.01)
+    print("another line of the shell", flush=True)
+    os.tcsetpgrp(0, job.pid)
+    os.kill(job.pid, signal.SIGCONT)  # as fg does
+    job.wait()
+finally:
+    job.kill()
+    job.wait()
+"""
+
 
 def test_keys_choose_the_policy_and_ctrl_c_ends_the_view():
     with terminal(OWN + SHOW) as (process, ours, theirs):
@@ -82,6 +112,28 @@ def test_keys_choose_the_policy_and_ctrl_c_ends_the_view():
         os.write(ours, b"\x03")
         read_until(ours, "KeyboardInterrupt")
         assert process.wait(20) in (130, -signal.SIGINT) and termios.tcgetattr(theirs) == before
+
+
+def test_a_stopped_view_goes_on_below_what_the_shell_has_written():
+    up, frame = b"\x1b[1A", "╭".encode()
+
+    def read(*words):
+        text = b""
+        for word in words:
+            before = len(text)
+            while word not in text[before:]:
+                assert select.select([ours], [], [], 30)[0], text[-2000:]
+                text += os.read(ours, 65536)
+        return text
+
+    with terminal(STOPPED, SHOW) as (process, ours, _):
+        read(b"entropy of red", up)
+        os.write(ours, b"\x1a")
+        behind, _, again = read(b"one line of the shell", b"another line of the shell", frame, up).partition(b"another")
+        assert frame not in behind.partition(b"one line of the shell")[2], "nothing is drawn in the background"
+        assert up not in again.partition(frame)[0], "the shell's lines are not drawn over"
+        os.write(ours, b"\x03")
+        process.wait(20)
 
 
 def test_an_exception_leaves_the_terminal_as_it_was():
