@@ -32,6 +32,10 @@ STYLE = """
 .c0 { --c: #0072b2; } .c1 { --c: #d55e00; } .c2 { --c: #009e73; } .c3 { --c: #cc79a7; } .c4 { --c: #56b4e9; }
 .c5 { --c: #e69f00; } .wait { --c: #b9c5cf; } .line { stroke: var(--c); }
 .area { fill: var(--c); stroke: var(--paper); }
+@media screen and (prefers-color-scheme: dark) {
+  .c0 { --c: #56b4e9; } .c1 { --c: #e69f00; } .c4 { --c: #0090e0; } .c5 { --c: #d55e00; } .wait { --c: #465665; }
+}
+@media (max-width: 499px) { .chart text { font-size: 14px; } }
 .dot { fill: var(--c); } .band { fill: var(--c); fill-opacity: 0.2; }
 .front { stroke: var(--ink); stroke-width: 1.5; }
 """
@@ -185,7 +189,7 @@ def _picture(chart: Mapping[str, Any], shapes: Sequence[Any], x: str, target: fl
             parts.append(f'<polygon class="{look} {_class(line)}" points="{over} {under}"/>')
             continue
         parts.append(f'<polyline class="line {_class(line)}" stroke-dasharray="{_dash(line)}" points="{over}"/>')
-        if line["dots"] and at.size <= 100:
+        if at.size <= (100 if line["dots"] else 1):
             dots = zip(right(at), down(above), strict=True)
             parts += (f'<circle class="dot {_class(line)}" cx="{cx:.1f}" cy="{cy:.1f}" r="2.2"/>' for cx, cy in dots)
     if target is not None:
@@ -202,7 +206,9 @@ def _legend(chart: Mapping[str, Any], drawn: Sequence[tuple[Any, np.ndarray, np.
             f'<rect class="area {_class(line)}" width="22" height="8"/>' if is_area
             else f'<line class="line {_class(line)}" x2="22" y1="4" y2="4" stroke-width="2" {dashes}/>'
         )  # fmt: skip
-        said = line.get("said", f"{values[-1]:.1%}" if is_area else number(float(values[-1])))
+        last = float(values[-1])
+        form = {"share": "{:.1%}".format, "bytes": lambda value: f"{short(value)}B"}.get(chart["unit"], number)
+        said = line.get("said", form(last))
         swatch = f'<svg viewBox="0 0 22 8" aria-hidden="true">{mark}</svg>'
         label = escape(line["label"])
         entries.append(f'<span title="{label}">{swatch} {label} <span class="said">{said}</span></span>')

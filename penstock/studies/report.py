@@ -46,11 +46,13 @@ body { margin: 1.2rem auto; max-width: 1400px; padding: 0 1rem; background: var(
 h2 { margin-top: 2.2rem; } .quiet { color: var(--quiet); } .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: 0.2rem 0.8rem 0.2rem 0; border-bottom: 1px solid var(--line); font-weight: 400;
-  vertical-align: top; overflow-wrap: anywhere; }
+  vertical-align: top; overflow-wrap: break-word; }
 thead th { font-weight: 600; } .right { text-align: right; white-space: nowrap; }
-.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(400px, 100%), 1fr)); gap: 0.8rem; }
+.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(320px, 100%), 1fr)); gap: 0.8rem; }
+details { margin: 0.8rem 0; } summary { font-weight: 600; cursor: pointer; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; }
-@media print { body { max-width: none; } .charts { grid-template-columns: 1fr 1fr; } h2 { break-before: page; } }
+@media print { body { max-width: none; } .charts { grid-template-columns: 1fr 1fr; } h2 { break-before: page; }
+  details::details-content { content-visibility: visible; } }
 """ + STYLE  # fmt: skip
 
 
@@ -169,27 +171,31 @@ def _of_run(run: RecordedRun, history: dict[str, list[float | None]], x: str) ->
     charts = [*_charts(history, METRICS, run.directory.policies, goal, x)]
     charts += _charts(_columns(run.directory.path / HARDWARE_FILE), HARDWARE)
     charts += _charts(read_episode(run.directory.path, _POINTS), EPISODE, run.directory.policies)
-    sections = list(dict.fromkeys(section for section, _ in charts))
-    for section in sections:
-        drawn = "".join(shown for its, shown in charts if its == section)
+    for section in dict.fromkeys(section for section, *_ in charts):
+        drawn = "".join(shown for its, _, shown in charts if its == section)
+        zero = ", ".join(title for its, title, shown in charts if its == section and not shown)
         parts.append(f'<h3>{escape(section)}</h3><div class="charts">{drawn}</div>')
+        parts.append(zero and f'<p class="quiet">Always 0: {escape(zero)}</p>')
     if lines := _log(run.directory.path / LOG):
         parts.append(f"<h3>Log</h3><pre>{escape(chr(10).join(lines))}</pre>")
     for heading, values in (("Settings", run.settings), ("Made with", run.made)):
         rows = [[name, words_of(value)] for name, value in values.items()]
-        parts.append(f"<h3>{heading}</h3>{_table([('name', False), ('value', False)], rows)}")
+        table = _table([("name", False), ("value", False)], rows)
+        parts.append(f"<details><summary>{heading}</summary>{table}</details>")
     return parts
 
 
 def _charts(
     history: dict[str, list[float | None]], known: Sequence[Series], policies: Sequence[str] = (),
     target: float | None = None, x: str = "steps",
-) -> Iterable[tuple[str, str]]:  # fmt: skip
-    """Yield section and HTML of each chart."""
+) -> Iterable[tuple[str, str, str]]:  # fmt: skip
+    """Yield section, title and HTML of each chart; "" for one that has nothing but zeros."""
     for chart in charts_of(history, policies, known):
         is_return = any(line["name"] in _COMPARED[:2] for line in chart["lines"])
-        if shown := chart_html(chart, history, x, target=target if is_return else None):
-            yield chart["section"], shown
+        is_zero = not is_return and not any(any(history[line["name"]]) for line in chart["lines"])
+        shown = "" if is_zero else chart_html(chart, history, x, target=target if is_return else None)
+        if shown or is_zero:
+            yield chart["section"], chart["title"], shown
 
 
 def _comparison(runs: Sequence[RecordedRun], histories: Sequence[dict[str, list[float | None]]], x: str) -> str:
