@@ -47,8 +47,9 @@ MAY_USE = {
     "doctor": {"extras", "ipc", "config", "surroundings", "envs", "algorithms", "play", "engine", "bench", "flags"}
     | {"runs"},
     "search": {"config", "masking", "runs", "ipc", "algorithms", "bench", "population", "trust"},
-    "studies": {"config", "flags", "masking", "runs", "ipc", "algorithms", "population"},
-    "dashboard": {"flags", "masking", "runs", "search", "studies"},
+    "studies": {"config", "flags", "masking", "runs", "ipc", "algorithms", "population"}
+    | {"search"},
+    "dashboard": {"flags", "masking", "runs", "studies"},
     "exchange": {"algorithms", "config", "envs", "extras", "flags", "masking", "nn", "play", "runs", "surroundings"}
     | {"trust"},
     "commands": {"config", "imports", "runs", "envs", "algorithms", "play", "engine", "flags", "bench", "studies"}

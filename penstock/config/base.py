@@ -187,6 +187,9 @@ class Config:
     """Sample actions in evaluations; algorithms that do not sample explore as at the end of training."""
     eval_max_steps: int = 30_000
     """Steps after which an evaluation ends an episode early and plays another; the return up to then counts."""
+    eval_films: int = 0
+    """Largest number of films of evaluations kept in the run, spread over the training, with the newest and that of the
+    best weights; 0: none are made. Each evaluation plays one more episode for its film (needs the extra "video")."""
     checkpoint_interval: int | None = None
     """Steps between checkpoints; 0: only at the end of training; None: total_steps / 10."""
     keep_checkpoints: int = 3
@@ -226,6 +229,7 @@ class Config:
         for name in ("num_workers", "num_groups", "num_agents", "max_seconds", "reward_clip"):
             value = getattr(self, name)
             require(value is None or value > 0, name, value, "more than 0, or None")
+        self._validate_films()
         interval = self.checkpoint_interval
         require(interval is None or interval >= 0, "checkpoint_interval", interval, "0 or more, or None")
         pace = self.eval_interval
@@ -250,6 +254,14 @@ class Config:
             raise ConfigError(
                 f"num_envs_per_worker={self.num_envs_per_worker} cannot be split into num_groups={self.num_groups} "
                 f"groups: use a multiple of {self.num_groups}, or num_groups=1"
+            )
+
+    def _validate_films(self) -> None:
+        require(self.eval_films == 0 or self.eval_films > 1, "eval_films", self.eval_films, "0, or 2 or more")
+        if self.eval_films and (self.run_dir is None or self.eval_interval == 0 or self.evaluator != "home"):
+            raise ConfigError(
+                f"eval_films={self.eval_films} is not legal with run_dir=None, eval_interval=0 or evaluator='node': "
+                "the evaluator at home writes films into the run"
             )
 
     def _validate_population(self) -> None:

@@ -12,10 +12,9 @@ from threading import Lock
 from typing import Any
 
 from penstock.dashboard.feed import Feed
-from penstock.dashboard.files import films_of
-from penstock.dashboard.searches import is_search, search_page
 from penstock.runs.descriptions import AXES, NO_FRAMES
 from penstock.runs.files import json_values
+from penstock.runs.films import films_of
 from penstock.runs.labels import LABELS
 from penstock.runs.metrics import METRICS
 from penstock.runs.reading import RecordedRun, paths_in, recorded
@@ -23,6 +22,7 @@ from penstock.runs.run_directory import CHECKPOINTS
 from penstock.runs.state import STATUS
 from penstock.runs.vacancy import CONFIG, RunDirectoryError
 from penstock.studies.lineage import has_lineage
+from penstock.studies.searches import is_search, search_page
 from penstock.studies.table import differences
 
 _MOST_FEEDS = 8
@@ -140,7 +140,7 @@ class Catalogue:
             "status": json_values(run.status),
             "config": run.settings,
             "made": run.made,
-            "films": films_of(run),
+            "films": [film.name for film in films_of(run.directory.path)],
             "axes": AXES,
             "no_frames": NO_FRAMES,
             "parent": {"id": self._id_of_run(run.parent.get("run")), "words": run.origin} if run.parent else None,

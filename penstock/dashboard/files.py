@@ -14,7 +14,6 @@ from penstock.masking import masked
 from penstock.runs.documents import DocumentError, open_ordinary, read_document
 from penstock.runs.files import json_bytes
 from penstock.runs.reading import RecordedRun
-from penstock.runs.run_directory import VIDEOS
 
 SHOWN_NBYTES = 1 << 18
 """Largest shown part of a file, at its end."""
@@ -97,15 +96,6 @@ def pieces_of(file: RunFile) -> Iterator[bytes]:
         while left > 0 and (piece := opened.read(min(left, 1 << 16))):
             left -= len(piece)
             yield piece
-
-
-def films_of(run: RecordedRun) -> list[str]:
-    """Return the names of a run's films, ordinary files only."""
-    folder = run.directory.path / VIDEOS
-    if folder.is_symlink() or not folder.is_dir():
-        return []
-    names = (entry.name for entry in os.scandir(folder) if entry.is_file(follow_symlinks=False))
-    return sorted(name for name in names if name.endswith(".mp4"))
 
 
 def _files_in(root: Path) -> Iterator[RunFile]:

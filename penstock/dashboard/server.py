@@ -23,18 +23,18 @@ from starlette.types import ASGIApp
 from penstock.dashboard.catalogue import Catalogue, id_of, unlike
 from penstock.dashboard.curves import Curves
 from penstock.dashboard.feed import POINTS, cursors_in
-from penstock.dashboard.files import files_of, films_of, pieces_of, text_of
+from penstock.dashboard.files import files_of, pieces_of, text_of
 from penstock.dashboard.guard import LOCAL, Guard, is_same
 from penstock.dashboard.streams import curve_events, overview_events, run_events, until
 from penstock.runs.descriptions import COLUMNS, EPISODE, charts_of
 from penstock.runs.documents import DocumentError, document_in
 from penstock.runs.episodes import read_episode
 from penstock.runs.files import json_values
+from penstock.runs.films import films_of
 from penstock.runs.labels import MOST_NBYTES, LabelsError, labels_in, write_labels
 from penstock.runs.lock import holding_of, holds
 from penstock.runs.process import is_alive
 from penstock.runs.reading import RecordedRun
-from penstock.runs.run_directory import VIDEOS
 from penstock.studies.compare_page import SCORES, comparison_page, settings_table, settings_unlike, sides_of
 from penstock.studies.lineage import lineage_page, steps_of
 
@@ -196,10 +196,9 @@ class Pages:
     @of_run
     async def film(self, request: Request, run: RecordedRun) -> Response:
         """Answer with a film of a run."""
-        films, number = films_of(run), request.path_params["number"]
-        if number >= len(films):
-            return _missing()
-        return FileResponse(run.directory.path / VIDEOS / films[number], media_type="video/mp4")
+        films = await run_in_threadpool(films_of, run.directory.path)
+        wanted = next((film for film in films if film.name == request.path_params["name"]), None)
+        return _missing() if wanted is None else FileResponse(wanted, media_type="video/mp4")
 
     async def overview_stream(self, request: Request) -> Response:
         """Stream changes of the overview."""
@@ -287,7 +286,7 @@ def make_app(
         Route("/api/runs/{id}/progress", pages.progress),
         Route("/api/runs/{id}/files", pages.files),
         Route("/api/runs/{id}/files/{file}", pages.file),
-        Route("/api/runs/{id}/films/{number:int}", pages.film),
+        Route("/api/runs/{id}/films/{name}", pages.film),
         Route("/api/runs/{id}/stop", pages.stop, methods=["POST"]),
         Route("/api/runs/{id}/labels", pages.label, methods=["POST"]),
     ]

@@ -16,6 +16,7 @@ from penstock.dashboard.catalogue import Catalogue
 from penstock.dashboard.curves import Curves
 from penstock.dashboard.feed import news
 from penstock.runs.descriptions import AXES, NO_FRAMES
+from penstock.runs.films import films_of
 from penstock.runs.state import read_state, state_of
 from penstock.studies.compare_page import settings_unlike
 
@@ -44,17 +45,17 @@ async def overview_events(catalogue: Catalogue) -> AsyncIterator[str]:
 
 async def run_events(path: Path, cursor: str) -> AsyncIterator[str]:
     """Yield new lines of a run's files, with the cursor after them as event id, and the run's status."""
-    status: dict[str, Any] = {}
-    state = ""
+    shown: dict[str, Any] = {}
     while True:
         found, cursor = await run_in_threadpool(news, path, cursor)
         if found:
             yield _event("news", found, cursor)
-        now = await run_in_threadpool(read_state, path)
-        now_state = await run_in_threadpool(state_of, now, path)
-        if now != status or now_state != state:
-            status, state = now, now_state
-            yield _event("status", {"state": state, "status": status})
+        status = await run_in_threadpool(read_state, path)
+        films = [film.name for film in await run_in_threadpool(films_of, path)]
+        now = {"state": await run_in_threadpool(state_of, status, path), "status": status, "films": films}
+        if now != shown:
+            shown = now
+            yield _event("status", shown)
         elif not found:
             yield _NOTHING
         await asyncio.sleep(LOOK_SECONDS)

@@ -60,7 +60,7 @@ class Evaluations:
         self.requested = self.answered = 0
         self.has_reached_target = False
         self.deadline = math.inf
-        self._has_shown_unfinished = False
+        self._has_shown_unfinished = self._has_shown_film = False
 
     def begin(self, deadline: float | None) -> None:
         """Prepare for training until a deadline, in monotonic seconds."""
@@ -101,7 +101,8 @@ class Evaluations:
             Candidate(store, policy.best_return, of_policy)
             for store, policy, of_policy in zip(stores, policies, meta, strict=True)
         )
-        self._roles.send(RoleKind.EVALUATOR, Evaluate(self.requested, self.deadline, tuple(candidates)))
+        run = self._chronicle.run_path
+        self._roles.send(RoleKind.EVALUATOR, Evaluate(self.requested, self.deadline, tuple(candidates), run))
 
     def score_final(self, turn: Callable[[], object], meta: Callable[[], Sequence[dict[str, Any]]]) -> None:
         """Score the final weights unless the last evaluation was of them; stop waiting when a signal ends the run.
@@ -151,6 +152,13 @@ class Evaluations:
                 whose = f" of policy {policy.name!r}" if policy.name else ""
                 problem = f"the best weights{whose} could not be written, training goes on: {scored.error}"
                 self._chronicle.event(f"warning: {problem}")
+        if evaluated.without_film is not None and not self._has_shown_film:
+            self._has_shown_film = True
+            steps = evaluated.policies[0].evaluation.steps
+            self._chronicle.event(
+                f"warning: no film of the evaluation at step {steps:,}: {evaluated.without_film}; further "
+                "evaluations without one are not listed"
+            )
 
     def forget(self) -> None:
         """Drop an open request: the weights were replaced, or the evaluator died."""

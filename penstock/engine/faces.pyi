@@ -151,6 +151,10 @@ class _Shared(TypedDict, total=False):
     eval_max_steps: int
     """Steps after which an evaluation ends an episode early and plays another; the return up to then counts. Default:
     30000."""
+    eval_films: int
+    """Largest number of films of evaluations kept in the run, spread over the training, with the newest and that of the
+    best weights; 0: none are made. Each evaluation plays one more episode for its film (needs the extra "video").
+    Default: 0."""
     checkpoint_interval: int | None
     """Steps between checkpoints; 0: only at the end of training; None: total_steps / 10. Default: None."""
     keep_checkpoints: int

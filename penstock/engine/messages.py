@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
 
     from penstock.play.evaluation import Evaluation
@@ -141,12 +143,15 @@ class Evaluated:
         Duration in seconds.
     has_reached_target
         Whether all policies with a target have reached it twice.
+    without_film
+        Reason why there is no film, where one was to be made; None: there is one, or there was to be none.
     """
 
     number: int
     policies: tuple[Scored, ...]
     seconds: float
     has_reached_target: bool = False
+    without_film: str | None = None
 
 
 @dataclass(frozen=True)
@@ -349,11 +354,14 @@ class Evaluate:
         End of playing, in monotonic seconds.
     policies
         The policies, which play together.
+    run
+        Directory of the run, for films; None: nothing is written.
     """
 
     number: int
     deadline: float
     policies: tuple[Candidate, ...]
+    run: Path | None = None
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from penstock.ipc import whole_cores
 from penstock.nn import PolicyNetwork
 from penstock.nn.encoders import encodes_images
 from penstock.nn.layers import is_bfloat16, is_faster_in_bfloat16
+from penstock.play.film import require_packages, require_pictures
 from penstock.play.policy import environment_named_by
 from penstock.self_play.settings import require_agents_for
 
@@ -125,6 +126,9 @@ def look_at(config: Config) -> ResolvedEnvironment:
     env = replace(env, teams=teams, population=1 if agents else len(policies))
     seen = seen or apart(env.name, probe_all, env)
     env = replace(env, mask_is_in_info=seen[0].mask_is_in_info)
+    if config.eval_films:
+        require_packages()
+        apart(env.name, require_pictures, env.of_one)
     return ResolvedEnvironment(config, env, policies, seen, _note_of_settled(given, config))
 
 

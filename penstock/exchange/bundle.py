@@ -34,10 +34,11 @@ from penstock.play.policy import load_policy
 from penstock.play.scoring import evaluate_run, evaluate_together
 from penstock.runs.checkpoint import APART, STATE, load_checkpoint, save_checkpoint, verify_checkpoint
 from penstock.runs.files import json_bytes, why_unwritable
+from penstock.runs.films import films_of
 from penstock.runs.growing import Cursor, stretches
 from penstock.runs.lookup import resolve_checkpoint
 from penstock.runs.metrics import METRICS
-from penstock.runs.run_directory import CHECKPOINTS, VIDEOS, RunDirectory
+from penstock.runs.run_directory import CHECKPOINTS, RunDirectory
 from penstock.runs.series import Columns
 from penstock.runs.store import BEST
 from penstock.runs.vacancy import CONFIG, safe_name
@@ -183,8 +184,7 @@ def _played(paths: Mapping[str, Path], how: Mapping[str, Any]) -> dict[str, Eval
 
 
 def _newest_film(run: RunDirectory) -> Path | None:
-    films = [path for path in (run.path / VIDEOS).glob("*.mp4") if path.is_file() and not path.is_symlink()]
-    return max(films, key=lambda path: path.stat().st_mtime, default=None)
+    return max(films_of(run.path), key=lambda path: path.stat().st_mtime, default=None)
 
 
 def _write_metrics(path: Path, table: Path) -> bool:

@@ -7,7 +7,8 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from itertools import chain, islice
+from fractions import Fraction
+from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,8 @@ def film(
     deterministic: bool,
     seed: int,
     teammates: Mapping[str, Policy] | None = None,
+    goes_on: Callable[[], bool] = lambda: True,
+    threads: int = 0,
 ) -> None:
     """Play one episode or game, of at most MAX_STEPS steps, and film it as H.264 video or as GIF.
 
@@ -61,6 +64,10 @@ def film(
         Seed of the environment and the samples.
     teammates
         Policies of the agents, by agent; None: the policy plays all of them.
+    goes_on
+        Function that is called before every picture but the first and returns whether the film goes on.
+    threads
+        Number of threads that encode a video; 0: as many as there are cores.
 
     Raises
     ------
@@ -68,11 +75,7 @@ def film(
         The extra "video" is not installed, the environment draws no pictures, or `path` exists or is not a legal file.
     """
     require_writable("video", path, "a film", CONTAINERS)
-    try:
-        import av  # noqa: F401  (imageio writes with it)
-        import imageio.v3  # noqa: F401
-    except ImportError:
-        raise ConfigError("a film needs the packages imageio and av: pip install 'penstock[video]'") from None
+    require_packages()
     path = os.path.abspath(path)  # the environment may change the working directory
     with Surroundings().inside():
         seed_generators(seed % 2**32)
@@ -86,27 +89,50 @@ def film(
                     deterministic=deterministic, seed=seed,
                 )
             )
-            pictures = (picture_of(stage, env.name) for _ in played)
-            first = next(pictures)  # creates no file for an environment that does not draw
+            first = next(picture_of(stage, env.name) for _ in played)  # creates no file for one that does not draw
+            pictures = (picture_of(stage, env.name) for _ in takewhile(lambda _: goes_on(), played))
             Path(path).touch(exist_ok=False)
             try:
-                _write(path, chain([first], pictures), _pictures_per_second(stage))
+                _write(path, chain([first], pictures), _pictures_per_second(stage), threads)
             except BaseException:
                 Path(path).unlink(missing_ok=True)
                 raise
 
 
-def _write(path: str, pictures: Iterable[np.ndarray], pace: float) -> None:
+def require_packages() -> None:
+    """Raise `ConfigError` if the extra "video" is not installed."""
+    try:
+        import av  # noqa: F401
+        import imageio.v3  # noqa: F401
+    except ImportError:
+        raise ConfigError("a film needs the packages imageio and av: pip install 'penstock[video]'") from None
+
+
+def require_pictures(env: EnvSpec) -> None:
+    """Raise `ConfigError` if an environment draws no pictures, by making one."""
+    with closing(make_stage(env, 0)) as stage:
+        if (game := game_of(stage)) is None:
+            stage.reset(seed=0)
+        else:
+            game.reset(0)
+        picture_of(stage, env.name)
+
+
+def _write(path: str, pictures: Iterator[np.ndarray], pace: float, threads: int) -> None:
     """Write pictures as a film, at their pace in pictures per second."""
-    import imageio.v3 as imageio
+    import av
 
     if path.endswith(".gif"):
         _write_gif(path, pictures, pace)
         return
-    with imageio.imopen(path, "w", plugin="pyav") as video:
-        video.init_video_stream("libx264", fps=pace)
-        for picture in pictures:
-            video.write_frame(picture)
+    with av.open(path, "w") as video:
+        stream = video.add_stream("libx264", Fraction(pace).limit_denominator(65_535))
+        stream.codec_context.thread_count = threads
+        for number, picture in enumerate(pictures):
+            if number == 0:  # the codec opens with the first picture
+                stream.height, stream.width, _ = picture.shape
+            video.mux(stream.encode(av.VideoFrame.from_ndarray(picture)))
+        video.mux(stream.encode())
 
 
 def _write_gif(path: str, pictures: Iterable[np.ndarray], pace: float) -> None:

@@ -79,6 +79,7 @@ COLUMNS = (
     Column("steps_per_second", "steps/s", "count", 1300),
     Column("limiting_role", "limited by", "text", 1000),
     Column("tags", "tags", "text", None),
+    Column("films", "films", "count", None),
     Column("parent", "parent", "text", None),
     Column("updated", "ago", "ago", 1400),
     Column("created", "created", "ago", None, is_printed=False),

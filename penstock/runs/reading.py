@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.masking import masked
 from penstock.runs.checkpoint import CheckpointError
+from penstock.runs.films import films_of
 from penstock.runs.labels import Labels, read_labels
 from penstock.runs.run_directory import RunDirectory, UnreadableRunError
 from penstock.runs.state import State, read_state, state_of
@@ -121,8 +122,8 @@ class RecordedRun:
         -------
         dict
             run (its name), path, state, reason, algorithm, env, seed, steps, progress (share of the budget), fields of
-            `Status` by their names, tags (separated by commas), note, archived, parent (words), created and updated
-            (seconds since 1970).
+            `Status` by their names, tags (separated by commas), note, archived, films (their number), parent (words),
+            created and updated (seconds since 1970).
         """
         config, info, status = self.directory.config, self.directory.info, self.status
         known = _last_known(self.directory) if status.keys() <= {"state", "reason"} else status
@@ -144,6 +145,7 @@ class RecordedRun:
             "tags": ",".join(self.labels.tags),
             "note": self.labels.note,
             "archived": self.labels.archived,
+            "films": len(films_of(self.directory.path)) or None,
             "parent": self.origin,
             "created": created,
             "updated": known.get("time") or created,

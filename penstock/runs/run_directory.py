@@ -12,7 +12,7 @@
 ``replay/``            contents of the replay buffers, if they are saved
 ``<role>/``            contents that the role of a feature saves beside the checkpoints
 ``policies/<name>/``   checkpoints of each policy, if a run has several
-``videos/``            films of ``penstock eval --video auto``
+``videos/``            films of evaluations, and of ``penstock eval --video auto``
 ``log.txt``            events, with time stamps
 =====================  ====================================================================
 """
@@ -25,7 +25,6 @@ import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from datetime import datetime
-from itertools import count
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -49,7 +48,7 @@ from penstock.runs.vacancy import (
 from penstock.trust import SEALS, seals_of
 
 _MOST_PARENTS = 100
-LOG, CHECKPOINTS, REPLAY, VIDEOS = "log.txt", "checkpoints", "replay", "videos"
+LOG, CHECKPOINTS, REPLAY = "log.txt", "checkpoints", "replay"
 HARDWARE, POLICIES = "hardware.jsonl", "policies"
 
 
@@ -314,13 +313,6 @@ class RunDirectory:
             more += f" --max-seconds {max(1, round(seconds))}"
         more += flags_of_secrets(self.config.get("env_kwargs"))
         return f"penstock resume {shlex.quote(shown_path(self.path))}{more}"
-
-    def film_path(self, steps: int) -> Path:
-        """Return an unused path for a film of the weights of a step; the folder is created."""
-        folder = self.path / VIDEOS
-        folder.mkdir(exist_ok=True)
-        names = (f"step-{steps}{'' if number == 1 else f'-{number}'}.mp4" for number in count(1))
-        return next(folder / name for name in names if not os.path.lexists(folder / name))
 
     def record_resumption(self, steps: int, changes: Mapping[str, Any]) -> None:
         """Record in ``config.json`` that the run resumes after `steps`, with changed settings (JSON values)."""

@@ -7,6 +7,7 @@ import hashlib
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from html import escape
 from itertools import product
@@ -15,10 +16,12 @@ from typing import Any, Literal
 
 from penstock.flags import Places, parse_flags
 from penstock.runs.descriptions import AXES, COLUMNS, EPISODE, HARDWARE, METRICS, NO_FRAMES, Column, Series, charts_of
-from penstock.runs.documents import open_ordinary
+from penstock.runs.documents import DocumentError, open_ordinary, read_ordinary
 from penstock.runs.drawing import STYLE, chart_html
 from penstock.runs.episodes import read_episode
 from penstock.runs.files import replace_file
+from penstock.runs.films import films_of
+from penstock.runs.films import steps_of as steps_of_film
 from penstock.runs.formatting import clock, number, words_of
 from penstock.runs.growing import Cursor, stretches
 from penstock.runs.reading import RecordedRun, find_runs, readable
@@ -35,6 +38,7 @@ MARK = b'<!doctype html>\n<meta name="generator" content="penstock report">\n'
 _POINTS = 400
 _MOST_RUNS = 20
 _MOST_LOG_LINES = 200
+_MOST_FILM_NBYTES = 1 << 24  # of each run
 _COMPARED = ("evaluation/mean_return", "episode/mean_return", "steps_per_second")
 _STYLE = """
 :root { --ink: #17324a; --quiet: #4c6275; --paper: #ffffff; --line: #d5e2ec; color-scheme: light dark; }
@@ -50,6 +54,7 @@ th, td { text-align: left; padding: 0.2rem 0.8rem 0.2rem 0; border-bottom: 1px s
 thead th { font-weight: 600; } .right { text-align: right; white-space: nowrap; }
 .charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(320px, 100%), 1fr)); gap: 0.8rem; }
 details { margin: 0.8rem 0; } summary { font-weight: 600; cursor: pointer; }
+video { max-width: 100%; } figure { margin: 0; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; }
 @media print { body { max-width: none; } .charts { grid-template-columns: 1fr 1fr; } h2 { break-before: page; }
   details::details-content { content-visibility: visible; } }
@@ -120,7 +125,7 @@ def report_html(runs: Sequence[RecordedRun], x: str = "steps") -> bytes:
     for run, history in zip(runs, histories, strict=True):
         parts += _of_run(run, history, x)
     style_hash = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{style_hash}'"
+    policy = f"default-src 'none'; style-src 'sha256-{style_hash}'; media-src data:"
     head = (
         f'<html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}">'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{escape(title)}</title>'
@@ -176,6 +181,7 @@ def _of_run(run: RecordedRun, history: dict[str, list[float | None]], x: str) ->
         zero = ", ".join(title for its, title, shown in charts if its == section and not shown)
         parts.append(f'<h3>{escape(section)}</h3><div class="charts">{drawn}</div>')
         parts.append(zero and f'<p class="quiet">Always 0: {escape(zero)}</p>')
+    parts += _films(run)
     if lines := _log(run.directory.path / LOG):
         parts.append(f"<h3>Log</h3><pre>{escape(chr(10).join(lines))}</pre>")
     for heading, values in (("Settings", run.settings), ("Made with", run.made)):
@@ -196,6 +202,23 @@ def _charts(
         shown = "" if is_zero else chart_html(chart, history, x, target=target if is_return else None)
         if shown or is_zero:
             yield chart["section"], chart["title"], shown
+
+
+def _films(run: RecordedRun) -> list[str]:
+    """Return the films of a run, the newest ones with their pictures while there is room; the others are named."""
+    left, figures = _MOST_FILM_NBYTES, list[str]()
+    for film in reversed(films_of(run.directory.path)):
+        steps, data = steps_of_film(film), None
+        with suppress(OSError, DocumentError):
+            data = read_ordinary(film, left)
+        name = film.name if steps is None else f"Step {steps:,}"
+        shown = '<p class="quiet">not in this file</p>'
+        if data is not None:
+            left -= len(data)
+            source = base64.b64encode(data).decode()
+            shown = f'<video controls preload="metadata" src="data:video/mp4;base64,{source}"></video>'
+        figures.insert(0, f"<figure><figcaption>{escape(name)}</figcaption>{shown}</figure>")
+    return [f'<h3>Films</h3><div class="charts">{"".join(figures)}</div>'] if figures else []
 
 
 def _comparison(runs: Sequence[RecordedRun], histories: Sequence[dict[str, list[float | None]]], x: str) -> str:

@@ -162,12 +162,21 @@ def test_a_film_plays_beside_the_curve_at_whose_steps_it_was_taken(browser, runs
         mark.send_keys(Keys.ENTER)
         film = mark.find_element(By.XPATH, "ancestor::figure/following-sibling::figure[1]")
         name, video = film.find_element(By.CSS_SELECTOR, ".title"), film.find_element(By.TAG_NAME, "video")
-        assert name.text == "step-100.mp4" and video.get_attribute("src").endswith("/films/1")
+        assert name.text == "step-100.mp4" and video.get_attribute("src").endswith("/films/step-100.mp4")
         film.find_element(By.TAG_NAME, "button").send_keys(Keys.ENTER)
         assert not browser.find_elements(By.CSS_SELECTOR, ".film") and browser.switch_to.active_element == mark
+        mark.send_keys(Keys.ENTER)
+        (live.directory.path / "videos" / "step-200-2.mp4").unlink()
+        (live.directory.path / "videos" / "step-302.mp4").write_bytes(b"no film")
+        waited(browser, lambda: [title for title, _ in browser.execute_script(marks)] == [
+            "Film of step 100", "Film of step 302"
+        ])  # fmt: skip
+        assert browser.switch_to.active_element == mark
+        assert browser.find_element(By.CSS_SELECTOR, ".film").is_displayed()
+        waited(browser, lambda: text_of(browser, "[data-film] figcaption").endswith("step-302.mp4 | other.mp4"))
         choose(browser, "x", "seconds")
         choose(browser, "from", "15")
-        choose(browser, "to", "30")
+        choose(browser, "to", "35")
         waited(browser, lambda: len(browser.execute_script(marks)) == 1)
         assert complaints(browser) == []
 

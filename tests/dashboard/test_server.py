@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from penstock.dashboard.files import RunFile, pieces_of, text_of
-from penstock.dashboard.searches import importance_of
 from penstock.masking import masked, masked_command
 from penstock.runs.lock import LOCK
+from penstock.studies.searches import importance_of
 from tests.dashboard.serving import dashboard_of, event
 from tests.studies.recorded import record
 
@@ -132,7 +132,7 @@ def test_without_control_no_run_can_be_stopped_or_labelled(served, ids):
         "/api/runs/ID/films/1", "/api/runs/ID/films/-1", "/api/runs/ID/films/..%2f..%2fconfig.json",
         "/api/runs/ID/files/config.json", "/api/runs/ID/files/..%2f..%2fsecret.json",
         "/api/runs/ID/files/../config.json",
-        "/api/runs/ID/films/step-1.mp4", "/api/runs/x/lineage", "/api/runs/x/episode", "/api/runs/ID/episode/x",
+        "/api/runs/ID/films/z.mp4", "/api/runs/x/lineage", "/api/runs/x/episode", "/api/runs/ID/episode/x",
         "/api/runs/..%2f..%2fsecret/episode", "/api/runs/ID/lineage/..%2fconfig.json",
         "/api/runs/..%2f..%2fsecret/lineage", "/api/runs/ID/config.json", "/api/runs/ID%2f..%2fgood",
     ],
@@ -148,7 +148,7 @@ def test_links_lead_out_of_no_run(served, ids):
     assert code == 200 and b"SECRET" not in body
     about = json.loads(served.ask(f"/api/runs/{ids['good']}")[2])
     assert about["films"] == ["step-1.mp4"]
-    code, headers, film = served.ask(f"/api/runs/{ids['good']}/films/0")
+    code, headers, film = served.ask(f"/api/runs/{ids['good']}/films/step-1.mp4")
     assert (code, film, headers["content-type"]) == (200, b"film", "video/mp4")
 
 

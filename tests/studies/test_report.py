@@ -90,6 +90,23 @@ def test_a_report_runs_nothing_and_asks_for_nothing(tmp_path):
     assert EVIL in "".join(tags.text) and not re.search(r"https?://|@import|url\(", re.sub(r"&[^;]+;", "", page))
 
 
+def test_films_lie_in_the_report_where_there_is_room(tmp_path, monkeypatch):
+    run = record(tmp_path / "run", [(1, 1.0)])
+    videos = run.directory.path / "videos"
+    videos.mkdir()
+    for name, data in (("step-900.mp4", b"large"), ("step-1000.mp4", b"new"), (f"{EVIL[:9]}.mp4", b"")):
+        (videos / name).write_bytes(data)
+    (tmp_path / "secret.mp4").write_text("x")
+    (videos / "step-1.mp4").symlink_to(tmp_path / "secret.mp4")
+    monkeypatch.setattr("penstock.studies.report._MOST_FILM_NBYTES", 7)
+    page = report_html([run]).decode()
+    assert [value for name, value in Tags(page).attributes if name == "src"] == [
+        "data:video/mp4;base64,bmV3", "data:video/mp4;base64,"
+    ]  # fmt: skip
+    assert page.index("Step 900") < page.index("not in this file") < page.index("Step 1,000")
+    assert EVIL[:9] not in page and "Step 1<" not in page
+
+
 def test_secrets_are_masked(tmp_path):
     run = record(tmp_path / "run", [(1, 1.0)], env_kwargs={"api_token": "SECRET", "size": 3})
     assert b"SECRET" not in report_html([run]) and b"api_token" in report_html([run])

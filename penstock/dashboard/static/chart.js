@@ -25,12 +25,13 @@ export class Chart {
     const words = [options.unit === "share" ? "" : options.unit, options.isNamed ? `over ${options.view.x}` : ""].filter(Boolean);
     const unit = words.length ? el("span", { class: "unit" }, words.join(" ")) : null;
     this.value = el("span", { class: "value" });
-    this.marks = (options.marks || []).map(({ label, act }) => el("button", { type: "button", class: "mark", "aria-label": label, title: label, onclick: act }));
+    this.marks = [];
     this.note = el("p", { class: "note", hidden: true });
     this.legend = el("div", { class: "legend" });
     this.hidden = new Set();
     this.owners = new Map((options.bands || []).flatMap(({ low, high, of }) => [[low, of], [high, of]]));
-    this.element = el("figure", {}, el("figcaption", {}, el("span", { class: "title" }, title), unit, this.value), this.note, el("div", { class: "plot" }, this.canvas, this.marks), el("div", { class: "foot" }, this.legend, el("span", { class: "tools" }, this.button, csv, pictures)), this.table);
+    this.element = el("figure", {}, el("figcaption", {}, el("span", { class: "title" }, title), unit, this.value), this.note, el("div", { class: "plot" }, this.canvas), el("div", { class: "foot" }, this.legend, el("span", { class: "tools" }, this.button, csv, pictures)), this.table);
+    this.mark(options.marks || []);
     this.observer = new IntersectionObserver((entries) => {
       this.isSeen = entries[entries.length - 1].isIntersecting;
       if (this.isSeen && this.isStale) this.draw();
@@ -171,6 +172,16 @@ export class Chart {
         }],
       },
     };
+  }
+
+  // Marks of before keep their buttons, and with them the focus.
+  mark(marks) {
+    const before = this.marks;
+    this.options.marks = marks;
+    this.marks = marks.map(({ label, act }) => before.find((mark) => mark.title === label) ?? el("button", { type: "button", class: "mark", "aria-label": label, title: label, onclick: act }));
+    for (const mark of before) if (!this.marks.includes(mark)) mark.remove();
+    this.canvas.parentElement.append(...this.marks.filter((mark) => !before.includes(mark)));
+    if (this.plot) this.placeMarks(this.plot);
   }
 
   // Places marks on the last line that has values; those outside of the range are hidden.

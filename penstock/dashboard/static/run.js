@@ -42,14 +42,12 @@ export async function runPage(page, id, asked) {
 
   const policies = policiesPanel(), nodes = nodesPanel(() => metrics), lineage = about.has_lineage ? lineagePanel(id) : null;
   const episode = episodePanel(id);
-  const films = filmsOf(id, about.films);
-  const marks = about.films.map((name, n) => [/^step-(\d+)(?:-\d+)?\.mp4$/.exec(name), n]).filter(([found]) => found).map(([[name, steps], n]) => ({
-    steps: Number(steps), label: `Film of step ${count(Number(steps))}${name === `step-${steps}.mp4` ? "" : `, ${name}`}`, act: (event) => play(event.currentTarget, name, n),
-  }));
+  const films = el("div", { class: "charts" });
+  let marks = [];
   section("Log").append(log);
   const made = section("Settings");
   made.append(details("Settings", about.config), details("Made with", about.made));
-  showStatus({ state: about.summary.state, status: about.status });
+  showStatus({ state: about.summary.state, status: about.status, films: about.films });
   order([]);
 
   function section(title) {
@@ -100,16 +98,29 @@ export async function runPage(page, id, asked) {
     roles.replaceChildren(...listed(status.roles).map((role) => roleBar(role, shades)));
     policies.show(status);
     nodes.show(status);
+    showFilms(news.films);
     order(titles());
   }
 
+  // Films come and go while others play.
+  function showFilms(names) {
+    for (const shown of [...films.children]) if (!names.includes(shown.dataset.film)) shown.remove();
+    names.forEach((name, n) => {
+      if (films.children[n]?.dataset.film !== name) films.insertBefore(el("figure", { "data-film": name }, el("figcaption", {}, name), filmOf(id, name, { preload: "none" })), films.children[n] ?? null);
+    });
+    marks = names.map((name) => /^step-(\d+)(?:-\d+)?\.mp4$/.exec(name)).filter((found) => found).map(([name, steps]) => ({
+      steps: Number(steps), label: `Film of step ${count(Number(steps))}${name === `step-${steps}.mp4` ? "" : `, ${name}`}`, act: (event) => play(event.currentTarget, name),
+    }));
+    for (const chart of drawn) if (chart.lines.some(isReturn)) chart.mark(marks);
+  }
+
   // Plays a film beside the curve that it is marked on.
-  function play(mark, name, n) {
+  function play(mark, name) {
     const curve = mark.closest("figure"), open = curve.parentElement.querySelector(".film");
     if (open) open.remove();
-    if (open && open.dataset.film === String(n)) return;
+    if (open && open.dataset.film === name) return;
     const close = el("button", { type: "button", onclick: () => { film.remove(); mark.focus(); } }, "Close");
-    const film = el("figure", { class: "film", "data-film": n }, el("figcaption", {}, el("span", { class: "title" }, name), el("span", { class: "tools" }, close)), filmOf(id, n, { autoplay: true, muted: true, loop: true }));
+    const film = el("figure", { class: "film", "data-film": name }, el("figcaption", {}, el("span", { class: "title" }, name), el("span", { class: "tools" }, close)), filmOf(id, name, { autoplay: true, muted: true, loop: true }));
     curve.after(film);
   }
 
@@ -128,9 +139,9 @@ export async function runPage(page, id, asked) {
     shades = new Map(charts.filter((chart) => chart.section === "Speed" && chart.kind === "area").flatMap((chart) => chart.lines.map((line) => [line.label, line.color])));
     const target = about.config.target_return, grids = new Map();
     drawn = charts.filter((chart) => !zero.includes(chart)).map(({ section: title, title: name, unit, kind, lines, bands, file }) => {
-      const isReturn = lines.some((line) => line.name === "episode/mean_return" || line.name === "evaluation/mean_return");
+      const ofReturn = lines.some(isReturn);
       const chart = new Chart(name, file === "hardware" ? hardware : metrics, lines, {
-        view: controls.view, onZoom: (range) => controls.zoom(range), kind, unit, bands, marks: isReturn ? marks : [], ...(isReturn && typeof target === "number" ? { target } : {}),
+        view: controls.view, onZoom: (range) => controls.zoom(range), kind, unit, bands, marks: ofReturn ? marks : [], ...(ofReturn && typeof target === "number" ? { target } : {}),
       });
       if (!grids.has(title)) grids.set(title, el("div", { class: "charts" }));
       grids.get(title).append(chart.element);
@@ -277,14 +288,12 @@ function roleBar(role, shades) {
   return el("div", { class: "role" }, el("span", { class: "name" }, role.name), bar, words);
 }
 
-function filmsOf(id, names) {
-  if (!names.length) return null;
-  return el("div", { class: "charts" }, names.map((name, n) =>
-    el("figure", {}, el("figcaption", {}, name), filmOf(id, n, { preload: "none" }))));
+function isReturn({ name }) {
+  return name === "episode/mean_return" || name === "evaluation/mean_return";
 }
 
-function filmOf(id, n, how) {
-  return el("video", { controls: true, src: `/api/runs/${id}/films/${n}`, ...how });
+function filmOf(id, name, how) {
+  return el("video", { controls: true, src: `/api/runs/${id}/films/${encodeURIComponent(name)}`, ...how });
 }
 
 function details(title, values) {

@@ -149,7 +149,9 @@ class EvaluationsThere:
         candidates = tuple(replace(candidate, store=None, meta={}) for candidate in evaluate.policies)
         versions = tuple(arena.weights.version for arena in self._arenas)
         seconds = evaluate.deadline - time.monotonic()
-        self._unsent = EvaluateThere(evaluate.number, math.inf, candidates, versions, seconds)
+        self._unsent = EvaluateThere(
+            evaluate.number, math.inf, candidates, versions=versions, seconds=seconds
+        )
 
     def send(self, host: Hosted) -> None:
         """Send the command to a node's host, unless it was sent."""

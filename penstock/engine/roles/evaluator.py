@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.engine.acting.inference import BestWeights, SharedWeights
@@ -24,6 +25,9 @@ from penstock.runs.checkpoint import CheckpointError
 from penstock.self_play.matches import player_of
 from penstock.surroundings import seed_generators
 
+if TYPE_CHECKING:
+    from penstock.engine.roles.filming import Films
+
 
 class Evaluator:
     """Evaluates the policies on request.
@@ -40,7 +44,7 @@ class Evaluator:
         Function for reports: `Evaluated` after each evaluation.
     """
 
-    ACTIVITIES = ("evaluate", "wait for a request")
+    ACTIVITIES = ("evaluate", "film", "wait for a request")
 
     def __init__(
         self,
@@ -64,6 +68,12 @@ class Evaluator:
         )  # fmt: skip
         self._episodes, self._max_steps = config.eval_episodes, config.eval_max_steps
         self._is_population = config.pbt is not None
+        self._env = env
+        self._films = None
+        if config.eval_films:
+            from penstock.engine.roles.filming import Films  # most runs have none
+
+            self._films = Films(algorithms, [policy.model for policy in self._policies], env)
         self._request: Evaluate | None = None
 
     def poll(self) -> bool:
@@ -113,7 +123,18 @@ class Evaluator:
                 self._policies, request.policies, evaluations, others, strict=True
             )
         )
-        self._report(Evaluated(request.number, scored, time.monotonic() - began, has_reached_target))
+        problem = None if self._films is None else self._film(self._films, request, scored)
+        self._report(Evaluated(request.number, scored, time.monotonic() - began, has_reached_target, problem))
+
+    def _film(self, films: Films, request: Evaluate, scored: Sequence[Scored]) -> str | None:
+        """Film an episode of the evaluated weights; return the reason where there is no film."""
+        self._clock.switch("film")
+        steps = sum(policy.weights.steps for policy in self._policies)
+        best = max(range(len(scored)), key=lambda n: scored[n].evaluation.mean_return)
+        player = best if self._env.population > 1 else 0
+        return films.make(
+            request, steps, player, is_best=scored[player].is_best, on_step=lambda: self._clock.switch("film")
+        )
 
     def _reach_target(self, evaluations: Sequence[Evaluation]) -> bool:
         """Return whether all policies with a target reach it, and there is one; of a population, any policy."""

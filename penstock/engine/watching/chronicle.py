@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from statistics import fmean
 from typing import Any, Protocol
 
@@ -145,6 +146,11 @@ class Chronicle(Owned):
         is_there, steps = self.is_written, self._progress.steps
         self.event(f"the run directory {self._run_directory.path} is written anew from step {steps:,} on")
         return is_there
+
+    @property
+    def run_path(self) -> Path | None:
+        """Directory of the run; None: nothing is written."""
+        return None if self._run_directory is None else self._run_directory.path
 
     @property
     def stores(self) -> list[CheckpointStore]:

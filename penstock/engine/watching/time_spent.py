@@ -15,7 +15,9 @@ from penstock.experience.layout import RoleKind, RunShape
 from penstock.ipc import busy_by_core
 from penstock.runs.status import REAL_WORK
 
-PURPOSES = {name: name for name in (*REAL_WORK, "evaluate")} | {"write": "copying", "gather": "copying"}
+PURPOSES = {name: name for name in (*REAL_WORK, "evaluate")} | {
+    "write": "copying", "gather": "copying", "film": "evaluate"
+}  # fmt: skip
 """Kind of work of each activity's CPU time; of all others: "other"."""
 
 

@@ -1,0 +1,120 @@
+"""Films of evaluations: one more episode of each, of which a run keeps a few, spread over the training."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from penstock.algorithms.bases.algorithm import Algorithm
+from penstock.engine.messages import Evaluate
+from penstock.envs.making import lane_seed
+from penstock.envs.spec import EnvSpec
+from penstock.envs.statistics import statistics_of
+from penstock.nn import PolicyNetwork
+from penstock.play.film import FILMED_LANE, film
+from penstock.play.policy import Policy
+from penstock.runs.films import UNFINISHED, film_path
+
+MOST_STEPS = 2_000
+"""Largest number of steps of a film."""
+
+
+@dataclasses.dataclass
+class Film:
+    """A film that this process has made; `identity` tells it from a file that has taken its place."""
+
+    steps: int
+    path: Path
+    identity: tuple[int, int]
+    is_best: bool
+
+
+class Films:
+    """Writer of films of the evaluator's policies.
+
+    Parameters
+    ----------
+    algorithms, models
+        Algorithm and network of each policy.
+    env
+        Environment, in which the policies play together.
+    """
+
+    def __init__(self, algorithms: Sequence[Algorithm], models: Sequence[PolicyNetwork], env: EnvSpec) -> None:
+        self._config = algorithms[0].config
+        self._policies = [Policy(algorithm, model, {}) for algorithm, model in zip(algorithms, models, strict=True)]
+        self._env = env
+        self._made: list[Film] = []
+
+    def make(
+        self, request: Evaluate, steps: int, player: int, *, is_best: bool, on_step: Callable[[], object]
+    ) -> str | None:
+        """Film an episode of the present weights; return the reason where there is no film.
+
+        Parameters
+        ----------
+        request
+            Request of the evaluation.
+        steps
+            Steps that name the film.
+        player
+            Number of the policy that plays, where policies do not play together.
+        is_best
+            Whether the weights are the best so far.
+        on_step
+            Called before each picture.
+        """
+        run, store = request.run, request.policies[0].store
+        if run is None or store is None or time.monotonic() >= request.deadline:
+            return None
+        left = iter(range(MOST_STEPS))
+
+        def goes_on() -> bool:
+            on_step()
+            return time.monotonic() < request.deadline and next(left, None) is not None
+
+        try:
+            store.require_run()
+            path = film_path(run, steps)
+            unfinished = path.with_name(UNFINISHED)
+            unfinished.unlink(missing_ok=True)  # of a process that was killed
+            self._film(unfinished, request.policies[0].meta, player, goes_on)
+            os.rename(unfinished, path)
+            self._keep(Film(steps, path, _identity(path), is_best))
+        except Exception as error:  # a film is no reason to end a training
+            return f"{type(error).__name__}: {error}"
+        return None
+
+    def _film(self, path: Path, meta: Mapping[str, Any], player: int, goes_on: Callable[[], bool]) -> None:
+        env = dataclasses.replace(self._env.of_one, statistics=statistics_of(meta))
+        pairs = zip(env.teams, self._policies, strict=False)
+        played_by = {agent: policy for team, policy in pairs for agent in team}
+        film(
+            self._policies[player], env, os.fspath(path), deterministic=not self._config.eval_exploration,
+            seed=lane_seed(self._config.seed, FILMED_LANE, 0), teammates=played_by, goes_on=goes_on, threads=1,
+        )  # fmt: skip
+
+    def _keep(self, made: Film) -> None:
+        """Add a film, and remove one where there are too many: neither the newest nor that of the best weights."""
+        if made.is_best:
+            for each in self._made:
+                each.is_best = False
+        self._made.append(made)
+        while len(self._made) > self._config.eval_films:
+            places = [0, *(each.steps for each in self._made)]
+            gaps = {n: places[n + 2] - places[n] for n, each in enumerate(self._made[:-1]) if not each.is_best}
+            closest = self._made.pop(min(gaps, key=lambda n: gaps[n]))
+            if _identity(closest.path) == closest.identity:
+                closest.path.unlink()
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return (0, 0)
+    return found.st_dev, found.st_ino

@@ -1,0 +1,37 @@
+"""Films in the directory of a run, named after the steps of the weights that play."""
+
+from __future__ import annotations
+
+import os
+import re
+from itertools import count
+from pathlib import Path
+
+VIDEOS = "videos"
+UNFINISHED = ".film.mp4"
+"""Name of the film that is being made."""
+_NAME = re.compile(r"step-(\d+)(?:-\d+)?\.mp4")
+
+
+def film_path(run: Path, steps: int) -> Path:
+    """Return an unused path for a film of the weights of a step; the folder is created."""
+    folder = run / VIDEOS
+    folder.mkdir(exist_ok=True)
+    names = (f"step-{steps}{'' if number == 1 else f'-{number}'}.mp4" for number in count(1))
+    return next(folder / name for name in names if not os.path.lexists(folder / name))
+
+
+def films_of(run: Path) -> list[Path]:
+    """Return the finished films of a run by steps, ordinary files only; those with other names come last."""
+    folder = run / VIDEOS
+    if folder.is_symlink() or not folder.is_dir():
+        return []
+    entries = [Path(entry) for entry in os.scandir(folder) if entry.is_file(follow_symlinks=False)]
+    films = [path for path in entries if path.suffix == ".mp4" and path.name != UNFINISHED]
+    return sorted(films, key=lambda path: (steps_of(path) is None, steps_of(path), path.name))
+
+
+def steps_of(film: Path) -> int | None:
+    """Return the steps of a film's weights; None for a film with another name."""
+    found = _NAME.fullmatch(film.name)
+    return int(found[1]) if found else None
