@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
@@ -35,3 +36,47 @@ def steps_of(film: Path) -> int | None:
     """Return the steps of a film's weights; None for a film with another name."""
     found = _NAME.fullmatch(film.name)
     return int(found[1]) if found else None
+
+
+@dataclass
+class _Kept:
+    """A film; `identity` tells it from a file that has taken its place."""
+
+    steps: int
+    path: Path
+    identity: tuple[int, int]
+    is_best: bool
+
+
+class KeptFilms:
+    """Films of one process, of which a few are kept, spread over the training.
+
+    Parameters
+    ----------
+    most
+        Largest number of films, at least 2.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._films: list[_Kept] = []
+
+    def add(self, path: Path, steps: int, *, is_best: bool) -> None:
+        """Add a film, and remove one where there are too many: neither the newest nor that of the best weights."""
+        for each in self._films if is_best else ():
+            each.is_best = False
+        self._films.append(_Kept(steps, path, _identity(path), is_best))
+        while len(self._films) > self._most:
+            places = [0, *(each.steps for each in self._films)]
+            gaps = {n: places[n + 2] - places[n] for n, each in enumerate(self._films[:-1]) if not each.is_best}
+            closest = self._films.pop(min(gaps, key=lambda n: gaps[n]))
+            if _identity(closest.path) == closest.identity:
+                closest.path.unlink()
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return (0, 0)
+    return found.st_dev, found.st_ino

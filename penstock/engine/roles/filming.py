@@ -17,20 +17,10 @@ from penstock.envs.statistics import statistics_of
 from penstock.nn import PolicyNetwork
 from penstock.play.film import FILMED_LANE, film
 from penstock.play.policy import Policy
-from penstock.runs.films import UNFINISHED, film_path
+from penstock.runs.films import UNFINISHED, KeptFilms, film_path
 
 MOST_STEPS = 2_000
 """Largest number of steps of a film."""
-
-
-@dataclasses.dataclass
-class Film:
-    """A film that this process has made; `identity` tells it from a file that has taken its place."""
-
-    steps: int
-    path: Path
-    identity: tuple[int, int]
-    is_best: bool
 
 
 class Films:
@@ -48,7 +38,7 @@ class Films:
         self._config = algorithms[0].config
         self._policies = [Policy(algorithm, model, {}) for algorithm, model in zip(algorithms, models, strict=True)]
         self._env = env
-        self._made: list[Film] = []
+        self._kept = KeptFilms(self._config.eval_films)
 
     def make(
         self, request: Evaluate, steps: int, player: int, *, is_best: bool, on_step: Callable[[], object]
@@ -84,7 +74,7 @@ class Films:
             unfinished.unlink(missing_ok=True)  # of a process that was killed
             self._film(unfinished, request.policies[0].meta, player, goes_on)
             os.rename(unfinished, path)
-            self._keep(Film(steps, path, _identity(path), is_best))
+            self._kept.add(path, steps, is_best=is_best)
         except Exception as error:  # a film is no reason to end a training
             return f"{type(error).__name__}: {error}"
         return None
@@ -97,24 +87,3 @@ class Films:
             self._policies[player], env, os.fspath(path), deterministic=not self._config.eval_exploration,
             seed=lane_seed(self._config.seed, FILMED_LANE, 0), teammates=played_by, goes_on=goes_on, threads=1,
         )  # fmt: skip
-
-    def _keep(self, made: Film) -> None:
-        """Add a film, and remove one where there are too many: neither the newest nor that of the best weights."""
-        if made.is_best:
-            for each in self._made:
-                each.is_best = False
-        self._made.append(made)
-        while len(self._made) > self._config.eval_films:
-            places = [0, *(each.steps for each in self._made)]
-            gaps = {n: places[n + 2] - places[n] for n, each in enumerate(self._made[:-1]) if not each.is_best}
-            closest = self._made.pop(min(gaps, key=lambda n: gaps[n]))
-            if _identity(closest.path) == closest.identity:
-                closest.path.unlink()
-
-
-def _identity(path: Path) -> tuple[int, int]:
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return (0, 0)
-    return found.st_dev, found.st_ino
