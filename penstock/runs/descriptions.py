@@ -245,7 +245,8 @@ def charts_of(
         whole = f"{title}, {policy}" if is_of_one else title
         chart: dict[str, Any] = {"section": series.section, "title": whole, "unit": series.unit, "lines": []}
         chart["kind"] = "area" if series.kind == "area" else "line"
-        chart = charts.setdefault((series.section, whole), {"place": places[series.section, series.title], **chart})
+        order = (places[series.section, series.title], title if is_of_one else "")  # policies beside each other
+        chart = charts.setdefault((series.section, whole), {"place": order, **chart})
         line = {"name": name, "label": series.label.format(*words), "policy": "" if is_of_one else policy}
         quantile = words[-1] if series.kind == "band" else ""
         chart["lines"].append(line | {"dots": series.kind == "dots", "quantile": quantile})

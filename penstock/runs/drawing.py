@@ -207,7 +207,7 @@ def _legend(chart: Mapping[str, Any], drawn: Sequence[tuple[Any, np.ndarray, np.
             else f'<line class="line {_class(line)}" x2="22" y1="4" y2="4" stroke-width="2" {dashes}/>'
         )  # fmt: skip
         last = float(values[-1])
-        form = {"share": "{:.1%}".format, "bytes": lambda value: f"{short(value)}B"}.get(chart["unit"], number)
+        form = {"share": "{:.1%}".format, "bytes": lambda value: f"{short(value)}B"}.get(chart["unit"].partition("/")[0], number)
         said = line.get("said", form(last))
         swatch = f'<svg viewBox="0 0 22 8" aria-hidden="true">{mark}</svg>'
         label = escape(line["label"])

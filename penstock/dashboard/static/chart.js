@@ -236,7 +236,7 @@ export class Chart {
 
   said(value) {
     if (value === null || value === undefined) return "-";
-    return this.options.unit === "share" ? `${(100 * value).toFixed(1)} %` : this.options.unit === "bytes" ? `${shortened(value, "bytes")}B` : number(value);
+    return this.options.unit === "share" ? `${(100 * value).toFixed(1)} %` : (this.options.unit || "").startsWith("bytes") ? `${shortened(value, "bytes")}B` : number(value);
   }
 
   fillLegend(whole) {
