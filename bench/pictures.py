@@ -94,7 +94,7 @@ ON_NODES = {
 SEARCH = ("ppo", *CARTPOLE, "4000", "--total-steps", "12000", "--trials", "12", "--num-workers", "1")
 SHOWN = {
     "dashboard-overview": ("#/", 620), "dashboard-run": ("#/run/appo-1", 1000), "dashboard-curves": ("#/curves", 1000),
-    "dashboard-policies": ("#/run/two-policies", 1200), "dashboard-population": ("#/run/population", 1300),
+    "dashboard-policies": ("#/run/two-policies", 1200), "dashboard-population": ("#/run/population", 1900),
     "dashboard-comparison": ("#/compare?words=search&by=num_epochs", 1100),
     "dashboard-search": ("#/search/search", 1300),
     "dashboard-delayed": ("#/run/rudder", 1300), "dashboard-nodes": ("#/run/nodes", 1000),

@@ -206,9 +206,9 @@ def _legend(chart: Mapping[str, Any], drawn: Sequence[tuple[Any, np.ndarray, np.
             f'<rect class="area {_class(line)}" width="22" height="8"/>' if is_area
             else f'<line class="line {_class(line)}" x2="22" y1="4" y2="4" stroke-width="2" {dashes}/>'
         )  # fmt: skip
-        last = float(values[-1])
-        form = {"share": "{:.1%}".format, "bytes": lambda value: f"{short(value)}B"}.get(chart["unit"].partition("/")[0], number)
-        said = line.get("said", form(last))
+        last, unit = float(values[-1]), chart["unit"].partition("/")[0]
+        shown = {"share": f"{last:.1%}", "bytes": f"{short(last)}B"}.get(unit, number(last))
+        said = line.get("said", shown)
         swatch = f'<svg viewBox="0 0 22 8" aria-hidden="true">{mark}</svg>'
         label = escape(line["label"])
         entries.append(f'<span title="{label}">{swatch} {label} <span class="said">{said}</span></span>')

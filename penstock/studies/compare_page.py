@@ -93,7 +93,11 @@ def settings_table(runs: Sequence[RecordedRun]) -> dict[str, list[str]]:
     """Return the settings that differ between runs, but for the environment, as texts, a value per run."""
     known = {"algorithm", *(name for run in runs for name in run.settings)} - {"env"}
     found = {name: values for name, values in differences(runs).items() if name in known and not is_secret(name)}
-    return {name: ["" if value is None else words_of(value) for value in values] for name, values in found.items()}
+    return {name: [_setting(value) for value in values] for name, values in found.items()}
+
+
+def _setting(value: Any) -> str:
+    return "" if value is None else f"{value:.6g}" if isinstance(value, float) else words_of(value)
 
 
 def _part(env: str, groups: dict[str, list[Group]], score: str) -> dict[str, Any]:

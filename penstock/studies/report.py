@@ -52,7 +52,7 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: 0.2rem 0.8rem 0.2rem 0; border-bottom: 1px solid var(--line); font-weight: 400;
   vertical-align: top; overflow-wrap: break-word; }
 thead th { font-weight: 600; } .right { text-align: right; white-space: nowrap; }
-.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(320px, 100%), 1fr)); gap: 0.8rem; }
+.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(400px, 100%), 1fr)); gap: 0.8rem; }
 details { margin: 0.8rem 0; } summary { font-weight: 600; cursor: pointer; }
 video { max-width: 100%; } figure { margin: 0; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; }

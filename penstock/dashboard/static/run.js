@@ -143,7 +143,7 @@ export async function runPage(page, id, asked) {
       const chart = new Chart(name, file === "hardware" ? hardware : metrics, lines, {
         view: controls.view, onZoom: (range) => controls.zoom(range), kind, unit, bands, marks: ofReturn ? marks : [], ...(ofReturn && typeof target === "number" ? { target } : {}),
       });
-      if (!grids.has(title)) grids.set(title, el("div", { class: "charts" }));
+      if (!grids.has(title)) grids.set(title, el("div", { class: listed(status.policies).length > 2 ? "charts broad" : "charts" })); // long legends
       grids.get(title).append(chart.element);
       return chart;
     });

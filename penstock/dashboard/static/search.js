@@ -58,7 +58,7 @@ export async function searchPage(page, id) {
       picture ? el("div", { class: "wide parallel", tabindex: "0", role: "region", "aria-label": "Parallel coordinates" }, pictureOf(picture)) : "",
       el("div", { class: "choices" }, axes.map((axis, n) => el("fieldset", { class: "brush" }, el("legend", {}, axis.name), slider(axis, n, 0), slider(axis, n, 1)))),
       el("h2", {}, "Importance and history"),
-      el("div", { class: "charts" },
+      el("div", { class: "charts broad" },
         figure ? pictureOf(figure) : "",
         known.length ? el("section", {}, el("h3", {}, "Importance of settings"), el("p", { class: "quiet" }, "Share of the variance of the trials' ranks that a setting explains alone; what chance explains is subtracted."),
           table("Importance of settings", [["setting", false], ["share", true], ["", false]], known.map(([name, share]) => [name, `${Math.round(100 * share)} %`, meter(share)]))) : ""),
