@@ -113,7 +113,7 @@ export function nodesPanel(metrics) {
     show(status) {
       const nodes = listed(status.nodes);
       if (!nodes.length) return;
-      const heads = [["node", false], ["machine", false], ["state", false], ["lanes", true], ["steps/s", true], ["", false], ["policy lag", true], ["kB/s", true], ["lost", true], ["blocks dropped or missing", true]];
+      const heads = [["node", false], ["machine", false], ["state", false], ["lanes", true], ["steps/s", true], ["", false], ["policy lag", true], ["kB/s", true], ["lost", true], ["dropped", true]];
       const cells = nodes.map((node, n) => [
         el("span", {}, swatch(n), node.name), node.host || "", el("span", { class: `state ${node.is_there ? "running" : node.has_left ? "" : "failed"}` }, stateOf(node)),
         node.learner ? `rank ${node.learner}` : count(node.lanes), count(node.steps_per_second), spark(metrics().columns[`node/${node.name}/steps_per_second`], n),
