@@ -424,7 +424,9 @@ def test_a_small_terminal_keeps_the_reason_whole_and_a_line_of_the_population():
 
 def test_a_table_with_too_few_rows_shows_the_chosen_policy_and_lost_nodes():
     policies = tuple(of_policy(f"policy-{number}") for number in range(9))
-    nodes = tuple(NodeStatus(name=f"node-{n}", host="amber", lanes=8, is_there=n != 6) for n in range(9))
+    nodes = tuple(
+        NodeStatus(name=f"node-{n}", host="amber", lanes=8, is_there=n != 6, faults=int(n == 6)) for n in range(9)
+    )
     console = Console(width=80, file=io.StringIO())
     console.print(panels(status(policies=policies, nodes=nodes, roles=()), (), 80, 22, 7))
     text = console.file.getvalue()
@@ -463,7 +465,7 @@ def test_a_pane_says_how_many_of_its_rows_are_hidden():
     console = Console(width=80, file=io.StringIO())
     console.print(panels(crowded(), (), 80, 26))
     text = console.file.getvalue()
-    hidden = re.search(r"nodes, (\d) more hidden", text)
+    hidden = re.search(r"nodes: .*, (\d) more hidden", text)
     assert hidden is not None and text.count("node-") == 5 - int(hidden[1])
     assert "past versions" not in text, "the least important pane is left out"
 
