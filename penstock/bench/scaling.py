@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from penstock.engine.nodes.host import GATHER_SECONDS, gather_seconds
+
 ROLLOUT, LANES, NODES, SENDERS = "rollout workers", "lanes", "nodes' cores", "senders"
 NETWORK, RECEIVER = "network", "receiver"
 LEARNERS, HOME, SUPERVISOR = "learners", "home's cores", "supervisor"
@@ -61,7 +63,7 @@ class Constants(StreamCosts):
     host
         Of a node's host and of Ray, per second.
     supervisor, supervise
-        Of the supervisor, per second, and additionally per second and node.
+        Of the supervisor, per second, and additionally per second and node of a run with few nodes.
     """
 
     lane: float
@@ -226,7 +228,8 @@ def _parts(c: Constants, s: Setting, m: Machines, versions: float) -> list[Part]
     heard = told * hear / tell if tell else 0.0
     reduce = s.learners * c.reduce_byte * s.weights_nbytes / s.steps_per_version if s.learners > 1 else 0.0
     learn = c.learn + reduce  # over all learners: all wait while gradients are averaged
-    hosts, supervise = s.nodes * c.host, c.supervisor + s.nodes * c.supervise
+    asked = GATHER_SECONDS / gather_seconds(s.nodes)  # how often, beside hosts of few nodes
+    hosts, supervise = s.nodes * c.host, c.supervisor + s.nodes * c.supervise * asked
     workers = s.nodes * min(s.workers, m.node_cores)
     slots = s.nodes * s.workers * s.lanes * s.slots
     waiting = 0.0 if s.takes_turns else (s.batch - 1) / 2  # mean wait for a complete batch, in segments

@@ -11,10 +11,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from penstock.engine.messages import Dismiss, GoOnWithout, Listening, NodesSeen
+from penstock.engine.messages import Dismiss, Failed, GoOnWithout, Listening, NodesSeen, Ready
 from penstock.engine.nodes import dispatcher
 from penstock.engine.nodes.backend import NodesBackend
 from penstock.engine.nodes.choosing import Wanted
+from penstock.engine.nodes.host import NodeHost, gather_seconds
 from penstock.engine.nodes.lanes import NodeLanes, Occupancy
 from penstock.engine.nodes.node import Node
 from penstock.engine.nodes.receiver import RECEIVER, Receiver, ReceiverRole
@@ -477,3 +478,18 @@ def test_nodes_connect_again_after_the_receiver_could_open_no_file(ends):
     e.connect(2)
     e.until(lambda: e.free() == [0, 1, 2, 3])
     assert e.status().is_there
+
+
+def test_hosts_of_many_nodes_gather_for_longer_and_answer_at_once_where_a_role_has_failed():
+    assert [gather_seconds(number) for number in (1, 100, 300, 1_000, 9_000)] == [0.5, 0.5, 1.5, 2.5, 2.5]
+    host, pumps = NodeHost.__new__(NodeHost), []
+    host._failure, host._going, host._reports, host._has_failed, host._names = "", "", [], False, []
+    host._hangs = SimpleNamespace(look=lambda now: [])
+
+    def pump(seconds):
+        pumps.append(seconds)
+        host._take("rollout-0", Failed(ValueError("of the environment"), "") if len(pumps) == 2 else Ready())
+
+    host._backend = SimpleNamespace(pump=pump)
+    assert [role for role, _ in host.gather(60.0).reports] == ["rollout-0", "rollout-0"] and len(pumps) == 2
+    assert not host._has_failed  # the next answer has other reports

@@ -33,7 +33,7 @@ from penstock.engine.messages import (
 )
 from penstock.engine.nodes.choosing import Place, nodes_wanted
 from penstock.engine.nodes.evaluation import EvaluationsThere
-from penstock.engine.nodes.host import About, HostReports, about_here, differences, packages_of
+from penstock.engine.nodes.host import About, HostReports, about_here, differences, gather_seconds, packages_of
 from penstock.engine.nodes.node import Node
 from penstock.engine.nodes.placing import LEAVE_SECONDS, Placement
 from penstock.engine.nodes.receiver import RECEIVER, ReceiverRole
@@ -222,7 +222,8 @@ class NodesBackend(Owned):
                 raise RoleDied("the head node of the Ray cluster is gone, and all nodes with it")
 
     def _make_host(self, node: Node, place: Place, name: str) -> Any:
-        return self._cluster.Hosted(place, node.wanted.resources, name, self._packages)
+        gathers = gather_seconds(len(self._nodes))
+        return self._cluster.Hosted(place, node.wanted.resources, name, self._packages, gathers)
 
     def _require_alike(self) -> None:
         """Wait until all hosts have started, and compare their software with that of home."""

@@ -39,7 +39,7 @@ KNOCK_SECONDS, LOOK_SECONDS = 5.0, 1.0  # for the head node to answer: at first,
 GLANCE_SECONDS = 0.25  # for a raylet to answer
 BEGIN_SECONDS = 120.0  # for a host to start, which takes seconds on an idle machine
 RESERVE_SECONDS = 3.0  # for machines to be reserved, which takes some milliseconds where they are free
-HOST_SILENCE = 4.0  # seconds without an answer after which a host is lost
+HOST_SILENCE = 3.5  # seconds without an answer, beyond those in which it gathers reports, after which a host is lost
 HOST_STUPOR = 30.0  # the same while its senders are connected: then it is slow, or stuck
 NOT_NICED = {"worker_niceness": 0}  # Ray's default of 15 would starve hosts beside other programs of the machine
 OF_EVERY_NODE = {"CPU", "memory", "object_store_memory"}
@@ -311,6 +311,8 @@ class Hosted:
         Name of the host in Ray's lists.
     packages
         Packages whose versions `about` returns.
+    gathers
+        Seconds for which the host gathers reports before each answer.
 
     Attributes
     ----------
@@ -322,8 +324,11 @@ class Hosted:
         Whether the answer was there at the last `poll_answers`.
     """
 
-    def __init__(self, place: Place, resources: Resources, name: str, packages: Sequence[str]) -> None:
+    def __init__(
+        self, place: Place, resources: Resources, name: str, packages: Sequence[str], gathers: float
+    ) -> None:
         self.machine, self.cores = place.machine, place.cores
+        self._gathers = gathers
         actor: Any = ray.remote(NodeHost)
         self._actor = actor.options(
             name=name,
@@ -363,7 +368,7 @@ class Hosted:
         delay
             Recent delay of this process in seconds, which lengthens the time limit.
         """
-        return not self.has_answered and time.monotonic() - self._asked_at > HOST_SILENCE + delay
+        return not self.has_answered and time.monotonic() - self._asked_at > HOST_SILENCE + self._gathers + delay
 
     def is_begun(self) -> bool:
         """Whether the host has started; raises `NodeLost` if that takes too long."""
@@ -399,7 +404,7 @@ class Hosted:
         try:
             if not self.has_answered:
                 silence = time.monotonic() - self._asked_at
-                patience = (HOST_STUPOR if is_connected else HOST_SILENCE) + delay
+                patience = (HOST_STUPOR if is_connected else HOST_SILENCE) + self._gathers + delay
                 if silence > (patience if self._has_begun else BEGIN_SECONDS):
                     raise NodeLost(f"has not answered for {silence:.0f} s")
                 return None
@@ -407,7 +412,7 @@ class Hosted:
         except RayError as error:
             raise NodeLost(_briefly(error)) from error
         self._has_begun = True
-        self._await(self._actor.gather.remote())
+        self._await(self._actor.gather.remote(self._gathers))
         return answer
 
     def stop(self, patience: float) -> None:

@@ -37,7 +37,8 @@ from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
 from penstock.runs.process import cpu_seconds
 
-GATHER_SECONDS = 0.5  # for which reports are gathered before an answer
+GATHER_SECONDS, MOST_GATHER_SECONDS = 0.5, 2.5  # for which reports are gathered before an answer
+ANSWERS_PER_SECOND = 200  # of all hosts of a run: with many nodes each gathers for longer
 FORGOTTEN_SECONDS = 60.0  # without a request from home, before a first connection to it
 SEVERED_SECONDS = 10.0  # the same after a broken connection: home has given the node up by then
 HOST = "host"
@@ -105,6 +106,11 @@ class About:
     versions: dict[str, str]
 
 
+def gather_seconds(num_nodes: int) -> float:
+    """Return the seconds for which each host of a run gathers reports."""
+    return min(MOST_GATHER_SECONDS, max(GATHER_SECONDS, num_nodes / ANSWERS_PER_SECOND))
+
+
 def about_here(packages: Iterable[str] = COMPARED) -> About:
     """Return software and place of this process, with the versions of Python and of packages that are installed."""
     versions = {"python": ".".join(platform.python_version_tuple()[:2])}
@@ -135,6 +141,7 @@ class NodeHost:
         self._backend: LocalBackend | None = None
         self._reports: list[tuple[str, Report]] = []
         self._failure = self._going = ""
+        self._has_failed = False  # whether the reports have a failure of a role
         signal.signal(signal.SIGTERM, self._be_ended)  # after the launcher was started, which is ended by home
         self._tied: set[str] = set()
         self._asked_at = time.monotonic()
@@ -157,17 +164,17 @@ class NodeHost:
         self._backend = LocalBackend(self._arena, specs, self._take, restarts)
         self._backend.start()
 
-    def gather(self) -> HostReports:
-        """Run the roles for `GATHER_SECONDS`, and return their reports."""
+    def gather(self, seconds: float) -> HostReports:
+        """Run the roles for some seconds, or until one fails, and return their reports."""
         assert self._backend is not None
         self._asked_at = time.monotonic()
-        end = time.monotonic() + GATHER_SECONDS
+        end = time.monotonic() + seconds
         try:
-            while not self._failure and (left := end - time.monotonic()) > 0:
+            while not self._failure and not self._has_failed and (left := end - time.monotonic()) > 0:
                 self._backend.pump(left)
         except (RoleDied, launcher.LauncherDied) as error:
             self._failure = str(error)
-        reports, self._reports = self._reports, []
+        reports, self._reports, self._has_failed = self._reports, [], False
         reports += [("hang watch", Note(warning)) for warning in self._hangs.look(time.monotonic())]
         gauges = {name: self._arena.gauges_of(name).copy() for name in self._names}
         return HostReports(reports, gauges, self._failure, self._going)
@@ -218,6 +225,7 @@ class NodeHost:
             self._failure = str(report.error or report.text)
         else:
             self._reports.append((role, report))
+            self._has_failed |= isinstance(report, Failed)
 
 
 def _lives(pid: int) -> bool:
