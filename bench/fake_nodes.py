@@ -1,6 +1,6 @@
 """Cost of many nodes at home, measured with fake nodes: connections that speak the protocol of a node.
 
-    python bench/fake_nodes.py [--nodes 10 100 1000] [--seconds S] [--blocks] [--write]
+    python bench/fake_nodes.py [--nodes 10 100 1000] [--seconds S] [--blocks | --hosts] [--write]
 
 Home is a process with a receiver, and for ``--blocks`` a thread that frees full slots at once. All fake nodes are in
 one other process, each with a connection of its own: they prove the token, send signs of life, and with ``--blocks``
@@ -10,16 +10,20 @@ fill each granted slot at once with a recorded segment. Lines, for each number o
 - CPU of home, in per cent of a core, while nodes send nothing but signs of life;
 - blocks/s and MB/s that home accepts (``--blocks``), and its CPU per block.
 
-CPU is home's process alone: neither the fake nodes nor the supervisor of a run, which asks hosts through Ray.
+CPU is home's process alone: neither the fake nodes nor the supervisor of a run, which asks hosts through Ray. With
+``--hosts`` that is measured instead: a process asks fake hosts by `penstock.engine.nodes.cluster.Hosted`, as often as a
+run of so many nodes does. Up to 250 hosts are one actor of Ray, whose answers are reports of two rollout workers.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import datetime
 import json
 import math
 import multiprocessing
+import os
 import pickle
 import resource
 import secrets
@@ -30,7 +34,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import ray
 
+from penstock.engine.nodes.cluster import Hosted, poll_answers
+from penstock.engine.nodes.host import HostReports, gather_seconds
 from penstock.engine.nodes.receiver import ReceiverRole
 from penstock.engine.nodes.stream import ALIVE_INTERVAL, Frame, Kind, connect
 from penstock.engine.nodes.transport import transport_of
@@ -48,6 +55,8 @@ TOKEN, RUN = secrets.token_bytes(32), 1
 LANES = 16  # of a node
 POLL = 0.1  # seconds: longest sleep of home's role, as in a run
 PATIENCE = 60.0  # seconds for all nodes to join
+HOSTS_OF_ACTOR = 250
+ASK_INTERVAL = 0.05  # seconds between two looks at the hosts, as a supervisor takes them between reports of its roles
 
 
 def shape_of(num_nodes: int) -> RunShape:
@@ -202,16 +211,62 @@ def measure(num_nodes: int, seconds: float, *, blocks: bool) -> dict[str, float]
     return found
 
 
+class FakeHost(Hosted):
+    """A host that an actor plays together with others."""
+
+    def __init__(self, actor: Any, gathers: float) -> None:
+        self._actor, self._gathers, self._has_begun = actor, gathers, True
+        self._await(actor.gather.remote(gathers))
+
+
+class FakeHosts:
+    """Actor that answers for many hosts."""
+
+    async def gather(self, seconds: float) -> HostReports:
+        """Return reports after some seconds."""
+        await asyncio.sleep(seconds)
+        return HostReports(gauges={f"rollout-{number}": np.zeros(16) for number in range(2)})
+
+
+def measure_hosts(num_nodes: int, seconds: float) -> dict[str, float]:
+    """Return the CPU time in which home asks a number of hosts."""
+    make: Any = ray.remote(num_cpus=0, max_concurrency=HOSTS_OF_ACTOR)(FakeHosts)
+    actors = [make.remote() for _ in range(-(-num_nodes // HOSTS_OF_ACTOR))]
+    ray.get([actor.gather.remote(0.0) for actor in actors])
+    hosts = [FakeHost(actors[number % len(actors)], gather_seconds(num_nodes)) for number in range(num_nodes)]
+
+    def ask(seconds: float) -> int:
+        answers, end = 0, time.monotonic() + seconds
+        while time.monotonic() < end:
+            time.sleep(ASK_INTERVAL)
+            poll_answers(hosts)
+            answers += sum(host.answer(is_connected=True, delay=0.0) is not None for host in hosts)
+        return answers
+
+    ask(2 * gather_seconds(num_nodes))
+    began, cpu = time.monotonic(), time.process_time()
+    answers = ask(seconds)
+    took, cpu = time.monotonic() - began, time.process_time() - cpu
+    for actor in actors:
+        ray.kill(actor)
+    return {"nodes": num_nodes, "answers_per_second": answers / took, "asking_percent": 100 * cpu / took}
+
+
 def records(found: dict[str, float], options: argparse.Namespace) -> list[dict[str, Any]]:
     """Return rows of the history."""
     facts, num_nodes = machine_facts(), int(found["nodes"])
-    rows: list[tuple[str, float, str, str, str | None, float]] = [
-        ("idle", found["cpu_percent"], "% of a core", "CPU of home's receiver, nodes idle", "<= 10", 10),
-        ("join", found["joined_seconds"], "s", "seconds until all have joined", "<= 30", 30),
-    ]
-    if options.blocks:
+    rows: list[tuple[str, float, str, str, str | None, float]]
+    if options.hosts:
+        asking = found["asking_percent"]
+        rows = [("asking", asking, "% of a core", "CPU of home that asks hosts through Ray", None, math.inf)]
+    elif options.blocks:
         rate = found["segments_per_second"]
         rows = [("segments", rate, "segments/s", "accepted segments of CartPole", None, math.inf)]
+    else:
+        rows = [
+            ("idle", found["cpu_percent"], "% of a core", "CPU of home's receiver, nodes idle", "<= 10", 10),
+            ("join", found["joined_seconds"], "s", "seconds until all have joined", "<= 30", 30),
+        ]
     return [
         {
             "group": GROUP, "mark": f"fake-nodes-{num_nodes}-{name}", "what": f"{num_nodes:,} nodes: {what}",
@@ -221,7 +276,7 @@ def records(found: dict[str, float], options: argparse.Namespace) -> list[dict[s
             "commit": (facts["commit"] or "").removesuffix("-dirty"),
             "rounds": None, "seeds": None, "date": datetime.date.today().isoformat(),
             "command": f"python bench/fake_nodes.py --nodes {num_nodes} --seconds {options.seconds:g}"
-            + (" --blocks" if options.blocks else ""),
+            + (" --blocks" if options.blocks else " --hosts" if options.hosts else ""),
         }
         for name, value, unit, what, target, limit in rows
     ]  # fmt: skip
@@ -233,12 +288,19 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, nargs="+", default=[10, 100, 1000])
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--blocks", action="store_true")
+    parser.add_argument("--hosts", action="store_true")
     parser.add_argument("--write", action="store_true", help="store the figures in bench/history/current.jsonl")
     options = parser.parse_args()
     print(describe(machine_facts()))
     rows = []
+    if options.hosts:
+        os.environ.setdefault("RAY_worker_niceness", "0")
+        ray.init(num_cpus=1, include_dashboard=False, logging_level="ERROR", object_store_memory=100 * 2**20)
     for num_nodes in options.nodes:
-        found = measure(num_nodes, options.seconds, blocks=options.blocks)
+        if options.hosts:
+            found = measure_hosts(num_nodes, options.seconds)
+        else:
+            found = measure(num_nodes, options.seconds, blocks=options.blocks)
         print("  ".join(f"{name} {value:.4g}" for name, value in found.items()), flush=True)
         rows += records(found, options)
     if options.write:

@@ -96,7 +96,7 @@ def test_trainings_take_turns_on_simulated_nodes_and_everything_is_printed_and_w
     assert [rows[name][7].strip() for name in ("1", "2", "1, 4 lanes")] == ["0.90"] * 3
     assert "| learn | learner, per step | 4 us |" in out
     assert "Nodes of 16 cores, a home node of 16, 10 Gbit/s at home, 1 learner of one core:" in out
-    assert "| 10 ms more | 1,000 | not possible | supervisor | " in out
+    assert "| 10 ms more | 1,000 | 250,000 | learners | " in out
 
 
 def test_a_cluster_that_is_there_is_used_and_the_flags_of_prediction_count(measured, capsys):

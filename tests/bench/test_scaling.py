@@ -54,7 +54,7 @@ def test_where_stepping_and_learning_take_turns_both_and_a_round_trip_count():
 
 
 def test_a_supervisor_that_cannot_hear_all_its_nodes_allows_nothing():
-    found = predict(CONSTANTS, dataclasses.replace(SETTING, nodes=245), MACHINES)
+    found = predict(CONSTANTS, dataclasses.replace(SETTING, nodes=1_226), MACHINES)
     assert (found.limit, found.rate) == ("supervisor", 0.0)
 
 

@@ -449,7 +449,9 @@ def of_kinds(runs):
     node = {"name": "node-0", "host": EVIL, "lanes": 8, "is_there": True, "steps_per_second": 123.0, "policy_lag": 1.0}
     node |= {"bytes_per_second": 5e3, "faults": 2, "stale": 1, "doubled": 0, "missing": 0, "learner": 0}
     path = run.directory.path / "status.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"policies": policies, "nodes": [node]}))
+    left = node | {"name": "node-1", "is_there": False, "has_left": True}
+    changes = {"policies": policies, "nodes": [node, left], "nodes_asked": "1 to 2"}
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
     config = json.loads((run.directory.path / "config.json").read_text())
     config["run"]["policies"] = ["red", EVIL]
     (run.directory.path / "config.json").write_text(json.dumps(config))
@@ -475,7 +477,9 @@ def test_policies_games_nodes_and_lineage_have_parts_of_the_page(browser, runs):
         rows = text_of(browser, "[aria-label=Policies] tbody tr")
         assert "red6004.25050 ± 121" in rows and f"{EVIL}6004.250-7 ± 121" in rows
         assert "75 % won, 25 % drawnof 4 games" in text_of(browser, ".result")
-        assert "node-0" in text_of(browser, "[aria-label=Nodes] tbody tr")
+        rows = text_of(browser, "[aria-label=Nodes] tbody tr").split(" | ")
+        assert rows[0].startswith(f"node-0{EVIL}connected") and rows[1].startswith(f"node-1{EVIL}left")
+        assert "1 of 1 to 2 nodes are connected" in text_of(browser, "main p")
         assert len(browser.find_elements(By.CSS_SELECTOR, "[aria-label=Nodes] svg polyline")) == 1
         titles = text_of(browser, ".lineage title").split(" | ")
         assert titles[1] == f"{EVIL} at 300 steps: exploit copies red; gamma 0.950 → 0.970"
