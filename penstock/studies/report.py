@@ -6,7 +6,7 @@ import base64
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from html import escape
@@ -31,13 +31,15 @@ from penstock.runs.series import Columns
 from penstock.studies import StudyError, warn
 from penstock.studies.compare_page import comparison_html
 from penstock.studies.lineage import lineage_html, lineage_of, steps_of
+from penstock.studies.searches import best_first, is_search, search_page
 from penstock.studies.table import differences
 
 MARK = b'<!doctype html>\n<meta name="generator" content="penstock report">\n'
 """Beginning of a report: a file without it is not replaced."""
 _POINTS = 400
 _MOST_RUNS = 20
-_MOST_LOG_LINES = 200
+_MOST_LOG_LINES, _MOST_ROWS = 200, 50
+_MOST_OF_SEARCH = 5  # runs of a search
 _MOST_FILM_NBYTES = 1 << 24  # of each run
 _COMPARED = ("evaluation/mean_return", "episode/mean_return", "steps_per_second")
 _STYLE = """
@@ -54,6 +56,10 @@ th, td { text-align: left; padding: 0.2rem 0.8rem 0.2rem 0; border-bottom: 1px s
 thead th { font-weight: 600; } .right { text-align: right; white-space: nowrap; }
 .charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(400px, 100%), 1fr)); gap: 0.8rem; }
 details { margin: 0.8rem 0; } summary { font-weight: 600; cursor: pointer; }
+.parallel svg { display: block; width: 100%; min-width: 40rem; max-width: 64rem; height: auto; }
+.parallel text { font-size: 13px; fill: var(--ink); } .parallel .axis { stroke: var(--quiet); }
+.trial { fill: none; stroke-width: 1.6; stroke: var(--v); } .v0 { --v: #b9c5cf; } .v1 { --v: #8fb3d1; }
+.v2 { --v: #4f8fc0; } .v3 { --v: #0072b2; } .v4 { --v: #d55e00; stroke-width: 2.2; }
 video { max-width: 100%; } figure { margin: 0; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; }
 @media print { body { max-width: none; } .charts { grid-template-columns: 1fr 1fr; } h2 { break-before: page; }
@@ -65,11 +71,12 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; }
 class Flags:
     """Write runs as one HTML file with all charts: it opens without a server or a network, and prints.
 
-    Several runs are also compared: settings that differ, and returns in one chart.
+    Several runs are also compared: settings that differ, and returns in one chart. A search or a population of runs has
+    its trials, the importance of settings and its lineage, and the runs of its best trials.
     """
 
     dirs: Places
-    """Runs, or folders of runs; at most 20 runs."""
+    """Runs, or folders of runs, at most 20 runs; or folders of searches."""
     out: Path = Path("report.html")
     """The file. A report is replaced; any other file that exists is refused."""
     x: Literal["steps", "seconds", "updates", "frames"] = "steps"
@@ -86,15 +93,34 @@ def command(args: list[str]) -> int:
     """
     flags = parse_flags(Flags, args, prog="penstock report")
     runs = readable(find_runs(flags.dirs), warn)
-    if not runs or len(runs) > _MOST_RUNS:
+    searches = {place: search_page(place, _within(place, runs)) for place in flags.dirs if is_search(place)}
+    runs = _of_best(runs, searches)
+    if len(runs) > _MOST_RUNS or not (runs or searches):
         raise StudyError(f"{len(runs)} runs in {', '.join(map(str, flags.dirs))}: give 1 to {_MOST_RUNS}")
-    write_report(runs, flags.out, flags.x)
+    write_report(runs, flags.out, flags.x, {place.resolve().name: page for place, page in searches.items()})
     print(f"{flags.out}: {len(runs)} {'run' if len(runs) == 1 else 'runs'}")
     return 0
 
 
-def write_report(runs: Sequence[RecordedRun], out: Path, x: str = "steps") -> None:
-    """Write the report of some runs, with charts over `x`.
+def _within(place: Path, runs: Sequence[RecordedRun]) -> list[RecordedRun]:
+    return [run for run in runs if run.directory.path.resolve().parent == place.resolve()]
+
+
+def _of_best(runs: Sequence[RecordedRun], searches: Mapping[Path, Mapping[str, Any]]) -> list[RecordedRun]:
+    """Return runs, of searches those of the best trials, as many as a report may have."""
+    kept = {id(run): run for run in runs}
+    for place, page in searches.items():
+        within = {run.directory.path.name: run for run in _within(place, runs)}
+        names = dict.fromkeys(name for trial in best_first(page["trials"]) for name in trial["runs"])
+        for name in [*(name for name in names if name in within), *(set(within) - set(names))][_MOST_OF_SEARCH:]:
+            del kept[id(within[name])]
+    return list(kept.values())
+
+
+def write_report(
+    runs: Sequence[RecordedRun], out: Path, x: str = "steps", searches: Mapping[str, Mapping[str, Any]] | None = None
+) -> None:
+    """Write the report of some runs, with charts over `x`, and of searches, as of `search_page`, by name.
 
     Raises
     ------
@@ -103,23 +129,28 @@ def write_report(runs: Sequence[RecordedRun], out: Path, x: str = "steps") -> No
     """
     if (out.exists() or out.is_symlink()) and not _is_report(out):
         raise StudyError(f"{out} exists and is no report of penstock: give another --out, or remove it")
-    page = report_html(runs, x)
+    page = report_html(runs, x, searches)
     try:
         replace_file(out, page)
     except OSError as error:
         raise StudyError(f"{out} cannot be written: {error.strerror}") from error
 
 
-def report_html(runs: Sequence[RecordedRun], x: str = "steps") -> bytes:
+def report_html(
+    runs: Sequence[RecordedRun], x: str = "steps", searches: Mapping[str, Mapping[str, Any]] | None = None
+) -> bytes:
     """Return the report of some runs as HTML. All contents of runs are text; no script of any source may run."""
     runs = _named(runs)
-    title = f"Report of {runs[0].name if len(runs) == 1 else f'{len(runs)} runs'}"
+    of_runs = runs[0].name if len(runs) == 1 else f"{len(runs)} runs"
+    title = f"Report of {', '.join([*(f'search {name}' for name in searches or {}), *([of_runs] if runs else [])])}"
     histories = [_columns(run.directory.metrics) for run in runs]
     if without := [run.name for run, history in zip(runs, histories, strict=True) if history and x not in history]:
         why = f": {NO_FRAMES}" if x == "frames" else ""
         raise StudyError(f"--x {x} is not legal: {', '.join(without)} logged no {x}{why}")
     about = f"{time.strftime('%Y-%m-%d %H:%M')}, charts over {AXES[x]}"
     parts = [f"<h1>{escape(title)}</h1>", f'<p class="quiet">{about}</p>', _runs_table(runs)]
+    for name, found in (searches or {}).items():
+        parts += _search(name, found)
     if len(runs) > 1:
         parts += [_comparison(runs, histories, x), _differences(runs)]
     for run, history in zip(runs, histories, strict=True):
@@ -253,6 +284,31 @@ def _cell(column: Column, value: Any) -> str:
         return "" if value is None else words_of(value)
     forms = {"clock": clock, "share": "{:.0%}".format, "count": "{:,.0f}".format}
     return str(forms.get(column.cell, number)(value))
+
+
+def _search(name: str, found: Mapping[str, Any]) -> list[str]:
+    """Return the parts of a search: history, importance, parallel coordinates, lineage, best trials."""
+    states = Counter(trial["state"] for trial in found["trials"])
+    told = ", ".join(f"{count} {state}" for state, count in states.items())
+    parts = [f"<h2>Search {escape(name)}</h2>", f"<p>{len(found['trials'])} trials: {escape(told)}</p>"]
+    known = {setting: share for setting, share in found["importance"].items() if share is not None}
+    shares = [[setting, f"{share:.0%}"] for setting, share in sorted(known.items(), key=lambda pair: -pair[1])]
+    important = _table([("importance of settings", False), ("share", True)], shares) if shares else ""
+    parts.append(f'<div class="charts">{found["figure"]}<div>{important}</div></div>')
+    if found["picture"]:
+        parts.append(f'<h3>Trials</h3><div class="wide parallel">{found["picture"]}</div>')
+    if found["lineage"] and found["lineage"]["events"]:
+        events = [event for event in found["lineage"]["events"] if event["event"] != "start"][-_MOST_ROWS:]
+        rows = [[event["policy"], f"{event['steps']:,.0f}", event["event"], event["parent"] or "", event["change"]]
+                for event in events]  # fmt: skip
+        heads = [("member", False), ("steps", True), ("event", False), ("copied from", False), ("settings", False)]
+        parts.append(f'<h3>Lineage</h3><div class="wide parallel">{found["lineage"]["picture"]}</div>')
+        parts.append(_table(heads, rows) if rows else "")
+    axes = [axis["name"] for axis in found["axes"][:-1]]
+    rows = [[trial["name"], trial["state"], "" if trial["value"] is None else number(trial["value"]),
+             *trial["settings"][: len(axes)]] for trial in best_first(found["trials"])[:_MOST_ROWS]]  # fmt: skip
+    heads = [("trial", False), ("state", False), ("value", True), *((axis, True) for axis in axes)]
+    return [*parts, "<h3>Best trials</h3>", _table(heads, rows)] if rows else parts
 
 
 def _policies(policies: Sequence[dict[str, Any]]) -> str:

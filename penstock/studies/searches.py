@@ -1,4 +1,4 @@
-"""Searches and populations of runs as pages: trials read from their files, with limits and without Optuna; pictures."""
+"""Searches and populations of runs, for pages and reports: trials from their files, with limits, without Optuna."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from penstock.runs.formatting import words_of
 from penstock.runs.growing import Cursor, stretches
 from penstock.runs.reading import RecordedRun
 from penstock.search.directory import JOURNAL, SEARCH
-from penstock.studies.lineage import has_lineage, lineage_of
+from penstock.studies.lineage import has_lineage, lineage_of, lineage_page
 
 MOST_TRIALS, MOST_AXES = 1000, 24
 """Largest numbers of trials and of settings."""
-_POPULATION = "population.json"
+_POPULATION, _MEMBER = "population.json", "member-"
 _STATES = ("under way", "done", "pruned", "failed", "waiting")  # in Optuna's order
 _WIDTH, _HEIGHT, _GAP, _SIDE, _TOP, _FOOT = 900, 330, 130, 60, 44, 26
 _COLORS = 5
@@ -54,7 +54,8 @@ def search_page(path: Path, runs: Sequence[RecordedRun]) -> dict[str, Any]:
     dict
         ``axes`` of the settings and of the value; ``trials`` with the texts of their settings and their places ``at``
         on the axes, from 0 to 1 or None; ``importance`` by setting; ``figure``, the best value over the trials; and
-        ``picture``, the parallel coordinates. A trial's ``runs`` are names of directories.
+        ``picture``, the parallel coordinates; ``lineage`` of a population of runs, as of `lineage_page`. A trial's
+        ``runs`` are names of directories.
     """
     is_population = not (path / SEARCH).exists()
     space, trials = _population(path, runs) if is_population else _search(path, runs)
@@ -70,6 +71,7 @@ def search_page(path: Path, runs: Sequence[RecordedRun]) -> dict[str, Any]:
     return json_values({
         "axes": axes, "trials": shown, "importance": importance, "is_population": is_population,
         "figure": _history(trials), "picture": _parallel(axes, shown),
+        "lineage": lineage_page(path, _steps_of_members(runs)) if is_population else None,
     })  # fmt: skip
 
 
@@ -109,7 +111,7 @@ def _population(path: Path, runs: Sequence[RecordedRun]) -> tuple[dict[str, Any]
 
     def add(member: str, when: str, state: str, value: float) -> None:
         settings = {name: float(number) for name, number in now.get(member, {}).items() if number is not None}
-        name, runs = f"{member}, {when}", [f"member-{member}"]
+        name, runs = f"{member}, {when}", [f"{_MEMBER}{member}"]
         trials.append({"name": name, "state": state, "settings": settings, "value": float(value), "runs": runs})
 
     ranked: dict[str, Any] = {}
@@ -120,12 +122,23 @@ def _population(path: Path, runs: Sequence[RecordedRun]) -> tuple[dict[str, Any]
                 add(member, f"{event['steps']:,} steps", "done", ranked[member])
         now[event["policy"]] = {name: value for name, value in event["after"].items() if not is_secret(name)}
     for run in runs:
-        member = run.directory.path.name.removeprefix("member-")
+        member = run.directory.path.name.removeprefix(_MEMBER)
         value: Any = run.status.get("mean_return")
         if member in now and _is_number(value) and run.settings.get("pbt_metric", "return") == "return":
             add(member, "now", run.state, value)
     names = dict.fromkeys(name for trial in trials for name in trial["settings"])
     return {name: space.get(name, {}) for name in names}, trials[-MOST_TRIALS:]
+
+
+def best_first(trials: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return trials by their values, those that are done first."""
+    return sorted(trials, key=lambda one: (one["state"] != "done", one["value"] is None, -(one["value"] or 0.0)))
+
+
+def _steps_of_members(runs: Sequence[RecordedRun]) -> dict[str, int]:
+    """Return the steps of the members of a population, by their names in the lineage."""
+    known = {run.directory.path.name.removeprefix(_MEMBER): run.status.get("steps") for run in runs}
+    return {member: steps for member, steps in known.items() if type(steps) is int}
 
 
 def _space(path: Path, *keys: str) -> dict[str, Any]:

@@ -10,7 +10,9 @@ from penstock.cli import main
 from penstock.runs.descriptions import charts_of
 from penstock.runs.drawing import chart_html
 from penstock.runs.labels import Labels, write_labels
+from penstock.runs.reading import find_runs
 from penstock.studies.report import MARK, report_html
+from penstock.studies.searches import search_page
 from tests.studies.recorded import record
 
 EVIL = "<img src=x onerror=alert(1)>\"'</script><script>alert(1)</script>"
@@ -88,6 +90,48 @@ def test_a_report_runs_nothing_and_asks_for_nothing(tmp_path):
     policy = next(value for name, value in tags.attributes if name == "content" and "default-src" in value)
     assert policy.startswith("default-src 'none'; style-src 'sha256-") and "unsafe" not in policy
     assert EVIL in "".join(tags.text) and not re.search(r"https?://|@import|url\(", re.sub(r"&[^;]+;", "", page))
+
+
+def test_a_search_has_its_figures_and_the_runs_of_its_best_trials(tmp_path, capsys):
+    search, out = tmp_path / "search", tmp_path / "report.html"
+    operations = []
+    for n in range(9):
+        record(search / f"trial-{n}-seed-0", [(100, float(n))], gamma=0.9 + 0.01 * n, api_token="SECRET")
+        operations += [
+            {"op_code": 4, "study_id": 0},
+            {"op_code": 5, "trial_id": n, "param_name": "gamma", "param_value_internal": 0.9 + 0.01 * n},
+            {"op_code": 6, "trial_id": n, "state": 3 if n == 8 else 1, "values": [float(n)]},
+        ]
+    (search / "search.json").write_text(json.dumps({"space": {"gamma": {"low": 0.9, "high": 0.99}}}))
+    (search / "journal.log").write_text("".join(f"{json.dumps(line)}\n" for line in operations))
+    other = record(tmp_path / EVIL[:9], [(100, 1.0)])
+    assert main(["report", str(search), str(other.directory.path), "--out", str(out)]) == 0
+    assert capsys.readouterr().out == f"{out}: 6 runs\n"
+    text = " ".join(Tags(out.read_text()).text)
+    assert "Report of search search, 6 runs" in text and "9 trials: 8 done, 1 failed" in text
+    for words in ("Value of each trial", "Best trials", "importance of settings gamma", "trial-7-seed-0"):
+        assert words in re.sub(r"\s+", " ", text.replace("share", "")), words
+    assert "trial-2-seed-0" not in text and "SECRET" not in text, "runs of the five best trials"
+    assert out.read_text().count('class="trial v') == 9 and "Lineage" not in text
+
+
+def test_a_population_of_runs_has_a_lineage_of_its_members(tmp_path):
+    for member in ("0", "1"):
+        record(tmp_path / "pbt" / f"member-{member}", [(100, 5.0)])
+    events = [
+        {"event": "start", "policy": "0", "steps": 0, "after": {"gamma": 0.9}},
+        {"event": "start", "policy": "1", "steps": 0, "after": {"gamma": 0.95}},
+        {"event": "exploit", "policy": "0", "steps": 50, "parent": "1", "parent_steps": 60,
+         "scores": {"0": 1.0, "1": 2.0}, "before": {"gamma": 0.9}, "after": {"gamma": 0.97}},
+    ]  # fmt: skip
+    (tmp_path / "pbt" / "lineage.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    page = search_page(tmp_path / "pbt", find_runs([tmp_path / "pbt"]))
+    assert [event["change"] for event in page["lineage"]["events"]][-1] == "gamma 0.900 → 0.970"
+    assert page["lineage"]["picture"].count('x1="110.0" x2="880.0"') == 2, "lanes end at the steps of the members"
+    assert main(["report", str(tmp_path / "pbt"), "--out", str(tmp_path / "report.html")]) == 0
+    report = (tmp_path / "report.html").read_text()
+    assert page["lineage"]["picture"] in report and "0 at 50 steps: exploit copies 1; gamma 0.900 → 0.970" in report
+    assert "member-0" in report and "member-1" in report
 
 
 def test_films_lie_in_the_report_where_there_is_room(tmp_path, monkeypatch):

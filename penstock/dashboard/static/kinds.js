@@ -160,19 +160,23 @@ export function lineagePanel(id) {
   return {
     element,
     async read() {
-      const { events, left_out: leftOut, picture } = await get(`/api/runs/${id}/lineage`);
-      if (!events.length) return;
-      const heads = [["policy", false], ["steps", true], ["event", false], ["copied from", false], ["score, parent's score", false], ["settings", false]];
-      const cells = events.filter((event) => event.event !== "start").slice(-200).map((event) => [
-        event.policy, count(event.steps), event.event, event.parent ?? "", scores(event), event.change,
-      ]);
-      const notes = leftOut ? [el("p", { class: "quiet" }, `The first ${count(leftOut)} events are left out.`)] : [];
-      element.replaceChildren(
-        el("h3", {}, "Lineage"), el("p", { class: "quiet" }, "A lane for each policy over its steps. Arrows lead from a policy to its copy, points are changes of settings."),
-        el("div", { class: "wide lineage", tabindex: "0", role: "region", "aria-label": "Picture of the lineage" }, pictureOf(picture)), ...notes,
-        el("details", {}, el("summary", {}, `Events (${cells.length})`), table("Events of the lineage", heads, cells, "runs")));
+      const found = await get(`/api/runs/${id}/lineage`);
+      if (found.events.length) element.replaceChildren(el("h3", {}, "Lineage"), ...lineageParts(found, "policy"));
     },
   };
+}
+
+// who: word for the members of the population.
+export function lineageParts({ events, left_out: leftOut, picture }, who) {
+  const heads = [[who, false], ["steps", true], ["event", false], ["copied from", false], ["score, parent's score", false], ["settings", false]];
+  const cells = events.filter((event) => event.event !== "start").slice(-200).map((event) => [
+    event.policy, count(event.steps), event.event, event.parent ?? "", scores(event), event.change,
+  ]);
+  const notes = leftOut ? [el("p", { class: "quiet" }, `The first ${count(leftOut)} events are left out.`)] : [];
+  return [
+    el("p", { class: "quiet" }, `A lane for each ${who} over its steps. Arrows lead from a ${who} to its copy, points are changes of settings.`),
+    el("div", { class: "wide lineage", tabindex: "0", role: "region", "aria-label": "Picture of the lineage" }, pictureOf(picture)), ...notes,
+    el("details", {}, el("summary", {}, `Events (${cells.length})`), table("Events of the lineage", heads, cells, "runs"))];
 }
 
 function scores(event) {

@@ -1,6 +1,7 @@
 // A search for settings: parallel coordinates of its trials, importance of settings, the best trials and their runs.
 
 import { count, el, follow, get, number, pictureOf, replace, table } from "./dom.js";
+import { lineageParts } from "./kinds.js";
 
 const STOPS = 100; // of a slider
 
@@ -62,6 +63,7 @@ export async function searchPage(page, id) {
         figure ? pictureOf(figure) : "",
         known.length ? el("section", {}, el("h3", {}, "Importance of settings"), el("p", { class: "quiet" }, "Share of the variance of the trials' ranks that a setting explains alone; what chance explains is subtracted."),
           table("Importance of settings", [["setting", false], ["share", true], ["", false]], known.map(([name, share]) => [name, `${Math.round(100 * share)} %`, meter(share)]))) : ""),
+      ...(found.lineage?.events.length ? [el("h2", {}, "Lineage"), ...lineageParts(found.lineage, "member")] : []),
       el("h2", {}, "Best trials"), table("Best trials", heads, cells, "runs"),
     ];
   }
