@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from penstock.runs.panels import panels
 from penstock.runs.reading import RecordedRun
 from penstock.runs.state import status_of
+from penstock.studies.watch import history_of
 from tests.engine.isolated_nodes import IsolatedCluster, why_not
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -195,10 +196,9 @@ def terminal(run: Path, columns: int, lines: int, out: Path) -> None:
     recorded = RecordedRun.open(run)
     status = status_of({**recorded.status, "run_dir": f"runs/{run.name}"})
     assert status is not None
-    _, returns = recorded.points("steps", "episode/mean_return")
     with open(os.devnull, "w") as nowhere:
         console = Console(width=columns, height=lines, record=True, file=nowhere, force_terminal=True)
-        console.print(panels(status, returns.tolist(), columns, lines - 1))
+        console.print(panels(status, history_of(recorded), columns, lines - 1))
         drawn = console.export_svg(title=f"penstock watch runs/{run.name}")
     # rich names fonts of another site: a picture asks for nothing.
     out.write_text(re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL))

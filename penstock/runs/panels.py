@@ -18,6 +18,7 @@ from penstock.runs.files import shown_path
 from penstock.runs.formatting import clock, evaluated, number
 from penstock.runs.panes import (
     Pane,
+    Point,
     Row,
     beside,
     chart_of,
@@ -48,7 +49,7 @@ _WORK_COLORS = ("green", "cyan", "magenta", "yellow", "blue", "red")
 
 
 def panels(
-    status: Status, returns: Sequence[float] = (), width: int = 100, height: int | None = None, chosen: int = 0
+    status: Status, history: Sequence[Point] = (), width: int = 100, height: int | None = None, chosen: int = 0
 ) -> RenderableType:
     """Return panels with the whole state of a run.
 
@@ -56,8 +57,8 @@ def panels(
     ----------
     status
         Status to show.
-    returns
-        Mean returns so far, in order of time, shown as a spark line.
+    history
+        Returns so far, in order of steps, shown as a spark line, and in tall terminals as a chart.
     width
         Columns of the terminal. From 80 on, panels are side by side.
     height
@@ -66,11 +67,11 @@ def panels(
     chosen
         Number of the policy whose losses are shown, of several.
     """
-    panes = _panes(status, returns, width, chosen)
+    panes = _panes(status, [value for _, value, _ in history if value is not None], width, chosen)
     if height is None:
         return Group(*(pane.draw(pane.rows) for pane in panes))
-    if returns:
-        panes.append(chart_of(returns, width))
+    if len(history) > 1 and width >= _SIDE_BY_SIDE:
+        panes.append(chart_of(history, width))
     return fitted(panes, height)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, groupby
 
+import numpy as np
 from rich import box
 from rich.console import Group, RenderableType
 from rich.panel import Panel
@@ -15,11 +17,14 @@ from penstock.runs.formatting import number
 from penstock.runs.status import NodeStatus, PolicyStatus
 
 _SPARKS = "▁▂▃▄▅▆▇█"
+_DOTS = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))  # of a braille character: left and right, from below
 _SPARK_WIDTH = 16
 _AXIS_WIDTH, _MOST_LABEL = 10, 20
 
 Row = tuple[str, str | Text]
 """Label and value of a row."""
+Point = tuple[int, float | None, float | None]
+"""Steps, mean return in training, and that of the last evaluation; None before there is one."""
 
 
 @dataclass(frozen=True)
@@ -179,23 +184,49 @@ def versions_table(policies: Sequence[PolicyStatus], most: int) -> Table:
     return table
 
 
-def chart_of(returns: Sequence[float], width: int) -> Pane:
-    """Return the pane of a chart of the returns, in columns of blocks."""
-    columns = max(2, width - 4 - _AXIS_WIDTH)
-    values = [returns[round(place * (len(returns) - 1) / (columns - 1))] for place in range(columns)]
-    low, high = min(values), max(values)
-    span = (high - low) or 1.0
+def chart_of(history: Sequence[Point], width: int) -> Pane:
+    """Return the pane of a chart of the returns over steps, in dots: training dotted, evaluations solid."""
+    columns = width - 4 - _AXIS_WIDTH
+    curves = [
+        (title, look, gap, [(point[0], value) for point in history if (value := point[place]) is not None])
+        for title, look, gap, place in (("training (dotted)", "cyan", 3, 1), ("evaluations", "bold magenta", 0, 2))
+    ]
+    curves = [curve for curve in curves if len(curve[-1]) > 1]
+    values = [value for *_, points in curves for _, value in points] or [0.0]
+    begin, end, low, high = history[0][0], history[-1][0], min(values), max(values)
 
     def draw(rows: int) -> RenderableType:
-        heights = [1 + round((value - low) / span * (8 * rows - 1)) for value in values]
+        cells = [[(0, "")] * columns for _ in range(rows - 1)]
+        scale = (4 * (rows - 1) - 1) / ((high - low) or 1.0)
+        for _, look, gap, points in curves:
+            places, heights = map(list, zip(*points, strict=True))
+            at = np.interp(np.linspace(begin, end, 2 * columns), places, heights, np.nan, np.nan)
+            before: int | None = None
+            for place, height in enumerate((scale * (at - low)).tolist()):
+                if height != height:
+                    continue
+                level = round(height)
+                near = level if before is None else before + (level > before) - (level < before)
+                for dot in range(min(near, level), max(near, level) + 1) if not gap or place % gap == 0 else ():
+                    row = cells[rows - 2 - dot // 4]
+                    row[place // 2] = row[place // 2][0] | _DOTS[place % 2][dot % 4], look
+                before = level
+        labels = {0: high, rows - 2: low} | ({rows // 2 - 1: (low + high) / 2} if rows > 6 else {})
         lines = []
-        for row in range(rows - 1, -1, -1):
-            label = number(high) if row == rows - 1 else number(low) if row == 0 else ""
-            line = "".join((" " + _SPARKS)[min(8, max(0, eighths - 8 * row))] for eighths in heights)
-            lines.append(Text.assemble((f"{label:>{_AXIS_WIDTH - 1}} ", "dim"), (line, "cyan")))
-        return panel(Group(*lines), "return in training")
+        for n, row in enumerate(cells):
+            label = number(labels[n]) if n in labels else ""
+            line = Text(f"{label:>{_AXIS_WIDTH - 1}} ", "dim")
+            merged = accumulate(row, lambda before, cell: (cell[0], cell[1] or before[1]))
+            for look, group in groupby(merged, key=lambda cell: cell[1]):
+                line.append("".join(chr(0x2800 + dots) if dots else " " for dots, _ in group), look)
+            lines.append(line)
+        ends = [f"{step:,}" for step in (begin, (begin + end) // 2, end)]
+        middle = f"{ends[1]:^{max(0, columns - len(ends[0]) - len(ends[2]))}}"
+        lines.append(Text(f"{'steps':>{_AXIS_WIDTH - 1}} {ends[0]}{middle}{ends[2]}"[: width - 4], "dim"))
+        names = Text(", ").join([Text(title, look) for title, look, *_ in reversed(curves)])
+        return panel(Group(*lines), Text.assemble(("return over steps: ", "default"), names))
 
-    return Pane(7, 8, 4, 4, 2, draw)
+    return Pane(7, 24, 8, 5, 2, draw)
 
 
 def panel(body: RenderableType, title: Text | str, *, subtitle: str = "", height: int | None = None) -> Panel:

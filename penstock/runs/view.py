@@ -17,11 +17,12 @@ from rich.text import Text
 from penstock.ipc.ownership import Owned, owner_only
 from penstock.runs.keys import Keys
 from penstock.runs.panels import panels, plain_line
+from penstock.runs.panes import Point
 from penstock.runs.status import Status
 
 _LIVE_INTERVAL = 0.25
 _PLAIN_INTERVAL = 2.0
-MOST_RETURNS = 128
+MOST_RETURNS = 256
 """Largest number of returns that a view remembers."""
 _NOTEBOOK_WIDTH = 100
 _ARROWS = {b"A": -1, b"D": -1, b"B": 1, b"C": 1}
@@ -42,7 +43,8 @@ def open_view(console: Console | None = None, *, quiet: bool = False) -> View:
     console = console or ViewConsole(quiet=quiet, highlight=False, markup=False, emoji=False)
     if console.is_jupyter and not console.quiet:
         return NotebookView(console)
-    return LiveView(console) if console.is_terminal and not console.is_dumb_terminal else PlainView(console)
+    is_live = console.is_terminal and not console.is_dumb_terminal and console.encoding.startswith("utf")
+    return LiveView(console) if is_live else PlainView(console)
 
 
 class View(Owned, ABC):
@@ -55,8 +57,8 @@ class View(Owned, ABC):
         self.has_ended = False
         """Whether a key has ended the view; a training goes on without regard to it."""
 
-    def remember(self, returns: Sequence[float]) -> None:
-        """Take mean returns from before the view began; views without a chart ignore them."""
+    def remember(self, history: Sequence[Point]) -> None:
+        """Take returns from before the view began; views without a chart ignore them."""
 
     def wait(self, seconds: float) -> None:
         """Wait for some seconds at most, less if a key of the view is pressed."""
@@ -99,7 +101,7 @@ class LiveView(View):
     def __init__(self, console: Console) -> None:
         super().__init__(console)
         self._live = Live(console=console, auto_refresh=False)
-        self._returns: list[float] = []
+        self._history: list[Point] = []
         self._stride = 1
         self._updates = 0
         self._keys: Keys | None = None
@@ -118,9 +120,9 @@ class LiveView(View):
         self._remember(status)
         self._draw(status)
 
-    def remember(self, returns: Sequence[float]) -> None:
+    def remember(self, history: Sequence[Point]) -> None:
         """Begin the history of the return with earlier ones."""
-        self._returns = [value for value in returns if isfinite(value)][: MOST_RETURNS - 1]
+        self._history = list(history[: MOST_RETURNS - 1])
 
     def wait(self, seconds: float) -> None:
         """Wait for keys for some seconds at most."""
@@ -160,7 +162,7 @@ class LiveView(View):
             self._live.start()
             self._has_begun = True
             width, height = self._console.size
-            self._live.update(panels(status, self._returns, width, height - 1, self._chosen), refresh=True)
+            self._live.update(panels(status, self._history, width, height - 1, self._chosen), refresh=True)
 
     def _leave(self, is_leaving: bool) -> None:
         """Leave the terminal to a shell, or begin anew below what it has written."""
@@ -174,12 +176,14 @@ class LiveView(View):
 
     def _remember(self, status: Status) -> None:
         """Keep a bounded, evenly spaced history of the return; when full, every second value is dropped."""
-        if status.mean_return is not None and isfinite(status.mean_return):
+        trained, scored = (None if value is None or not isfinite(value) else value
+                           for value in (status.mean_return, status.eval_return))  # fmt: skip
+        if (trained, scored) != (None, None):
             if self._updates % self._stride == 0:
-                self._returns.append(status.mean_return)
+                self._history.append((status.steps, trained, scored))
             self._updates += 1
-        if len(self._returns) >= MOST_RETURNS:
-            self._returns = self._returns[::2]
+        if len(self._history) >= MOST_RETURNS:
+            self._history = self._history[::2]
             self._stride *= 2
 
 
@@ -191,7 +195,7 @@ class NotebookView(LiveView):
     def _draw(self, status: Status) -> None:
         from IPython.display import HTML, display
 
-        page = HTML(as_html(panels(status, self._returns, _NOTEBOOK_WIDTH)))
+        page = HTML(as_html(panels(status, self._history, _NOTEBOOK_WIDTH)))
         if self._shown is None:
             self._shown = display(page, display_id=True)
         else:

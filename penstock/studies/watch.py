@@ -11,6 +11,7 @@ import tyro
 
 from penstock.flags import parse_flags
 from penstock.runs.formatting import printable
+from penstock.runs.panes import Point
 from penstock.runs.reading import RecordedRun
 from penstock.runs.state import read_state, state_of, status_of
 from penstock.runs.view import MOST_RETURNS, View, open_view
@@ -46,6 +47,20 @@ def command(args: list[str]) -> int:
     return 0
 
 
+def history_of(run: RecordedRun) -> list[Point]:
+    """Return the returns of a run so far, at places spread over its lines."""
+    (at, returns), (evaluated_at, scores) = (
+        run.points("steps", f"{kind}/mean_return") for kind in ("episode", "evaluation")
+    )
+    places = np.unique(np.concatenate([at, evaluated_at]))
+    places = places[np.linspace(0, places.size - 1, min(places.size, MOST_RETURNS)).astype(int)]
+    columns = []
+    for known, values in ((at, returns), (evaluated_at, scores)):
+        last = np.searchsorted(known, places, "right") - 1
+        columns.append([float(values[n]) if n >= 0 else None for n in last])
+    return [(int(step), *pair) for step, pair in zip(places, zip(*columns, strict=True), strict=True)]
+
+
 def watch(run: RecordedRun, view: View) -> None:
     """Show a run until it has ended, or until a key ends the view.
 
@@ -62,8 +77,7 @@ def watch(run: RecordedRun, view: View) -> None:
         The run has no status that can be read.
     """
     path = run.directory.path
-    _, returns = run.points("steps", "episode/mean_return")
-    view.remember(returns[np.linspace(0, returns.size - 1, min(returns.size, MOST_RETURNS)).astype(int)].tolist())
+    view.remember(history_of(run))
     while True:
         record = read_state(path)
         state, status = state_of(record, path), status_of(record)

@@ -40,9 +40,14 @@ def status(**changes) -> Status:
     return Status(**{**values, **changes})
 
 
+def course(returns) -> list[tuple[int, float, None]]:
+    """History of returns in training, a hundred steps apart."""
+    return [(100 * n, value, None) for n, value in enumerate(returns)]
+
+
 def drawn(shown: Status, width: int, returns=()) -> str:
     console = Console(width=width, file=io.StringIO(), record=True)
-    console.print(panels(shown, returns, width))
+    console.print(panels(shown, course(returns), width))
     return console.export_text()
 
 
@@ -152,8 +157,8 @@ def test_numbers_that_are_not_finite_and_a_tiny_terminal_do_not_end_the_run():
     assert drawn(status(mean_return=float("nan"), losses={"policy_loss": float("inf")}), 12)
     view = LiveView(terminal())
     for mean_return in (1.0, float("nan"), float("inf"), 2.0):
-        view._remember(status(mean_return=mean_return))
-    assert view._returns == [1.0, 2.0]
+        view._remember(status(mean_return=mean_return, eval_return=None))
+    assert [value for _, value, _ in view._history] == [1.0, 2.0]
 
 
 def test_losses_beyond_what_is_shown_are_counted():
@@ -334,10 +339,8 @@ def test_the_history_of_the_return_stays_small_and_reaches_back_to_the_start():
     view = LiveView(terminal())
     for i in range(10_000):
         view._remember(status(mean_return=float(i)))
-    assert len(view._returns) <= 128
-    assert view._returns[0] == 0.0
-    assert view._returns[-1] > 9_000
-    assert view._returns == sorted(view._returns)
+    returns = [value for _, value, _ in view._history]
+    assert len(returns) <= 256 and returns[0] == 0.0 and returns[-1] > 9_000 and returns == sorted(returns)
 
 
 def test_every_node_has_a_line_and_one_that_is_gone_is_named():
@@ -403,7 +406,7 @@ def crowded() -> Status:
 @pytest.mark.parametrize("shown", [status(), crowded()], ids=["one", "crowded"])
 def test_panels_fit_the_terminal_and_the_most_important_remain(shown, width, height):
     console = Console(width=width, file=io.StringIO())
-    console.print(panels(shown, [1.0, 2.0], width, height))
+    console.print(panels(shown, course([1.0, 2.0]), width, height))
     lines = console.file.getvalue().splitlines()
     assert len(lines) <= height and {len(line) for line in lines} == {width}
     text = "\n".join(lines)
@@ -417,7 +420,7 @@ def test_a_small_terminal_keeps_the_reason_whole_and_a_line_of_the_population():
     reason = "rollout workers wait 62% of their time for it"
     policies = tuple(of_policy(str(number), mean_return=float(number)) for number in range(4))
     console = Console(width=60, file=io.StringIO())
-    console.print(panels(status(limiting_reason=reason, policies=policies), [1.0, 2.0], 60, 14))
+    console.print(panels(status(limiting_reason=reason, policies=policies), course([1.0, 2.0]), 60, 14))
     text = console.file.getvalue()
     assert len(text.splitlines()) <= 14 and reason in text and "0.0 to 3.000 by 3" in text and "15.2" in text
 
@@ -432,6 +435,43 @@ def test_a_table_with_too_few_rows_shows_the_chosen_policy_and_lost_nodes():
     text = console.file.getvalue()
     assert "policy-7" in text and "policy-8" not in text and "policy-0" not in text
     assert "node-6" in text and "lost" in text and "node-8" not in text
+
+
+def dots(line: str) -> set[int]:
+    """Places of braille characters in a line."""
+    return {place for place, letter in enumerate(line) if "\u2800" < letter <= "\u28ff"}
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 30), (120, 39), (250, 59)])
+def test_tall_terminals_have_a_chart_of_both_returns_over_steps(width, height):
+    history = [(1_000 * n, -5.0 + n, None if n < 20 else 95.0) for n in range(41)]
+    console = Console(width=width, file=io.StringIO())
+    console.print(panels(status(), history, width, height))
+    lines = console.file.getvalue().splitlines()
+    begin = next(n for n, line in enumerate(lines) if "return over steps: evaluations, training (dotted)" in line)
+    *chart, steps, _ = lines[begin + 1 :]
+    assert "95.0" in chart[0] and "-5.000" in chart[-1] and re.search(r"steps 0 +20,000 +40,000", steps)
+    assert dots(chart[-1]) and max(dots(chart[-1])) < width // 2, "training begins low and rises"
+    assert width // 2 < min(dots(chart[0])) and max(dots(chart[0])) == width - 3, "evaluations begin in the middle"
+    assert len(dots(chart[0])) == max(dots(chart[0])) - min(dots(chart[0])) + 1, "they are a solid line"
+    trained = set().union(*map(dots, chart[1:]))
+    assert 3 * len(trained) > width - 14 > len(trained)
+
+
+@pytest.mark.parametrize(("width", "height"), [(60, 50), (80, 18)])
+def test_a_small_terminal_has_no_chart(width, height):
+    console = Console(width=width, file=io.StringIO())
+    console.print(panels(status(), course([1.0, 2.0]), width, height))
+    assert "over steps" not in console.file.getvalue()
+
+
+def test_a_terminal_without_unicode_has_plain_lines():
+    file = io.TextIOWrapper(io.BytesIO(), "latin-1")
+    console = Console(file=file, force_terminal=True, _environ={"TERM": "xterm"})
+    with open_view(console) as view:
+        view.update(status())
+    file.seek(0)
+    assert isinstance(view, PlainView) and "96,256 steps (48%)" in file.read()
 
 
 @pytest.mark.parametrize("environ", [{"TERM": "xterm-256color", "NO_COLOR": "1"}, {"TERM": "dumb"}])
