@@ -125,6 +125,7 @@ void bind_networks(nb::module_& module) {
             std::vector<const void*> from;
             for (const uintptr_t address : inputs) from.push_back(at<const void*>(address));
             const auto to = floats_at<float>(outputs);
+            const nb::gil_scoped_release released;
             plan.run(from, to);
           },
           nb::arg("inputs"), nb::arg("outputs"));

@@ -1,4 +1,4 @@
-// A recorded computation of elementwise operations and sums over small tensors, run without dispatch or allocation.
+// A recorded computation over small tensors: elementwise operations, sums and products, without dispatch or allocation.
 #pragma once
 
 #include <algorithm>
@@ -6,13 +6,18 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <memory>
+#include <new>
 #include <span>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
+#include "activations.h"
+#include "blas.h"
 #include "functions.h"
 #include "scratch.h"
 
@@ -21,14 +26,16 @@ namespace penstock {
 // Operations of a step on tensors a, b, c and numbers x, y. Truth values are 0 and 1, indices are floats.
 enum class Operation : int {
   kConstant, kCopy, kAdd, kMul, kDiv, kExp, kLog, kSqrt, kPower, kClamp, kMinimum, kMaximum, kWhere, kGreater,
-  kGreaterEqual, kEqual, kAnd, kOr, kNot, kSum, kGather, kScatterAdd, kLogSoftmax, kLogSoftmaxBackward, kCount
+  kGreaterEqual, kEqual, kAnd, kOr, kNot, kSum, kGather, kScatterAdd, kLogSoftmax, kLogSoftmaxBackward, kTanh,
+  kTanhBackward, kSigmoid, kProduct, kTurn, kSlice, kPut, kCount
 };
 
 inline size_t num_operands(Operation operation) {
   switch (operation) {
     case Operation::kConstant: return 0;
     case Operation::kCopy: case Operation::kExp: case Operation::kLog: case Operation::kSqrt: case Operation::kPower:
-    case Operation::kClamp: case Operation::kNot: case Operation::kSum: case Operation::kLogSoftmax: return 1;
+    case Operation::kClamp: case Operation::kNot: case Operation::kTanh: case Operation::kSigmoid: case Operation::kSum:
+    case Operation::kLogSoftmax: case Operation::kTurn: case Operation::kSlice: return 1;
     case Operation::kWhere: case Operation::kScatterAdd: return 3;
     default: return 2;
   }
@@ -79,6 +86,9 @@ PENSTOCK_WIDE inline void compute(Operation operation, float* __restrict out, co
     case Operation::kAnd: for (size_t i = 0; i < n; ++i) out[i] = a[i] != 0.0f && b[i] != 0.0f ? 1.0f : 0.0f; break;
     case Operation::kOr: for (size_t i = 0; i < n; ++i) out[i] = a[i] != 0.0f || b[i] != 0.0f ? 1.0f : 0.0f; break;
     case Operation::kNot: for (size_t i = 0; i < n; ++i) out[i] = a[i] == 0.0f ? 1.0f : 0.0f; break;
+    case Operation::kTanh: for (size_t i = 0; i < n; ++i) out[i] = tangent(a[i]); break;
+    case Operation::kTanhBackward: for (size_t i = 0; i < n; ++i) out[i] = a[i] * (1.0f - b[i] * b[i]); break;
+    case Operation::kSigmoid: for (size_t i = 0; i < n; ++i) out[i] = sigmoid(a[i]); break;
     default: break;
   }
 }
@@ -103,28 +113,28 @@ class Plan {
     int out, a, b, c;  // numbers of tensors; -1: none
     float x, y;
   };
-  enum class Kind : int { kFloat, kBool, kInt64 };
+  enum class Kind : int { kFloat, kBool, kInt64, kUint8, kInt8, kInt16, kInt32, kCount };
 
   // The first tensors are the inputs, one of each kind; every other is the result of a step.
   Plan(std::vector<Shape> shapes, std::vector<Kind> inputs, std::vector<Step> steps, std::vector<int> outputs)
       : shapes_(std::move(shapes)), inputs_(std::move(inputs)), steps_(std::move(steps)), outputs_(std::move(outputs)) {
     const int count = static_cast<int>(shapes_.size());
-    size_t size = 0;
-    for (const Shape& shape : shapes_) {
-      begins_.push_back(size);
-      size += (numbers_of(shape) + 15) / 16 * 16;
-    }
+    for (const Kind kind : inputs_)
+      if (kind < Kind::kFloat || kind >= Kind::kCount) throw std::invalid_argument("no such kind of input");
+    if (inputs_.size() > shapes_.size()) throw std::invalid_argument("more inputs than tensors");
     for (const Step& step : steps_) {
       if (step.operation < Operation::kConstant || step.operation >= Operation::kCount)
         throw std::invalid_argument("no such operation");
       const std::array<int, 3> operands{step.a, step.b, step.c};
       bool is_legal = step.out >= static_cast<int>(inputs_.size()) && step.out < count;
-      for (size_t i = 0; i < num_operands(step.operation); ++i) is_legal &= operands[i] >= 0 && operands[i] < step.out;
+      for (size_t i = 0; i < operands.size(); ++i)
+        is_legal &= operands[i] < step.out && (operands[i] >= 0 || i >= num_operands(step.operation));
       if (!is_legal) throw std::invalid_argument("a step of the plan has a tensor that is not there yet");
+      require_fitting(step);
     }
     for (const int tensor : outputs_)
       if (tensor < 0 || tensor >= count) throw std::invalid_argument("no such output in the plan");
-    memory_.resize(size);
+    lay_out();
   }
 
   void run(std::span<const void* const> inputs, std::span<float* const> outputs) {
@@ -137,15 +147,88 @@ class Plan {
   }
 
  private:
-  float* tensor(size_t number) { return memory_.data() + begins_[number]; }
+  // Operations that read at places of their own; the others repeat what is smaller than their result.
+  void require_fitting(const Step& step) const {
+    const Shape &out = shapes_[step.out], &a = shapes_[step.a < 0 ? step.out : step.a];
+    bool is_fitting = true;
+    if (step.operation == Operation::kProduct) {
+      const auto [m, k] = factor_of(step.a, step.x);
+      const auto [inner, n] = factor_of(step.b, step.y);
+      is_fitting = k == inner && out == Shape{1, m, n} && (step.c < 0 || shapes_[step.c] == Shape{1, 1, n});
+    } else if (step.operation == Operation::kTurn) {
+      is_fitting = a[0] == 1 && out == Shape{1, a[2], a[1]};
+    } else if (step.operation == Operation::kSlice || step.operation == Operation::kPut) {
+      const bool is_slice = step.operation == Operation::kSlice;
+      is_fitting = step.x >= 0.0f && step.x < static_cast<float>(kDims) && step.y >= 0.0f && (is_slice || a == out);
+      const Shape &whole = a, &part = is_slice ? out : shapes_[step.b];
+      for (size_t dim = 0; is_fitting && dim < kDims; ++dim) {
+        const bool is_cut = dim == static_cast<size_t>(step.x);
+        is_fitting = is_cut ? static_cast<size_t>(step.y) + part[dim] <= whole[dim] : part[dim] == whole[dim];
+      }
+    }
+    if (!is_fitting) throw std::invalid_argument("a step of the plan has tensors that do not fit each other");
+  }
+
+  // Rows and columns of a factor of a product, which may lie turned.
+  std::pair<size_t, size_t> factor_of(int number, float is_turned) const {
+    const Shape& shape = shapes_[number];
+    return is_turned != 0.0f ? std::pair{shape[2], shape[1]} : std::pair{shape[1], shape[2]};
+  }
+
+  // Gives each tensor its place in the memory. A result may lie where one lay that no later step reads: what is in use
+  // then stays in a core's own cache.
+  void lay_out() {
+    constexpr size_t kNever = std::numeric_limits<size_t>::max();
+    std::vector<size_t> last(shapes_.size(), 0);
+    for (size_t i = 0; i < steps_.size(); ++i)
+      for (const int number : {steps_[i].a, steps_[i].b, steps_[i].c})
+        if (number >= 0) last[number] = i;
+    for (size_t i = 0; i < inputs_.size(); ++i) last[i] = kNever;
+    for (const int number : outputs_) last[number] = kNever;
+    begins_.resize(shapes_.size());
+    size_t size = 0;
+    std::vector<std::pair<size_t, size_t>> free;  // places: count of numbers, beginning
+    const auto take_place = [&](size_t number) {
+      const size_t count = (numbers_of(shapes_[number]) + 15) / 16 * 16;
+      const auto found = std::find_if(free.begin(), free.end(), [&](const auto& place) { return place.first == count; });
+      if (found != free.end()) {
+        begins_[number] = found->second;
+        free.erase(found);
+      } else {
+        begins_[number] = size;
+        size += count;
+      }
+    };
+    for (size_t i = 0; i < inputs_.size(); ++i) take_place(i);
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      const Step& step = steps_[i];
+      take_place(step.out);
+      std::array<int, 4> used{step.a, step.b, step.c, step.out};
+      std::sort(used.begin(), used.end());
+      for (auto each = used.begin(), end = std::unique(used.begin(), used.end()); each != end; ++each)
+        if (*each >= 0 && last[*each] <= i) free.emplace_back((numbers_of(shapes_[*each]) + 15) / 16 * 16, begins_[*each]);
+    }
+    memory_.reset(static_cast<float*>(std::aligned_alloc(kAlign, std::max(kAlign, size * sizeof(float)))));
+    if (!memory_) throw std::bad_alloc();
+  }
+
+  float* tensor(size_t number) { return memory_.get() + begins_[number]; }
+
+  template <class Number>
+  static void convert(const void* from, float* to, size_t n) {
+    for (size_t i = 0; i < n; ++i) to[i] = static_cast<float>(static_cast<const Number*>(from)[i]);
+  }
 
   static void load(Kind kind, const void* from, float* to, size_t n) {
-    if (kind == Kind::kFloat) {
-      std::memcpy(to, from, sizeof(float) * n);
-    } else if (kind == Kind::kBool) {
-      for (size_t i = 0; i < n; ++i) to[i] = static_cast<const uint8_t*>(from)[i] ? 1.0f : 0.0f;
-    } else {
-      for (size_t i = 0; i < n; ++i) to[i] = static_cast<float>(static_cast<const int64_t*>(from)[i]);
+    switch (kind) {
+      case Kind::kFloat: std::memcpy(to, from, sizeof(float) * n); break;
+      case Kind::kBool: convert<bool>(from, to, n); break;
+      case Kind::kInt64: convert<int64_t>(from, to, n); break;
+      case Kind::kUint8: convert<uint8_t>(from, to, n); break;
+      case Kind::kInt8: convert<int8_t>(from, to, n); break;
+      case Kind::kInt16: convert<int16_t>(from, to, n); break;
+      case Kind::kInt32: convert<int32_t>(from, to, n); break;
+      default: break;
     }
   }
 
@@ -180,6 +263,13 @@ class Plan {
       case Operation::kScatterAdd: scatter_add(step, out, shape); break;
       case Operation::kLogSoftmax: log_softmax(step, out, shape); break;
       case Operation::kLogSoftmaxBackward: log_softmax_backward(step, out, shape); break;
+      case Operation::kProduct: product(step, out, shape); break;
+      case Operation::kTurn: turn(step, out); break;
+      case Operation::kSlice: copy_part<true>(step, tensor(step.a), out, shapes_[step.a], shape); break;
+      case Operation::kPut:
+        std::memcpy(out, tensor(step.a), sizeof(float) * numbers_of(shape));
+        copy_part<false>(step, tensor(step.b), out, shape, shapes_[step.b]);
+        break;
       default:
         compute(step.operation, out, repeated<Use::kA>(step.a, shape), repeated<Use::kB>(step.b, shape),
                 repeated<Use::kC>(step.c, shape), step.x, step.y, numbers_of(shape));
@@ -254,12 +344,46 @@ class Plan {
     }
   }
 
+  // a b, plus the row c if there is one.
+  void product(const Step& step, float* out, const Shape& shape) {
+    const size_t m = shape[1], n = shape[2];
+    const bool a_turned = step.x != 0.0f, b_turned = step.y != 0.0f;
+    const int k = static_cast<int>(a_turned ? shapes_[step.a][1] : shapes_[step.a][2]);
+    blas.product(a_turned, b_turned, static_cast<int>(m), static_cast<int>(n), k, tensor(step.a), tensor(step.b), 0.0f,
+                 out);
+    if (step.c >= 0) add_bias(out, tensor(step.c), m, n);
+  }
+
+  void turn(const Step& step, float* out) {
+    const auto [one, rows, width] = shapes_[step.a];
+    const float* a = tensor(step.a);
+    for (size_t row = 0; row < rows; ++row)
+      for (size_t k = 0; k < width; ++k) out[k * rows + row] = a[row * width + k];
+  }
+
+  // From the part of a whole that begins at y along dimension x, or to it.
+  template <bool is_from_whole>
+  static void copy_part(const Step& step, const float* from, float* to, const Shape& whole, const Shape& part) {
+    Shape begin{};
+    begin[static_cast<size_t>(step.x)] = static_cast<size_t>(step.y);
+    for (size_t i = 0; i < part[0]; ++i)
+      for (size_t j = 0; j < part[1]; ++j) {
+        const size_t in_part = (i * part[1] + j) * part[2];
+        const size_t in_whole = ((i + begin[0]) * whole[1] + j + begin[1]) * whole[2] + begin[2];
+        std::memcpy(to + (is_from_whole ? in_part : in_whole), from + (is_from_whole ? in_whole : in_part),
+                    sizeof(float) * part[2]);
+      }
+  }
+
   std::vector<Shape> shapes_;
   std::vector<Kind> inputs_;
   std::vector<Step> steps_;
   std::vector<int> outputs_;
   std::vector<size_t> begins_;  // of each tensor in the memory
-  std::vector<float> memory_;
+  struct Free {
+    void operator()(float* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<float, Free> memory_;
 };
 
 }  // namespace penstock

@@ -201,7 +201,7 @@ RATCHETS: dict[str, Ratchet] = {
     "files that an observation of APPO enters": Ratchet(20, 20, lambda: on_tour(APPO)),
     "files that a transition of DQN enters": Ratchet(19, 20, lambda: on_tour(DQN)),
     "files that learning_rate enters": Ratchet(6, 6, lambda: on_tour(RATE)),
-    "calls from the learner's turn to the gradient, APPO": Ratchet(4, 4, lambda: on_tour(APPO, CALLS)),
+    "calls from the learner's turn to the gradient, APPO": Ratchet(3, 3, lambda: on_tour(APPO, CALLS)),
     "files from the learner's turn to the gradient, APPO": Ratchet(2, 2, lambda: on_tour(APPO, FILES)),
     "calls from the learner's turn to the gradient, DQN": Ratchet(4, 4, lambda: on_tour(DQN, CALLS)),
     "files from the learner's turn to the gradient, DQN": Ratchet(2, 2, lambda: on_tour(DQN, FILES)),

@@ -54,7 +54,8 @@ class Tour:
     files
         Functions by file, both in the order of their first entry.
     way
-        Functions on the stack when torch computes the gradient, from the learner's turn on, each with its file.
+        Functions on the stack when torch or a plan is asked for the gradient, from the learner's turn on, each with its
+        file.
     """
 
     files: dict[str, list[str]] = field(default_factory=dict)
@@ -132,7 +133,7 @@ def observation_tour(algorithm: str) -> Tour:
         elif place.is_left_out(code):
             hidden = frame
         elif steps_followed > SHARED["num_envs_per_worker"] and not is_over and asks_for_gradient(code):
-            outer_frames = [outer.f_code for outer in stack_of(frame, turn)]
+            outer_frames = [outer.f_code for outer in stack_of(frame.f_back, turn)]
             inside = [(name_of(c), file) for c in outer_frames if (file := place.file_of(c)) is not None]
             tour.way = tour.way or inside
         elif optimiser_of(frame) is not None:
@@ -245,9 +246,9 @@ def stack_of(inner: FrameType | None, outer: FrameType) -> list[FrameType]:
 
 
 def asks_for_gradient(code: CodeType) -> bool:
-    """Return whether a function is torch's for the gradient."""
+    """Return whether a function is that of torch, or of a plan, which computes the gradient."""
     of_torch = code.co_filename.endswith(("torch/_tensor.py", "torch/autograd/__init__.py"))
-    return of_torch and code.co_name in ("backward", "grad")
+    return (of_torch and code.co_name in ("backward", "grad")) or name_of(code) == "PlannedGradient.__call__"
 
 
 def optimiser_of(frame: FrameType) -> Any:

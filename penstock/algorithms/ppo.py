@@ -23,7 +23,6 @@ from penstock.algorithms.arithmetic.losses import (
 from penstock.algorithms.arithmetic.optimizers import AdamConfig, build_adam
 from penstock.algorithms.arithmetic.returns import explained_variance
 from penstock.algorithms.bases.algorithm import Metrics
-from penstock.algorithms.bases.planned import planned
 from penstock.algorithms.bases.segment import SegmentAlgorithm
 from penstock.config import (
     Config,
@@ -73,7 +72,6 @@ class ProximalAlgorithm(SegmentAlgorithm):
         """Bounds to which probability ratios are clipped."""
         return 1.0 - self.config.clip_range, 1.0 + self.config.clip_range
 
-    @planned
     def loss(self, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, Metrics]:
         """``L = -J_clip + c_v L_v - c_e H``, means over the steps learned from (arXiv:1707.06347, equation 9)."""
         c, learn, advantage = self.config, batch.learn, batch.targets["advantage"]

@@ -99,6 +99,17 @@ class Batch:
         return replace(self, **changed)
 
 
+class WatchedBatch(Batch):
+    """Batch that records whether its progress is read: a computation that depends on it changes from batch to batch."""
+
+    progress_was_read = False
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "progress":
+            object.__setattr__(self, "progress_was_read", True)
+        return super().__getattribute__(name)
+
+
 @dataclass(frozen=True)
 class TransitionBatch:
     """B transitions to learn from.

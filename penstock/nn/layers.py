@@ -21,11 +21,12 @@ class Tanh(nn.Module):
     """Hyperbolic tangent; in float32 on a CPU as ``1 - 2 sigmoid(-2x)``, which torch computes five times as fast.
 
     Both are within 2e-7 of the true value. A small mlp spends a third of its time in tangents. On a CPU the input is
-    overwritten, because no other layer needs it. Exported programs contain the tangent itself.
+    overwritten, because no other layer needs it. Exported programs and plans contain the tangent itself.
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.dtype != torch.float32 or x.device.type != "cpu" or torch.compiler.is_exporting():
+        is_read = torch.compiler.is_exporting() or torch._C._len_torch_dispatch_stack()
+        if x.dtype != torch.float32 or x.device.type != "cpu" or is_read:
             return x.tanh()
         if torch.is_grad_enabled() and x.requires_grad:
             tangent: Tensor = _TanhBySigmoid.apply(x)

@@ -97,9 +97,10 @@ def in_bfloat16() -> bool:
 
 
 def is_native(*tensors: Tensor) -> bool:
-    """Return whether the native core can compute with these tensors: float32, on the CPU, and not being exported."""
+    """Return whether the native core can compute with these tensors: float32, on the CPU, and neither exported nor
+    seen by a dispatch mode, which reads the operations of torch."""
     is_float32 = all(tensor.device.type == "cpu" and tensor.dtype == torch.float32 for tensor in tensors)
-    return is_float32 and not torch.compiler.is_exporting()
+    return is_float32 and not torch.compiler.is_exporting() and not torch._C._len_torch_dispatch_stack()
 
 
 def in_float32(head: nn.Module, features: Tensor) -> Tensor:

@@ -88,7 +88,7 @@ def test_integers_of_all_kinds_teach_what_floats_from_0_to_1_teach():
             found[encoding] = algo.get_parameters()[0]
     for encoding in AS_FLOATS:
         for name, weight in found["float32"].items():
-            assert torch.equal(found[encoding][name], weight), (encoding, name)
+            torch.testing.assert_close(found[encoding][name], weight, rtol=0.0, atol=1e-5, msg=f"{encoding}: {name}")
 
 
 def test_a_run_goes_on_with_the_bounds_that_it_has_learned_with(tmp_path, monkeypatch, capsys):

@@ -1,21 +1,27 @@
-"""Losses as plans: the same loss, metrics and gradients as torch computes."""
+"""Gradients as plans: the same loss, metrics, targets and gradients as torch computes."""
 
+import copy
 import dataclasses
 
 import pytest
 import torch
-from torch import Tensor
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from penstock._native import Plan
+from penstock.algorithms.a2c import A2C
 from penstock.algorithms.appo import APPO
-from penstock.algorithms.bases import planned
-from penstock.algorithms.bases.planned import PlannedLoss, Recorder, Unplannable, leaves_of
+from penstock.algorithms.bases import operations
+from penstock.algorithms.bases.operations import Unplannable
+from penstock.algorithms.bases.planned import Planned, PlannedGradient
+from penstock.algorithms.bases.recording import Recorder
+from penstock.algorithms.impala import IMPALA
 from penstock.algorithms.ppo import PPO
 from tests.engine.collecting import Collecting
 
 
 def minibatch_of(kind, env, **settings):
-    run = Collecting(kind, env=env, num_envs_per_worker=4, segment_length=16, batch_size=64, **settings)
+    run = Collecting(kind, env=env, num_envs_per_worker=4, segment_length=16, **settings)
     batch, algorithm = run.take(), run.algorithm
     run.close()
     model = algorithm.build_model()
@@ -24,81 +30,120 @@ def minibatch_of(kind, env, **settings):
     return algorithm, model, batch if algorithm.needs_segments else batch.flatten()
 
 
-def gradient_of(algorithm, model, batch, loss):
-    policy, values = model.evaluate(batch.obs, batch.first, batch.memory)
-    if algorithm.needs_segments:
-        policy, values = policy[:-1], values[:-1]
-    found, metrics = loss(batch, policy, values)
-    found.backward()
-    gradients = [each.grad.clone() for each in model.parameters()]
-    model.zero_grad()
-    return found.detach(), {name: each.detach() for name, each in metrics.items()}, gradients
+def planned_gradient(algorithm, model):
+    return PlannedGradient(algorithm, model, algorithm.autocast(torch.device("cpu")), list(model.parameters()))
 
 
+def in_torch(algorithm, model, batch):
+    return algorithm.gradient(model, batch, algorithm.autocast(torch.device("cpu")))
+
+
+def gradients_of(model):
+    return [each.grad.clone() for each in model.parameters()]
+
+
+PROXIMAL = {"batch_size": 64}
 CASES = {
-    "choices": (PPO, "CartPole-v1", {}),
-    "numbers": (PPO, "Pendulum-v1", {}),
-    "clipped values": (PPO, "CartPole-v1", {"value_clip_range": 0.2}),
-    "appo": (APPO, "CartPole-v1", {}),
-    "decoupled": (APPO, "CartPole-v1", {"loss": "decoupled", "num_epochs": 2}),
-    "memory": (PPO, "CartPole-v1", {"memory": "gru", "memory_size": 16}),
+    "choices": (PPO, "CartPole-v1", PROXIMAL),
+    "numbers": (PPO, "Pendulum-v1", PROXIMAL),
+    "clipped values": (PPO, "CartPole-v1", PROXIMAL | {"value_clip_range": 0.2}),
+    "relu": (PPO, "CartPole-v1", PROXIMAL | {"activation": "relu", "shared_encoder": True}),
+    "appo": (APPO, "CartPole-v1", PROXIMAL),
+    "decoupled": (APPO, "CartPole-v1", PROXIMAL | {"loss": "decoupled", "num_epochs": 2}),
+    "targets of the update": (APPO, "CartPole-v1", PROXIMAL | {"num_epochs": 1, "num_minibatches": 1}),
+    "gru": (PPO, "CartPole-v1", PROXIMAL | {"memory": "gru", "memory_size": 16}),
+    "lstm": (APPO, "Pendulum-v1", PROXIMAL | {"memory": "lstm", "memory_size": 16}),
+    "v-trace": (IMPALA, "CartPole-v1", {"batch_size": 64}),
+    "a2c": (A2C, "CartPole-v1", {}),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_planned_loss_is_the_loss_that_torch_computes(case, monkeypatch):
+def test_a_planned_gradient_is_that_of_torch(case, monkeypatch):
     kind, env, settings = CASES[case]
     algorithm, model, batch = minibatch_of(kind, env, **settings)
-    plans = []
-    run = PlannedLoss.run
-    monkeypatch.setattr(PlannedLoss, "run", lambda self, *given: plans.append(self) or run(self, *given))
-    in_torch = type(algorithm).loss.__wrapped__.__get__(algorithm)
+    gradient, runs, run, prepared = planned_gradient(algorithm, model), [], Planned.run, batch.targets
+    monkeypatch.setattr(Planned, "run", lambda self, *given: runs.append(self) or run(self, *given))
     for number in range(3):  # the first records, and steps that are left out come and go
         torch.manual_seed(number)
         learn = (torch.rand(batch.learn.shape) < 0.7).float()
-        batch = dataclasses.replace(batch, learn=learn, log_prob=batch.log_prob + torch.randn(batch.log_prob.shape))
-        expected = gradient_of(algorithm, model, batch, in_torch)
-        found = gradient_of(algorithm, model, batch, algorithm.loss)
-        assert found[1].keys() == expected[1].keys()
-        for one, other in zip([found[0], *found[1].values()], [expected[0], *expected[1].values()], strict=True):
-            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
-        for one, other in zip(found[2], expected[2], strict=True):
-            assert (one - other).norm() <= 1e-4 * (1.0 + other.norm())
-    assert len(plans) == 4  # the check of the new plan, and three losses
+        log_prob = batch.log_prob + torch.randn(batch.log_prob.shape)
+        batch = dataclasses.replace(batch, learn=learn, log_prob=log_prob, targets=prepared)
+        model.zero_grad()
+        expected = copy.copy(batch)
+        loss, metrics = in_torch(algorithm, model, expected)
+        gradients = gradients_of(model)
+        found, found_metrics = gradient(batch)
+        assert found_metrics.keys() == metrics.keys()
+        assert batch.targets.keys() == expected.targets.keys()
+        pairs = [(found, loss), *((found_metrics[name], metrics[name]) for name in metrics)]
+        pairs += [(batch.targets[name], expected.targets[name]) for name in batch.targets]
+        for one, two in pairs:
+            torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)
+        for one, two in zip(gradients_of(model), gradients, strict=True):
+            assert (one - two).norm() <= 1e-4 * (1.0 + two.norm())
+    assert len(runs) == 3
+    assert len(set(runs)) == 1
 
 
-def test_settings_and_entropy_coefficients_are_those_of_the_call():
-    algorithm, model, batch = minibatch_of(PPO, "CartPole-v1", entropy_coef=0.1, entropy_coef_final=0.0)
-    batch = dataclasses.replace(batch, log_prob=batch.log_prob + 1.0)
-    policy, values = model.evaluate(batch.obs)
+def is_planned(algorithm, model, batch):
+    return planned_gradient(algorithm, model)._plan_for(batch) is not None
 
-    def loss(progress):
-        return algorithm.loss(dataclasses.replace(batch, progress=progress), policy, values)[0].item()
 
-    entropy = policy.entropy().mean().item()
-    assert loss(0.0) == pytest.approx(loss(1.0) - 0.1 * entropy, abs=1e-4)
-    before = loss(0.0)
-    algorithm.take_settings(dataclasses.replace(algorithm.config, value_coef=0.0))
-    assert loss(0.0) != pytest.approx(before, abs=1e-3)
+def test_an_entropy_coefficient_that_changes_stays_in_torch():
+    assert not is_planned(*minibatch_of(PPO, "CartPole-v1", batch_size=64, entropy_coef_final=0.0))
+
+
+def test_settings_are_those_of_the_call():
+    algorithm, model, batch = minibatch_of(PPO, "CartPole-v1", batch_size=64)
+    gradient = planned_gradient(algorithm, model)
+    before = gradient(batch)[0].item()
+    algorithm.take_settings(dataclasses.replace(algorithm.config, value_coef=7.0))
+    assert gradient(batch)[0].item() != pytest.approx(before, abs=1e-3)
+
+
+def test_weights_are_those_of_the_call():
+    algorithm, model, batch = minibatch_of(PPO, "CartPole-v1", batch_size=64)
+    gradient = planned_gradient(algorithm, model)
+    before = gradient(batch)[0].item()
+    model.load_state_dict({name: 1.5 * each for name, each in model.state_dict().items()})
+    after = gradient(batch)[0].item()
+    assert after != pytest.approx(before, abs=1e-3)
+    assert after == pytest.approx(in_torch(algorithm, model, batch)[0].item(), rel=1e-4)
+
+
+def test_minibatches_of_every_shape_have_a_plan():
+    algorithm, model, batch = minibatch_of(PPO, "CartPole-v1", batch_size=64)
+    gradient = planned_gradient(algorithm, model)
+    for count in (64, 10, 64, 10):
+        part = batch.transitions(torch.arange(count))
+        assert gradient(part)[0].item() == pytest.approx(in_torch(algorithm, model, part)[0].item(), rel=1e-4)
+    assert sum(plan is not None for plan in gradient._known.values()) == 2
 
 
 class Drawn(PPO):
     """PPO whose loss draws random numbers."""
 
-    @planned.planned
+    updates_alike = True
+
     def loss(self, batch, policy, value):
-        loss, metrics = PPO.loss.__wrapped__(self, batch, policy, value)
+        loss, metrics = super().loss(batch, policy, value)
         return loss + 0.1 * torch.rand(()), metrics
 
 
-def test_a_loss_that_no_plan_has_stays_in_torch():
-    algorithm, model, batch = minibatch_of(Drawn, "CartPole-v1")
-    policy, values = model.evaluate(batch.obs)
-    assert len({algorithm.loss(batch, policy, values)[0].item() for _ in range(4)}) == 4
+class Weighted(PPO):
+    """PPO whose loss has a tensor of its own."""
+
+    updates_alike = True
+    weight = torch.tensor(1.0)
+
+    def loss(self, batch, policy, value):
+        loss, metrics = super().loss(batch, policy, value)
+        return loss * self.weight, metrics
 
 
 class Counting(PPO):
-    """PPO with a value error that depends on the calls before."""
+    """PPO with a value error that depends on the calls before: its updates are not alike."""
 
     calls = 0
 
@@ -107,46 +152,46 @@ class Counting(PPO):
         return self.calls * super().value_error(batch, value)
 
 
-def test_the_loss_of_a_subclass_elsewhere_stays_in_torch():
-    algorithm, model, batch = minibatch_of(Counting, "CartPole-v1", entropy_coef=0.0)
-    policy, values = model.evaluate(batch.obs)
-    found = [algorithm.loss(batch, policy, values)[1]["value_loss"].item() for _ in range(3)]
-    assert found == pytest.approx([found[0], 2 * found[0], 3 * found[0]])
+@pytest.mark.parametrize("kind", [Drawn, Weighted, Counting])
+def test_an_update_that_is_not_the_same_function_each_time_stays_in_torch(kind):
+    algorithm, model, batch = minibatch_of(kind, "CartPole-v1", batch_size=64)
+    gradient = planned_gradient(algorithm, model)
+    found = [gradient(batch)[0].item() for _ in range(2)]
+    if kind is Weighted:
+        Weighted.weight.fill_(3.0)
+        assert gradient(batch)[0].item() == pytest.approx(3.0 * found[0], rel=1e-4)
+    else:
+        assert found[0] != found[1]
 
 
-def test_a_batch_of_other_shapes_is_refused():
-    algorithm, model, batch = minibatch_of(PPO, "CartPole-v1")
-    policy, values = model.evaluate(batch.obs)
-    algorithm.loss(batch, policy, values)
-    with pytest.raises(ValueError, match="another shape"):
-        algorithm.loss(dataclasses.replace(batch, learn=batch.learn[:5]), policy, values)
+class Noisy(nn.Module):
+    """Layer with state of its own, of a package of the user."""
+
+    def forward(self, x):
+        return x
 
 
-class Foreign(PPO):
-    """PPO whose loss has a tensor of its own."""
-
-    weight = torch.tensor(1.0)
-
-    @planned.planned
-    def loss(self, batch, policy, value):
-        loss, metrics = PPO.loss.__wrapped__(self, batch, policy, value)
-        return loss * self.weight, metrics
-
-
-def test_a_tensor_of_unknown_origin_is_no_constant():
-    algorithm, model, batch = minibatch_of(Foreign, "CartPole-v1")
-    policy, values = model.evaluate(batch.obs)
-    first = algorithm.loss(batch, policy, values)[0]
-    Foreign.weight.fill_(3.0)
-    assert algorithm.loss(batch, policy, values)[0].item() == pytest.approx(3.0 * first.item(), rel=1e-4)
+def test_a_network_with_modules_of_other_packages_stays_in_torch():
+    algorithm, model, batch = minibatch_of(PPO, "CartPole-v1", batch_size=64)
+    assert is_planned(algorithm, model, batch)
+    model.encoder.append(Noisy())
+    assert not is_planned(algorithm, model, batch)
 
 
 def test_a_plan_that_computes_other_numbers_is_not_used(monkeypatch):
-    algorithm, model, batch = minibatch_of(PPO, "CartPole-v1")
-    policy, values = model.evaluate(batch.obs)
-    monkeypatch.setitem(planned._RECORDED, "exp", planned._RECORDED["sqrt"])
+    algorithm, model, batch = minibatch_of(PPO, "CartPole-v1", batch_size=64)
+    monkeypatch.setitem(operations.RECORDED, "exp", operations.RECORDED["sqrt"])
     with pytest.raises(Unplannable, match="other numbers"):
-        PlannedLoss(algorithm.loss.__wrapped__.__get__(algorithm), batch, policy, values)
+        Planned(algorithm, model, batch)
+
+
+def change_parts(x, m):
+    with torch.no_grad():
+        y = x * 1.0
+        first, second = y[:, :1], y[:, 1:]
+        first.add_(second[:, :1]).sigmoid_()
+        y[2].mul_(m[2])
+    return y.view(3, 7).t() * x + second.sum() * first
 
 
 OPERATIONS = {
@@ -155,6 +200,11 @@ OPERATIONS = {
     "choices": lambda x, m: torch.where((x > 0) | ~(x <= -1) & (m != 0), x.square(), 1 - x),
     "powers": lambda x, m: (x.exp() + 1).log() / (x.square() + 1).sqrt(),
     "softmax": lambda x, m: torch.log_softmax(x, -1).gather(-1, (m > 0).long()) * x,
+    "activations": lambda x, m: x.tanh() * x.sigmoid() + x.relu() * m,
+    "products": lambda x, m: torch.addmm(m[0], x, (x.t() @ m) @ m.t() @ x),
+    "parts": lambda x, m: torch.cat((x[3:], x[:3] * m[4:]), 0) + torch.stack([row * row.sum() for row in x.unbind()]),
+    "columns": lambda x, m: torch.cat([part * m[:, :1] for part in x.split((1, 2), -1)], -1),
+    "changed parts": change_parts,
 }
 
 
@@ -165,23 +215,63 @@ def test_operations_and_their_gradients_are_those_of_torch(name):
     recorder = Recorder([x, m])
     with torch.enable_grad(), recorder:
         out = OPERATIONS[name](x, m)
-        (gradient,) = torch.autograd.grad(out.sum(), [x])
-    plan, kept = planned._pruned(recorder, [0, 0], [recorder.number(out), recorder.number(gradient)])
+        (gradient,) = torch.autograd.grad((out * m).sum(), [x])
+    plan, read = recorder.plan([out, gradient])
     results = [torch.empty(7, 3), torch.empty(7, 3)]
-    plan.run([(x, m)[number].data_ptr() for number in kept], [each.data_ptr() for each in results])
-    torch.testing.assert_close(results, [out.detach(), gradient], rtol=1e-5, atol=1e-5)
+    for seed in range(2):
+        if seed:  # other numbers than those of the record
+            with torch.no_grad():
+                x.copy_(torch.randn(7, 3))
+            again = OPERATIONS[name](x, m)
+            out, gradient = again, torch.autograd.grad((again * m).sum(), [x])[0]
+        plan.run([(x, m)[number].data_ptr() for number in read], [each.data_ptr() for each in results])
+        torch.testing.assert_close(results, [out.detach().contiguous(), gradient.contiguous()], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("step", [(99, 1, 0, 0, 0, 0.0, 0.0), (2, 1, 0, -1, -1, 0.0, 0.0), (1, 1, 1, -1, -1, 0.0, 0.0),
-                                  (1, 0, 0, -1, -1, 0.0, 0.0), (1, 7, 0, -1, -1, 0.0, 0.0)])  # fmt: skip
-def test_a_step_without_its_tensors_is_refused(step):
-    with pytest.raises(ValueError, match=r"no such operation|not there yet"):
-        Plan([[1, 1, 4], [1, 1, 4]], [0], [step], [1])
+def test_a_tensor_that_changes_through_a_view_that_no_plan_knows_is_refused():
+    x = torch.randn(4, 4)
+    recorder = Recorder([x])
+    with recorder, pytest.raises(Unplannable, match="transposed"):
+        y = x * 1.0
+        y.t().add_(1.0)
 
 
-def test_leaves_are_the_parameters_of_distributions_and_the_values():
-    algorithm, model, batch = minibatch_of(PPO, "Pendulum-v1")
-    policy, values = model.evaluate(batch.obs)
-    leaves = leaves_of(policy, values)
-    assert leaves[0] is policy.mean and leaves[-1] is values and isinstance(leaves[1], Tensor)
-    assert algorithm.loss(batch, policy, values)[0].requires_grad
+@pytest.mark.parametrize("rows", [1, 5, 64, 300])
+@pytest.mark.parametrize("columns", [1, 3, 16, 40])
+def test_products_are_those_of_torch_for_narrow_and_wide_matrices(rows, columns):
+    torch.manual_seed(rows + columns)
+    a, b = torch.randn(20, rows), torch.randn(20, columns)
+    recorder = Recorder([a, b])
+    with recorder:
+        out = a.t() @ b
+    plan, _ = recorder.plan([out])
+    found = torch.empty(rows, columns)
+    plan.run([a.data_ptr(), b.data_ptr()], [found.data_ptr()])
+    torch.testing.assert_close(found, out, rtol=1e-5, atol=1e-5)
+
+
+REFUSED = {
+    "no such operation": (99, 1, 0, 0, 0, 0.0, 0.0),
+    "a result of nothing": (2, 1, 0, -1, -1, 0.0, 0.0),
+    "a tensor of itself": (1, 1, 1, -1, -1, 0.0, 0.0),
+    "an input": (1, 0, 0, -1, -1, 0.0, 0.0),
+    "no such tensor": (1, 7, 0, -1, -1, 0.0, 0.0),
+    "a product that does not fit": (int(operations.Operation.PRODUCT), 1, 0, 0, -1, 0.0, 0.0),
+    "a slice beyond the end": (int(operations.Operation.SLICE), 1, 0, -1, -1, 2.0, 1.0),
+    "a slice of no dimension": (int(operations.Operation.SLICE), 1, 0, -1, -1, 3.0, 0.0),
+    "a part beyond the end": (int(operations.Operation.PUT), 1, 0, 0, -1, 2.0, 1.0),
+    "a turned vector": (int(operations.Operation.TURN), 1, 0, -1, -1, 0.0, 0.0),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_step_that_cannot_be_computed_is_refused(case):
+    with pytest.raises(ValueError, match=r"no such operation|not there yet|fit each other"):
+        Plan([[1, 1, 4], [1, 1, 4]], [0], [REFUSED[case]], [1])
+
+
+def test_a_dispatch_mode_sees_the_products_of_a_network():
+    _, model, batch = minibatch_of(PPO, "CartPole-v1", batch_size=64)
+    with FlopCounterMode(display=False) as counter:
+        model.evaluate(batch.obs)
+    assert counter.get_total_flops() > 0

@@ -111,7 +111,8 @@ class Collecting(Polled):
     """A run whose learner, if there is one, learns from segments."""
 
     def __init__(self, algorithm: type[SegmentAlgorithm], **settings: Any) -> None:
-        super().__init__(algorithm, {**TINY, **settings})
+        tiny = {name: value for name, value in TINY.items() if name in algorithm.Config.__dataclass_fields__}
+        super().__init__(algorithm, {**tiny, **settings})
         self.reader = BatchReader(
             self.arena, self.algorithm.config.num_lanes, torch.device("cpu"), reward_scale=1.0, reward_clip=None,
             max_policy_lag=100,

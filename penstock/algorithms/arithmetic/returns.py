@@ -148,14 +148,13 @@ def vtrace(
     )
     error, decay = _errors_and_decay(reward, value, terminated, truncated, valid, gamma, lambda_)
     if relevant is not None:
-        decay[:-1].masked_fill_(~relevant[1:], 0.0)
+        decay = decay.masked_fill(~torch.cat((relevant[1:], relevant.new_ones(1, relevant.shape[1]))), 0.0)
     ratio = log_ratio.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp_()
     if valid is not None:
         ratio.masked_fill_(~valid, 1.0)
     correction = _accumulate(ratio.clamp(max=rho_bar) * error, ratio.clamp(max=c_bar) * decay)
     # next_t differs from V_t+1 by lambda e_t+1 where the trace continues, and gamma lambda k_t is `decay`.
-    advantage = error
-    advantage[:-1].addcmul_(decay[:-1], correction[1:])
+    advantage = torch.cat((torch.addcmul(error[:-1], decay[:-1], correction[1:]), error[-1:]))
     if rho_pg_bar is not None:
         advantage.mul_(ratio.clamp_(max=rho_pg_bar))
     return correction + value[:-1], advantage
@@ -211,11 +210,11 @@ def _errors_and_decay(
 
 
 def _accumulate(error: Tensor, decay: Tensor) -> Tensor:
-    """Turn ``error`` in place into the backward sum ``e_t = error_t + decay_t e_t+1``, with nothing after the end."""
-    rows, decays = error.unbind(), decay.unbind()
+    """Return the backward sum ``e_t = error_t + decay_t e_t+1``, with nothing after the end."""
+    rows, decays = list(error.unbind()), decay.unbind()
     for t in range(len(rows) - 2, -1, -1):
-        rows[t].addcmul_(decays[t], rows[t + 1])
-    return error
+        rows[t] = torch.addcmul(rows[t], decays[t], rows[t + 1])
+    return torch.stack(rows)
 
 
 def _check_shapes(reward: Tensor, value: Tensor, **others: Tensor | None) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -15,6 +14,7 @@ from penstock.algorithms.arithmetic.likeness import Projection
 from penstock.algorithms.arithmetic.optimizers import as_if_made, fused_adam, go_on
 from penstock.algorithms.arithmetic.returns import gae
 from penstock.algorithms.bases.algorithm import Algorithm, Metrics, Request, clip_norm_
+from penstock.algorithms.bases.planned import PlannedGradient
 from penstock.config import (
     Config,
     FreshConfig,
@@ -54,7 +54,7 @@ class SegmentAlgorithm(Algorithm):
     freezes_statistics: ClassVar[bool] = True
     updates_alike: ClassVar[bool] = False
     """True: loss and targets are the same computation in every update, of the batch and of networks whose memory does
-    not move, so that a GPU may replay it. Not inherited: each subclass sets it."""
+    not move, so that a GPU or a plan may replay it. Not inherited: each subclass sets it."""
     targets_for: tuple[Literal["batch", "update"], ...] = ("update",)
     """When `targets` are computed: "batch": once for all updates of a batch; "update": anew in each, from segments."""
 
@@ -329,7 +329,7 @@ class SegmentUpdater:
         self.autocast = algorithm.autocast(next(model.parameters()).device)
         self._training = algorithm.training_mode(model)
         trained = joined_if_adjacent(list(model.parameters()))
-        self.gradient: Gradient = partial(algorithm.gradient, model, autocast=self.autocast, trained=trained)
+        self.gradient: Gradient = PlannedGradient(algorithm, model, self.autocast, trained)
         self.go_on(learning)
 
     def learn(

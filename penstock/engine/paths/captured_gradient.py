@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
@@ -11,26 +11,16 @@ import torch
 from torch import Tensor
 
 from penstock.algorithms.bases.algorithm import Metrics
+from penstock.algorithms.bases.planned import tensors_of
 from penstock.algorithms.bases.segment import SegmentAlgorithm
 from penstock.engine.acting.device_inference import after_failed_capture
-from penstock.experience.batch import Batch
+from penstock.experience.batch import Batch, WatchedBatch
 from penstock.nn import ActorCritic
 
 LOSS = "the loss itself"  # no metric has this name
 WARM_UP = 3  # updates of a shape before its capture: libraries choose their kernels in the first ones
 
 T = TypeVar("T")
-
-
-class WatchedBatch(Batch):
-    """Batch that records whether its progress is read: a computation that depends on it cannot be captured."""
-
-    progress_was_read = False
-
-    def __getattribute__(self, name: str) -> Any:
-        if name == "progress":
-            object.__setattr__(self, "progress_was_read", True)
-        return super().__getattribute__(name)
 
 
 @dataclass
@@ -129,19 +119,6 @@ class CapturedGradient:
         self._captured.clear()
         self._note(f"updates run without CUDA graphs: {reason}")
         return False
-
-
-def tensors_of(batch: Batch) -> list[Tensor]:
-    """Return all tensors of a batch, in a fixed order."""
-    return list(_tensors(getattr(batch, f.name) for f in fields(batch) if f.name != "progress"))
-
-
-def _tensors(values: Iterable[Any]) -> Iterable[Tensor]:
-    for value in values:
-        if isinstance(value, dict):
-            yield from value.values()
-        else:
-            yield value
 
 
 def _cloned(value: Any) -> Any:

@@ -1,0 +1,263 @@
+"""Operations of torch as steps of a native plan."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+KINDS = {
+    torch.float32: 0, torch.bool: 1, torch.int64: 2, torch.uint8: 3, torch.int8: 4, torch.int16: 5, torch.int32: 6,
+}  # fmt: skip
+"""Kinds of tensors that a plan reads."""
+MAX_DIMENSIONS = 3
+
+Operation = IntEnum(
+    "Operation",
+    "CONSTANT COPY ADD MUL DIV EXP LOG SQRT POWER CLAMP MINIMUM MAXIMUM WHERE GREATER GREATER_EQUAL EQUAL AND OR NOT "
+    "SUM GATHER SCATTER_ADD LOG_SOFTMAX LOG_SOFTMAX_BACKWARD TANH TANH_BACKWARD SIGMOID PRODUCT TURN SLICE PUT",
+    start=0,
+)
+"""Operations of `Plan`, in the order of src/plan.h."""
+
+
+class Unplannable(Exception):
+    """The operations cannot be computed by a plan; the message says why."""
+
+
+class Number(int):
+    """Number of a tensor in a plan, as distinct from a constant."""
+
+
+class Turned(NamedTuple):
+    """Transposed view of the tensor of this number."""
+
+    number: Number
+
+
+class Steps(Protocol):
+    """Steps of a plan so far, as `Recorder` has them."""
+
+    def step(self, operation: Operation, shape: Sequence[int], *given: Any, x: float = 0.0, y: float = 0.0) -> Number:
+        """Add a step on tensors, numbers of tensors, or constants; return the number of its result."""
+
+    def number(self, tensor: Tensor) -> Number:
+        """Return the number of a tensor in the plan."""
+
+    def factor(self, tensor: Tensor) -> tuple[Number, bool]:
+        """Return the number of a factor of a product, and whether it lies transposed."""
+
+    def turned(self, tensor: Tensor) -> Number | Turned:
+        """Return the transpose of a matrix."""
+
+
+Find = Callable[[Steps, Any, Any, Mapping[str, Any]], Number | Turned]
+
+
+def dimension(ndim: int, dim: int) -> int:
+    """Return a dimension's place among the three of a plan."""
+    return dim % ndim + MAX_DIMENSIONS - ndim
+
+
+def _plain(operation: Operation, count: int | None = None) -> Find:
+    def find(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
+        if kwargs:
+            raise Unplannable(f"an operation has {', '.join(kwargs)}")
+        return r.step(operation, shape, *args[:count])
+
+    return find
+
+
+def _added(sign: float) -> Find:
+    return lambda r, shape, args, kwargs: r.step(Operation.ADD, shape, *args[:2], x=sign * kwargs.get("alpha", 1))
+
+
+def _filled(value: float | None = None) -> Find:
+    def find(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
+        return r.step(Operation.CONSTANT, shape, x=args[0] if value is None else value)
+
+    return find
+
+
+def _copied(r: Steps, shape: Any, args: Any, kwargs: Mapping[str, Any]) -> Number:
+    number = r.number(args[0])
+    return number if args[0].shape == shape else r.step(Operation.COPY, shape, number)
+
+
+def _converted(r: Steps, shape: Any, args: Any, kwargs: Mapping[str, Any]) -> Number:
+    before, after = args[0].dtype, kwargs.get("dtype", args[0].dtype)
+    if after == torch.bool:
+        return _unequal(r, shape, (args[0], 0.0), {})
+    if after == torch.int64 and before == torch.float32:
+        raise Unplannable("numbers are truncated to integers")
+    return _copied(r, shape, args, kwargs)
+
+
+def _unequal(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
+    return r.step(Operation.NOT, shape, r.step(Operation.EQUAL, shape, *args))
+
+
+def _filled_where(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
+    return r.step(Operation.WHERE, shape, args[1], args[2], args[0])
+
+
+def _multiplied_and_added(r: Steps, shape: Any, args: Any, kwargs: Mapping[str, Any]) -> Number:
+    product = r.step(Operation.MUL, shape, *args[1:3])
+    return r.step(Operation.ADD, shape, args[0], product, x=kwargs.get("value", 1))
+
+
+def _clamped(r: Steps, shape: Any, args: Any, kwargs: Mapping[str, Any]) -> Number:
+    bounds = [*args[1:], None, None]
+    low, high = kwargs.get("min", bounds[0]), kwargs.get("max", bounds[1])
+    low, high = -math.inf if low is None else low, math.inf if high is None else high
+    return r.step(Operation.CLAMP, shape, args[0], x=low, y=high)
+
+
+def _rectified_backward(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
+    gradient, before, threshold = args
+    return r.step(Operation.WHERE, shape, r.step(Operation.GREATER, shape, before, threshold), gradient, 0.0)
+
+
+def _sigmoid_backward(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
+    gradient, after = args
+    slope = r.step(Operation.MUL, shape, after, r.step(Operation.ADD, shape, 1.0, after, x=-1.0))
+    return r.step(Operation.MUL, shape, gradient, slope)
+
+
+def _powered(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
+    if args[1] == 2:
+        return r.step(Operation.MUL, shape, args[0], args[0])
+    return r.step(Operation.POWER, shape, args[0], x=args[1])
+
+
+def _summed(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
+    kept = [1] * args[0].ndim
+    if len(args) > 1 and args[1]:
+        dims = {dim % args[0].ndim for dim in args[1]}
+        kept = [1 if dim in dims else size for dim, size in enumerate(args[0].shape)]
+    whole = r.step(Operation.SUM, kept, args[0])
+    return whole if tuple(kept) == tuple(shape) else r.step(Operation.COPY, shape, whole)
+
+
+def _indexed(operation: Operation) -> Find:
+    def find(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
+        if args[1] % args[0].ndim != args[0].ndim - 1:
+            raise Unplannable("an index is not along the last dimension")
+        return r.step(operation, shape, args[0], *args[2:4])
+
+    return find
+
+
+def _softmax(operation: Operation, count: int) -> Find:
+    def find(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
+        if args[count] % len(shape) != len(shape) - 1:
+            raise Unplannable("a softmax is not along the last dimension")
+        return r.step(operation, shape, *args[:count])
+
+    return find
+
+
+def _less(operation: Operation) -> Find:
+    return lambda r, shape, args, kwargs: r.step(operation, shape, args[1], args[0])
+
+
+def _multiplied(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
+    (a, a_turned), (b, b_turned) = map(r.factor, args[-2:])
+    bias = () if len(args) == 2 else (args[0],)
+    if kwargs or (bias and bias[0].ndim != 1):
+        raise Unplannable("a product is scaled, or added to a matrix")
+    return r.step(Operation.PRODUCT, shape, a, b, *bias, x=a_turned, y=b_turned)
+
+
+def _turned(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number | Turned:
+    if len(shape) != 2:
+        raise Unplannable("a transposed tensor is no matrix")
+    return r.turned(args[0])
+
+
+def _dim_of(args: Any, place: int) -> int:
+    dim: int = args[place] if len(args) > place else 0
+    return dim
+
+
+def _slice(args: Any, number: int) -> tuple[Tensor, int, int]:
+    if len(args) > 4 and args[4] != 1:
+        raise Unplannable("a slice leaves out rows between its first and its last")
+    return args[0], _dim_of(args, 1), (args[2] if len(args) > 2 else 0) or 0
+
+
+def _put_back(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
+    """Gradient of a slice (gradient, sizes, dim, start, end, stride), or of a row (gradient, sizes, dim, index)."""
+    gradient, sizes, dim, start, *more = args
+    if more[1:] not in ([], [1]):
+        raise Unplannable("a slice leaves out rows between its first and its last")
+    kept = list(sizes)
+    kept[dim] = gradient.shape[dim] if more else 1
+    part = r.step(Operation.COPY, kept, gradient)
+    zeros = r.step(Operation.CONSTANT, sizes)
+    return r.step(Operation.PUT, sizes, zeros, part, x=dimension(len(sizes), dim), y=start % sizes[dim])
+
+
+def _joined(is_new: bool) -> Find:
+    """Concatenation along a dimension; `is_new`: along one that the tensors do not have."""
+
+    def find(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
+        tensors, dim = args[0], (args[1] if len(args) > 1 else 0) % len(shape)
+        whole, begin = r.step(Operation.CONSTANT, shape), 0
+        for each in tensors:
+            kept = list(shape)
+            kept[dim] = 1 if is_new else each.shape[dim]
+            part = r.step(Operation.COPY, kept, each)
+            whole = r.step(Operation.PUT, shape, whole, part, x=dimension(len(shape), dim), y=begin)
+            begin += kept[dim]
+        return whole
+
+    return find
+
+
+CUTS: dict[str, Callable[[Any, int], tuple[Tensor, int, int]]] = {
+    "slice": _slice,
+    "select": lambda args, number: args,
+    "unbind": lambda args, number: (args[0], _dim_of(args, 1), number),
+    "split": lambda args, number: (args[0], _dim_of(args, 2), number * args[1]),
+    "unsafe_split": lambda args, number: (args[0], _dim_of(args, 2), number * args[1]),
+    "split_with_sizes": lambda args, number: (args[0], _dim_of(args, 2), sum(args[1][:number])),
+}
+"""Operations whose results are parts of a tensor: that tensor, the dimension and the beginning of each part."""
+
+ARITHMETIC = ("add", "sub", "rsub", "mul", "pow", "addcmul", "mm", "addmm")
+"""Operations whose results have as many digits as torch gives them only with floating-point numbers."""
+
+VIEWS = ("view", "unsqueeze", "squeeze", "alias", "_unsafe_view", "detach")
+"""Operations whose result is a view of the whole of a tensor."""
+
+RECORDED: dict[str, Find] = {
+    "add": _added(1.0), "sub": _added(-1.0), "rsub": lambda r, s, a, k: _added(-1.0)(r, s, (a[1], a[0]), k),
+    "mul": _plain(Operation.MUL), "div": _plain(Operation.DIV), "exp": _plain(Operation.EXP),
+    "neg": lambda r, s, a, k: r.step(Operation.MUL, s, a[0], -1.0), "addcmul": _multiplied_and_added,
+    "log": _plain(Operation.LOG), "sqrt": _plain(Operation.SQRT), "pow": _powered, "clamp": _clamped,
+    "clamp_min": _clamped, "minimum": _plain(Operation.MINIMUM), "maximum": _plain(Operation.MAXIMUM),
+    "where": _plain(Operation.WHERE), "gt": _plain(Operation.GREATER), "ge": _plain(Operation.GREATER_EQUAL),
+    "lt": _less(Operation.GREATER), "le": _less(Operation.GREATER_EQUAL), "eq": _plain(Operation.EQUAL),
+    "ne": _unequal, "_to_copy": _converted,
+    "logical_and": _plain(Operation.AND), "bitwise_and": _plain(Operation.AND),
+    "logical_or": _plain(Operation.OR), "bitwise_or": _plain(Operation.OR), "bitwise_not": _plain(Operation.NOT),
+    "masked_fill": _filled_where,
+    "scalar_tensor": _filled(), "zeros_like": _filled(0.0), "ones_like": _filled(1.0), "new_zeros": _filled(0.0),
+    "new_ones": _filled(1.0),
+    "sum": _summed, "gather": _indexed(Operation.GATHER), "scatter_add": _indexed(Operation.SCATTER_ADD),
+    "_log_softmax": _softmax(Operation.LOG_SOFTMAX, 1),
+    "_log_softmax_backward_data": _softmax(Operation.LOG_SOFTMAX_BACKWARD, 2),
+    "tanh": _plain(Operation.TANH), "tanh_backward": _plain(Operation.TANH_BACKWARD),
+    "sigmoid": _plain(Operation.SIGMOID), "sigmoid_backward": _sigmoid_backward,
+    "relu": lambda r, s, a, k: r.step(Operation.CLAMP, s, a[0], x=0.0, y=math.inf),
+    "threshold_backward": _rectified_backward,
+    "mm": _multiplied, "addmm": _multiplied, "t": _turned, "transpose": _turned,
+    "slice_backward": _put_back, "select_backward": _put_back, "cat": _joined(False),
+    "stack": _joined(True),
+    **dict.fromkeys((*VIEWS, "expand", "clone"), _copied),
+}  # fmt: skip
