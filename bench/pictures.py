@@ -173,10 +173,12 @@ def pages(folder: Path, out: Path, *, is_all: bool) -> list[str]:
         chrome.get(address)
         chrome.execute_cdp_cmd("Emulation.setScrollbarsHidden", {"hidden": True})
         ids = ids_of(chrome)
+        both = ",".join(ids[name] for name in ("appo-1", "replay"))
         wanted: list[tuple[str, str, int, int | None, str]]
         if is_all:
             names = {"overview": "#/", "curves": "#/curves", "comparison": "#/compare", "search": "#/search/search"}
             names |= {name: f"#/run/{name}" for name in (*RUNS, *ON_NODES)}
+            names |= {"files": f"#/run/{ids['appo-1']}/files", "differences": f"#/differences?runs={both}"}
             wanted = [
                 (f"{name}-{width}-{theme}", page, width, None, theme)
                 for name, page in names.items() for width in (390, 900, 1400) for theme in ("light", "dark")

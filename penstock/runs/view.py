@@ -216,12 +216,15 @@ def as_html(shown: RenderableType) -> str:
 class PlainView(View):
     """One line every two seconds without control characters, for files, pipes and CI."""
 
+    _line = ""  # the last one
+
     def update(self, status: Status) -> None:
         """Print a line, if two seconds have passed."""
         now = monotonic()
         if now >= self._next and not self._closed:
             self._next = now + _PLAIN_INTERVAL
-            self._print(plain_line(status))
+            self._line = plain_line(status)
+            self._print(self._line)
 
     def event(self, text: str) -> None:
         """Print a line."""
@@ -229,9 +232,9 @@ class PlainView(View):
 
     @owner_only
     def close(self, status: Status | None = None) -> None:
-        """Print a last line."""
-        if not self._closed and status is not None:
-            self._print(plain_line(status))
+        """Print a last line, if it is another one."""
+        if not self._closed and status is not None and (line := plain_line(status)) != self._line:
+            self._print(line)
         self._closed = True
 
     def _print(self, line: str) -> None:

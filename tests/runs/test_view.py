@@ -264,6 +264,11 @@ def test_plain_output_is_a_line_every_two_seconds_without_control_characters(clo
     assert "  200,000 steps (100%)" in last
     assert "\x1b" not in out.getvalue()
     assert "\r" not in out.getvalue()
+    out.truncate(out.seek(0))
+    with open_view(Console(file=out)) as view:
+        view.update(status())
+        view.close(status())
+    assert len(out.getvalue().splitlines()) == 1, "the same line is printed once"
 
 
 def test_live_output_redraws_at_most_four_times_a_second(clock_hand):

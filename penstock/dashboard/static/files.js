@@ -22,7 +22,7 @@ export async function filesPage(page, id, asked) {
   const rows = found.files.map((file) => el("tr", {},
     el("th", { scope: "row" }, file.name),
     el("td", { class: "right" }, count(file.size)),
-    el("td", {}, new Date(1000 * file.time).toLocaleString("sv")),
+    el("td", { class: "from600" }, new Date(1000 * file.time).toLocaleString("sv")),
     el("td", {}, file.is_text ? el("button", { type: "button", "aria-label": `Show ${file.name}`, onclick: () => show(file) }, "Show") : ""),
     el("td", {}, file.is_text ? el("a", { href: `/api/runs/${id}/files/${file.id}?download`, "aria-label": `Download ${file.name}` }, "Download") : "")));
   page.append(
@@ -30,8 +30,8 @@ export async function filesPage(page, id, asked) {
     el("h1", {}, `Files of ${found.run}`),
     el("p", { class: "quiet" }, "Text is shown. What may be a secret is masked in JSON files. Links are left out."),
     el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Files" },
-      el("table", { class: "runs" }, el("thead", {}, el("tr", {}, ["file", "bytes", "changed", "", ""].map((head, n) =>
-        (head ? el("th", { scope: "col", class: n === 1 ? "right" : null }, head) : el("td", {}))))), el("tbody", {}, rows))),
+      el("table", { class: "runs files" }, el("thead", {}, el("tr", {}, ["file", "bytes", "changed", "", ""].map((head, n) =>
+        (head ? el("th", { scope: "col", class: ["", "right", "from600"][n] || null }, head) : el("td", {}))))), el("tbody", {}, rows))),
     shown);
   const first = found.files.find((file) => file.id === asked.get("file") && file.is_text);
   if (first) await show(first);
