@@ -187,9 +187,6 @@ def _throughput(status: Status) -> list[Row]:
     rows.append(("steps/s", Text(f"{status.steps_per_second:,.0f}", "bold green")))
     if status.frame_skip and status.frame_skip > 1:
         rows.append(("frames/s", f"{status.steps_per_second * status.frame_skip:,.0f}"))
-    rows.append(("learned from", f"{status.steps:,} steps"))
-    if status.env_steps is not None:
-        rows.append(("environments", f"{status.env_steps:,} steps"))
     experience = status.experience
     if "masked_steps" in experience:
         seen = status.steps + status.masked_steps
@@ -200,6 +197,9 @@ def _throughput(status: Status) -> list[Row]:
     rows.append(("updates", f"{status.updates:,}" + ("" if ratio is None else f", {number(ratio)} per step")))
     if "policy_lag/mean" in experience:
         rows.append(("policy lag", _lag(status)))
+    rows.append(("learned from", f"{status.steps:,} steps"))
+    if status.env_steps is not None:
+        rows.append(("environments", f"{status.env_steps:,} steps"))
     if status.replay_rows is not None:
         fill = experience.get("replay/fill")
         rows.append(("replay", f"{status.replay_rows:,} rows" + ("" if fill is None else f", {fill:.0%} full")))
