@@ -85,6 +85,12 @@ def code_of(
         yield
 
 
+def names_only(settings: Any, given: Any) -> bool:
+    """Return whether settings name code, and only code that the caller's own settings name, too."""
+    places = _places_in(settings)
+    return bool(places) and places <= _places_in(given)
+
+
 def _places_in(value: Any, name: str = "") -> set[str]:
     if isinstance(value, str):
         match = _CODE.fullmatch(value)

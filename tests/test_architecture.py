@@ -42,12 +42,13 @@ MAY_USE = {
     | {"masking", "population", "surroundings", "travelling", "trust"},
     "rudder": {"_native", "config", "engine", "envs", "experience", "ipc", "nn", "algorithms", "play", "replay", "runs"}
     | {"surroundings"},
+    "trials": {"config", "engine", "ipc", "runs", "trust"},
     "flags": {"config", "masking"},
     "bench": {"config", "flags", "masking", "runs", "ipc", "nn", "envs", "experience", "algorithms", "play", "engine"},
     "doctor": {"extras", "ipc", "config", "surroundings", "envs", "algorithms", "play", "engine", "bench", "flags"}
     | {"runs"},
-    "search": {"config", "masking", "runs", "ipc", "algorithms", "bench", "population", "trust"},
-    "studies": {"config", "flags", "masking", "runs", "ipc", "algorithms", "population"}
+    "search": {"config", "masking", "runs", "ipc", "algorithms", "bench", "population", "trials", "trust"},
+    "studies": {"config", "flags", "masking", "runs", "ipc", "algorithms", "population", "trials"}
     | {"search"},
     "dashboard": {"flags", "masking", "runs", "studies"},
     "exchange": {"algorithms", "config", "envs", "extras", "flags", "masking", "nn", "play", "runs", "surroundings"}
@@ -277,10 +278,10 @@ def test_importing_it_leaves_out_what_it_does_not_need_at_once():
     assert done.stdout.splitlines() == list(LEFT_OUT)
 
 
-def test_one_file_alone_knows_ray():
+def test_two_files_alone_know_ray():
     imports = {m: {name.split(".")[0] for name in imported_modules(tree_of(m))} for m in MODULES}
     knows = [module.relative_to(HOUSE).as_posix() for module in MODULES if "ray" in imports[module]]
-    assert knows == ["engine/nodes/cluster.py"]
+    assert knows == ["engine/nodes/cluster.py", "trials/cluster.py"]
 
 
 def test_a_run_on_one_machine_neither_imports_ray_nor_asks_for_it(tmp_path):

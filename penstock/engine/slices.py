@@ -16,6 +16,8 @@ from penstock.config import make_config
 from penstock.engine.endings import TrainingFailed, TrainingInterrupted
 from penstock.engine.trainer import Trainer
 from penstock.runs.lookup import checkpoint_to_go_on_from
+from penstock.runs.run_directory import RunDirectory
+from penstock.trust import names_only
 
 DONE, FAILED, DIVERGED, INTERRUPTED = 0, 1, 4, 130
 
@@ -35,7 +37,7 @@ def train_slice(task: dict[str, Any]) -> int:
     if checkpoint_to_go_on_from(run) is None:
         trainer = Trainer(algorithm, make_config(algorithm.Config, task["config"]))
     else:
-        trainer = Trainer.resume(run)
+        trainer = Trainer.resume(run, trust_code=names_only(RunDirectory.open(run).config, task["config"]))
     with trainer:
         steps = trainer.status.steps
         if task["parent"] is not None and steps <= task["begin"]:

@@ -14,6 +14,7 @@ from penstock._native import (
     set_parent_death_signal,
 )
 from penstock.ipc.limits import (
+    CORES,
     available_cores,
     available_memory,
     busy_by_core,
@@ -26,6 +27,7 @@ from penstock.ipc.limits import (
 from penstock.ipc.ownership import SlotState, taking_turns
 
 __all__ = [
+    "CORES",
     "Arena",
     "Doorbell",
     "Ring",

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 PROC, CGROUP = Path("/proc"), Path("/sys/fs/cgroup")
+CORES = "PENSTOCK_CORES"
+"""Variable of the environment: number of cores of a training that shares a node with others."""
 _MEMORY_FILES = {  # by cgroup version: limit, use, and the entry of memory.stat for droppable file cache
     1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
     2: ("memory.max", "memory.current", "inactive_file"),
@@ -66,7 +68,8 @@ def cgroups(controller: str, *, proc: Path = PROC, cgroup: Path = CGROUP) -> Ite
 def available_cores() -> float:
     """Return the cores' worth of time that this process and its children may use."""
     allowed, quota = float(len(os.sched_getaffinity(0))), cpu_quota()
-    return allowed if quota is None else min(allowed, quota)
+    given = os.environ.get(CORES, "")
+    return min(allowed, allowed if quota is None else quota, float(given) if given.isdecimal() else allowed)
 
 
 def whole_cores() -> int:

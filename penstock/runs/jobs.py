@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any, Generic, Protocol, TypeVar
@@ -18,6 +19,8 @@ from penstock.runs.process import Installed, child_setup
 
 PAUSE = 0.2
 """Seconds between two polls of the jobs."""
+LOST = -255
+"""Result of a training whose machine was lost: it can be resumed elsewhere."""
 _SAME = 0.5  # seconds within which signals count as one: `timeout` signals the process and its group
 
 
@@ -38,41 +41,93 @@ class Job(Protocol):
         """End the job now; it may be called again."""
 
 
+@dataclass(frozen=True)
+class Command:
+    """Command of a training, with its files.
+
+    Attributes
+    ----------
+    words
+        Program and arguments; the program is this one's Python.
+    output
+        File to which the output is appended.
+    run
+        Run directory that it makes or resumes.
+    reads
+        Other files and folders that it reads.
+    given
+        Settings of the user, in which code may be named.
+    inherited
+        File descriptors that it inherits on this machine.
+    """
+
+    words: Sequence[str]
+    output: Path
+    run: Path
+    reads: Sequence[Path] = ()
+    given: Any = ()
+    inherited: Sequence[int] = ()
+
+
+class Running(Protocol):
+    """Process of a training, here or on another machine."""
+
+    def poll(self) -> int | None:
+        """Return the exit code, or `LOST`; None while it runs."""
+
+    def send_signal(self, sig: int, /) -> None:
+        """Request an end in good order."""
+
+    def kill(self) -> None:
+        """End it now."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Resources that a training takes on another machine.
+
+    Attributes
+    ----------
+    cores, gpus
+        Numbers of cores and GPUs.
+    """
+
+    cores: int = 1
+    gpus: int = 0
+
+    def __str__(self) -> str:
+        gpus = f" and {self.gpus} GPU{'s' if self.gpus > 1 else ''}" if self.gpus else ""
+        return f"{self.cores} core{'s' if self.cores > 1 else ''}{gpus}"
+
+
+class Place(list[int]):
+    """Place of a training on another machine, in the stead of cores of this one."""
+
+    def start(self, command: Command) -> Running:
+        """Start a training."""
+        raise NotImplementedError
+
+
 class Training:
     """Process of a training, which ends in good order when requested, or when this process ends in any way.
 
     Parameters
     ----------
     command
-        Program and arguments.
-    output
-        File to which the output is appended.
+        The command.
     cores
-        Cores that it may use.
+        Cores that it may use, or its `Place`.
     patience
         Seconds from the request to end until it is killed.
-    inherited
-        File descriptors that it inherits.
     """
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        output: Path,
-        cores: Collection[int],
-        patience: float = math.inf,
-        inherited: Sequence[int] = (),
-    ) -> None:
-        self.output, self.cores, self.is_stopping = output, cores, False
+    def __init__(self, command: Command, cores: Collection[int], patience: float = math.inf) -> None:
+        self.output, self.cores, self.is_stopping = command.output, cores, False
         self._patience, self._kill_at = patience, math.inf
-        with open(output, "ab") as file:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, process_group=0,
-                pass_fds=inherited, preexec_fn=child_setup(cores),
-            )  # fmt: skip
+        self._process = cores.start(command) if isinstance(cores, Place) else _start_here(command, cores)
 
     def poll(self) -> int | None:
-        """Return the exit code; None while it runs."""
+        """Return the exit code, or `LOST`; None while it runs."""
         code = self._process.poll()
         if code is None and time.monotonic() > self._kill_at:
             self._process.kill()
@@ -95,6 +150,14 @@ class Training:
             return self.output.read_text(errors="replace").strip().splitlines()
         except OSError:
             return []
+
+
+def _start_here(command: Command, cores: Collection[int]) -> Running:
+    with open(command.output, "ab") as file:
+        return subprocess.Popen(
+            command.words, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, process_group=0,
+            pass_fds=command.inherited, preexec_fn=child_setup(cores),
+        )  # fmt: skip
 
 
 J = TypeVar("J", bound=Job)
@@ -135,7 +198,7 @@ class Jobs(Generic[J]):
     """
 
     def __init__(self, cores: Sequence[Sequence[int]]) -> None:
-        self.free = [list(each) for each in cores]
+        self.free: list[Collection[int]] = list(cores)
         self.at_work: list[J] = []
         self._signals: list[float] = []
 
@@ -146,7 +209,7 @@ class Jobs(Generic[J]):
 
     def add(self, job: J) -> None:
         """Add a job that runs on free cores."""
-        self.free.remove(list(job.cores))
+        self.free.remove(job.cores)
         self.at_work.append(job)
 
     def run(
@@ -194,7 +257,7 @@ class Jobs(Generic[J]):
         for job in list(self.at_work):
             if (ending := job.poll()) is not None:
                 self.at_work.remove(job)
-                self.free.append(list(job.cores))
+                self.free.append(job.cores)
                 ended(job, ending)
 
     def _stop(self) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import socket
 import subprocess
 import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,40 @@ from typing import Any
 from penstock.masking import joined, masked_arguments
 
 _GIT_SECONDS = 5.0
-_PACKAGES = ("penstock", "torch", "numpy", "gymnasium")
+COMPARED = ("torch", "penstock", "numpy", "gymnasium")
+"""Packages that are recorded with a run, and that home and nodes must have in the same version."""
+
+
+@dataclass(frozen=True)
+class About:
+    """Software and place of a process.
+
+    Attributes
+    ----------
+    host, pid
+        Name of the machine, and number of the process there.
+    versions
+        Versions of Python and packages, by name.
+    """
+
+    host: str
+    pid: int
+    versions: dict[str, str]
+
+
+def about_here(packages: Iterable[str] = COMPARED) -> About:
+    """Return software and place of this process, with the versions of Python and of packages that are installed."""
+    found = {"python": ".".join(platform.python_version_tuple()[:2])}
+    for name in packages:
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return About(socket.gethostname(), os.getpid(), found)
+
+
+def differences(home: About, node: About) -> str:
+    """Return in words which versions of a node differ from those at home; empty where none does."""
+    pairs = [(name, here, node.versions.get(name)) for name, here in home.versions.items()]
+    return ", ".join(f"{name} {there or 'not'} (home has {here})" for name, here, there in pairs if here != there)
 
 
 def this_machine() -> dict[str, Any]:
@@ -69,7 +105,7 @@ def penstock_commit() -> str | None:
 def versions() -> dict[str, str]:
     """Return the versions of Python, Penstock and numerical packages; "unknown" for a package that is not installed."""
     found = {"python": platform.python_version()}
-    for package in _PACKAGES:
+    for package in COMPARED:
         try:
             found[package] = version(package)
         except PackageNotFoundError:

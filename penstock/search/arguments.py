@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from penstock.bench import BenchUsageError
 from penstock.bench.asked import Asked
-from penstock.config import Config
-from penstock.runs.jobs import split_cores
+from penstock.config import Config, ConfigError
+from penstock.trials.asking import Asked as Cluster
+from penstock.trials.asking import places_for
 
 print_now = partial(print, flush=True)
 """Print a line at once."""
@@ -21,7 +23,7 @@ print_now = partial(print, flush=True)
 def require_counts(own: argparse.Namespace, *names: str) -> None:
     """Raise `BenchUsageError` for a count of less than 1."""
     for name in names:
-        if getattr(own, name) < 1:
+        if getattr(own, name) is not None and getattr(own, name) < 1:
             raise BenchUsageError(f"--{name} {getattr(own, name)} is not legal: 1 or more")
 
 
@@ -43,10 +45,20 @@ def require_defaults(config: Config, reasons: Mapping[str, str], where: str) -> 
             raise BenchUsageError(f"--{name.replace('_', '-')} {value} is not legal {where}: {reason}")
 
 
-def cores_of_jobs(jobs: int) -> list[list[int]]:
-    """Split the cores among runs; raise `BenchUsageError` if there are fewer cores than jobs."""
+def enter_places(stack: ExitStack, cluster: Cluster | None, asked: Asked, folder: Path) -> list[list[int]]:
+    """Return places for the runs of a command, until a stack is closed: parts of this machine, or of a cluster.
+
+    Raises
+    ------
+    BenchUsageError
+        This machine has fewer cores than jobs.
+    ConfigError
+        The cluster has no such places.
+    """
     try:
-        return split_cores(jobs)
+        return stack.enter_context(places_for(cluster, asked.own.jobs, [asked.config], folder, print_now))
+    except ConfigError:
+        raise
     except ValueError as error:
         raise BenchUsageError(str(error)) from None
 

@@ -11,15 +11,17 @@ import argparse
 import importlib.util
 import json
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from penstock.bench import BenchError, BenchUsageError, require_directory_of
 from penstock.bench.asked import Asked, own_parser, parse
 from penstock.config import Config, ConfigError, require_no_secrets
+from penstock.runs.jobs import Place
 from penstock.search.arguments import (
-    cores_of_jobs,
     directory_of,
+    enter_places,
     print_now,
     require_counts,
     require_defaults,
@@ -31,6 +33,7 @@ from penstock.search.job import Shared
 from penstock.search.report import best_of, summary_of, table_of, to_json
 from penstock.search.searching import Searching
 from penstock.search.space import Space, names_of, read_space, space_of
+from penstock.trials.asking import ABOUT, split
 from penstock.trust import SEALS, code_of, seals_of
 
 _WIDE = 160  # columns of the table outside a terminal
@@ -54,6 +57,7 @@ def command(args: list[str]) -> bool:
     """
     if "--show" in args:
         return _show(args)
+    args, cluster = split(args)
     asked = parse(args, _own_flags())
     if asked is None:
         return True
@@ -61,11 +65,19 @@ def command(args: list[str]) -> bool:
     require_no_secrets(asked.config.env_kwargs, "penstock search")
     _require_optuna()
     _check(own, asked.config)
-    cores = cores_of_jobs(own.jobs)
+    path = directory_of(asked, "search")
+    with ExitStack() as stack:
+        return _search(asked, path, enter_places(stack, cluster, asked, path))
+
+
+def _search(asked: Asked, path: Path, cores: list[list[int]]) -> bool:
+    own = asked.own
     given = names_of(asked.flags, asked.config)
     workers = workers_of_job(cores)
     space = read_space(own.space, with_workers(asked.config, workers), given)
-    directory = SearchDirectory.share(directory_of(asked, "search"), _facts(asked, space, workers))
+    if isinstance(cores[0], Place) and "num_workers" in space.names:
+        raise BenchUsageError("[num_workers] is not legal with --backend ray: every trial takes as many cores")
+    directory = SearchDirectory.share(path, _facts(asked, space, workers))
     config = with_workers(asked.config, directory.facts["workers"])
     from penstock.search.study import Study
 
@@ -108,11 +120,11 @@ def _show(args: list[str]) -> bool:
 
 
 def _own_flags() -> argparse.ArgumentParser:
-    about = "penstock search --show DIR shows the results of a search so far, without training."
+    about = f"penstock search --show DIR shows the results of a search so far, without training. {ABOUT}"
     parser, add = own_parser("penstock search", "flags of search itself", about)
     add("--space", type=Path, metavar="FILE", help="TOML file: a table per setting, with low and high or values")
     add("--trials", type=int, default=20, metavar="N", help="number of trials; the same command resumes (20)")
-    add("--jobs", type=int, default=1, metavar="K", help="trials at once, each on cores of its own (1)")
+    add("--jobs", type=int, metavar="K", help="trials at once, each on cores of its own (1)")
     add("--seeds", type=int, default=1, metavar="S", help="trainings per trial, averaged; seeds count from --seed (1)")
     add("--dir", type=Path, help="directory of the search and its runs (runs/search-ENV-ALGORITHM)")
     add("--no-prune", action="store_true", help="train every trial to its end")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from penstock.config import Config
 from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.episodes import EPISODES
-from penstock.runs.jobs import Training
+from penstock.runs.jobs import LOST, Command, Training
 from penstock.runs.lookup import checkpoint_to_go_on_from
 from penstock.runs.vacancy import RunDirectoryError, set_aside_run
 from penstock.search.directory import Hold, SearchDirectory
@@ -135,7 +135,9 @@ class Job:
             if command is None:
                 return self._after_training()
             output = self._shared.directory.output(self.trial.number, self.seed)
-            self._training = Training(command, output, self.cores, PATIENCE, inherited=[self._hold.training])
+            run = self._shared.directory.run(self.trial.number, self.seed)
+            asked = Command(command, output, run, given=self._shared.train, inherited=[self._hold.training])
+            self._training = Training(asked, self.cores, PATIENCE)
             return None
         training, code = self._training, self._training.poll()
         self._follow(is_over=code is not None)
@@ -144,6 +146,8 @@ class Job:
         self._training = None
         if self._stopping is not None:
             return self._stopping
+        if code == LOST:  # the next poll resumes it
+            return None
         if code in _INTERRUPTED:  # by a signal that interrupts this search too
             return "interrupted"
         if code != 0:

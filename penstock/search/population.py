@@ -15,6 +15,7 @@ call completes an interrupted slice.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import sys
@@ -32,7 +33,7 @@ from penstock.population.space import population_space, tables_of
 from penstock.runs.checkpoint import holds_only_a_checkpoint, verify_checkpoint
 from penstock.runs.documents import DocumentError, read_document
 from penstock.runs.files import directory_replacing, json_bytes, remove_directory, write_file_atomically
-from penstock.runs.jobs import Jobs, Training
+from penstock.runs.jobs import LOST, Command, Jobs, Training
 from penstock.runs.lookup import checkpoint_to_go_on_from, resolve_checkpoint
 from penstock.runs.state import read_state
 from penstock.runs.vacancy import set_aside_run
@@ -45,7 +46,7 @@ PATIENCE = 60.0
 DIVERGED = 4
 """Exit code of a slice whose updates are no longer finite."""
 
-Ending = Literal["done", "diverged", "failed", "interrupted"]
+Ending = Literal["done", "diverged", "failed", "interrupted", "lost"]
 
 
 class Slice(Training):
@@ -58,15 +59,20 @@ class Slice(Training):
     arguments
         File with the arguments of the slice.
     cores
-        Cores of the process.
+        Cores of the process, or its place.
+    reads
+        Checkpoint that it copies, if any.
     """
 
-    def __init__(self, member: int, arguments: Path, cores: Collection[int]) -> None:
-        super().__init__([*PROGRAM, str(arguments)], arguments.with_suffix(".txt"), cores, PATIENCE)
+    def __init__(self, member: int, arguments: Path, cores: Collection[int], *reads: Path) -> None:
+        output, run = arguments.with_suffix(".txt"), arguments.with_suffix("")
+        super().__init__(Command([*PROGRAM, str(arguments)], output, run, [arguments, *reads]), cores, PATIENCE)
         self.member = member
 
     def ending(self, code: int) -> Ending:
         """Return how the slice ended with an exit code."""
+        if code == LOST:
+            return "lost"
         if self.is_stopping or code in (130, -signal.SIGTERM, -signal.SIGINT):
             return "interrupted"
         return "done" if code == 0 else "diverged" if code == DIVERGED else "failed"
@@ -222,15 +228,17 @@ class PopulationRuns:
             number = self._todo.pop(0)
             self._set_aside_run(number)
             settings, plan = self.population.members[number].settings, self._plans[number]
-            run = str(self.member(number))
+            parent = None if plan.parent is None else os.path.abspath(plan.parent)
+            run = str(self.member(number).absolute())
             config = {**self._config.to_json(), "run_dir": run, "seed": self._config.seed + number}
             arguments = self.path / f"member-{number}.json"
             contents = {
-                "algorithm": self._algorithm, "config": config, "settings": settings, "parent": plan.parent,
+                "algorithm": self._algorithm, "config": config, "settings": settings, "parent": parent,
                 "begin": plan.begin, "until": self._until(self.slice),
             }  # fmt: skip
             write_file_atomically(arguments, json_bytes(contents))
-            self._jobs.add(Slice(number, arguments, self._jobs.free[0]))
+            reads = [] if plan.parent is None else [Path(plan.parent)]
+            self._jobs.add(Slice(number, arguments, self._jobs.free[0], *reads))
 
     def _set_aside_run(self, member: int) -> None:
         """Set aside a member's run without a usable checkpoint, as after an early kill or divergence."""
@@ -243,6 +251,8 @@ class PopulationRuns:
         if ending == "failed" and not self._error:
             *_, last = job.lines() or ["no output"]
             self._error = f"member {job.member} failed: {last} (see {job.output})"
+        elif ending == "lost":
+            self._todo.append(job.member)
         elif ending == "diverged":
             decision = self.population.rescue(job.member, self._until(self.slice - 1) if self.slice else 0)
             if decision is None:

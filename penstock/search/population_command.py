@@ -16,8 +16,8 @@ from penstock.bench.asked import own_parser, parse
 from penstock.config import Config, require_no_secrets
 from penstock.runs.lock import alone_in
 from penstock.search.arguments import (
-    cores_of_jobs,
     directory_of,
+    enter_places,
     print_now,
     require_counts,
     require_defaults,
@@ -25,6 +25,7 @@ from penstock.search.arguments import (
     workers_of_job,
 )
 from penstock.search.population import PopulationRuns
+from penstock.trials.asking import ABOUT, split
 
 _RESERVED = {
     "num_policies": "members are runs of one policy: use --population, or penstock train for policies of one run",
@@ -45,13 +46,12 @@ def command(args: list[str]) -> bool:
     KeyboardInterrupt
         Ctrl-C or SIGTERM; no process is left, and the same command resumes.
     """
+    args, cluster = split(args)
     asked = parse(_with_space(args), own_flags())
     if asked is None:
         return True
     own, config = asked.own, asked.config
     _check(own, config)
-    cores = cores_of_jobs(own.jobs)
-    config = with_workers(config, workers_of_job(cores))
     from penstock.algorithms import algorithm_id
 
     directory, algorithm = directory_of(asked, "pbt"), algorithm_id(asked.algorithm)
@@ -61,6 +61,8 @@ def command(args: list[str]) -> bool:
             stack.enter_context(alone_in(directory))
         except BlockingIOError:
             raise BenchUsageError(f"another penstock pbt is at work in {directory}") from None
+        cores = enter_places(stack, cluster, asked, directory)
+        config = with_workers(config, workers_of_job(cores))
         runs = PopulationRuns(directory, algorithm, config, own.population, cores, print_now)
         try:
             runs.run()
@@ -79,11 +81,12 @@ def own_flags() -> argparse.ArgumentParser:
     """Make the parser of the flags of `penstock pbt` besides those of training."""
     about = (
         "--space FILE (a TOML file with a table for each setting that may change: low and high) is short for "
-        "--pbt-space. This and the other flags of populations are flags of training; --total-steps is per member."
+        "--pbt-space. This and the other flags of populations are flags of training; --total-steps is per member. "
+        f"{ABOUT}"
     )
     parser, add = own_parser("penstock pbt", "flags of the population itself", about)
     add("--population", type=int, default=4, metavar="N", help="number of members, each a run (4)")
-    add("--jobs", type=int, default=1, metavar="K", help="members training at once, each on cores of its own (1)")
+    add("--jobs", type=int, metavar="K", help="members training at once, each on cores of its own (1)")
     add("--dir", type=Path, help="directory of the runs; the same command resumes (runs/pbt-ENV-ALGORITHM)")
     return parser
 

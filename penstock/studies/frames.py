@@ -28,7 +28,7 @@ def train_runs(
     algorithms: str | Sequence[str],
     *,
     seeds: int | None = None,
-    jobs: int = 1,
+    jobs: int | None = None,
     name: str | None = None,
     grid: Mapping[str, Sequence[Any]] | None = None,
     zip_grid: bool = False,
@@ -46,7 +46,7 @@ def train_runs(
     seeds
         Number of seeds, from 0 on; None: one, or the ``seed`` in `settings` or `grid`.
     jobs
-        Runs at a time, each on cores of its own.
+        Runs at a time, each on cores of its own; None: one, on a cluster as many as it has room for.
     name
         Folder in ``runs/``; None: made of algorithms and settings.
     grid
@@ -54,7 +54,7 @@ def train_runs(
     zip_grid
         Whether values are paired, first with first, instead of combined.
     **settings
-        Settings of all runs.
+        Settings of all runs; with ``backend="ray"``, and without `nodes`, the runs train on the nodes of a cluster.
 
     Returns
     -------
@@ -69,13 +69,14 @@ def train_runs(
         Ctrl-C: the runs at work have saved.
     """
     contents: dict[str, Any] = {
-        "algorithms": [algorithms] if isinstance(algorithms, str) else list(algorithms), "jobs": jobs,
+        "algorithms": [algorithms] if isinstance(algorithms, str) else list(algorithms),
         "zip": zip_grid, "settings": settings, "grid": {key: list(values) for key, values in (grid or {}).items()},
     }  # fmt: skip
-    contents |= {key: value for key, value in (("seeds", seeds), ("name", name)) if value is not None}
+    contents |= {key: value for key, value in (("seeds", seeds), ("name", name), ("jobs", jobs)) if value is not None}
     asked = plan.request(contents)
+    cluster = plan.take_cluster(asked)
     study = multirun.Study(plan.folder_of(asked), plan.plan(asked))
-    if multirun.train(study, jobs) == multirun.INTERRUPTED:
+    if multirun.train(study, jobs, cluster) == multirun.INTERRUPTED:
         raise KeyboardInterrupt
     return run_table(study.folder)
 

@@ -7,16 +7,17 @@ import shlex
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from penstock.flags import parse_changes
 from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.files import json_bytes, write_file_atomically
 from penstock.runs.formatting import clock, number
-from penstock.runs.jobs import Jobs, Training, split_cores
+from penstock.runs.jobs import LOST, Command, Jobs, Place, Training, split_cores
 from penstock.runs.lock import alone_in, holding_of
 from penstock.runs.lookup import checkpoint_to_go_on_from
 from penstock.runs.machine import this_command
@@ -24,7 +25,8 @@ from penstock.runs.process import is_alive
 from penstock.runs.reading import RecordedRun
 from penstock.runs.vacancy import CONFIG, is_vacant, set_aside_run
 from penstock.studies import StudyError
-from penstock.studies.plan import PlannedRun, changes_of, differing, folder_of, own_flags, plan, read
+from penstock.studies.plan import PlannedRun, changes_of, differing, folder_of, own_flags, plan, read, take_cluster
+from penstock.trials.asking import Asked, places_for
 
 DONE, FAILED, NOT_REACHED, INTERRUPTED = 0, 1, 3, 130
 MANIFEST, OUTPUT = "multirun.json", "output"
@@ -91,14 +93,18 @@ class Study:
         found = self._found(run)
         return found is not None and found.state == "running" and bool(is_alive(found.status.get("process", {})))
 
-    def train(self, jobs: int) -> int:
-        """Train the remaining runs; return the exit code."""
+    def train(self, jobs: int | None, cluster: Asked | None = None) -> int:
+        """Train the remaining runs, on this machine or on a cluster; return the exit code."""
+        report, configs = partial(print, flush=True), [run.config for run in self.runs]
+        with places_for(cluster, jobs, configs, self.folder, report) as places:
+            return self._train(places)
+
+    def _train(self, places: Sequence[Sequence[int]]) -> int:
         left = deque(run for run in self.runs if self.remaining(run) is not None)
-        cores = cores_for(jobs)
         skipped = len(self.runs) - len(left) - len(self.refused)
         already = f", {skipped} are done already" if skipped else ""
         print(f"{self.folder}: {len(self.runs)} runs{already}", flush=True)
-        work = Jobs[Job](cores)
+        work = Jobs[Job](places)
         report_at = time.monotonic() + _PROGRESS_SECONDS
 
         def begin() -> None:
@@ -106,12 +112,18 @@ class Study:
             while work.free and (run := next((run for run in left if not self.is_busy(run)), None)) is not None:
                 left.remove(run)
                 if (command := self.remaining(run)) is not None:
-                    work.add(self._start(run, command, work.free[0], with_cores=jobs > 1))
+                    work.add(self._start(run, command, work.free[0], with_cores=len(places) > 1))
             if time.monotonic() >= report_at:
                 report_at = time.monotonic() + _PROGRESS_SECONDS
                 self._print_progress(work.at_work, len(left))
 
-        work.run(begin, self._print_end, is_over=lambda: False, is_left=lambda: bool(left))
+        def ended(job: Job, code: int) -> None:
+            if code == LOST:
+                left.append(job.run)
+            else:
+                self._print_end(job, code)
+
+        work.run(begin, ended, is_over=lambda: False, is_left=lambda: bool(left))
         return self._ended(is_interrupted=work.is_interrupted)
 
     def remaining(self, run: PlannedRun) -> list[str] | None:
@@ -123,14 +135,16 @@ class Study:
             print(f"{run.name}: left as it is: {error}", flush=True)
             return None
 
-    def _start(self, run: PlannedRun, command: list[str], cores: list[int], *, with_cores: bool) -> Job:
+    def _start(self, run: PlannedRun, command: list[str], cores: Collection[int], *, with_cores: bool) -> Job:
         if command[0] == "train" and (moved := set_aside_run(self.path_of(run))):
             print(f"{run.name}: {moved}", flush=True)
         output = self.folder / OUTPUT / f"{run.name}.txt"
         output.parent.mkdir(exist_ok=True)
-        job = Job([sys.executable, "-m", "penstock.cli", *command], output, cores)
+        words = [sys.executable, "-m", "penstock.cli", *command]
+        job = Job(Command(words, output, self.path_of(run), given=run.flags), cores)
         job.run = run
-        where = f" on cores {', '.join(map(str, sorted(cores)))}" if with_cores else ""
+        is_here = with_cores and not isinstance(cores, Place)
+        where = f" on cores {', '.join(map(str, sorted(cores)))}" if is_here else ""
         print(f"{run.name}: {'trains' if command[0] == 'train' else 'goes on'}{where}", flush=True)
         return job
 
@@ -191,27 +205,30 @@ def command(args: list[str]) -> int:
         own_flags().print_help()
         return DONE if args else 2
     request = read(args)
+    cluster = take_cluster(request)
     runs = plan(request)
     study = Study(folder_of(request), runs)
-    cores_for(request.jobs)
+    if cluster is None:
+        cores_for(request.jobs)
     if request.dry_run:
         for run in runs:
             left = study.remaining(run)
             if run.name not in study.refused:
                 print(f"# {study.path_of(run)} is done" if left is None else shlex.join(["penstock", *left]))
         return DONE
-    return train(study, request.jobs)
+    return train(study, request.jobs, cluster)
 
 
-def train(study: Study, jobs: int) -> int:
-    """Train the remaining runs of a study, alone in its folder; return the exit code.
+def train(study: Study, jobs: int | None, cluster: Asked | None = None) -> int:
+    """Train the remaining runs of a study, alone in its folder, on this machine or on a cluster; return the exit code.
 
     Raises
     ------
     StudyError
         Another multirun is at work in the folder, or there are too few cores.
     """
-    cores_for(jobs)
+    if cluster is None:
+        cores_for(jobs)
     study.folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         try:
@@ -220,7 +237,7 @@ def train(study: Study, jobs: int) -> int:
             raise StudyError(f"another penstock multirun is at work in {study.folder}") from None
         record = {"command": this_command(), "runs": {run.name: [run.algorithm, *run.flags] for run in study.runs}}
         write_file_atomically(study.folder / MANIFEST, json_bytes(record))
-        return study.train(jobs)
+        return study.train(jobs, cluster)
 
 
 def missed(run: RecordedRun) -> bool:
@@ -228,9 +245,9 @@ def missed(run: RecordedRun) -> bool:
     return run.state == "done" and run.summary["target_return"] is not None and run.summary["reason"] != "target"
 
 
-def cores_for(jobs: int) -> list[list[int]]:
+def cores_for(jobs: int | None) -> list[list[int]]:
     """Split the cores among runs; raise `StudyError` where there are too few."""
     try:
-        return split_cores(jobs)
+        return split_cores(jobs or 1)
     except ValueError as error:
         raise StudyError(str(error)) from None

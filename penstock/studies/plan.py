@@ -19,6 +19,7 @@ from penstock.flags import parse_config
 from penstock.runs.files import json_values
 from penstock.runs.vacancy import safe_name
 from penstock.studies import StudyError
+from penstock.trials.asking import ABOUT, Asked
 
 Words = tuple[str, ...]
 """Value of a setting as the words after its flag: ("64", "64")."""
@@ -66,7 +67,7 @@ class Request:
     seeds
         Number of seeds, from 0 on; None: the seeds of the settings.
     jobs
-        Number of runs at a time.
+        Number of runs at a time; None: one, on a cluster as many as it has room for.
     zips
         Whether values of several settings are paired instead of combined.
     values
@@ -80,7 +81,7 @@ class Request:
     algorithms: list[str]
     name: str | None = None
     seeds: int | None = None
-    jobs: int = 1
+    jobs: int | None = None
     zips: bool = False
     values: dict[str, list[Words]] = field(default_factory=dict)
     own: dict[str, dict[str, Words]] = field(default_factory=dict)
@@ -99,12 +100,13 @@ def own_flags() -> argparse.ArgumentParser:
             '--learning-rate 1e-3,3e-4 --hidden-sizes "64 64,256 256". A value with = in it is one value.'
         ),
         epilog=(
+            f"{ABOUT}\n\n"
             "Flags override the file, the file overrides the settings of a resumed run, these override defaults.\n"
             "exit codes: 0 done, 1 a run failed, 2 wrong usage, 3 a run missed its --target-return, 130 interrupted"
         ),
     )  # fmt: skip
     parser.add_argument("--seeds", type=int, help="number of seeds, from 0 on")
-    parser.add_argument("--jobs", type=int, help="runs at a time, each on cores of its own (default: 1)")
+    parser.add_argument("--jobs", type=int, help="runs at a time, each on cores of its own (1)")
     parser.add_argument("--zip", action="store_true", default=None, help="pair the values of settings in their order")
     parser.add_argument("--name", help="folder in runs/ (default: derived from the request)")
     parser.add_argument("--file", type=Path, help="TOML file: algorithms, seeds, jobs, zip, name, [settings], [grid]")
@@ -185,6 +187,15 @@ def plan(request: Request) -> list[PlannedRun]:
         given = frozenset({*chosen, "seed"} - {"preset"})
         runs[name] = PlannedRun(name, algorithm, flags, dataclasses.replace(config, seed=_whole(seed)), given)
     return list(runs.values())
+
+
+def take_cluster(request: Request) -> Asked | None:
+    """Take the cluster for the runs out of a request; None: they run on this machine, or on nodes of their own."""
+    if request.values.get("backend") != [("ray",)] or request.values.keys() & {"nodes", "learner_nodes"}:
+        return None
+    del request.values["backend"]
+    ((address,),) = request.values.pop("address", [("",)])
+    return Asked(address or None)
 
 
 def folder_of(request: Request) -> Path:
@@ -312,7 +323,7 @@ def request(contents: Mapping[str, Any], source: str = "") -> Request:
         values[name] = [_words(value) for value in several]
     return Request(
         algorithms=list(contents.get("algorithms", [])), name=contents.get("name"), seeds=contents.get("seeds"),
-        jobs=contents.get("jobs", 1), zips=contents.get("zip", False), values=values,
+        jobs=contents.get("jobs"), zips=contents.get("zip", False), values=values,
         own={
             algorithm: {name: _words(value) for name, value in settings.items()}
             for algorithm, settings in contents.get("algorithm", {}).items()

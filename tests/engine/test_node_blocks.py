@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.nodes.host import About, about_here, differences, packages_of
+from penstock.engine.nodes.host import packages_of
 from penstock.engine.nodes.stream import (
     HEADER,
     BlockCounter,
@@ -22,6 +22,7 @@ from penstock.engine.nodes.stream import (
     welcome,
 )
 from penstock.envs.spec import EnvSpec
+from penstock.runs.machine import About, about_here, differences
 from tests.envs.counting import CountingEnv
 
 TOKEN = b"t" * 32

@@ -21,10 +21,10 @@ from penstock.algorithms.dqn import DQN
 from penstock.algorithms.ppo import PPO
 from penstock.config import ConfigError
 from penstock.engine.endings import TrainingFailed
-from penstock.engine.nodes.host import about_here
 from penstock.engine.nodes.joining import gauges_on, on_cluster
 from penstock.engine.trainer import Trainer
 from penstock.experience.arena import Control
+from penstock.runs.machine import about_here
 from tests.engine.delayed import Delayed
 from tests.engine.inside import arena_of, nodes_of, policy_of, supervisor_of
 from tests.engine.processes import Watched, pids_of, started, wait_for_steps, wait_until, without

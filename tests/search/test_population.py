@@ -33,7 +33,7 @@ class InThisProcess(population.Slice):
 
     killed: ClassVar[set[str]] = set()
 
-    def __init__(self, member, arguments, cores):
+    def __init__(self, member, arguments, cores, *reads):
         self.member, self.cores, self.output, self.is_stopping = member, cores, arguments.with_suffix(".txt"), False
         content = json.loads(arguments.read_text())
         self.output.touch()

@@ -33,7 +33,7 @@ from penstock.engine.messages import (
 )
 from penstock.engine.nodes.choosing import Place, nodes_wanted
 from penstock.engine.nodes.evaluation import EvaluationsThere
-from penstock.engine.nodes.host import About, HostReports, about_here, differences, gather_seconds, packages_of
+from penstock.engine.nodes.host import HostReports, gather_seconds, packages_of
 from penstock.engine.nodes.node import Node
 from penstock.engine.nodes.placing import LEAVE_SECONDS, Placement
 from penstock.engine.nodes.receiver import RECEIVER, ReceiverRole
@@ -46,6 +46,7 @@ from penstock.engine.watching.time_spent import WALL
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RoleKind
 from penstock.ipc.ownership import Owned, owner_only
+from penstock.runs.machine import About, about_here, differences
 
 CONNECT_SECONDS = 120.0  # for a node to make its roles and connect
 FRESH_SECONDS = 3.0  # since the last bytes of a node, within which it is connected: it sends each second

@@ -1,4 +1,4 @@
-"""The Ray cluster of a run. No other file of Penstock imports Ray.
+"""The Ray cluster of a run. One other file of Penstock imports Ray, `penstock.trials.cluster`.
 
 Ray lists machines, starts one host on each, carries commands to hosts and their reports, and reports their deaths.
 Experience and weights go by streams of their own.
@@ -30,8 +30,9 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from penstock.config import Config, ConfigError
 from penstock.engine.nodes.choosing import GPU, SHARE, Bundle, Machine, Place, Resources, Wanted, nodes_wanted
-from penstock.engine.nodes.host import About, HostReports, NodeHost
+from penstock.engine.nodes.host import HostReports, NodeHost
 from penstock.ipc import whole_cores
+from penstock.runs.machine import About
 from penstock.runs.status import Status
 
 STORE_NBYTES = 100 * 2**20  # of Ray's object store, which is hardly used
@@ -68,7 +69,8 @@ def open_cluster(config: Config) -> Cluster:
     """
     global _cluster
     if _cluster is None:
-        _cluster = Cluster(config)
+        wanted = nodes_wanted(config, config.num_workers or 1)
+        _cluster = Cluster(config.address, max(each.cores for each in wanted))
     elif _cluster.address != config.address:
         raise ConfigError(
             f"address={config.address!r}: another run of this process uses the cluster {_cluster.name}, and a process "
@@ -82,10 +84,7 @@ def close_cluster(*, head_is_gone: bool = False) -> None:
     global _cluster
     if _cluster is not None and not _cluster.num_users:
         cluster, _cluster = _cluster, None
-        if head_is_gone:
-            _leave_ray()
-        else:
-            cluster.close()
+        cluster.close(head_is_gone=head_is_gone)
 
 
 class Cluster:
@@ -93,13 +92,15 @@ class Cluster:
 
     Parameters
     ----------
-    config
-        Config with the address of the cluster; a connection to Ray that this process has already is used instead.
+    address
+        Address of the cluster, as in a config; a connection to Ray that this process has already is used instead.
+    cores, gpus
+        Smallest number of cores of a cluster that is started, and its number of GPUs; None: those of this machine.
 
     Attributes
     ----------
     address, name
-        Address as in the config, and in words.
+        Address as given, and in words.
     num_users
         Number of runs that use the connection.
 
@@ -109,48 +110,47 @@ class Cluster:
         There is no such cluster.
     """
 
-    def __init__(self, config: Config) -> None:
-        self.address = config.address
+    def __init__(self, address: str | None, cores: int, gpus: int | None = 0) -> None:
+        self.address = address
         self.num_users = 0
         self._is_ours = not ray.is_initialized()
-        self._is_of_this_machine = self._is_ours and config.address is None
-        self.name = f"at {config.address}" if config.address is not None else "of this machine"
+        self._is_of_this_machine = self._is_ours and address is None
+        self.name = f"at {address}" if address is not None else "of this machine"
         if self._is_ours:
-            self._connect(config)
+            self._connect(address, cores, gpus)
         context = ray.get_runtime_context()
         self._head: str = context.gcs_address
         self._home: str = context.get_node_id()
         self._wanted: list[Bundle] = []
         self._reservations = itertools.count(1)
 
-    def _connect(self, config: Config) -> None:
+    def _connect(self, address: str | None, cores: int, gpus: int | None) -> None:
         quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
-        if config.address is not None and config.address.startswith("ray://"):
+        if address is not None and address.startswith("ray://"):
             raise ConfigError(
-                f"address={config.address!r} is of Ray Client, by which a run cannot reach its nodes: run on a machine "
+                f"address={address!r} is of Ray Client, by which a run cannot reach its nodes: run on a machine "
                 "of the cluster, with the address HOST:PORT of its head, or submit the command: ray job submit"
             )
         try:
-            if config.address is None:
-                cores = max(whole_cores(), *(each.cores for each in nodes_wanted(config, config.num_workers or 1)))
+            if address is None:
                 ray.init(
-                    address="local", num_cpus=cores, num_gpus=0, object_store_memory=STORE_NBYTES,
-                    include_dashboard=False, _system_config=NOT_NICED, **quiet,
+                    address="local", num_cpus=max(whole_cores(), cores), num_gpus=gpus, include_dashboard=False,
+                    object_store_memory=STORE_NBYTES, _system_config=NOT_NICED, **quiet,
                 )  # fmt: skip
             else:
-                _knock_at(config.address, KNOCK_SECONDS)
-                _require_raylet(config.address)
-                ray.init(address=config.address, **quiet)
+                _knock_at(address, KNOCK_SECONDS)
+                _require_raylet(address)
+                ray.init(address=address, **quiet)
             _let_ray_print(False)
         except (OSError, ValueError, RuntimeError) as error:
             raise ConfigError(
-                f"address={config.address!r}: there is no Ray cluster there ({_first_line(error)}); start one "
+                f"address={address!r}: there is no Ray cluster there ({_first_line(error)}); start one "
                 "with: ray start --head, or leave the address out for a cluster of this machine"
             ) from error
         except _NotANode as error:
             raise ConfigError(
-                f"address={config.address!r} answers, but this machine is no node of a cluster there: add it with: "
-                f"ray start --address={config.address}, or run on a machine of the cluster"
+                f"address={address!r} answers, but this machine is no node of a cluster there: add it with: "
+                f"ray start --address={address}, or run on a machine of the cluster"
             ) from error
 
     def machines(self) -> list[Machine]:
@@ -257,8 +257,11 @@ class Cluster:
         """Address of this machine for nodes."""
         return LOOPBACK if self._is_of_this_machine else str(ray.util.get_node_ip_address())
 
-    def close(self) -> None:
+    def close(self, *, head_is_gone: bool = False) -> None:
         """End the connection, and with it a cluster that was started for the run."""
+        if head_is_gone:
+            _leave_ray()
+            return
         self.want([])
         if self._is_ours:
             with contextlib.suppress(Exception):
@@ -357,7 +360,7 @@ class Hosted:
         except GetTimeoutError:
             raise NodeLost(f"no host began there in {patience:.0f} s: other programs may use its cores") from None
         except RayError as error:
-            raise NodeLost(_briefly(error)) from error
+            raise NodeLost(briefly(error)) from error
         return found
 
     def is_late(self, delay: float) -> bool:
@@ -410,7 +413,7 @@ class Hosted:
                 return None
             answer: HostReports | None = ray.get(self.awaited)
         except RayError as error:
-            raise NodeLost(_briefly(error)) from error
+            raise NodeLost(briefly(error)) from error
         self._has_begun = True
         self._await(self._actor.gather.remote(self._gathers))
         return answer
@@ -500,7 +503,7 @@ def _first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0]
 
 
-def _briefly(error: BaseException) -> str:
+def briefly(error: BaseException) -> str:
     """Last line of an error of Ray, without its advice."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1].partition(" Some common causes")[0] if lines else type(error).__name__

@@ -6,16 +6,13 @@ host's process.
 
 from __future__ import annotations
 
-import contextlib
 import importlib.metadata
 import os
 import pickle
-import platform
 import signal
-import socket
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -35,6 +32,7 @@ from penstock.engine.watching.hangs import HangWatch
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
+from penstock.runs.machine import COMPARED, About, about_here
 from penstock.runs.process import cpu_seconds
 
 GATHER_SECONDS, MOST_GATHER_SECONDS = 0.5, 2.5  # for which reports are gathered before an answer
@@ -42,7 +40,6 @@ ANSWERS_PER_SECOND = 200  # of all hosts of a run: with many nodes each gathers 
 FORGOTTEN_SECONDS = 60.0  # without a request from home, before a first connection to it
 SEVERED_SECONDS = 10.0  # the same after a broken connection: home has given the node up by then
 HOST = "host"
-COMPARED = ("torch", "penstock", "numpy", "gymnasium")  # packages that home and nodes must have in the same version
 
 
 @dataclass(frozen=True)
@@ -89,35 +86,9 @@ class HostReports:
     going: str = ""
 
 
-@dataclass(frozen=True)
-class About:
-    """Software and place of a process.
-
-    Attributes
-    ----------
-    host, pid
-        Name of the machine, and number of the process there.
-    versions
-        Versions of Python and packages, by name.
-    """
-
-    host: str
-    pid: int
-    versions: dict[str, str]
-
-
 def gather_seconds(num_nodes: int) -> float:
     """Return the seconds for which each host of a run gathers reports."""
     return min(MOST_GATHER_SECONDS, max(GATHER_SECONDS, num_nodes / ANSWERS_PER_SECOND))
-
-
-def about_here(packages: Iterable[str] = COMPARED) -> About:
-    """Return software and place of this process, with the versions of Python and of packages that are installed."""
-    versions = {"python": ".".join(platform.python_version_tuple()[:2])}
-    for name in packages:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions[name] = importlib.metadata.version(name)
-    return About(socket.gethostname(), os.getpid(), versions)
 
 
 def packages_of(env: EnvSpec) -> list[str]:
@@ -125,12 +96,6 @@ def packages_of(env: EnvSpec) -> list[str]:
     module = env.module.partition(".")[0]
     own = importlib.metadata.packages_distributions().get(module, ()) if module else ()
     return list(dict.fromkeys((*COMPARED, *own)))
-
-
-def differences(home: About, node: About) -> str:
-    """Return in words which versions of a node differ from those at home; empty where none does."""
-    pairs = [(name, here, node.versions.get(name)) for name, here in home.versions.items()]
-    return ", ".join(f"{name} {there or 'not'} (home has {here})" for name, here, there in pairs if here != there)
 
 
 class NodeHost:

@@ -1,0 +1,12 @@
+"""Trainings on the nodes of a Ray cluster, each a process tree of its own, for ``multirun``, ``search`` and ``pbt``.
+
+===========  ====================================================================================
+`asking`     which command asks for a cluster, and for which resources of each training
+`cluster`    places on nodes, trainings there seen from home: one of two modules that import Ray
+`host`       a node's side of a training: its processes and its files
+`files`      changes of a folder in pieces, and their copy elsewhere
+===========  ====================================================================================
+
+Home writes everything that lasts. A training writes into a temporary folder of its node, whose changes are sent to home
+as they come; a folder that is verified to be shared is written directly.
+"""

@@ -1,0 +1,99 @@
+"""Request of a command that its trainings run on a cluster: ``--backend ray [--address ADDRESS]``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.config import Config, ConfigError
+from penstock.runs.jobs import Needs, split_cores
+
+ABOUT = (
+    "--backend ray [--address ADDRESS] trains on the nodes of a Ray cluster, each training as one process tree on a "
+    "node; --jobs is then the number of trainings at once (default: as many as the cluster has room for). "
+    "With --nodes or --learner-nodes, too, each training uses several nodes, as in penstock train."
+)
+"""Paragraph of the help of commands."""
+_OF_A_RUN = ("--nodes", "--learner-nodes")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A cluster on which trainings run.
+
+    Attributes
+    ----------
+    address
+        As in the setting of this name; None: a cluster of this machine, started for the command.
+    """
+
+    address: str | None
+
+
+def split(args: Sequence[str]) -> tuple[list[str], Asked | None]:
+    """Take the request for a cluster out of a command's arguments; None: the trainings run on this machine."""
+    left: list[str] = []
+    found: dict[str, str] = {}
+    words = iter(args)
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name in ("--backend", "--address"):
+            found[name] = value if equals else next(words, "")
+        else:
+            left.append(word)
+    names = {word.partition("=")[0].replace("_", "-") for word in left}
+    if found.get("--backend") != "ray" or names & set(_OF_A_RUN):
+        return list(args), None
+    return left, Asked(found.get("--address"))
+
+
+def needs_of(configs: Collection[Config]) -> Needs:
+    """Return resources that suffice for each of several trainings: a core for each rollout worker and further learner,
+    and a GPU for each learner on one."""
+    return Needs(
+        max((config.num_workers or 1) + config.num_learners - 1 for config in configs),
+        max(config.num_learners if config.device.startswith("cuda") else 0 for config in configs),
+    )
+
+
+@contextmanager
+def places_for(
+    asked: Asked | None, jobs: int | None, configs: Collection[Config], folder: Path, report: Callable[[str], None]
+) -> Iterator[list[list[int]]]:
+    """Yield places for trainings: sets of cores of this machine, or places of a cluster, whose connection then ends.
+
+    Parameters
+    ----------
+    asked
+        Cluster of the trainings; None: this machine.
+    jobs
+        Number of trainings at once; None: one, on a cluster as many as it has room for.
+    configs
+        Settings of the trainings.
+    folder
+        Folder that holds all files that the trainings read and write.
+    report
+        Called with each line of progress.
+
+    Raises
+    ------
+    ValueError
+        This machine has fewer cores than jobs.
+    ConfigError
+        There is no such cluster, or no node has what a training asks for.
+    TrainingFailed
+        At the end of the block: the cluster was lost.
+    """
+    if asked is None:
+        yield split_cores(jobs or 1)
+        return
+    try:
+        from penstock.trials.cluster import TrialCluster
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "ray":
+            raise
+        raise ConfigError('--backend ray needs Ray, which is not installed: pip install "penstock[cluster]"') from error
+    with TrialCluster(asked.address, needs_of(configs), folder, report) as cluster:
+        yield list(cluster.places(jobs))

@@ -1,0 +1,40 @@
+"""Which commands ask for a cluster, and for what of it."""
+
+import pytest
+
+from penstock.algorithms.ppo import PPOConfig
+from penstock.runs.jobs import Needs
+from penstock.studies import plan
+from penstock.trials.asking import Asked, needs_of, split
+
+
+@pytest.mark.parametrize(
+    ("args", "left", "asked"),
+    [
+        ("ppo --backend ray --env A --address auto", "ppo --env A", Asked("auto")),
+        ("ppo --address=h:1 --backend=ray", "ppo", Asked("h:1")),
+        ("ppo --backend ray", "ppo", Asked(None)),
+        ("ppo --backend serial", "ppo --backend serial", None),
+        ("ppo --backend ray --nodes 2", "ppo --backend ray --nodes 2", None),
+        ("ppo --backend ray --learner_nodes=1", "ppo --backend ray --learner_nodes=1", None),
+    ],
+)
+def test_trainings_are_on_a_cluster_unless_each_has_nodes_of_its_own(args, left, asked):
+    assert split(args.split()) == (left.split(), asked)
+    request = plan.read(args.split())
+    assert plan.take_cluster(request) == asked
+    assert ("backend" in request.values) == ("--backend" in left)
+
+
+def test_the_folder_of_runs_is_the_same_on_a_cluster_and_here():
+    here, there = (plan.read(f"ppo --env A {more}".split()) for more in ("", "--backend ray --address h:1"))
+    plan.take_cluster(there)
+    assert plan.folder_of(here) == plan.folder_of(there)
+
+
+def test_a_training_asks_for_cores_of_its_workers_and_learners_and_for_gpus():
+    config = PPOConfig(env="CartPole-v1")
+    assert needs_of([config]) == Needs(1, 0)
+    several = [PPOConfig(env="CartPole-v1", num_workers=3), PPOConfig(env="CartPole-v1", num_learners=2, device="cuda")]
+    assert needs_of(several) == Needs(3, 2)
+    assert str(Needs(3, 1)) == "3 cores and 1 GPU" and str(Needs()) == "1 core"
