@@ -35,7 +35,7 @@ _CONFIG_HOME = tempfile.TemporaryDirectory(prefix="penstock-tests-")
 os.environ["XDG_CONFIG_HOME"] = _CONFIG_HOME.name
 
 TESTS = Path(__file__).parent
-SLOW = ("engine", "bench", "search", "exchange")
+SLOW = ("engine", "bench", "search", "exchange", "trials")
 """Folders whose tests train, or start processes."""
 SLOW_FILES = (
     "replay/test_processes.py", "replay/test_priorities.py", "ipc/test_ring_processes.py", "ipc/test_arena.py",

@@ -9,10 +9,9 @@ import subprocess
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from penstock.ipc import whole_cores
 from penstock.runs.process import Installed, child_setup
@@ -41,71 +40,35 @@ class Job(Protocol):
         """End the job now; it may be called again."""
 
 
-@dataclass(frozen=True)
-class Command:
-    """Command of a training, with its files.
-
-    Attributes
-    ----------
-    words
-        Program and arguments; the program is this one's Python.
-    output
-        File to which the output is appended.
-    run
-        Run directory that it makes or resumes.
-    reads
-        Other files and folders that it reads.
-    given
-        Settings of the user, in which code may be named.
-    inherited
-        File descriptors that it inherits on this machine.
-    """
+class Command(NamedTuple):
+    """Command of a training: a program, which is this one's Python, with its arguments and files."""
 
     words: Sequence[str]
-    output: Path
-    run: Path
-    reads: Sequence[Path] = ()
-    given: Any = ()
-    inherited: Sequence[int] = ()
+    output: Path  # to which the output is appended
+    run: Path  # run directory that it makes or resumes
+    reads: Sequence[Path] = ()  # other files and folders
+    given: Any = ()  # settings of the user, in which code may be named
+    inherited: Sequence[int] = ()  # file descriptors, on this machine
 
 
-class Running(Protocol):
-    """Process of a training, here or on another machine."""
-
-    def poll(self) -> int | None:
-        """Return the exit code, or `LOST`; None while it runs."""
-
-    def send_signal(self, sig: int, /) -> None:
-        """Request an end in good order."""
-
-    def kill(self) -> None:
-        """End it now."""
-
-
-@dataclass(frozen=True)
-class Needs:
-    """Resources that a training takes on another machine.
-
-    Attributes
-    ----------
-    cores, gpus
-        Numbers of cores and GPUs.
-    """
+class Needs(NamedTuple):
+    """Resources that a training takes on another machine."""
 
     cores: int = 1
     gpus: int = 0
 
     def __str__(self) -> str:
-        gpus = f" and {self.gpus} GPU{'s' if self.gpus > 1 else ''}" if self.gpus else ""
-        return f"{self.cores} core{'s' if self.cores > 1 else ''}{gpus}"
+        parts = [(self.cores, "core"), (self.gpus, "GPU")]
+        return " and ".join(f"{count} {name}{'s' if count > 1 else ''}" for count, name in parts if count)
 
 
 class Place(list[int]):
-    """Place of a training on another machine, in the stead of cores of this one."""
+    """Place of a training on another machine, in the stead of cores of this one.
 
-    def start(self, command: Command) -> Running:
-        """Start a training."""
-        raise NotImplementedError
+    `start` starts a training there; its result has `poll`, `send_signal` and `kill` of `subprocess.Popen`.
+    """
+
+    start: Callable[[Command], Any]
 
 
 class Training:
@@ -124,11 +87,11 @@ class Training:
     def __init__(self, command: Command, cores: Collection[int], patience: float = math.inf) -> None:
         self.output, self.cores, self.is_stopping = command.output, cores, False
         self._patience, self._kill_at = patience, math.inf
-        self._process = cores.start(command) if isinstance(cores, Place) else _start_here(command, cores)
+        self._process: Any = cores.start(command) if isinstance(cores, Place) else _start_here(command, cores)
 
     def poll(self) -> int | None:
         """Return the exit code, or `LOST`; None while it runs."""
-        code = self._process.poll()
+        code: int | None = self._process.poll()
         if code is None and time.monotonic() > self._kill_at:
             self._process.kill()
         return code
@@ -152,7 +115,7 @@ class Training:
             return []
 
 
-def _start_here(command: Command, cores: Collection[int]) -> Running:
+def _start_here(command: Command, cores: Collection[int]) -> subprocess.Popen[bytes]:
     with open(command.output, "ab") as file:
         return subprocess.Popen(
             command.words, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, process_group=0,

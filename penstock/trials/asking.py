@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from penstock.config import Config, ConfigError
 from penstock.runs.jobs import Needs, split_cores
@@ -19,15 +19,8 @@ ABOUT = (
 _OF_A_RUN = ("--nodes", "--learner-nodes")
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A cluster on which trainings run.
-
-    Attributes
-    ----------
-    address
-        As in the setting of this name; None: a cluster of this machine, started for the command.
-    """
+class Asked(NamedTuple):
+    """A cluster on which trainings run, by the setting `address`."""
 
     address: str | None
 
@@ -64,36 +57,23 @@ def places_for(
 ) -> Iterator[list[list[int]]]:
     """Yield places for trainings: sets of cores of this machine, or places of a cluster, whose connection then ends.
 
-    Parameters
-    ----------
-    asked
-        Cluster of the trainings; None: this machine.
-    jobs
-        Number of trainings at once; None: one, on a cluster as many as it has room for.
-    configs
-        Settings of the trainings.
-    folder
-        Folder that holds all files that the trainings read and write.
-    report
-        Called with each line of progress.
+    `penstock.trials.cluster.places_on` has the parameters; on this machine, None jobs are one.
 
     Raises
     ------
     ValueError
         This machine has fewer cores than jobs.
-    ConfigError
-        There is no such cluster, or no node has what a training asks for.
-    TrainingFailed
-        At the end of the block: the cluster was lost.
+    ConfigError, TrainingFailed
+        As of `places_on`; Ray is not installed.
     """
     if asked is None:
         yield split_cores(jobs or 1)
         return
     try:
-        from penstock.trials.cluster import TrialCluster
+        from penstock.trials.cluster import places_on
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "ray":
             raise
         raise ConfigError('--backend ray needs Ray, which is not installed: pip install "penstock[cluster]"') from error
-    with TrialCluster(asked.address, needs_of(configs), folder, report) as cluster:
-        yield list(cluster.places(jobs))
+    with places_on(asked.address, needs_of(configs), jobs, folder, report) as places:
+        yield list(places)

@@ -114,15 +114,15 @@ def test_a_search_on_the_cluster_is_the_same_search_as_here(cluster, tmp_path, m
 @pytest.mark.long
 def test_members_of_a_population_copy_each_other_from_node_to_node(cluster, tmp_path):
     (tmp_path / "space.toml").write_text("[learning_rate]\nlow = 1e-5\nhigh = 1e-2\nlog = true\n")
-    pbt = ["pbt", "ppo", *TINY, "--space", "space.toml", "--population", "2", "--total-steps", "768", "--dir", "p"]
-    settings = ["--pbt-interval", "256", "--pbt-fraction", "0.5", "--pbt-episodes", "2", "--eval-interval", "0"]
+    pbt = ["pbt", "ppo", *TINY, "--space", "space.toml", "--population", "2", "--total-steps", "4096", "--dir", "p"]
+    settings = ["--pbt-interval", "2048", "--pbt-fraction", "0.5", "--pbt-episodes", "2", "--eval-interval", "0"]
     ours = ["--backend", "ray", "--address", cluster.address]
     with started(["-m", "penstock.cli", *pbt, *settings, *ours], tmp_path) as process:
         said = process.communicate(timeout=2 * BEGUN)[0]
     assert process.returncode == 0 and "best: p/member-" in said, said
     lines = [json.loads(line) for line in (tmp_path / "p" / "lineage.jsonl").read_text().splitlines()]
     assert any(line["event"] == "exploit" for line in lines), said
-    assert all(saved_steps(tmp_path / "p" / f"member-{number}") >= 768 for number in range(2))
+    assert all(saved_steps(tmp_path / "p" / f"member-{number}") >= 4096 for number in range(2))
 
 
 def test_what_no_node_has_and_where_no_cluster_is_are_said_at_once(cluster, tmp_path):

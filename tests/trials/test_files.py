@@ -9,25 +9,23 @@ import torch
 from penstock.runs.checkpoint import DamagedCheckpointError, save_checkpoint, verify_checkpoint
 from penstock.runs.files import replace_file
 from penstock.trials import files
-from penstock.trials.files import Changes, Copy, batches
+from penstock.trials.files import Change, Changes, batches, write
 from tests.kept_files import contents, make_damaged
 
 
 @pytest.fixture
-def there(tmp_path, monkeypatch):
-    """A folder with a run, and what brings its changes to a copy: all, or a number of pieces."""
-    monkeypatch.setattr(files, "PIECE_NBYTES", 100)
+def there(tmp_path):
+    """A folder with a run, and what brings its changes to a copy: all, or a number of them."""
     (tmp_path / "there" / "run").mkdir(parents=True)
-    changes, copy = Changes(tmp_path / "there"), Copy(tmp_path / "here")
+    changes = Changes(tmp_path / "there")
 
     def bring(most=10**9):
-        pieces = changes.pieces()
-        taken = [piece for piece, _ in zip(pieces, range(most), strict=False)]
-        for piece in taken:
-            copy.take(piece)
-        return [piece.path for piece in taken]
+        found = [change for change, _ in zip(changes.read(), range(most), strict=False)]
+        for change in found:
+            write(tmp_path / "here", change)
+        return [change.path for change in found]
 
-    return tmp_path / "there" / "run", tmp_path / "here" / "run", bring, copy
+    return tmp_path / "there" / "run", tmp_path / "here" / "run", bring
 
 
 def saved(run, steps, value):
@@ -35,76 +33,82 @@ def saved(run, steps, value):
 
 
 def test_files_that_grow_are_sent_from_where_they_ended_and_others_as_a_whole(there):
-    run, here, bring, _ = there
+    run, here, bring = there
     (run / "metrics.jsonl").write_bytes(b"a" * 250)
     (run / "run.lock").write_text("of this process")
     replace_file(run / "status.json", b"one")
-    assert bring() == ["run/metrics.jsonl"] * 3 + ["run/status.json"]
+    assert bring() == ["run/metrics.jsonl", "run/status.json"]
     with open(run / "metrics.jsonl", "ab") as file:
         file.write(b"b")
     for content in (b"two", b"six"):  # the third may have the first one's inode
         replace_file(run / "status.json", content)
     assert bring() == ["run/metrics.jsonl", "run/status.json"]
     assert (here / "metrics.jsonl").read_bytes() == b"a" * 250 + b"b"
-    assert contents(here) == contents(run) - contents(run / "..") | contents(here)
     assert (here / "status.json").read_bytes() == b"six" and not (here / "run.lock").exists()
     assert bring() == []
 
 
-def test_a_checkpoint_appears_when_it_is_whole_and_goes_when_it_is_gone(there):
-    run, here, bring, copy = there
-    (run / "status.json").write_text("after 100")
+def test_only_what_is_new_of_a_file_is_sent(there):
+    run, _, _ = there
+    changes = Changes(run)
+    (run / "log.txt").write_bytes(b"one\n")
+    assert [change.content for change in changes.read()] == [b"one\n"]
+    with open(run / "log.txt", "ab") as file:
+        file.write(b"two\n")
+    assert list(changes.read()) == [("log.txt", b"two\n", 4)]
+
+
+def test_the_state_of_a_run_arrives_after_the_checkpoint_that_it_is_of(there):
+    run, here, bring = there
+    (run / "status.json").write_text("of 100")
     saved(run, 100, 1.0)
-    bring(most=4)
-    assert not (here / "checkpoints" / "100").exists() and not (here / "status.json").exists()
-    copy.close()  # the node is lost
-    assert list((here / "checkpoints").iterdir()) == []
-    fresh = Changes(run.parent)
-    for batch in batches(fresh.pieces()):
-        for piece in batch:
-            copy.take(piece)
+    assert bring(most=1) == ["run/checkpoints/100"] and not (here / "status.json").exists()
+
+
+def test_a_checkpoint_goes_when_it_is_gone_and_stays_with_a_note_of_the_user(there):
+    run, here, bring = there
+    for steps in (100, 200):
+        saved(run, steps, 1.0)
+    bring()
     assert contents(here) == contents(run)
-    shutil.rmtree(run / "checkpoints" / "100")
-    saved(run, 200, 2.0)
-    for piece in fresh.pieces():
-        copy.take(piece)
-    assert [path.name for path in (here / "checkpoints").iterdir()] == ["200"]
+    (here / "checkpoints" / "200" / "notes.txt").write_text("mine")
+    shutil.rmtree(run / "checkpoints")
+    saved(run, 300, 2.0)
+    bring()
+    assert {path.name for path in (here / "checkpoints").iterdir()} == {"200", "300"}
 
 
-def test_a_checkpoint_that_is_replaced_while_it_is_read_arrives_as_it_was(there):
-    run, here, _, copy = there
+def test_a_checkpoint_that_is_replaced_while_it_is_read_is_never_mixed(there, monkeypatch):
+    run, here, bring = there
     saved(run, 100, 1.0)
-    changes = Changes(run.parent)
-    pieces = changes.pieces()
-    copy.take(next(pieces))
-    before = contents(run)
-    saved(run, 100, 2.0)
-    for piece in pieces:
-        copy.take(piece)
-    assert contents(here) == before
-    for piece in changes.pieces():
-        copy.take(piece)
-    assert contents(here) == contents(run) != before
+    read = type(run).read_bytes
+
+    def replaced(path):
+        data = read(path)
+        if path.name == "meta.json" and path.parent == run / "checkpoints" / "100":
+            saved(run, 100, 2.0)
+        return data
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(run), "read_bytes", replaced)
+        assert bring() == []
+    assert bring() == ["run/checkpoints/100"] and contents(here) == contents(run)
 
 
 def test_a_damaged_checkpoint_does_not_replace_an_intact_one(there):
-    run, here, bring, copy = there
+    run, here, bring = there
     saved(run, 100, 1.0)
     bring()
     make_damaged(run / "checkpoints" / "100")
     os.utime(run / "checkpoints" / "100")
     with pytest.raises(DamagedCheckpointError):
         bring()
-    copy.close()
     verify_checkpoint(here / "checkpoints" / "100")
     assert [path.name for path in (here / "checkpoints").iterdir()] == ["100"]
 
 
-def test_notes_of_the_user_beside_the_copy_stay(there):
-    run, here, bring, _ = there
-    saved(run, 100, 1.0)
-    bring()
-    (here / "checkpoints" / "100" / "notes.txt").write_text("mine")
-    shutil.rmtree(run / "checkpoints" / "100")
-    bring()
-    assert (here / "checkpoints" / "100" / "notes.txt").read_text() == "mine"
+def test_much_is_sent_in_parts(monkeypatch):
+    monkeypatch.setattr(files, "BATCH_NBYTES", 10)
+    parts = {"x": b"..", "y": b".."}
+    changes = [Change("a", b"." * 6), Change("b", parts), Change("c", None), Change("d", b"." * 30)]
+    assert [[change.path for change in batch] for batch in batches(changes)] == [["a", "b"], ["c", "d"]]
