@@ -189,7 +189,7 @@ class Config:
     """Steps after which an evaluation ends an episode early and plays another; the return up to then counts."""
     eval_films: int = 0
     """Largest number of films of evaluations kept in the run, spread over the training, with the newest and that of the
-    best weights; 0: none are made. Each evaluation plays one more episode for its film (needs the extra "video")."""
+    best weights; 0: none are made. A film is of one more episode (needs the extra "video")."""
     checkpoint_interval: int | None = None
     """Steps between checkpoints; 0: only at the end of training; None: total_steps / 10."""
     keep_checkpoints: int = 3

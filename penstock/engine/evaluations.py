@@ -92,7 +92,7 @@ class Evaluations:
             self._next = steps + self._interval
             self.request(meta())
 
-    def request(self, meta: Sequence[dict[str, Any]]) -> None:
+    def request(self, meta: Sequence[dict[str, Any]], *, is_last: bool = False) -> None:
         """Request an evaluation of the newest weights."""
         self.requested += 1
         policies = self._progress.policies
@@ -102,7 +102,7 @@ class Evaluations:
             for store, policy, of_policy in zip(stores, policies, meta, strict=True)
         )
         run = self._chronicle.run_path
-        self._roles.send(RoleKind.EVALUATOR, Evaluate(self.requested, self.deadline, tuple(candidates), run))
+        self._roles.send(RoleKind.EVALUATOR, Evaluate(self.requested, self.deadline, tuple(candidates), run, is_last))
 
     def score_final(self, turn: Callable[[], object], meta: Callable[[], Sequence[dict[str, Any]]]) -> None:
         """Score the final weights unless the last evaluation was of them; stop waiting when a signal ends the run.
@@ -125,7 +125,7 @@ class Evaluations:
         if last is None or last.steps < first.steps:
             while first.evaluation is last and not is_over():
                 if not self.is_under_way:  # at first, and when the evaluator has died
-                    self.request(meta())
+                    self.request(meta(), is_last=True)
                 turn()
         if self.is_overdue:
             self.forget()

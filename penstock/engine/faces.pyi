@@ -153,8 +153,7 @@ class _Shared(TypedDict, total=False):
     30000."""
     eval_films: int
     """Largest number of films of evaluations kept in the run, spread over the training, with the newest and that of the
-    best weights; 0: none are made. Each evaluation plays one more episode for its film (needs the extra "video").
-    Default: 0."""
+    best weights; 0: none are made. A film is of one more episode (needs the extra "video"). Default: 0."""
     checkpoint_interval: int | None
     """Steps between checkpoints; 0: only at the end of training; None: total_steps / 10. Default: None."""
     keep_checkpoints: int

@@ -356,12 +356,15 @@ class Evaluate:
         The policies, which play together.
     run
         Directory of the run, for films; None: nothing is written.
+    is_last
+        Whether the run ends with this evaluation.
     """
 
     number: int
     deadline: float
     policies: tuple[Candidate, ...]
     run: Path | None = None
+    is_last: bool = False
 
 
 @dataclass(frozen=True)

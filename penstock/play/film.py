@@ -32,6 +32,7 @@ CONTAINERS = (".mp4", ".mkv", ".mov", ".gif")
 ENLARGEMENT = 4  # ALE observations are small: a film shows each pixel as a square of this width
 ALE_FRAMES_PER_SECOND = 60
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR")
+QUICK_FRAMES_PER_SECOND = 30
 GIF_FRAMES_PER_SECOND = 50  # a GIF counts in hundredths of a second, and browsers slow one hundredth down to ten
 
 
@@ -44,7 +45,7 @@ def film(
     seed: int,
     teammates: Mapping[str, Policy] | None = None,
     goes_on: Callable[[], bool] = lambda: True,
-    threads: int = 0,
+    is_quick: bool = False,
 ) -> None:
     """Play one episode or game, of at most MAX_STEPS steps, and film it as H.264 video or as GIF.
 
@@ -66,8 +67,8 @@ def film(
         Policies of the agents, by agent; None: the policy plays all of them.
     goes_on
         Function that is called before every picture but the first and returns whether the film goes on.
-    threads
-        Number of threads that encode a video; 0: as many as there are cores.
+    is_quick
+        Whether to spare the machine: at most `QUICK_FRAMES_PER_SECOND`, encoded in a hurry by one thread.
 
     Raises
     ------
@@ -90,10 +91,13 @@ def film(
                 )
             )
             first = next(picture_of(stage, env.name) for _ in played)  # creates no file for one that does not draw
-            pictures = (picture_of(stage, env.name) for _ in takewhile(lambda _: goes_on(), played))
+            pace = _pictures_per_second(stage)
+            stride = math.ceil(pace / QUICK_FRAMES_PER_SECOND) if is_quick else 1
+            shown = islice(takewhile(lambda _: goes_on(), played), stride - 1, None, stride)
+            pictures = (picture_of(stage, env.name) for _ in shown)
             Path(path).touch(exist_ok=False)
             try:
-                _write(path, chain([first], pictures), _pictures_per_second(stage), threads)
+                _write(path, chain([first], pictures), pace / stride, is_quick=is_quick)
             except BaseException:
                 Path(path).unlink(missing_ok=True)
                 raise
@@ -118,7 +122,7 @@ def require_pictures(env: EnvSpec) -> None:
         picture_of(stage, env.name)
 
 
-def _write(path: str, pictures: Iterator[np.ndarray], pace: float, threads: int) -> None:
+def _write(path: str, pictures: Iterator[np.ndarray], pace: float, *, is_quick: bool) -> None:
     """Write pictures as a film, at their pace in pictures per second."""
     import av
 
@@ -127,7 +131,9 @@ def _write(path: str, pictures: Iterator[np.ndarray], pace: float, threads: int)
         return
     with av.open(path, "w") as video:
         stream = video.add_stream("libx264", Fraction(pace).limit_denominator(65_535))
-        stream.codec_context.thread_count = threads
+        if is_quick:
+            stream.codec_context.thread_count = 1
+            stream.options = {"preset": "veryfast"}
         for number, picture in enumerate(pictures):
             if number == 0:  # the codec opens with the first picture
                 stream.height, stream.width, _ = picture.shape

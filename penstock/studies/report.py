@@ -60,6 +60,9 @@ details { margin: 0.8rem 0; } summary { font-weight: 600; cursor: pointer; }
 .parallel text { font-size: 13px; fill: var(--ink); } .parallel .axis { stroke: var(--quiet); }
 .trial { fill: none; stroke-width: 1.6; stroke: var(--v); } .v0 { --v: #b9c5cf; } .v1 { --v: #8fb3d1; }
 .v2 { --v: #4f8fc0; } .v3 { --v: #0072b2; } .v4 { --v: #d55e00; stroke-width: 2.2; }
+@media screen and (prefers-color-scheme: dark) {
+  .v0 { --v: #465665; } .v1 { --v: #35556d; } .v2 { --v: #3a84b5; } .v3 { --v: #56b4e9; } .v4 { --v: #e69f00; }
+}
 video { max-width: 100%; } figure { margin: 0; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; }
 @media print { body { max-width: none; } .charts { grid-template-columns: 1fr 1fr; } h2 { break-before: page; }

@@ -108,6 +108,7 @@ def test_a_film_that_fails_ends_no_training_and_leaves_no_file(tmp_path):
     log = (tmp_path / "run" / "log.txt").read_text()
     assert len(steps) > 5 and log.count("warning: no film of the evaluation") == 1 and "the screen is gone" in log
     assert os.listdir(tmp_path / "run" / "videos") == []
+    assert 2 <= Failing.drawn - 1 <= 5 < len(steps), "one at the start, then films are spaced, not of each evaluation"
 
 
 def test_what_cannot_be_filmed_is_refused_before_anything_is_written(tmp_path, monkeypatch):

@@ -123,15 +123,18 @@ class Evaluator:
                 self._policies, request.policies, evaluations, others, strict=True
             )
         )
-        problem = None if self._films is None else self._film(self._films, request, scored)
+        is_last = request.is_last or has_reached_target
+        problem = None if self._films is None else self._film(self._films, request, scored, is_last=is_last)
         self._report(Evaluated(request.number, scored, time.monotonic() - began, has_reached_target, problem))
 
-    def _film(self, films: Films, request: Evaluate, scored: Sequence[Scored]) -> str | None:
-        """Film an episode of the evaluated weights; return the reason where there is no film."""
-        self._clock.switch("film")
+    def _film(self, films: Films, request: Evaluate, scored: Sequence[Scored], *, is_last: bool) -> str | None:
+        """Film an episode of the evaluated weights, if that is due; return the reason where it failed."""
         steps = sum(policy.weights.steps for policy in self._policies)
         best = max(range(len(scored)), key=lambda n: scored[n].evaluation.mean_return)
         player = best if self._env.population > 1 else 0
+        if not films.is_due(steps, is_best=scored[player].is_best, is_last=is_last):
+            return None
+        self._clock.switch("film")
         return films.make(
             request, steps, player, is_best=scored[player].is_best, on_step=lambda: self._clock.switch("film")
         )

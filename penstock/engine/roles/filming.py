@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -39,6 +40,13 @@ class Films:
         self._policies = [Policy(algorithm, model, {}) for algorithm, model in zip(algorithms, models, strict=True)]
         self._env = env
         self._kept = KeptFilms(self._config.eval_films)
+        self._last = -math.inf  # steps of the last film
+
+    def is_due(self, steps: int, *, is_best: bool, is_last: bool) -> bool:
+        """Return whether an evaluation is filmed: films are evenly spaced, those of best weights twice as dense."""
+        spacing = self._config.total_steps / self._config.eval_films
+        is_end = is_last or steps >= self._config.total_steps
+        return is_end or steps - self._last >= (spacing / 2 if is_best else spacing)
 
     def make(
         self, request: Evaluate, steps: int, player: int, *, is_best: bool, on_step: Callable[[], object]
@@ -61,7 +69,7 @@ class Films:
         run, store = request.run, request.policies[0].store
         if run is None or store is None or time.monotonic() >= request.deadline:
             return None
-        left = iter(range(MOST_STEPS))
+        self._last, left = steps, iter(range(MOST_STEPS))
 
         def goes_on() -> bool:
             on_step()
@@ -85,5 +93,5 @@ class Films:
         played_by = {agent: policy for team, policy in pairs for agent in team}
         film(
             self._policies[player], env, os.fspath(path), deterministic=not self._config.eval_exploration,
-            seed=lane_seed(self._config.seed, FILMED_LANE, 0), teammates=played_by, goes_on=goes_on, threads=1,
+            seed=lane_seed(self._config.seed, FILMED_LANE, 0), teammates=played_by, goes_on=goes_on, is_quick=True,
         )  # fmt: skip
