@@ -610,6 +610,27 @@ def test_trials_of_a_search_are_narrowed_by_the_keyboard(browser, search):
     assert not browser.find_elements(By.CSS_SELECTOR, "main img, main script") and complaints(browser) == []
 
 
+def test_a_population_of_runs_shows_who_copied_whom(browser, runs):
+    for member in ("0", "1"):
+        record(runs / "pbt" / f"member-{member}", [(100, 5.0)])
+    events = [
+        {"event": "start", "policy": "0", "steps": 0, "after": {"gamma": 0.9}},
+        {"event": "start", "policy": EVIL, "steps": 0, "after": {"gamma": 0.95}},
+        {"event": "exploit", "policy": "0", "steps": 50, "parent": EVIL, "scores": {"0": 1.0, EVIL: 2.0},
+         "after": {"gamma": 0.97}},
+    ]  # fmt: skip
+    (runs / "pbt" / "lineage.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    with dashboard_of(runs) as served:
+        (population,) = json.loads(served.ask("/api/runs")[2])["searches"]
+        browser.get(f"{served.address}#/search/{population['id']}")
+        waited(browser, lambda: "Arrows lead from a member to its copy" in text_of(browser, "main"))
+        browser.find_element(By.CSS_SELECTOR, "details summary").send_keys(Keys.ENTER)
+        rows = "[aria-label='Events of the lineage'] tbody tr"
+        waited(browser, lambda: f"050exploit{EVIL}" in text_of(browser, rows))
+        assert "gamma 0.970" in text_of(browser, rows)
+        assert not browser.find_elements(By.CSS_SELECTOR, "main img, main script") and complaints(browser) == []
+
+
 def test_files_are_listed_and_their_text_is_shown(browser, study):
     browser.get(study.address)
     waited(browser, lambda: browser.find_elements(By.LINK_TEXT, "other"))[0].click()

@@ -414,6 +414,8 @@ def test_members_of_a_population_are_trials_between_its_decisions(tmp_path):
         ("0, 50 steps", "0.9", "1"), ("1, 50 steps", "0.95", "2"), ("0, 90 steps", "0.97", "4"),
     ]  # fmt: skip
     assert found["trials"][1]["runs"][0]["run"] == "member-1"
+    assert [event["parent"] for event in found["lineage"]["events"]] == [None, None, "1", None]
+    assert found["lineage"]["picture"].count("<path") == 1, "an arrow for the copy"
 
 
 @pytest.mark.parametrize(

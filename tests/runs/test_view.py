@@ -456,7 +456,8 @@ def test_tall_terminals_have_a_chart_of_both_returns_over_steps(width, height):
     begin = next(n for n, line in enumerate(lines) if "return over steps: evaluations, training (dotted)" in line)
     *chart, steps, _ = lines[begin + 1 :]
     assert "95.0" in chart[0] and "-5.000" in chart[-1] and re.search(r"steps 0 +20,000 +40,000", steps)
-    assert dots(chart[-1]) and max(dots(chart[-1])) < width // 2, "training begins low and rises"
+    assert chart[-1][min(dots(chart[-1]))] == "⡀", "the lowest dot of the first place"
+    assert max(dots(chart[-1])) < width // 2, "training begins low and rises"
     assert width // 2 < min(dots(chart[0])) and max(dots(chart[0])) == width - 3, "evaluations begin in the middle"
     assert len(dots(chart[0])) == max(dots(chart[0])) - min(dots(chart[0])) + 1, "they are a solid line"
     trained = set().union(*map(dots, chart[1:]))
