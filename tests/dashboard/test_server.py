@@ -282,6 +282,111 @@ def test_a_file_is_had_as_a_download_that_no_browser_runs(served, ids):
         assert code == 200 and b"shown" in body and b"SECRET" not in body
 
 
+EVERY_ROUTE = {
+    "/": "/", "/static/{name}": "/static/app.js", "/api/runs": "/api/runs", "/api/stream": "/api/stream",
+    "/api/differences": "/api/differences?runs=GOOD,EVIL", "/api/comparison": "/api/comparison?runs=GOOD,EVIL",
+    "/api/searches/{id}": "/api/searches/SEARCH",
+    "/api/curves": "/api/curves?by=api_token,env_kwargs,env,plain&y=evaluation/mean_return",
+    "/api/runs/{id}": "/api/runs/GOOD", "/api/runs/{id}/history": "/api/runs/EVIL/history",
+    "/api/runs/{id}/stream": "/api/runs/EVIL/stream?cursor=CURSOR", "/api/runs/{id}/lineage": "/api/runs/GOOD/lineage",
+    "/api/runs/{id}/episode": "/api/runs/GOOD/episode", "/api/runs/{id}/progress": "/api/runs/GOOD/progress",
+    "/api/runs/{id}/files": "/api/runs/EVIL/files", "/api/runs/{id}/files/{file}": "/api/runs/GOOD/files/CONFIG",
+    "/api/runs/{id}/films/{name}": "/api/runs/GOOD/films/step-1.mp4",
+    "/api/runs/{id}/stop": "/api/runs/GOOD/stop", "/api/runs/{id}/labels": "/api/runs/GOOD/labels",
+}  # fmt: skip
+"""A legal request of each route; capitals stand for ids."""
+CHANGES = ("/api/runs/{id}/stop", "/api/runs/{id}/labels")
+STREAMS = {"/api/stream": "runs", "/api/curves": "curves", "/api/runs/{id}/stream": "status"}
+
+
+def test_every_route_is_attacked():
+    from penstock.dashboard.catalogue import Catalogue
+    from penstock.dashboard.server import make_app
+
+    routes = make_app(Catalogue([]), token="x")._app.routes
+    assert {route.path for route in routes} == set(EVERY_ROUTE), "a new route has its request in EVERY_ROUTE"
+    assert {route.path for route in routes if "POST" in route.methods} == set(CHANGES)
+
+
+@pytest.fixture(scope="module")
+def attacked(folder):
+    """A dashboard that may change runs; yields it and a function that fills in a request of `EVERY_ROUTE`."""
+    search = folder / "searched"
+    record(search / "trial-0-seed-0", [(1, 1.0)], env=EVIL, api_token="SECRET")
+    space = {"gamma": {"low": 0.9, "high": 0.99}, "api_token": {"values": ["SECRET"]}, EVIL: {"values": [EVIL]}}
+    (search / "search.json").write_text(json.dumps({"space": space}))
+    (search / "journal.log").write_text('{"op_code": 4}\n')
+    event = {"event": "start", "policy": EVIL, "steps": 0, "after": {}}
+    (folder / "good" / "lineage.jsonl").write_text(json.dumps(event) + "\n")
+    (folder / "good" / "episode.jsonl").write_text(json.dumps({"steps": 0, f"reward/{EVIL}": 1.0}) + "\n")
+    with dashboard_of(folder, "--control") as served:
+        told = json.loads(served.ask("/api/runs")[2])
+        words = {run["run"].upper(): run["id"] for run in told["runs"]}
+        (words["SEARCH"],) = [each["id"] for each in told["searches"] if each["name"] == "searched"]
+        words["CONFIG"] = files_in(served, words["GOOD"])["config.json"]["id"]
+        words["CURSOR"] = json.loads(served.ask(f"/api/runs/{words['EVIL']}/history")[2])["cursor"]
+
+        def filled(request):
+            for word in ("GOOD", "EVIL", "SEARCH", "CONFIG", "CURSOR"):
+                request = request.replace(word, words[word])
+            return request
+
+        yield served, filled, told["control"]
+    for left in ("lineage.jsonl", "episode.jsonl"):
+        (folder / "good" / left).unlink()
+    shutil.rmtree(search)
+
+
+@pytest.mark.parametrize("route", EVERY_ROUTE)
+def test_a_route_refuses_strangers_and_forbids_foreign_code(attacked, folder, route):
+    served, filled, control = attacked
+    path, how = filled(EVERY_ROUTE[route]), "POST" if route in CHANGES else "GET"
+    given = {"X_Penstock_Control": control} if route in CHANGES else {}
+    strangers = [{"Cookie": None}, {"Host": "evil.example"}, {"Sec_Fetch_Site": "cross-site"}]
+    for code, refused in zip((403, 421, 403), strangers, strict=True):
+        answer, headers, body = served.ask(path, how, **given, **refused)
+        assert (answer, b"SECRET" in body) == (code, False)
+        assert "default-src 'none'" in headers["content-security-policy"]
+    for wrong in ("PUT", "DELETE", "GET" if route in CHANGES else "POST"):
+        assert served.ask(path, wrong, **given)[0] == 405
+    if how == "GET":
+        connection, answer = served.stream(path)
+        kind, policy = answer.headers["content-type"], answer.headers["content-security-policy"]
+        body = event(answer, STREAMS[route])["data"].encode() if route in STREAMS else answer.read()
+        connection.close()
+        assert answer.status == 200 and "default-src 'none'" in policy and "unsafe" not in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert "html" not in kind or route == "/", "what a run holds is no markup"
+        assert b"SECRET" not in body and os.fsencode(folder.parent / "secret.json") not in body
+        if kind == "application/json":
+            json.loads(body)
+
+
+@pytest.mark.parametrize("route", [route for route in EVERY_ROUTE if "{" in route])
+def test_no_part_of_a_path_leads_out(attacked, route):
+    served, filled, control = attacked
+    how, given = ("POST", {"X_Penstock_Control": control}) if route in CHANGES else ("GET", {})
+    parts, places = filled(EVERY_ROUTE[route].partition("?")[0]).split("/"), route.split("/")
+    for place in (n for n, part in enumerate(places) if part.startswith("{")):
+        for word in ("..%2f..%2fsecret.json", "%2e%2e", "%00", "..\\secret.json", "%ff", "x" * 5000, "{}", "-1", "*"):
+            tried = "/".join([*parts[:place], word, *parts[place + 1 :]])
+            code, _, body = served.ask(tried, how, **given)
+            assert code in (400, 404, 405) and b"SECRET" not in body, tried
+
+
+@pytest.mark.parametrize("route", ["/api/curves", "/api/comparison", "/api/differences", "/api/runs/{id}/stream"])
+def test_a_query_is_read_with_limits(attacked, route):
+    served, filled, _ = attacked
+    path = filled(EVERY_ROUTE[route]).partition("?")[0]
+    long = ("words=" + "%ff" * 5000, "by=" + "x," * 5000, "cursor=" + "9" * 9000, "%00=%00")
+    for query in ("runs=" + "x," * 20_000, *long):
+        connection, answer = served.stream(f"{path}?{query}")
+        assert answer.status in ((400,) if "stream" in route else (200, 400)), query[:20]
+        assert b"SECRET" not in answer.readline()
+        connection.close()
+    assert served.ask("/api/runs")[0] == 200, "it is still there"
+
+
 def test_of_a_long_file_the_last_whole_lines_are_shown(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("".join(f"line {n}\n" for n in range(100)))
