@@ -202,7 +202,7 @@ def _throughput(status: Status) -> list[Row]:
         rows.append(("environments", f"{status.env_steps:,} steps"))
     if status.replay_rows is not None:
         fill = experience.get("replay/fill")
-        rows.append(("replay", f"{status.replay_rows:,} rows" + ("" if fill is None else f", {fill:.0%} full")))
+        rows.append(("replay", f"{status.replay_rows:,} rows" + ("" if fill is None else f" ({fill:.0%})")))
     sources = _sources(experience)
     for kind, facts in sources.items():
         about = f"{facts['segments']:,.0f}, age {facts['age']:,.0f}, x{facts['uses']:.1f}"

@@ -56,8 +56,10 @@ def fitted(panes: Sequence[Pane], height: int) -> RenderableType:
     rows: dict[int, int] = {}
     in_order = sorted(range(len(panes)), key=lambda place: panes[place].importance)
     for place in in_order:
-        if (needed := panes[place].frame + panes[place].least) <= height or not rows:
-            rows[place] = panes[place].least
+        pane = panes[place]
+        least = max(1, min(pane.least, height - pane.frame)) if pane.importance == 1 else pane.least  # returns stay
+        if (needed := pane.frame + least) <= height or not rows:
+            rows[place] = least
             height -= needed
     for wanted in ("enough", "rows"):
         for place in filter(rows.__contains__, in_order):

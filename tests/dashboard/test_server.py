@@ -535,6 +535,15 @@ def test_importance_is_the_share_of_the_ranks_that_a_setting_explains(setting, l
     assert importance_of({"name": "a", "values": None}, trials[:5]) is None, "too few"
 
 
+def test_importance_of_choices_is_less_what_chance_explains():
+    trials = [{"settings": {"a": n // 2}, "value": float(n), "state": "done"} for n in range(10)]
+    trials += [{"settings": {"a": 0}, "value": 99.0, "state": "failed"}]
+    choices = {"name": "a", "values": ["5", "6", "7", "8", "9"]}
+    # Ranks 0 to 9: the sum of squares is 82.5 in all, 0.5 within each of the five choices.
+    assert importance_of(choices, trials) == pytest.approx(1 - 9 / 5 * 2.5 / 82.5)
+    assert importance_of({"name": "a", "values": None}, trials) == pytest.approx(1 - 9 / 6 * 6.5 / 82.5), "quarters"
+
+
 def curves_of(served, query):
     connection, stream = served.stream(f"/api/curves?{query}")
     try:

@@ -421,13 +421,20 @@ def test_panels_fit_the_terminal_and_the_most_important_remain(shown, width, hei
         assert "learner" in text and "steps/s" in text
 
 
-def test_a_small_terminal_keeps_the_reason_whole_and_a_line_of_the_population():
+@pytest.mark.parametrize("height", [9, 10, 13, 14])
+def test_a_small_terminal_keeps_the_reason_whole_and_a_line_of_the_population(height):
     reason = "rollout workers wait 62% of their time for it"
     policies = tuple(of_policy(str(number), mean_return=float(number)) for number in range(4))
     console = Console(width=60, file=io.StringIO())
-    console.print(panels(status(limiting_reason=reason, policies=policies), course([1.0, 2.0]), 60, 14))
+    console.print(panels(status(limiting_reason=reason, policies=policies), course([1.0, 2.0]), 60, height))
     text = console.file.getvalue()
-    assert len(text.splitlines()) <= 14 and reason in text and "0.0 to 3.000 by 3" in text and "15.2" in text
+    assert len(text.splitlines()) <= height and reason in text and "0.0 to 3.000 by 3" in text
+    assert "13.4" in text and ("15.2" in text or height < 10)
+
+
+def test_panels_side_by_side_are_as_wide_as_their_values_need():
+    text = drawn(status(experience={"replay/rows": 1_234_567.0, "replay/fill": 0.45}, target_return=None), 80)
+    assert "1,234,567 rows (45%)" in text and "1,204, 812.0 steps long" in text
 
 
 def test_a_table_with_too_few_rows_shows_the_chosen_policy_and_lost_nodes():
@@ -464,6 +471,14 @@ def test_tall_terminals_have_a_chart_of_both_returns_over_steps(width, height):
     assert 3 * len(trained) > width - 14 > len(trained)
 
 
+def test_a_leap_of_the_chart_is_a_line():
+    console = Console(width=100, file=io.StringIO())
+    console.print(panels(status(), [(1_000 * n, None, float(n > 20)) for n in range(41)], 100, 39))
+    *_, chart = console.file.getvalue().partition("return over steps")
+    drawn_lines = [dots(line) for line in chart.splitlines() if dots(line)]
+    assert len(drawn_lines) == chart.count("│") // 2 - 1 > 8 and {len(places) for places in drawn_lines[1:-1]} <= {1, 2}
+
+
 @pytest.mark.parametrize(("width", "height"), [(60, 50), (80, 18)])
 def test_a_small_terminal_has_no_chart(width, height):
     console = Console(width=width, file=io.StringIO())
@@ -480,14 +495,23 @@ def test_a_terminal_without_unicode_has_plain_lines():
     assert isinstance(view, PlainView) and "96,256 steps (48%)" in file.read()
 
 
+class Tty(io.StringIO):
+    """Standard output that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 @pytest.mark.parametrize("environ", [{"TERM": "xterm-256color", "NO_COLOR": "1"}, {"TERM": "dumb"}])
-def test_no_color_means_no_colours_and_a_dumb_terminal_no_control_sequences(environ):
-    console = Console(file=io.StringIO(), force_terminal=True, width=100, height=40, _environ=environ)
-    with open_view(console) as view:
+def test_no_color_means_no_colours_and_a_dumb_terminal_no_control_sequences(environ, monkeypatch):
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "stdout", Tty())
+    with open_view() as view:
         view.update(crowded())
         view.event("restarted")
         view.close(status())
-    text = console.file.getvalue()
+    text = sys.stdout.getvalue()
     looks = {int(code) for codes in re.findall(r"\x1b\[([0-9;]*)m", text) for code in codes.split(";") if code}
     assert "1,732" in text and looks <= {0, 1, 2}
     assert environ["TERM"] != "dumb" or "\x1b" not in text
