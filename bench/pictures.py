@@ -203,7 +203,9 @@ def terminal(run: Path, columns: int, lines: int, out: Path) -> None:
         console.print(panels(status, history_of(recorded), columns, lines - 1))
         drawn = console.export_svg(title=f"penstock watch runs/{run.name}")
     # rich names fonts of another site: a picture asks for nothing.
-    out.write_text(re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL))
+    drawn = re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL)
+    # Braille of another font is wider than a space, which would move what stands between.
+    out.write_text(re.sub(r"(?<=>)[^<]*[\u2801-\u28ff][^<]*", lambda text: text[0].replace("&#160;", "\u2800"), drawn))
 
 
 def main() -> None:

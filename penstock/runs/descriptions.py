@@ -187,6 +187,7 @@ HARDWARE = (
     Series("cpu/run", "Hardware", "Cores used by roles", "all", "cores"),
     Series("cpu/*", "Hardware", "Busy cores", "core {0}", "share"),
     Series("memory/*", "Hardware", "Memory", "{0}", "bytes"),
+    Series("network/*", "Hardware", "Network", "{0}", "bytes/s"),
     Series("role/*/cpu", "Hardware", "Cores used by roles", "{0}", "cores"),
     Series("role/*/memory", "Hardware", "Memory of roles", "{0}", "bytes"),
     Series("gpu/*/busy", "Hardware", "Busy GPUs", "GPU {0}", "share"),

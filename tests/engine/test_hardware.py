@@ -42,6 +42,28 @@ def test_the_first_look_tells_nothing_and_the_second_what_was_between():
     assert 2**20 < sample["role/supervisor/memory"] < sample["memory/limit"]
 
 
+INTERFACES = """Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier
+    lo: {received} 9 0 0 0 0 0 0 {sent} 9 0 0 0 0 0 0
+  eth0:{received} 7 0 0 0 0 0 0 50 3 0 0 0 0 0 0
+  eth1: 1000 7 0 0 0 0 0 0 {sent} 3 0 0 0 0 0 0
+"""
+
+
+def test_the_network_is_all_interfaces_but_the_loopback(tmp_path, monkeypatch):
+    table, now = tmp_path / "dev", iter((10.0, 12.0, 14.0))
+    monkeypatch.setattr(hardware, "_INTERFACES", table)
+    monkeypatch.setattr(hardware.time, "monotonic", lambda: next(now))
+    watched, found = Hardware(dict, has_gpu=False), []
+    for received, sent in ((5_000, 100), (9_000, 300), (0, 300)):
+        table.write_text(INTERFACES.format(received=received, sent=sent))
+        found.append(watched.sample())
+    rates = [(sample["network/received"], sample["network/sent"]) for sample in found[1:]]
+    assert rates == [(2_000.0, 100.0), (0.0, 0.0)], "an interface that is gone received nothing"
+    table.unlink()
+    assert hardware.network_nbytes() == {}
+
+
 def test_roles_of_a_kind_are_added_up_and_one_that_is_gone_counts_nothing(fork):
     roles = [fork(spin_for_ever) for _ in range(2)]
     pids = {f"rollout-{number}": role.pid for number, role in enumerate(roles)} | {"learner": 2**22 + 1}

@@ -90,7 +90,7 @@ def test_a_metric_without_a_description_has_a_chart_of_its_own():
 
 
 @pytest.mark.parametrize(
-    "name", ["cpu/0", "cpu/run", "memory/used", "role/rollout/cpu", "gpu/0/busy", "gpu/1/memory_used"]
+    "name", ["cpu/0", "cpu/run", "memory/used", "network/sent", "role/rollout/cpu", "gpu/0/busy", "gpu/1/memory_used"]
 )
 def test_numbers_of_hardware_are_described(name):
     (chart,) = charts_of([name], known=HARDWARE)

@@ -1,16 +1,18 @@
-"""Load of a run's hardware: cores, memory, each kind of role, GPUs."""
+"""Load of a run's hardware: cores, memory, network, each kind of role, GPUs."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from penstock.ipc import busy_by_core, memory_use
 from penstock.runs.machine import Gpus
 from penstock.runs.process import cpu_seconds
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_INTERFACES = Path("/proc/net/dev")
 
 
 class Hardware:
@@ -30,6 +32,7 @@ class Hardware:
         self._looked = 0.0
         self._busy: dict[int, float] = {}
         self._spent: dict[int, float] = {}
+        self._carried: dict[str, int] = {}
 
     def sample(self) -> dict[str, float | None]:
         """Return the load since the last call, by name; empty at the first call, which starts the clock.
@@ -39,15 +42,17 @@ class Hardware:
         dict
             ``cpu/0`` and so on: busy share of each core's time, for all programs. ``cpu/run``: CPU seconds of this run
             per second. ``memory/used``, ``memory/limit``: bytes, of the machine or of the container that leaves less.
-            ``role/KIND/cpu`` and ``role/KIND/memory``: CPU seconds per second, and unshared bytes, over all processes
-            of a kind; the supervisor is this process. ``gpu/...``: see `Gpus.sample`.
+            ``network/received``, ``network/sent``: bytes per second, of all programs. ``role/KIND/cpu`` and
+            ``role/KIND/memory``: CPU seconds per second, and unshared bytes, over all processes of a kind; the
+            supervisor is this process. ``gpu/...``: see `Gpus.sample`.
         """
         now, busy = time.monotonic(), busy_by_core()
         processes = [("supervisor", os.getpid())]
         processes += [(name.partition("-")[0], pid) for name, pid in self._pids().items()]
         spent = {pid: cpu_seconds(pid) for _, pid in processes}
         seconds, before, before_spent = now - self._looked, self._busy, self._spent
-        self._looked, self._busy, self._spent = now, busy, spent
+        carried, before_carried = network_nbytes(), self._carried
+        self._looked, self._busy, self._spent, self._carried = now, busy, spent, carried
         if not before or seconds <= 0.0:
             return {}
         found: dict[str, float | None] = {
@@ -59,9 +64,20 @@ class Hardware:
             memory[kind] += _own_memory(pid)
         used, limit = memory_use()
         found |= {"cpu/run": sum(cpu.values()), "memory/used": used, "memory/limit": limit}
+        found |= {f"network/{way}": max(0, carried[way] - before_carried.get(way, 0)) / seconds for way in carried}
         for kind in cpu:
             found |= {f"role/{kind}/cpu": max(0.0, cpu[kind]), f"role/{kind}/memory": memory[kind]}
         return found | (self._gpus.sample() if self._gpus is not None else {})
+
+
+def network_nbytes() -> dict[str, int]:
+    """Return the bytes received and sent by all interfaces but the loopback; empty without the kernel's table."""
+    try:
+        lines = _INTERFACES.read_text().splitlines()[2:]
+    except OSError:
+        return {}
+    counts = [line.split(":")[1].split() for line in lines if line.split(":")[0].strip() != "lo"]
+    return {way: sum(int(each[place]) for each in counts) for way, place in (("received", 0), ("sent", 8))}
 
 
 def _own_memory(pid: int) -> int:
