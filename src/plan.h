@@ -27,7 +27,8 @@ namespace penstock {
 enum class Operation : int {
   kConstant, kCopy, kAdd, kMul, kDiv, kExp, kLog, kSqrt, kPower, kClamp, kMinimum, kMaximum, kWhere, kGreater,
   kGreaterEqual, kEqual, kAnd, kOr, kNot, kSum, kGather, kScatterAdd, kLogSoftmax, kLogSoftmaxBackward, kTanh,
-  kTanhBackward, kSigmoid, kProduct, kTurn, kSlice, kPut, kCount
+  kTanhBackward, kSigmoid, kProduct, kTurn, kSlice, kPut,
+  kLargest, kPlaceOfLargest, kCount
 };
 
 inline size_t num_operands(Operation operation) {
@@ -35,7 +36,8 @@ inline size_t num_operands(Operation operation) {
     case Operation::kConstant: return 0;
     case Operation::kCopy: case Operation::kExp: case Operation::kLog: case Operation::kSqrt: case Operation::kPower:
     case Operation::kClamp: case Operation::kNot: case Operation::kTanh: case Operation::kSigmoid: case Operation::kSum:
-    case Operation::kLogSoftmax: case Operation::kTurn: case Operation::kSlice: return 1;
+    case Operation::kLogSoftmax: case Operation::kTurn: case Operation::kSlice: case Operation::kLargest:
+    case Operation::kPlaceOfLargest: return 1;
     case Operation::kWhere: case Operation::kScatterAdd: return 3;
     default: return 2;
   }
@@ -155,6 +157,8 @@ class Plan {
       const auto [m, k] = factor_of(step.a, step.x);
       const auto [inner, n] = factor_of(step.b, step.y);
       is_fitting = k == inner && out == Shape{1, m, n} && (step.c < 0 || shapes_[step.c] == Shape{1, 1, n});
+    } else if (step.operation == Operation::kLargest || step.operation == Operation::kPlaceOfLargest) {
+      is_fitting = a[2] > 0 && out == Shape{a[0], a[1], 1};
     } else if (step.operation == Operation::kTurn) {
       is_fitting = a[0] == 1 && out == Shape{1, a[2], a[1]};
     } else if (step.operation == Operation::kSlice || step.operation == Operation::kPut) {
@@ -263,6 +267,8 @@ class Plan {
       case Operation::kScatterAdd: scatter_add(step, out, shape); break;
       case Operation::kLogSoftmax: log_softmax(step, out, shape); break;
       case Operation::kLogSoftmaxBackward: log_softmax_backward(step, out, shape); break;
+      case Operation::kLargest: largest<false>(step, out, shape); break;
+      case Operation::kPlaceOfLargest: largest<true>(step, out, shape); break;
       case Operation::kProduct: product(step, out, shape); break;
       case Operation::kTurn: turn(step, out); break;
       case Operation::kSlice: copy_part<true>(step, tensor(step.a), out, shapes_[step.a], shape); break;
@@ -315,6 +321,19 @@ class Plan {
   static size_t place(float index, size_t width) {
     if (!(index >= 0.0f && index < static_cast<float>(width))) throw std::out_of_range("index beyond the last dimension");
     return static_cast<size_t>(index);
+  }
+
+  // The largest number of each row, or the first place where it is; what is no number is the largest.
+  template <bool is_place>
+  void largest(const Step& step, float* out, const Shape& shape) {
+    const size_t width = shapes_[step.a][2];
+    const float* a = tensor(step.a);
+    for (size_t row = 0; row < shape[0] * shape[1]; ++row, a += width) {
+      size_t best = 0;
+      for (size_t k = 1; k < width && a[best] == a[best]; ++k)
+        if (a[k] > a[best] || a[k] != a[k]) best = k;
+      out[row] = is_place ? static_cast<float>(best) : a[best];
+    }
   }
 
   void log_softmax(const Step& step, float* out, const Shape& shape) {

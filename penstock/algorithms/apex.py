@@ -69,6 +69,7 @@ class ApeX(QLearning):
 
     Config: ClassVar[type[Config]] = ApeXConfig
     config: ApeXConfig
+    updates_alike = True
 
     def __init__(self, config: ApeXConfig, observation: ObservationSpec, action: ActionSpec) -> None:
         super().__init__(config, observation, action)

@@ -55,6 +55,7 @@ class DQN(QLearning):
 
     Config: ClassVar[type[Config]] = DQNConfig
     config: DQNConfig
+    updates_alike = True
 
     @property
     def final_epsilon(self) -> float:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from typing import Any
 
+import torch
 from torch import Tensor
 
 PER_SEGMENT = ("memory", "lane", "replayed")
+POINTS_IN_TIME = ("number", "progress")
+"""Fields of a batch that say how far the run is."""
 
 
 @dataclass
@@ -99,17 +103,6 @@ class Batch:
         return replace(self, **changed)
 
 
-class WatchedBatch(Batch):
-    """Batch that records whether its progress is read: a computation that depends on it changes from batch to batch."""
-
-    progress_was_read = False
-
-    def __getattribute__(self, name: str) -> Any:
-        if name == "progress":
-            object.__setattr__(self, "progress_was_read", True)
-        return super().__getattribute__(name)
-
-
 @dataclass(frozen=True)
 class TransitionBatch:
     """B transitions to learn from.
@@ -195,3 +188,39 @@ class SequenceBatch:
     def observed(self) -> tuple[Tensor, Tensor]:
         """Observations for running normalisation, ``[T, B, ...]``, and which of them count."""
         return self.obs[:-1], self.valid
+
+
+class Watched:
+    """Batch that records whether its point in the run is read: a computation that depends on it is another each time.
+
+    Attributes
+    ----------
+    point_was_read
+        Whether one of `POINTS_IN_TIME` has been read.
+    """
+
+    point_was_read = False
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in POINTS_IN_TIME:
+            object.__setattr__(self, "point_was_read", True)
+        return super().__getattribute__(name)
+
+
+def watched(batch: Any) -> Any:
+    """Return a `Watched` batch of the same kind, with contiguous copies of the tensors."""
+    kind: type = type(batch)
+    copied: Any = object.__new__(_watched_kind(kind))
+    vars(copied).update({name: _copy_of(value) for name, value in vars(batch).items()})
+    return copied
+
+
+@cache
+def _watched_kind(kind: type) -> type:
+    return type(f"Watched{kind.__name__}", (Watched, kind), {})
+
+
+def _copy_of(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _copy_of(tensor) for name, tensor in value.items()}
+    return value.clone(memory_format=torch.contiguous_format) if isinstance(value, Tensor) else value

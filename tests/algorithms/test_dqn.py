@@ -296,7 +296,8 @@ def test_an_algorithm_with_one_loss_needs_no_update_of_its_own():
     assert td_error.tolist() == [0.0, -1.0, 0.0, -2.0] and not td_error.requires_grad
     assert metrics.keys() == {"loss", "grad_norm"} and model.q(torch.tensor([1]))[0, 1].item() > 0.0
     with pytest.raises(TypeError, match="Own defines no loss"):
-        make(Own, STATE, CHOICE).update(model, CHAIN)
+        lossless = make(Own, STATE, CHOICE)
+        lossless.update(begin(lossless), CHAIN)
 
 
 @pytest.mark.parametrize("reward", [math.nan, math.inf])

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+from functools import partial
 
 import pytest
 import torch
@@ -10,14 +11,18 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from penstock._native import Plan
 from penstock.algorithms.a2c import A2C
+from penstock.algorithms.apex import ApeX
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.bases import operations
 from penstock.algorithms.bases.operations import Unplannable
 from penstock.algorithms.bases.planned import Planned, PlannedGradient
 from penstock.algorithms.bases.recording import Recorder
+from penstock.algorithms.dqn import DQN
 from penstock.algorithms.impala import IMPALA
 from penstock.algorithms.ppo import PPO
+from tests.algorithms.transitions import VECTOR, begin, make, random_transitions
 from tests.engine.collecting import Collecting
+from tests.nn.plain import CHOICE
 
 
 def minibatch_of(kind, env, **settings):
@@ -86,8 +91,63 @@ def test_a_planned_gradient_is_that_of_torch(case, monkeypatch):
     assert len(set(runs)) == 1
 
 
+FROM_REPLAY = {
+    "dqn": (DQN, {}),
+    "double and dueling": (DQN, {"double": True, "dueling": True}),
+    "munchausen": (DQN, {"munchausen": True}),
+    "rescaled": (DQN, {"rescale_values": True}),
+    "rmsprop": (DQN, {"optimizer": "rmsprop", "activation": "tanh"}),
+    "apex": (ApeX, {}),
+}
+
+
+class InTorch:
+    """The same algorithm, which does not say that its updates are alike."""
+
+    updates_alike = False
+
+
+@pytest.mark.parametrize("case", FROM_REPLAY)
+def test_a_planned_update_from_replay_is_that_of_torch(case, monkeypatch):
+    kind, settings = FROM_REPLAY[case]
+    settings = settings | {"hidden_sizes": (16, 16), "target_period": 2}
+    runs, run = [], Planned.run
+    monkeypatch.setattr(Planned, "run", lambda self, *given: runs.append(self) or run(self, *given))
+    one, other = (make(each, VECTOR, CHOICE, **settings) for each in (kind, type("Own", (InTorch, kind), {})))
+    model, expected = begin(one), begin(other)
+    for number in range(1, 6):
+        batch = random_transitions(CHOICE, seed=number, number=number)
+        batch = dataclasses.replace(batch, weights=batch.reward.abs())
+        (td_error, metrics), (td_expected, in_torch_metrics) = one.update(model, batch), other.update(expected, batch)
+        torch.testing.assert_close(td_error, td_expected, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(metrics, in_torch_metrics, rtol=1e-4, atol=1e-5)
+    assert len(runs) == 5
+    for found, weight in zip(model.parameters(), expected.parameters(), strict=True):
+        torch.testing.assert_close(found, weight, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("settings", [{"normalize_returns": True}, {"noisy": True}, {"distributional": "c51"}])
+def test_an_update_from_replay_with_further_effects_or_random_numbers_stays_in_torch(settings):
+    algorithm = make(DQN, VECTOR, CHOICE, **settings)
+    begin(algorithm)
+    assert algorithm._plans.plan_for(random_transitions(CHOICE)) is None
+
+
+def test_a_loss_from_replay_that_reads_the_number_of_its_update_stays_in_torch():
+    class Numbered(DQN):
+        updates_alike = True
+
+        def evaluate(self, model, batch):
+            td_error, loss, metrics = super().evaluate(model, batch)
+            return td_error, loss / batch.number, metrics
+
+    algorithm = make(Numbered, VECTOR, CHOICE)
+    begin(algorithm)
+    assert algorithm._plans.plan_for(random_transitions(CHOICE)) is None
+
+
 def is_planned(algorithm, model, batch):
-    return planned_gradient(algorithm, model)._plan_for(batch) is not None
+    return planned_gradient(algorithm, model)._plans.plan_for(batch) is not None
 
 
 def test_an_entropy_coefficient_that_changes_stays_in_torch():
@@ -118,7 +178,7 @@ def test_minibatches_of_every_shape_have_a_plan():
     for count in (64, 10, 64, 10):
         part = batch.transitions(torch.arange(count))
         assert gradient(part)[0].item() == pytest.approx(in_torch(algorithm, model, part)[0].item(), rel=1e-4)
-    assert sum(plan is not None for plan in gradient._known.values()) == 2
+    assert sum(plan is not None for plan in gradient._plans._known.values()) == 2
 
 
 class Drawn(PPO):
@@ -182,7 +242,7 @@ def test_a_plan_that_computes_other_numbers_is_not_used(monkeypatch):
     algorithm, model, batch = minibatch_of(PPO, "CartPole-v1", batch_size=64)
     monkeypatch.setitem(operations.RECORDED, "exp", operations.RECORDED["sqrt"])
     with pytest.raises(Unplannable, match="other numbers"):
-        Planned(algorithm, model, batch)
+        Planned(partial(algorithm.evaluate, model), [model], batch)
 
 
 def change_parts(x, m):
@@ -203,6 +263,8 @@ OPERATIONS = {
     "activations": lambda x, m: x.tanh() * x.sigmoid() + x.relu() * m,
     "products": lambda x, m: torch.addmm(m[0], x, (x.t() @ m) @ m.t() @ x),
     "parts": lambda x, m: torch.cat((x[3:], x[:3] * m[4:]), 0) + torch.stack([row * row.sum() for row in x.unbind()]),
+    "largest": lambda x, m: x.amax(-1, keepdim=True) * m + x.gather(-1, m.argmax(-1, keepdim=True)) - x.abs().mean(),
+    "soft values": lambda x, m: x.logsumexp(-1).unsqueeze(-1) * m + (3 * x).logsumexp(1, keepdim=True),
     "columns": lambda x, m: torch.cat([part * m[:, :1] for part in x.split((1, 2), -1)], -1),
     "changed parts": change_parts,
 }

@@ -4,6 +4,7 @@ Here a graph is played by a computation that is done again; tests/engine/test_cu
 """
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -80,9 +81,9 @@ def gradient_of(algorithm, model, notes=None, kind=Recorded):
 
 
 def learn(algorithm, model, batches, gradient=None):
-    """Learn from batches; return the metrics of the last."""
+    """Learn from batches, by torch unless a gradient is given; return the metrics of the last."""
     updater = SegmentUpdater(algorithm, model)
-    updater.gradient = gradient or updater.gradient
+    updater.gradient = gradient or partial(algorithm.gradient, model, autocast=algorithm.autocast(CPU))
     for updates, batch in enumerate(batches):
         metrics = updater.learn(copy.deepcopy(batch))
         algorithm.updated(model, updates)

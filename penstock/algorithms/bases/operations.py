@@ -19,7 +19,8 @@ MAX_DIMENSIONS = 3
 Operation = IntEnum(
     "Operation",
     "CONSTANT COPY ADD MUL DIV EXP LOG SQRT POWER CLAMP MINIMUM MAXIMUM WHERE GREATER GREATER_EQUAL EQUAL AND OR NOT "
-    "SUM GATHER SCATTER_ADD LOG_SOFTMAX LOG_SOFTMAX_BACKWARD TANH TANH_BACKWARD SIGMOID PRODUCT TURN SLICE PUT",
+    "SUM GATHER SCATTER_ADD LOG_SOFTMAX LOG_SOFTMAX_BACKWARD TANH TANH_BACKWARD SIGMOID PRODUCT TURN SLICE PUT "
+    "LARGEST PLACE_OF_LARGEST",
     start=0,
 )
 """Operations of `Plan`, in the order of src/plan.h."""
@@ -143,6 +144,41 @@ def _summed(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
     return whole if tuple(kept) == tuple(shape) else r.step(Operation.COPY, shape, whole)
 
 
+def _averaged(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
+    whole = _summed(r, shape, args, kwargs)
+    return r.step(Operation.MUL, shape, whole, math.prod(shape) / args[0].numel())
+
+
+def _along_the_last(operation: Operation) -> Find:
+    def find(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
+        dims = args[1] if len(args) > 1 else None
+        dims = [dims] if isinstance(dims, int) else dims
+        if not dims or [dim % args[0].ndim for dim in dims] != [args[0].ndim - 1]:
+            raise Unplannable("a largest number is not one of the last dimension")
+        found = r.step(operation, [*args[0].shape[:-1], 1], args[0])
+        return found if len(shape) == args[0].ndim else r.step(Operation.COPY, shape, found)
+
+    return find
+
+
+def _log_of_sum(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
+    """Logarithm of the sum of e to the numbers of the last dimension."""
+    largest = _along_the_last(Operation.LARGEST)(r, kept := [*args[0].shape[:-1], 1], args, {})
+    powers = r.step(Operation.EXP, args[0].shape, r.step(Operation.ADD, args[0].shape, args[0], largest, x=-1.0))
+    logarithm = r.step(Operation.LOG, kept, r.step(Operation.SUM, kept, powers))
+    found = r.step(Operation.ADD, kept, logarithm, largest, x=1.0)
+    return found if len(shape) == args[0].ndim else r.step(Operation.COPY, shape, found)
+
+
+def _size(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
+    return r.step(Operation.MAXIMUM, shape, args[0], r.step(Operation.MUL, shape, args[0], -1.0))
+
+
+def _sign(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
+    above, below = (r.step(Operation.GREATER, shape, *pair) for pair in ((args[0], 0.0), (0.0, args[0])))
+    return r.step(Operation.ADD, shape, above, below, x=-1.0)
+
+
 def _indexed(operation: Operation) -> Find:
     def find(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
         if args[1] % args[0].ndim != args[0].ndim - 1:
@@ -249,7 +285,9 @@ RECORDED: dict[str, Find] = {
     "masked_fill": _filled_where,
     "scalar_tensor": _filled(), "zeros_like": _filled(0.0), "ones_like": _filled(1.0), "new_zeros": _filled(0.0),
     "new_ones": _filled(1.0),
-    "sum": _summed, "gather": _indexed(Operation.GATHER), "scatter_add": _indexed(Operation.SCATTER_ADD),
+    "sum": _summed, "mean": _averaged, "abs": _size, "sgn": _sign, "sign": _sign, "logsumexp": _log_of_sum,
+    "amax": _along_the_last(Operation.LARGEST), "argmax": _along_the_last(Operation.PLACE_OF_LARGEST),
+    "gather": _indexed(Operation.GATHER), "scatter_add": _indexed(Operation.SCATTER_ADD),
     "_log_softmax": _softmax(Operation.LOG_SOFTMAX, 1),
     "_log_softmax_backward_data": _softmax(Operation.LOG_SOFTMAX_BACKWARD, 2),
     "tanh": _plain(Operation.TANH), "tanh_backward": _plain(Operation.TANH_BACKWARD),

@@ -7,9 +7,10 @@ operation that plans do not have, or with a tensor of unknown origin, stays in t
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 from penstock.algorithms.bases.algorithm import Metrics, clip_norm_
 from penstock.algorithms.bases.operations import KINDS, MAX_DIMENSIONS, Unplannable
 from penstock.algorithms.bases.recording import Recorder
-from penstock.experience.batch import Batch, WatchedBatch
+from penstock.experience.batch import POINTS_IN_TIME, Batch, watched
 from penstock.nn.mlp import in_bfloat16, is_available
 
 MAX_PLANS = 8
@@ -28,12 +29,59 @@ TOLERANCE = 1e-4
 PACKAGES = ("penstock", "torch")
 """Packages whose modules compute the same from the same tensors."""
 
+Compute = Callable[[Any], tuple[Tensor, Metrics]]
 
-class PlannedGradient:
-    """`SegmentAlgorithm.gradient` by plans, one for each shape of minibatches, as far as they can be recorded.
+
+class Plans:
+    """Plans of one computation, one for each shape of its batches, as far as they can be recorded.
 
     A plan repeats the operations of its record: ``updates_alike`` of an algorithm declares that every update has the
-    same. An update that reads the batch's progress, and a network with modules of other packages, stay in torch.
+    same. A computation that reads the batch's point in the run, a network with modules of other packages, several
+    learners and bfloat16 stay in torch.
+
+    Parameters
+    ----------
+    algorithm
+        Algorithm of the computation.
+    compute
+        Loss and metrics of a batch: 0-dimensional, or of any shape a plan has.
+    models
+        Networks that it reads, the trained one first.
+    autocast
+        Context of the computation.
+    """
+
+    def __init__(
+        self, algorithm: Any, compute: Compute, models: Sequence[nn.Module], autocast: AbstractContextManager[object]
+    ) -> None:
+        self._algorithm, self._compute, self._models, self._autocast = algorithm, compute, models, autocast
+        is_alike = vars(type(algorithm)).get("updates_alike", False) and algorithm.config.num_learners == 1
+        modules = {type(module).__module__.partition(".")[0] for model in models for module in model.modules()}
+        tensors = [each for model in models for each in model.parameters()]
+        on_cpu = all(each.is_cpu and each.is_contiguous() for each in tensors)
+        self._has_any = is_alike and modules <= set(PACKAGES) and on_cpu and is_available()
+        self._settings: Any = None
+        self._known: dict[Hashable, Planned | None] = {}
+
+    def plan_for(self, batch: Any) -> Planned | None:
+        """Return the plan for batches of these shapes, recorded now if they are new; None: torch has to compute it."""
+        if not self._has_any:
+            return None
+        if self._settings is not self._algorithm.config:
+            self._settings = self._algorithm.config
+            self._known.clear()
+        shape = tuple(tensor.shape for tensor in tensors_of(batch))
+        if shape not in self._known and len(self._known) < MAX_PLANS:
+            with self._autocast:
+                try:
+                    self._known[shape] = None if in_bfloat16() else Planned(self._compute, self._models, batch)
+                except Unplannable:
+                    self._known[shape] = None
+        return self._known.get(shape)
+
+
+class PlannedGradient:
+    """`SegmentAlgorithm.gradient` by `Plans`.
 
     Parameters
     ----------
@@ -45,16 +93,11 @@ class PlannedGradient:
         self, algorithm: Any, model: Any, autocast: AbstractContextManager[object], trained: Sequence[nn.Parameter]
     ) -> None:
         self._algorithm, self._model, self._autocast, self._trained = algorithm, model, autocast, trained
-        is_alike = vars(type(algorithm)).get("updates_alike", False) and algorithm.config.num_learners == 1
-        own = {type(module).__module__.partition(".")[0] for module in model.modules()} <= set(PACKAGES)
-        on_cpu = all(each.is_cpu and each.is_contiguous() for each in model.parameters())
-        self._plans = is_alike and own and on_cpu and is_available()
-        self._settings: Any = None
-        self._known: dict[Hashable, Planned | None] = {}
+        self._plans = Plans(algorithm, partial(algorithm.evaluate, model), [model], autocast)
 
     def __call__(self, batch: Batch) -> tuple[Tensor, Metrics]:
         """Compute the gradient of the parameters; return loss and metrics."""
-        plan = self._plan_for(batch)
+        plan = self._plans.plan_for(batch)
         if plan is None:
             in_torch: tuple[Tensor, Metrics] = self._algorithm.gradient(
                 self._model, batch, self._autocast, self._trained
@@ -64,29 +107,16 @@ class PlannedGradient:
         metrics["grad_norm"] = clip_norm_(self._trained, self._algorithm.config.max_grad_norm)
         return loss, metrics
 
-    def _plan_for(self, batch: Batch) -> Planned | None:
-        if not self._plans:
-            return None
-        if self._settings is not self._algorithm.config:
-            self._settings = self._algorithm.config
-            self._known.clear()
-        shape = tuple(tensor.shape for tensor in tensors_of(batch))
-        if shape not in self._known and len(self._known) < MAX_PLANS:
-            with self._autocast:
-                try:
-                    self._known[shape] = None if in_bfloat16() else Planned(self._algorithm, self._model, batch)
-                except Unplannable:
-                    self._known[shape] = None
-        return self._known.get(shape)
-
 
 class Planned:
-    """Gradient of an update as a plan, for minibatches of the shapes that it was recorded with.
+    """Loss, metrics and gradient of an update as a plan, for batches of the shapes that it was recorded with.
 
     Parameters
     ----------
-    algorithm, model, batch
-        Arguments of `SegmentAlgorithm.evaluate`.
+    compute, models
+        Arguments of `Plans`.
+    batch
+        Batch of these shapes.
 
     Raises
     ------
@@ -94,46 +124,50 @@ class Planned:
         Plans cannot compute it.
     """
 
-    def __init__(self, algorithm: Any, model: Any, batch: Batch) -> None:
-        self._parameters: list[nn.Parameter] = [each for each in model.parameters() if each.requires_grad]
-        # Copies, because tensors are known by their memory, and two of a batch may share theirs.
-        watched = WatchedBatch(**vars(batch.map(lambda _, tensor: tensor.clone(memory_format=torch.contiguous_format))))
-        candidates = [*tensors_of(watched), *self._parameters, *model.buffers()]
+    def __init__(self, compute: Compute, models: Sequence[nn.Module], batch: Any) -> None:
+        self._parameters = [each for each in models[0].parameters() if each.requires_grad]
+        copied = watched(batch)  # tensors are known by their memory, and two of a batch may share theirs
+        of_batch = tensors_of(copied)
+        of_models = [each for model in models for each in (*model.parameters(), *model.buffers())]
+        candidates = [*of_batch, *of_models]
         usable = [number for number, each in enumerate(candidates) if _is_usable(each)]
-        recorder, given = Recorder([candidates[number] for number in usable]), dict(watched.targets)
+        recorder, given = Recorder([candidates[number] for number in usable]), _targets_of(copied)
         with torch.enable_grad(), recorder:
-            loss, metrics = algorithm.evaluate(model, watched)
+            loss, metrics = compute(copied)
             gradients = torch.autograd.grad(loss, self._parameters, allow_unused=True)
-        if watched.progress_was_read:
+        if copied.point_was_read:
             raise Unplannable("it depends on how far the run is")
-        numbers = [loss, *metrics.values()]
-        if any(not isinstance(each, Tensor) or each.ndim for each in numbers):
-            raise Unplannable("the loss or a metric is no number")
-        self._names = list(metrics)
+        if not all(isinstance(each, Tensor) for each in (loss, *metrics.values())):
+            raise Unplannable("a metric is no tensor")
+        self._names = [name for name in metrics if not metrics[name].ndim]
+        self._shapes = {name: each.shape for name, each in metrics.items() if each.ndim}
         self._trained = [each is not None for each in gradients]
-        targets = {name: target for name, target in watched.targets.items() if target is not given.get(name)}
+        targets = {name: each for name, each in _targets_of(copied).items() if each is not given.get(name)}
         self._targets = {name: target.shape for name, target in targets.items()}
-        results = [*numbers, *(each for each in gradients if each is not None), *targets.values()]
-        self._plan, read = recorder.plan(results)
-        num_of_batch = len(candidates) - len(self._parameters) - len(list(model.buffers()))
-        self._read = [usable[number] for number in read if usable[number] < num_of_batch]
-        self._weights = [candidates[usable[number]] for number in read if usable[number] >= num_of_batch]
-        self._require_same(batch, results)
+        numbers = [loss, *(metrics[name] for name in self._names)]
+        known = [each for each in gradients if each is not None]
+        tensors = [*known, *(metrics[name] for name in self._shapes), *targets.values()]
+        self._plan, read = recorder.plan([*numbers, *tensors])
+        self._read = [usable[number] for number in read if usable[number] < len(of_batch)]
+        self._weights = [candidates[usable[number]] for number in read if usable[number] >= len(of_batch)]
+        self._require_same(batch, numbers, tensors, num_gradients=len(known))
 
-    def run(self, batch: Batch) -> tuple[Tensor, Metrics]:
+    def run(self, batch: Any) -> tuple[Tensor, Metrics]:
         """Write the gradient into the parameters, and targets of the update into the batch; return loss and metrics."""
         for parameter in self._parameters:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         into = [each.grad for each, has in zip(self._parameters, self._trained, strict=True) if has]
         numbers = torch.empty(1 + len(self._names))
+        others = {name: torch.empty(shape) for name, shape in self._shapes.items()}
         targets = {name: torch.empty(shape) for name, shape in self._targets.items()}
-        self._run(batch, numbers, [*into, *targets.values()])
-        batch.targets = {**batch.targets, **targets}
+        self._run(batch, numbers, [*into, *others.values(), *targets.values()])
+        if targets:
+            batch.targets = {**batch.targets, **targets}
         loss, *metrics = numbers.unbind()
-        return loss, dict(zip(self._names, metrics, strict=True))
+        return loss, dict(zip(self._names, metrics, strict=True)) | others
 
-    def _run(self, batch: Batch, numbers: Tensor, tensors: Sequence[Tensor | None]) -> None:
+    def _run(self, batch: Any, numbers: Tensor, tensors: Sequence[Tensor | None]) -> None:
         given = tensors_of(batch)
         read = [given[number].contiguous() for number in self._read]
         first = numbers.data_ptr()
@@ -141,29 +175,35 @@ class Planned:
         addresses += [each.data_ptr() for each in tensors if each is not None]
         self._plan.run([each.data_ptr() for each in read + self._weights], addresses)
 
-    def _require_same(self, batch: Batch, results: Sequence[Tensor]) -> None:
-        numbers = torch.empty(1 + len(self._names))
-        tensors = [torch.empty(each.shape) for each in results[len(numbers) :]]
-        self._run(batch, numbers, tensors)
-        gradients = range(len(numbers), len(numbers) + sum(self._trained))  # small ones matter as much as large ones
-        for number, (one, other) in enumerate(zip([*numbers, *tensors], results, strict=True)):
-            scale = other.detach().abs().max().clamp(min=1e-12 if number in gradients else 1.0)
+    def _require_same(
+        self, batch: Any, numbers: Sequence[Tensor], tensors: Sequence[Tensor], *, num_gradients: int
+    ) -> None:
+        found_numbers, found = torch.empty(len(numbers)), [torch.empty(each.shape) for each in tensors]
+        self._run(batch, found_numbers, found)
+        pairs = zip([*found, *found_numbers], [*tensors, *numbers], strict=True)
+        for number, (one, other) in enumerate(pairs):
+            small = 1e-12 if number < num_gradients else 1.0  # small gradients matter as much as large ones
+            scale = other.detach().abs().max().clamp(min=small)
             if not torch.allclose(one / scale, other / scale, rtol=0.0, atol=TOLERANCE, equal_nan=True):
                 raise Unplannable("its plan computes other numbers than torch")
 
 
-def tensors_of(batch: Batch) -> list[Tensor]:
+def tensors_of(batch: Any) -> list[Tensor]:
     """Return all tensors of a batch, in a fixed order."""
     return list(_tensors(batch))
 
 
-def _tensors(batch: Batch) -> Iterator[Tensor]:
+def _tensors(batch: Any) -> Iterator[Tensor]:
     for each in fields(batch):
-        value = getattr(batch, each.name) if each.name != "progress" else None
+        value = getattr(batch, each.name) if each.name not in POINTS_IN_TIME else None
         if isinstance(value, Tensor):
             yield value
         elif value is not None:
             yield from value.values()
+
+
+def _targets_of(batch: Any) -> dict[str, Tensor]:
+    return dict(getattr(batch, "targets", {}))
 
 
 def _is_usable(tensor: Tensor) -> bool:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from penstock.algorithms.arithmetic.optimizers import AdamW, TorchRMSProp, fused_adam
 from penstock.algorithms.arithmetic.td import double_q_value, huber, max_q_value, soft_q_value, td_target
 from penstock.algorithms.bases.algorithm import Metrics, Request
+from penstock.algorithms.bases.operations import Unplannable
 from penstock.algorithms.bases.q_losses import (
     UPDATES_BETWEEN_LOOKS,
     DistributionalLoss,
@@ -395,6 +396,12 @@ class QLearning(ReplayAlgorithm):
         td_error = q - y
         self._targets = y, None
         return td_error, (batch.weights * huber(model.normalize_difference(td_error))).mean(), {"q": q}
+
+    def planned(self, batch: Any) -> tuple[Tensor, Metrics]:
+        """Return loss and metrics of a batch for a plan, unless statistics of returns follow its targets."""
+        if self.config.normalize_returns:
+            raise Unplannable("statistics of returns follow the targets")
+        return super().planned(batch)
 
     def draw_noise(self) -> Tensor | None:
         """Noise of one pass of a network over a batch, the same for all of its rows; None where none is noisy.

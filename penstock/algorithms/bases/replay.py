@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from penstock.algorithms.arithmetic.optimizers import as_if_made, fused_adam, go_on
 from penstock.algorithms.arithmetic.td import linear_schedule, polyak_
 from penstock.algorithms.bases.algorithm import Algorithm, Metrics, NonFiniteUpdate, shrink_
+from penstock.algorithms.bases.planned import Plans
 from penstock.config import Config, PrioritizedReplayConfig, ReplayConfig, Scheduled
 from penstock.experience.run_replay import FirstPriorities
 from penstock.nn import (
@@ -26,6 +27,8 @@ from penstock.nn import (
 )
 from penstock.replay import Prioritized, Uniform
 from penstock.replay.settings import Sampler
+
+TD_ERROR = "TD errors of the batch"  # no metric has this name
 
 
 class ReplayAlgorithm(Algorithm):
@@ -51,6 +54,9 @@ class ReplayAlgorithm(Algorithm):
     data_path: str | type = "replay"
     has_target: ClassVar[bool] = True
     """Whether there is a target network. Without, `target` is the model itself."""
+    updates_alike: ClassVar[bool] = False
+    """True: `evaluate` is the same computation in every update, of the batch and of networks, so that a plan may replay
+    it. Not inherited: each subclass sets it."""
     scales_rewards: bool = False
     """Whether running returns are stored beside rewards, by which `prepare` scales them."""
 
@@ -112,8 +118,14 @@ class ReplayAlgorithm(Algorithm):
         metrics : dict of str to Tensor
             Metrics, whose means are reported.
         """
-        td_error, loss, metrics = self.evaluate(model, batch)
-        grad_norm = self.minimize(next(iter(self.optimizers)), loss, max_grad_norm=self.max_grad_norm)
+        name, plan = next(iter(self.optimizers)), self._plans.plan_for(batch)
+        if plan is None:
+            td_error, loss, metrics = self.evaluate(model, batch)
+            grad_norm = self.minimize(name, loss, max_grad_norm=self.max_grad_norm)
+        else:
+            loss, metrics = plan.run(batch)
+            td_error = metrics.pop(TD_ERROR)
+            grad_norm = self._step(name, loss, max_grad_norm=self.max_grad_norm)
         self.follow(batch.number)
         self.updated(model, batch)
         return td_error.detach(), {"loss": loss, **metrics, "grad_norm": grad_norm}
@@ -124,6 +136,17 @@ class ReplayAlgorithm(Algorithm):
             f"{type(self).__name__} defines no loss: an algorithm is a Config and an evaluate(model, batch), or an "
             "update(model, batch)"
         )
+
+    def planned(self, batch: Any) -> tuple[Tensor, Metrics]:
+        """Return loss and metrics of a batch, with the TD errors among these, for a plan (see `updates_alike`).
+
+        Raises
+        ------
+        Unplannable
+            `evaluate` has further effects.
+        """
+        td_error, loss, metrics = self.evaluate(self._model, batch)
+        return loss, {**metrics, TD_ERROR: td_error}
 
     @property
     def max_grad_norm(self) -> float:
@@ -167,6 +190,7 @@ class ReplayAlgorithm(Algorithm):
             name: self.build_optimizer(joined(own), self.learning_rate(rate, 0.0))
             for name, (own, rate) in trained.items()
         }
+        self._plans = Plans(self, self.planned, [model, self.target], nullcontext())
         self.generator = torch.Generator(device).manual_seed(self.config.seed)
         if learning is None:
             self.restart_target(model)
@@ -243,10 +267,17 @@ class ReplayAlgorithm(Algorithm):
         NonFiniteUpdate
             Loss or gradient is not finite.
         """
-        optimizer = self.optimizers[name]
-        (whole,) = optimizer.param_groups[0]["params"]
+        (whole,) = self.optimizers[name].param_groups[0]["params"]
         whole.grad.zero_()
         loss.backward(inputs=self._trained[name])
+        return self._step(name, loss, max_grad_norm, max_grad)
+
+    def _step(
+        self, name: str, loss: Tensor, max_grad_norm: float = math.inf, max_grad: float = math.inf
+    ) -> Tensor:
+        """Take the step of `minimize` down a gradient that the parameters have."""
+        optimizer = self.optimizers[name]
+        (whole,) = optimizer.param_groups[0]["params"]
         if self.config.num_learners > 1:
             average_gradients_([whole], loss, *map(buffer_in, self._kept))
         norm = torch.linalg.vector_norm(whole.grad)

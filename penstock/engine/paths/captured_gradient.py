@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
@@ -14,7 +14,7 @@ from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.planned import tensors_of
 from penstock.algorithms.bases.segment import SegmentAlgorithm
 from penstock.engine.acting.device_inference import after_failed_capture
-from penstock.experience.batch import Batch, WatchedBatch
+from penstock.experience.batch import Batch, watched
 from penstock.nn import ActorCritic
 
 LOSS = "the loss itself"  # no metric has this name
@@ -89,11 +89,11 @@ class CapturedGradient:
 
     def _capture(self, shape: tuple[Any, ...], batch: Batch) -> bool:
         """Capture the gradient of batches of a shape, without computing one; return whether it succeeded."""
-        watched = WatchedBatch(**{f.name: _cloned(getattr(batch, f.name)) for f in fields(batch)})
-        inputs = tensors_of(watched)
+        copied = watched(batch)
+        inputs = tensors_of(copied)
 
         def compute() -> tuple[list[str], Tensor]:
-            loss, metrics = self._algorithm.gradient(self._model, watched, self._autocast)
+            loss, metrics = self._algorithm.gradient(self._model, copied, self._autocast)
             metrics[LOSS] = loss
             return list(metrics), torch.stack([number.float() for number in metrics.values()])
 
@@ -101,9 +101,9 @@ class CapturedGradient:
             graph, (names, numbers) = self._record(compute)
         except Exception as error:
             return self._give_up(after_failed_capture(error))
-        if watched.progress_was_read:
+        if copied.point_was_read:
             return self._give_up("they depend on how far the run is, as a schedule of entropy_coef does")
-        self._captured[shape] = Captured(graph, inputs, watched, names, numbers)
+        self._captured[shape] = Captured(graph, inputs, copied, names, numbers)
         return True
 
     def _record(self, compute: Callable[[], T]) -> tuple[torch.cuda.CUDAGraph, T]:
@@ -120,8 +120,3 @@ class CapturedGradient:
         self._note(f"updates run without CUDA graphs: {reason}")
         return False
 
-
-def _cloned(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: tensor.clone() for name, tensor in value.items()}
-    return value.clone() if isinstance(value, Tensor) else value
