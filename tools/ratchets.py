@@ -199,11 +199,11 @@ CALLS, FILES = r"gradient: (\d+) calls", r"gradient: \d+ calls in (\d+) files"
 
 RATCHETS: dict[str, Ratchet] = {
     "files that an observation of APPO enters": Ratchet(20, 20, lambda: on_tour(APPO)),
-    "files that a transition of DQN enters": Ratchet(19, 20, lambda: on_tour(DQN)),
+    "files that a transition of DQN enters": Ratchet(20, 20, lambda: on_tour(DQN)),
     "files that learning_rate enters": Ratchet(6, 6, lambda: on_tour(RATE)),
     "calls from the learner's turn to the gradient, APPO": Ratchet(3, 3, lambda: on_tour(APPO, CALLS)),
     "files from the learner's turn to the gradient, APPO": Ratchet(2, 2, lambda: on_tour(APPO, FILES)),
-    "calls from the learner's turn to the gradient, DQN": Ratchet(4, 4, lambda: on_tour(DQN, CALLS)),
+    "calls from the learner's turn to the gradient, DQN": Ratchet(3, 4, lambda: on_tour(DQN, CALLS)),
     "files from the learner's turn to the gradient, DQN": Ratchet(2, 2, lambda: on_tour(DQN, FILES)),
     "modules in the largest knot, type imports counted": Ratchet(0, 0, lambda: len(knots()[0]) if knots() else 0),
     "modules in the largest knot at run time": Ratchet(0, 0, lambda: len(knots(False)[0]) if knots(False) else 0),

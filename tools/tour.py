@@ -41,6 +41,7 @@ REPORTING = ("engine/watching/", "engine/messages.py")
 SUPERVISION = "engine/backends/"
 """Files that give roles their turns, and take their reports."""
 
+PLANNED = ("PlannedGradient.__call__", "Planned.run")  # functions of the house that compute a gradient
 WARM_UP = 3  # optimiser steps before an observation is followed, so that nothing is made for the first time
 RATE = 1.2345678e-3  # a learning rate that is no other number of the training
 
@@ -248,7 +249,7 @@ def stack_of(inner: FrameType | None, outer: FrameType) -> list[FrameType]:
 def asks_for_gradient(code: CodeType) -> bool:
     """Return whether a function is that of torch, or of a plan, which computes the gradient."""
     of_torch = code.co_filename.endswith(("torch/_tensor.py", "torch/autograd/__init__.py"))
-    return (of_torch and code.co_name in ("backward", "grad")) or name_of(code) == "PlannedGradient.__call__"
+    return (of_torch and code.co_name in ("backward", "grad")) or name_of(code) in PLANNED
 
 
 def optimiser_of(frame: FrameType) -> Any:

@@ -96,6 +96,7 @@ FROM_REPLAY = {
     "double and dueling": (DQN, {"double": True, "dueling": True}),
     "munchausen": (DQN, {"munchausen": True}),
     "rescaled": (DQN, {"rescale_values": True}),
+    "long gradients": (DQN, {"max_grad_norm": 0.1}),
     "rmsprop": (DQN, {"optimizer": "rmsprop", "activation": "tanh"}),
     "apex": (ApeX, {}),
 }
