@@ -1,14 +1,18 @@
 """Cost of many nodes at home, measured with fake nodes: connections that speak the protocol of a node.
 
-    python bench/fake_nodes.py [--nodes 10 100 1000] [--seconds S] [--blocks | --hosts] [--write]
+    python bench/fake_nodes.py [--nodes 10 100 1000] [--seconds S] [--blocks | --faults | --hosts] [--alone] [--write]
 
-Home is a process with a receiver, and for ``--blocks`` a thread that frees full slots at once. All fake nodes are in
-one other process, each with a connection of its own: they prove the token, send signs of life, and with ``--blocks``
-fill each granted slot at once with a recorded segment. Lines, for each number of nodes:
+Home is a process with a receiver, and for ``--blocks`` a thread that frees full slots at once. Gateways, as many as a
+run of so many nodes has, are a process each, with the roles that they have in a run; ``--alone`` leaves them out. All
+fake nodes are in one other process, each with a connection of its own: they prove the token, send signs of life, and
+with ``--blocks`` fill each granted slot at once with a recorded segment. Lines, for each number of nodes:
 
 - seconds until all nodes have joined;
 - CPU of home, in per cent of a core, while nodes send nothing but signs of life;
-- blocks/s and MB/s that home accepts (``--blocks``), and its CPU per block.
+- copies of a version of the weights that home sends, of ten versions;
+- segments/s and MB/s that home accepts (``--blocks``), and its CPU per segment;
+- with ``--faults``, the longest time without a segment of the others after 100 nodes, or a tenth of fewer, have been
+  killed at once, and after a gateway has; and seconds until a gateway in its place has all its nodes.
 
 CPU is home's process alone: neither the fake nodes nor the supervisor of a run, which asks hosts through Ray. With
 ``--hosts`` that is measured instead: a process asks fake hosts by `penstock.engine.nodes.cluster.Hosted`, as often as a
@@ -30,16 +34,21 @@ import secrets
 import selectors
 import threading
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import ray
 
+from penstock.engine.contracts import RoleSpec
 from penstock.engine.nodes.cluster import Hosted, poll_answers
-from penstock.engine.nodes.host import HostReports, gather_seconds
+from penstock.engine.nodes.gateways import levels_of, relay_roles
+from penstock.engine.nodes.host import HostReports, HostTask, gather_seconds, with_paths
 from penstock.engine.nodes.receiver import ReceiverRole
-from penstock.engine.nodes.stream import ALIVE_INTERVAL, Frame, Kind, connect
+from penstock.engine.nodes.sender import Home, keep_all_slots
+from penstock.engine.nodes.stream import ALIVE_INTERVAL, HEADER, Frame, Kind, connect
 from penstock.engine.nodes.transport import transport_of
 from penstock.engine.paths.segment_learner import READER
 from penstock.engine.paths.segments import SegmentPath
@@ -55,6 +64,9 @@ TOKEN, RUN = secrets.token_bytes(32), 1
 LANES = 16  # of a node
 POLL = 0.1  # seconds: longest sleep of home's role, as in a run
 PATIENCE = 60.0  # seconds for all nodes to join
+JOINING = 100  # nodes that connect, or are killed, at once
+VERSIONS = 10  # whose copies are counted
+FAULT_SECONDS = 5.0  # in which pauses are measured after a fault
 HOSTS_OF_ACTOR = 250
 ASK_INTERVAL = 0.05  # seconds between two looks at the hosts, as a supervisor takes them between reports of its roles
 
@@ -68,56 +80,148 @@ def shape_of(num_nodes: int) -> RunShape:
     )  # fmt: skip
 
 
-class Home:
-    """Process of home; `ask` returns its clocks and counts."""
+class End:
+    """Process of home or of a gateway; `ask` returns its clocks and counts."""
 
-    def __init__(self, num_nodes: int, *, consumes: bool) -> None:
+    def __init__(self, target: Any, *arguments: Any) -> None:
         self._pipe, end = multiprocessing.Pipe()
-        arguments = (num_nodes, consumes, end)
-        self._process = multiprocessing.Process(target=_home, args=arguments, daemon=True)
+        self._process = multiprocessing.Process(target=target, args=(*arguments, end), daemon=True)
         self._process.start()
         self.address: tuple[str, int] = self._pipe.recv()
 
-    def ask(self) -> dict[str, float]:
-        """Return time, CPU seconds so far, connected nodes, and accepted segments."""
-        self._pipe.send(None)
+    def ask(self, version: int = 0) -> dict[str, float]:
+        """Return time, CPU seconds so far, connected nodes, accepted segments, and bytes of weights sent.
+
+        Parameters
+        ----------
+        version
+            Version of the weights that home publishes; 0: none.
+        """
+        self._pipe.send(version)
         found: dict[str, float] = self._pipe.recv()
         return found
 
-    def until_joined(self, num_nodes: int) -> float:
-        """Return the seconds until all nodes are connected."""
-        began = time.monotonic()
-        while self.ask()["there"] < num_nodes:
-            if time.monotonic() - began > PATIENCE:
-                raise SystemExit(f"not all of {num_nodes} nodes have joined within {PATIENCE:.0f} s")
-            time.sleep(0.05)
-        return time.monotonic() - began
-
     def close(self) -> None:
-        """End the process."""
+        """Kill the process."""
         self._process.kill()
         self._process.join()
 
 
-def _home(num_nodes: int, consumes: bool, pipe: Any) -> None:
+class Tree:
+    """Home, and gateways between it and a number of nodes."""
+
+    def __init__(self, num_nodes: int, consumes: bool, *, alone: bool) -> None:
+        levels = [] if alone else levels_of(num_nodes, None)
+        self.num_nodes = num_nodes
+        self.nodes = [range(node, node + 1) for node in range(num_nodes)]
+        self._parts = dict(zip(range(len(levels)), [*levels[1:], self.nodes], strict=False))
+        self.tops = tops = levels[0] if levels else self.nodes
+        self.home = End(_home, num_nodes, tops, consumes)
+        self.gateways: dict[range, End] = {}
+        self.leaves = levels[-1] if levels else []
+        for level, gateways in enumerate(levels):
+            for gateway in gateways:
+                self.start(level, gateway, tops if level == 0 else levels[level - 1])
+
+    def start(self, level: int, gateway: range, above: list[range], incarnation: int = 1) -> None:
+        """Start a gateway."""
+        if level == 0:
+            place = self.home.address, above.index(gateway)
+        else:
+            parent = next(each for each in above if gateway.start in each)
+            parts = [part for part in self._parts[level - 1] if part.start in parent]
+            place = self.gateways[parent].address, parts.index(gateway)
+        parts = [part for part in self._parts[level] if part.start in gateway]
+        self.gateways[gateway] = End(_gateway, place, incarnation, gateway, parts)
+
+    def places(self, nodes: range) -> dict[int, tuple[tuple[str, int], int]]:
+        """Return the address that each node connects to, and its number there."""
+        leaf_of = {node: leaf for leaf in self.leaves for node in leaf}
+        return {
+            node: (self.gateways[leaf_of[node]].address, node - leaf_of[node].start)
+            if node in leaf_of else (self.home.address, node)
+            for node in nodes
+        }  # fmt: skip
+
+    @property
+    def num_there(self) -> int:
+        """Nodes that are connected."""
+        ends = [self.gateways[leaf] for leaf in self.leaves] or [self.home]
+        return sum(int(end.ask()["there"]) for end in ends)
+
+    def until_joined(self) -> float:
+        """Return the seconds until all nodes, and all gateways, are connected."""
+        began = time.monotonic()
+        while self.num_there < self.num_nodes or self.home.ask()["there"] < len(self.tops):
+            if time.monotonic() - began > PATIENCE:
+                raise SystemExit(f"{self.num_there} of {self.num_nodes} nodes have joined within {PATIENCE:.0f} s")
+            time.sleep(0.05)
+        return time.monotonic() - began
+
+    def close(self) -> None:
+        """End all processes."""
+        for end in (*self.gateways.values(), self.home):
+            end.close()
+
+
+def _home(num_nodes: int, tops: list[range], consumes: bool, pipe: Any) -> None:
     arena = ExperienceArena.create(shape_of(num_nodes))
-    arena.weights.publish(np.zeros(arena.weights.size, np.uint8), 0)
+    arena.weights.publish(np.zeros(arena.weights.size, np.uint8), 1)
     taken = [0]
-    spec = ReceiverRole("127.0.0.1", TOKEN, RUN, num_nodes, (transport_of(SegmentPath()),), (False,))
-    report: Any = pickle.dumps  # as a report of a run
-    receiver: Any = spec.build(arena, report)
+    spec = ReceiverRole("127.0.0.1", TOKEN, RUN, tops, (transport_of(SegmentPath()),), (False,))
     if consumes:
         threading.Thread(target=_consume, args=(arena, taken), daemon=True).start()
-    pipe.send(receiver.address)
+    _serve(arena, [spec], taken, pipe)
+
+
+def _gateway(
+    above: tuple[tuple[str, int], int], incarnation: int, nodes: range, parts: list[range], pipe: Any
+) -> None:  # fmt: skip
+    arena = ExperienceArena.create(replace(shape_of(len(nodes)), first_worker=nodes.start))
+    keep_all_slots(arena)
+    transports = [transport_of(SegmentPath()).to_node()]
+    workers = [range(part.start - nodes.start, part.stop - nodes.start) for part in parts]
+    roles = relay_roles(Home(above[0], TOKEN, RUN, above[1], incarnation), "127.0.0.1", workers, transports, (False,))
+    _serve(arena, with_paths(HostTask(arena.shape, roles, False, transports), arena), [0], pipe)
+
+
+def _serve(arena: ExperienceArena, specs: Sequence[RoleSpec], taken: list[int], pipe: Any) -> None:
+    """Run the receiver of home or of a gateway, and its senders; answer questions."""
+    report: Any = pickle.dumps  # as a report of a run
+    receiver, *senders = [spec.build(arena, report) for spec in specs]
+    for sender in senders:
+        threading.Thread(target=_relay, args=(sender,), daemon=True).start()
+    found: Any = receiver
+    pipe.send(found.address)
+
+    def answers() -> None:
+        if version := pipe.recv():
+            arena.weights.publish(np.zeros(arena.weights.size, np.uint8), version)
+            arena.ring_rollout_workers()
+        statuses = [lanes.status() for lanes in found._lanes[0]]
+        there, weights = sum(each.is_there for each in statuses), sum(each.weights_nbytes for each in statuses)
+        facts = {"time": time.monotonic(), "cpu": time.process_time(), "there": there, "taken": taken[0]}
+        pipe.send(facts | {"weights": weights})
+
+    _poll(receiver, lambda: pipe.poll() and answers())
+
+
+def _relay(sender: Any) -> None:
+    """Poll a gateway's sender, which ends the gateway with its connection."""
+    try:
+        _poll(sender)
+    finally:
+        os._exit(1)
+
+
+def _poll(role: Any, between: Callable[[], object] = lambda: None) -> None:
+    """Poll a role for ever, as its process in a run does."""
     while True:
-        seen = receiver.bell.value
-        has_worked = receiver.poll()
-        if pipe.poll():
-            pipe.recv()
-            there = sum(lanes.status().is_there for lanes in receiver._lanes[0])
-            pipe.send({"time": time.monotonic(), "cpu": time.process_time(), "there": there, "taken": taken[0]})
-        elif not has_worked:
-            receiver.bell.wait(seen, POLL)
+        seen = role.bell.value
+        has_worked = role.poll()
+        between()
+        if not has_worked:
+            role.bell.wait(seen, POLL)
 
 
 def _consume(arena: ExperienceArena, taken: list[int]) -> None:
@@ -136,11 +240,11 @@ def _consume(arena: ExperienceArena, taken: list[int]) -> None:
 class FakeNode:
     """A connection of a node."""
 
-    def __init__(self, address: tuple[str, int], node: int, payload: np.ndarray) -> None:
-        hello = Frame(Kind.HELLO, RUN, 1)
-        self.stream = connect(address, TOKEN, hello, {"node": node, "policy": 0})
+    def __init__(self, place: tuple[tuple[str, int], int], incarnation: int, payload: np.ndarray) -> None:
+        hello = Frame(Kind.HELLO, RUN, incarnation)
+        self.stream = connect(place[0], TOKEN, hello, {"node": place[1], "policy": 0})
         self._payload = payload  # bytes of one segment's columns, [segments, bytes]
-        self._number = 0
+        self._incarnation, self._number = incarnation, 0
 
     def receive(self, *, fills: bool) -> None:
         """Receive one frame; fill granted slots."""
@@ -152,30 +256,77 @@ class FakeNode:
             views = [table.reshape(-1).view(np.uint8).data, self._payload[: frame.count].reshape(-1).data]
             self._number += 1
             nbytes = sum(view.nbytes for view in views)
-            block = Frame(Kind.BLOCK, RUN, 1, number=self._number, count=frame.count, nbytes=nbytes)
+            block = Frame(
+                Kind.BLOCK, RUN, self._incarnation, number=self._number, count=frame.count, nbytes=nbytes
+            )  # fmt: skip
             self.stream.send(block, views)
 
     def sign(self) -> None:
         """Send a sign of life."""
-        self.stream.send(Frame(Kind.ALIVE, RUN, 1))
+        self.stream.send(Frame(Kind.ALIVE, RUN, self._incarnation))
 
 
-def _nodes(address: tuple[str, int], num_nodes: int, fills: bool) -> None:
+class FakeNodes:
+    """Process of all fake nodes; `change` kills some, and `join` connects some."""
+
+    def __init__(self, fills: bool) -> None:
+        self._pipe, end = multiprocessing.Pipe()
+        self._process = multiprocessing.Process(target=_nodes, args=(fills, end), daemon=True)
+        self._process.start()
+
+    def join(self, places: dict[int, tuple[tuple[str, int], int]], incarnation: int = 1) -> None:
+        """Connect nodes to the given addresses and numbers."""
+        self._pipe.send([(number, place, incarnation) for number, place in places.items()])
+
+    def kill(self, nodes: Sequence[int]) -> None:
+        """End the connections of nodes at once."""
+        self._pipe.send([(number, None, 0) for number in nodes])
+
+    def close(self) -> None:
+        """Kill the process."""
+        self._process.kill()
+        self._process.join()
+
+
+def _nodes(fills: bool, pipe: Any) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     payload = np.zeros((2 * LANES, segment_nbytes()), np.uint8)
-    nodes = [FakeNode(address, node, payload) for node in range(num_nodes)]
+    nodes: dict[int, FakeNode] = {}
+    waiting: list[Any] = []  # to be connected, or killed
     with selectors.DefaultSelector() as ready:
-        for node in nodes:
-            ready.register(node.stream, selectors.EVENT_READ, node)
-        begin, sent = time.monotonic(), 0  # signs are spread over their interval, as those of machines are
+        ready.register(pipe, selectors.EVENT_READ)
+
+        def drop(number: int) -> None:
+            if (node := nodes.pop(number, None)) is not None:
+                ready.unregister(node.stream)
+                node.stream.close()
+
+        signs = 0.0  # spread over their interval, as those of machines are
+        before = time.monotonic()
         while True:
             now = time.monotonic()
-            due = int((now - begin) / ALIVE_INTERVAL * num_nodes)
-            while sent < due:
-                nodes[sent % num_nodes].sign()
-                sent += 1
-            for key, _ in ready.select(0.01):
-                key.data.receive(fills=fills)
+            signs, before = signs + (now - before) / ALIVE_INTERVAL * len(nodes), now
+            for number in list(nodes)[: int(signs)]:
+                signs -= 1
+                try:
+                    nodes[number].sign()
+                    nodes[number] = nodes.pop(number)  # its turn comes after the others
+                except OSError:
+                    drop(number)
+            for number, place, incarnation in waiting[:JOINING]:
+                drop(number)
+                if incarnation:
+                    nodes[number] = FakeNode(place, incarnation, payload)
+                    ready.register(nodes[number].stream, selectors.EVENT_READ, number)
+            del waiting[:JOINING]
+            for key, _ in ready.select(0.0 if waiting else 0.01):
+                if key.data is None:
+                    waiting += pipe.recv()
+                elif key.data in nodes:
+                    try:
+                        nodes[key.data].receive(fills=fills)
+                    except OSError:  # a gateway is gone
+                        drop(key.data)
 
 
 def segment_nbytes() -> int:
@@ -185,30 +336,75 @@ def segment_nbytes() -> int:
     return sum(column.nbytes for column in columns) // shape.num_slots
 
 
-def measure(num_nodes: int, seconds: float, *, blocks: bool) -> dict[str, float]:
+def measure(num_nodes: int, options: argparse.Namespace) -> dict[str, float]:
     """Return the measured figures of a number of nodes."""
-    home = Home(num_nodes, consumes=blocks)
-    nodes = multiprocessing.Process(target=_nodes, args=(home.address, num_nodes, blocks), daemon=True)
+    fills = options.blocks or options.faults
+    tree, nodes = Tree(num_nodes, fills, alone=options.alone), FakeNodes(fills)
     try:
-        nodes.start()
-        joined = home.until_joined(num_nodes)
+        nodes.join(tree.places(range(num_nodes)))
+        joined = tree.until_joined()
         time.sleep(1.0)
-        before = home.ask()
-        time.sleep(seconds)
-        after = home.ask()
-        if after["there"] < num_nodes:
-            raise SystemExit(f"home has lost nodes: {after['there']:.0f} of {num_nodes} are left")
+        found = {"nodes": num_nodes, "gateways": len(tree.gateways), "joined_seconds": joined}
+        if options.faults:
+            return found | _faults(tree, nodes)
+        before = tree.home.ask()
+        time.sleep(options.seconds)
+        after = tree.home.ask()
+        took, cpu = after["time"] - before["time"], after["cpu"] - before["cpu"]
+        found["cpu_percent"] = 100 * cpu / took
+        if options.blocks:
+            taken = after["taken"] - before["taken"]
+            found |= {
+                "segments_per_second": taken / took, "megabytes_per_second": taken * segment_nbytes() / took / 1e6,
+                "cpu_microseconds_per_segment": 1e6 * cpu / max(taken, 1),
+            }  # fmt: skip
+        else:
+            found["copies"] = _copies(tree)
+        if (there := tree.num_there) < num_nodes:
+            raise SystemExit(f"home has lost nodes: {there} of {num_nodes} are left")
+        return found
     finally:
-        nodes.kill()
-        nodes.join()
-        home.close()
-    took, cpu = after["time"] - before["time"], after["cpu"] - before["cpu"]
-    found = {"nodes": num_nodes, "joined_seconds": joined, "cpu_percent": 100 * cpu / took}
-    if blocks:
-        taken = after["taken"] - before["taken"]
-        found |= {"segments_per_second": taken / took, "megabytes_per_second": taken * segment_nbytes() / took / 1e6}
-        found["cpu_microseconds_per_segment"] = 1e6 * cpu / max(taken, 1)
+        nodes.close()
+        tree.close()
+
+
+def _copies(tree: Tree) -> float:
+    """Return the mean number of copies that home sends of a version."""
+    before = tree.home.ask()["weights"]
+    for version in range(2, 2 + VERSIONS):
+        tree.home.ask(version)
+        time.sleep(0.5)
+    return (tree.home.ask()["weights"] - before) / VERSIONS / (shape_of(1).weights_nbytes + HEADER.size)
+
+
+def _faults(tree: Tree, nodes: FakeNodes) -> dict[str, float]:
+    """Kill nodes, then a gateway; return the longest times without a segment, and seconds until all are back."""
+    killed = range(min(100, tree.num_nodes // 10))
+    nodes.kill(killed)
+    found = {"killed": len(killed), "pause_seconds": _longest_pause(tree)}
+    nodes.join(tree.places(killed), 2)
+    tree.until_joined()
+    if tree.leaves:
+        leaf = tree.leaves[-1]
+        tree.gateways[leaf].close()
+        found["gateway_pause_seconds"] = _longest_pause(tree)
+        level = 0 if leaf in tree.tops else 1
+        tree.start(level, leaf, tree.tops, incarnation=2)
+        nodes.join(tree.places(leaf), 2)
+        found["back_seconds"] = tree.until_joined()
     return found
+
+
+def _longest_pause(tree: Tree) -> float:
+    """Return the longest time in some seconds without an accepted segment."""
+    longest, taken, since = 0.0, -1.0, time.monotonic()
+    end = since + FAULT_SECONDS
+    while (now := time.monotonic()) < end:
+        longest = max(longest, now - since)
+        if (seen := tree.home.ask()["taken"]) != taken:
+            taken, since = seen, now
+        time.sleep(0.005)
+    return longest
 
 
 class FakeHost(Hosted):
@@ -256,27 +452,46 @@ def records(found: dict[str, float], options: argparse.Namespace) -> list[dict[s
     """Return rows of the history."""
     facts, num_nodes = machine_facts(), int(found["nodes"])
     rows: list[tuple[str, float, str, str, str | None, float]]
+    mark = f"fake-nodes-{num_nodes}" + ("-alone" if options.alone else "")
     if options.hosts:
         asking = found["asking_percent"]
         rows = [("asking", asking, "% of a core", "CPU of home that asks hosts through Ray", None, math.inf)]
+    elif options.faults:
+        rows = [("pause", found["pause_seconds"], "s", "longest pause after a tenth or 100 were killed", "<= 2", 2)]
+        if "back_seconds" in found:
+            rows += [
+                (
+                    "gateway-pause",
+                    found["gateway_pause_seconds"],
+                    "s",
+                    "longest pause after a gateway was killed",
+                    "<= 2",
+                    2,
+                ),
+                ("gateway-back", found["back_seconds"], "s", "seconds until another has its nodes", None, math.inf),
+            ]
     elif options.blocks:
-        rate = found["segments_per_second"]
-        rows = [("segments", rate, "segments/s", "accepted segments of CartPole", None, math.inf)]
+        rate, cpu = found["segments_per_second"], found["cpu_microseconds_per_segment"]
+        rows = [
+            ("segments", rate, "segments/s", "accepted segments of CartPole", None, math.inf),
+            ("segment-cpu", cpu, "us", "CPU of home for each", None, math.inf),
+        ]
     else:
         rows = [
             ("idle", found["cpu_percent"], "% of a core", "CPU of home's receiver, nodes idle", "<= 10", 10),
             ("join", found["joined_seconds"], "s", "seconds until all have joined", "<= 30", 30),
+            ("copies", found["copies"], "", "copies of a version of the weights that home sends", "<= 8", 8),
         ]
     return [
         {
-            "group": GROUP, "mark": f"fake-nodes-{num_nodes}-{name}", "what": f"{num_nodes:,} nodes: {what}",
+            "group": GROUP, "mark": f"{mark}-{name}", "what": f"{num_nodes:,} nodes: {what}",
             "value": float(f"{value:.2g}"), "unit": unit, "spread": {"lowest": None, "highest": None}, "against": None,
             "target": target, "met": None if target is None else value <= limit,
             "machine": f"{facts['cpu']}, {facts['cores']:g} cores",
             "commit": (facts["commit"] or "").removesuffix("-dirty"),
             "rounds": None, "seeds": None, "date": datetime.date.today().isoformat(),
             "command": f"python bench/fake_nodes.py --nodes {num_nodes} --seconds {options.seconds:g}"
-            + (" --blocks" if options.blocks else " --hosts" if options.hosts else ""),
+            + "".join(f" --{flag}" for flag in ("blocks", "faults", "hosts", "alone") if getattr(options, flag)),
         }
         for name, value, unit, what, target, limit in rows
     ]  # fmt: skip
@@ -288,7 +503,9 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, nargs="+", default=[10, 100, 1000])
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--blocks", action="store_true")
+    parser.add_argument("--faults", action="store_true")
     parser.add_argument("--hosts", action="store_true")
+    parser.add_argument("--alone", action="store_true", help="without gateways")
     parser.add_argument("--write", action="store_true", help="store the figures in bench/history/current.jsonl")
     options = parser.parse_args()
     print(describe(machine_facts()))
@@ -297,10 +514,7 @@ def main() -> None:
         os.environ.setdefault("RAY_worker_niceness", "0")
         ray.init(num_cpus=1, include_dashboard=False, logging_level="ERROR", object_store_memory=100 * 2**20)
     for num_nodes in options.nodes:
-        if options.hosts:
-            found = measure_hosts(num_nodes, options.seconds)
-        else:
-            found = measure(num_nodes, options.seconds, blocks=options.blocks)
+        found = measure_hosts(num_nodes, options.seconds) if options.hosts else measure(num_nodes, options)
         print("  ".join(f"{name} {value:.4g}" for name, value in found.items()), flush=True)
         rows += records(found, options)
     if options.write:

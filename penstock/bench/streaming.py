@@ -90,7 +90,7 @@ class _Ends:
         keep_all_slots(self._node)
         token = secrets.token_bytes(32)
         self._home.weights.publish(np.zeros(shape.weights_nbytes, np.uint8), 0)
-        spec = ReceiverRole("127.0.0.1", token, 1, 1, (transport_of(SegmentPath()),), (False,))
+        spec = ReceiverRole("127.0.0.1", token, 1, [range(shape.num_workers)], (transport_of(SegmentPath()),), (False,))
         self._receiver = Receiver(spec, self._home, lambda report: None)
         self._sender = Sender(self._node, Home(self._receiver.address, token, 1, 0, 1), SegmentPath())
 

@@ -130,6 +130,18 @@ class OutboxRows(RowWriter):
         self._calls.add(**call, truncated=np.ones(lanes, np.bool_), mask=np.arange(lanes) < count)
 
 
+class RelayInbox:
+    """Replacement of an `Inbox` at a gateway: calls of nodes go into the gateway's outbox as they are."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._writer = outbox.calls.writer()
+
+    def add(self, calls: Rows) -> None:
+        """Write calls, ``[K, ...]`` by field."""
+        for place in range(len(calls[WRITER])):
+            self._writer.add(**{name: values[place] for name, values in calls.items()})
+
+
 class OutboxReader:
     """Reader of an outbox: each call once, those of a writer in order."""
 

@@ -30,6 +30,7 @@ from penstock.ipc import SlotState
 from tests.experience.writing import LOGITS, run_shape
 
 TOKEN, RUN = b"t" * 32, 11
+WORKERS = [range(1), range(1, 2)]  # of two nodes
 
 
 class Ends:
@@ -42,7 +43,7 @@ class Ends:
         numbers |= {"slots_per_lane": slots_per_lane, "weights_nbytes": weights_nbytes}
         self.home = ExperienceArena.create(run_shape(num_workers=2, segments_per_batch=4, **numbers))
         self.reports: list[NodesSeen] = []
-        spec = ReceiverRole("127.0.0.1", TOKEN, RUN, 2, (transport_of(SegmentPath()),), (takes_turns,))
+        spec = ReceiverRole("127.0.0.1", TOKEN, RUN, WORKERS, (transport_of(SegmentPath()),), (takes_turns,))
         self.home.weights.publish(np.resize(np.arange(16, dtype=np.uint8), weights_nbytes), 4)
         self.home.control[Control.PACE] = pace
         self.receiver = Receiver(spec, self.home, self.reports.append)
@@ -165,7 +166,7 @@ def test_a_lane_is_granted_a_slot_again_only_when_the_learner_gives_it_back(ends
 )
 def test_a_lane_is_granted_slots_ahead_only_while_the_learner_would_run_short(under_way, waiting, granted):
     arena = ExperienceArena.create(run_shape(num_workers=2, segments_per_batch=1, slots_per_lane=2))
-    seat = NodeLanes(1, 2, arena, transport_of(SegmentPath()), False)  # of lanes 2 and 3
+    seat = NodeLanes(1, WORKERS[1], arena, transport_of(SegmentPath()), False)  # of lanes 2 and 3
     arena.control[Control.PACE], seat._segment_time = 100, 1.5 * 100 / HEADROOM  # the backlog is a batch and a half
     for slot in under_way:
         arena.slots.claim(np.array([slot]), SlotState.FREE, SlotState.WRITING, slot // 2)
@@ -260,7 +261,7 @@ def test_weights_larger_than_a_connection_takes_at_once_arrive_whole_and_nobody_
 
 def test_a_receiver_in_the_place_of_one_that_has_died_fills_in_for_nodes_that_do_not_come_again():
     home = ExperienceArena.create(run_shape(num_workers=2, segments_per_batch=4, slots_per_lane=1))
-    spec = ReceiverRole("127.0.0.1", TOKEN, RUN, 2, (transport_of(SegmentPath()),), (True,))
+    spec = ReceiverRole("127.0.0.1", TOKEN, RUN, WORKERS, (transport_of(SegmentPath()),), (True,))
     for each, filled in ((spec, []), (spec.successor(home), [0, 1, 2, 3])):
         receiver = each.build(home, lambda report: None)
         receiver.poll()
@@ -308,7 +309,7 @@ def test_a_dismissed_node_delivers_what_it_was_granted_and_is_granted_nothing_mo
 
 def test_lanes_that_step_together_are_timed_from_the_grant_of_the_last(monkeypatch):
     arena = ExperienceArena.create(run_shape(num_workers=2, segments_per_batch=1, slots_per_lane=1))
-    seat, clock = NodeLanes(1, 2, arena, transport_of(SegmentPath()), False), iter([1_000, 5_000, 9_000])
+    seat, clock = NodeLanes(1, WORKERS[1], arena, transport_of(SegmentPath()), False), iter([1_000, 5_000, 9_000])
     monkeypatch.setattr(time, "monotonic_ns", lambda: next(clock))
     arena.slots.claim(np.array([3]), SlotState.FREE, SlotState.FULL, 1)
     assert seat.grant(Occupancy(arena)).tolist() == [0]
@@ -320,7 +321,7 @@ def test_lanes_that_step_together_are_timed_from_the_grant_of_the_last(monkeypat
 
 def test_one_segment_that_is_late_by_chance_is_not_taken_for_the_time_of_a_segment(monkeypatch):
     arena = ExperienceArena.create(run_shape(num_workers=2, segments_per_batch=1, slots_per_lane=1))
-    seat = NodeLanes(1, 2, arena, transport_of(SegmentPath()), False)
+    seat = NodeLanes(1, WORKERS[1], arena, transport_of(SegmentPath()), False)
     took = []
     for seconds in (2, 2, 900, 2, 2, 7, 7, 7):
         seat._granted_at[:] = 0
@@ -408,6 +409,15 @@ def test_lanes_of_a_node_that_is_gone_stand_still_and_give_nothing_or_empty_segm
     else:
         e.connect(2)
     e.until(lambda: e.free() == [0, 1, 2, 3])
+
+
+def test_what_is_sent_to_a_node_that_is_lost_meanwhile_goes_nowhere_and_harms_nobody(ends):
+    e = ends()
+    e.until(lambda: e.free() == [0, 1, 2, 3])
+    (link,) = e.receiver._poller._links.values()
+    link.end()
+    link.send([memoryview(b"a grant")])  # the dispatcher had looked before
+    assert not link.is_there and not link._rest
 
 
 def test_a_host_that_was_replaced_is_not_let_in_again(ends):

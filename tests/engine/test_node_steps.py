@@ -21,6 +21,7 @@ from tests.experience.writing import run_shape
 
 OBSERVATION, ACTION = ObservationSpec((3,), "float32"), ActionSpec((), "int64", num_actions=2)
 TOKEN, RUN = b"t" * 32, 11
+WORKERS = [range(1), range(1, 2)]  # of two nodes
 NUMBERS = {"segment_length": 1, "weights_nbytes": 16}
 
 
@@ -53,7 +54,7 @@ def ends():
 
 @pytest.fixture
 def seat(ends):
-    return StepNodeLanes(1, 2, ends.home, ends.transport, False)
+    return StepNodeLanes(1, WORKERS[1], ends.home, ends.transport, False)
 
 
 class Came:
@@ -80,7 +81,7 @@ def test_a_node_may_take_as_many_steps_as_home_lets_in_and_each_is_counted_once(
 
 
 def test_steps_go_home_by_a_stream_and_the_node_waits_for_what_it_is_granted(ends):
-    spec = ReceiverRole("127.0.0.1", TOKEN, RUN, 2, (ends.transport,), (False,))
+    spec = ReceiverRole("127.0.0.1", TOKEN, RUN, WORKERS, (ends.transport,), (False,))
     receiver = Receiver(spec, ends.home, lambda report: None)
     sender = StepSender(ends.node, Home(receiver.address, TOKEN, RUN, 1, 1), ends.there)
     end, steps = time.monotonic() + 2.0, 0

@@ -33,6 +33,7 @@ from penstock.engine.messages import (
 )
 from penstock.engine.nodes.choosing import Place, nodes_wanted
 from penstock.engine.nodes.evaluation import EvaluationsThere
+from penstock.engine.nodes.gateways import parts_of
 from penstock.engine.nodes.host import HostReports, gather_seconds, packages_of
 from penstock.engine.nodes.node import Node
 from penstock.engine.nodes.placing import LEAVE_SECONDS, Placement
@@ -118,7 +119,8 @@ class NodesBackend(Owned):
             self._connection, self._make_host, self._nodes, self._config, self._run, self._handle
         )
         late = [node.number for node in self._nodes[:num_nodes] if node.host is None]
-        receiver = ReceiverRole(self._connection.home, self._token, self._run, num_nodes, transports, turns, late)
+        workers = parts_of(range(arena.shape.num_workers), num_nodes)
+        receiver = ReceiverRole(self._connection.home, self._token, self._run, workers, transports, turns, late)
         self._local = LocalBackend(arena, [*at_home, receiver], self._take, restarts)
         try:
             self._require_alike()

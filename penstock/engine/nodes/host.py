@@ -25,6 +25,7 @@ from penstock.engine.contracts import RoleSpec
 from penstock.engine.groups.follower import RankRole
 from penstock.engine.messages import Failed, Note, Report
 from penstock.engine.nodes.learning import HomeLost
+from penstock.engine.nodes.receiver import ReceiverRole
 from penstock.engine.nodes.sender import SENDER, SenderRole, keep_all_slots
 from penstock.engine.nodes.transport import SegmentTransport
 from penstock.engine.roles.specs import PolicyRole, RolloutRole
@@ -122,7 +123,7 @@ class NodeHost:
         self._arena = ExperienceArena.create(found.shape)
         keep_all_slots(self._arena)
         specs = with_paths(found, self._arena)
-        self._names = [spec.name for spec in specs if not spec.name.startswith(SENDER)]
+        self._names = [spec.name for spec in specs if not isinstance(spec, SenderRole | ReceiverRole)]
         self._tied = {spec.name for spec in specs if isinstance(spec, SenderRole | RankRole)}
         self._hangs = HangWatch(specs, self._arena)
         restarts = Restarts(found.forgives_environments)
@@ -203,8 +204,9 @@ def _lives(pid: int) -> bool:
 
 def with_paths(task: HostTask, arena: ExperienceArena) -> list[RoleSpec]:
     """Return the roles of a task with the data paths that they share on this node."""
+    relays = any(isinstance(spec, ReceiverRole) for spec in task.specs)
     paths = tuple(
-        transport.path_on_node(arena.policies[number]) for number, transport in enumerate(task.transports)
+        transport.path_on_node(arena.policies[number], relays) for number, transport in enumerate(task.transports)
     )
     there: list[RoleSpec] = []
     for spec in task.specs:
@@ -212,6 +214,9 @@ def with_paths(task: HostTask, arena: ExperienceArena) -> list[RoleSpec]:
             there.append(replace(spec, rollout=replace(spec.rollout, paths=paths)))
         elif isinstance(spec, PolicyRole | SenderRole):
             there.append(replace(spec, path=paths[spec.policy]))
+        elif isinstance(spec, ReceiverRole):
+            relayed = tuple(each.relaying(path) for each, path in zip(task.transports, paths, strict=True))
+            there.append(replace(spec, transports=relayed))
         else:
             there.append(spec)
     return there

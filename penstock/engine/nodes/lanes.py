@@ -28,7 +28,7 @@ from penstock.engine.nodes.stream import (
 )
 from penstock.engine.nodes.transport import steps_ahead
 from penstock.experience.arena import Control, ExperienceArena
-from penstock.experience.outbox import Rows, fields_of_call, steps_in
+from penstock.experience.outbox import RelayInbox, Rows, fields_of_call, steps_in
 from penstock.experience.segments import busy_backlog
 from penstock.ipc import SlotState
 from penstock.runs.status import NodeStatus
@@ -107,8 +107,8 @@ class NodeLanes:
 
     Parameters
     ----------
-    node, num_nodes
-        Number of the node, and nodes of the run.
+    node, workers
+        Number of the node, and the arena's rollout workers whose lanes are the node's.
     arena
         The policy's arena.
     transport
@@ -123,13 +123,14 @@ class NodeLanes:
     """
 
     def __init__(
-        self, node: int, num_nodes: int, arena: ExperienceArena, transport: SegmentTransport, takes_turns: bool
+        self, node: int, workers: range, arena: ExperienceArena, transport: SegmentTransport, takes_turns: bool
     ) -> None:
         shape = arena.shape
         self.arena = arena
         self.node = node
-        self.num_lanes = shape.num_lanes // num_nodes
-        self.first_lane = node * self.num_lanes
+        lanes_of_worker = shape.num_lanes // shape.num_workers
+        self.num_lanes = len(workers) * lanes_of_worker
+        self.first_lane = workers.start * lanes_of_worker
         self.bell = arena.rollout_bells[0]
         self._on_arrival = transport.on_arrival(arena)
         self._takes_turns = takes_turns
@@ -332,30 +333,24 @@ class NodeLanes:
 class StepNodeLanes(NodeLanes):
     """Lanes of a node whose steps go into the replay buffer at home; parameters are those of `NodeLanes`."""
 
-    def __init__(self, node: int, num_nodes: int, arena: ExperienceArena, transport: Any, takes_turns: bool) -> None:
-        super().__init__(node, num_nodes, arena, transport, takes_turns)
-        shape = arena.shape
+    def __init__(self, node: int, workers: range, arena: ExperienceArena, transport: Any, takes_turns: bool) -> None:
+        super().__init__(node, workers, arena, transport, takes_turns)
         self._replay = transport.path.replay
         self._transport = transport
-        self._fields = fields_of_call(transport.fields(shape), shape.group_size)
-        self._chunk = min(shape.group_size, self._replay.limiter.largest_insert)
-        self._most = steps_ahead(shape) // num_nodes
+        self._fields = fields_of_call(transport.fields(arena.shape), arena.shape.group_size)
+        self._most = steps_ahead(self.num_lanes)
         self._counting = threading.Lock()  # one thread grants, another receives counts of taken steps
         self._spare = 0  # admitted steps that are granted to no node
         self._granted = self._taken = 0  # on the present connection
-        self._inbox = transport.inbox(arena)
+        self._inbox = self._make_inbox()
 
     def grant(self, occupancy: Occupancy) -> np.ndarray:
         """Admit K steps, as many as the rate limiter has room for and the node may have open; int64 ``[K]``."""
-        replay = self._replay
         with self._counting:
             room = self._most - (self._granted - self._taken)
-            if not replay.is_wanted(int(self.arena.control[Control.GOAL])):
+            if not self._replay.is_wanted(int(self.arena.control[Control.GOAL])):
                 room = 0
-            count = min(self._spare, max(0, room))
-            self._spare -= count
-            while room - count >= self._chunk and replay.admit(self._chunk, self.arena):
-                count += self._chunk
+            count = self._admit(max(0, room))
             self._granted += count
         return np.zeros(count, np.int64)
 
@@ -363,6 +358,7 @@ class StepNodeLanes(NodeLanes):
         """Receive steps and write them, or the number of steps that were taken; yield while bytes are missing."""
         if frame.kind is Kind.TAKEN:
             with self._counting:
+                self._spend(frame.count - self._taken)
                 self._taken = frame.count
             self.bell.ring()
             return
@@ -383,6 +379,79 @@ class StepNodeLanes(NodeLanes):
 
     def _reclaim(self) -> None:
         with self._counting:
-            self._spare += max(0, self._granted - self._taken)
+            self._withdraw(max(0, self._granted - self._taken))
             self._granted = self._taken = 0
-            self._inbox = self._transport.inbox(self.arena)  # the node's unfinished episodes are dropped
+            self._inbox = self._make_inbox()  # the node's unfinished episodes are dropped
+
+    def _make_inbox(self) -> Any:
+        return self._transport.inbox(self.arena)
+
+    def _admit(self, most: int) -> int:
+        """Admit up to `most` steps; return their number."""
+        count = min(self._spare, most)
+        self._spare -= count
+        chunk = min(self.arena.shape.group_size, self._replay.limiter.largest_insert)
+        while most - count >= chunk and self._replay.admit(chunk, self.arena):
+            count += chunk
+        return count
+
+    def _spend(self, count: int) -> None:
+        """Record that the node has taken further granted steps."""
+
+    def _withdraw(self, count: int) -> None:
+        """Take back steps that a lost node was granted and has not taken."""
+        self._spare += count
+
+
+class StepPool:
+    """Steps that a gateway was granted and that no node has taken: entries in the ring of its arena.
+
+    Parameters
+    ----------
+    arena
+        The policy's arena at the gateway.
+    """
+
+    def __init__(self, arena: ExperienceArena) -> None:
+        self._arena = arena
+        self._lock = threading.Lock()
+        self._lent = 0  # to nodes
+
+    def lend(self, most: int) -> int:
+        """Lend a node up to `most` steps; return their number."""
+        with self._lock:
+            count = max(0, min(most, len(self._arena.full) - self._lent))
+            self._lent += count
+            return count
+
+    def spend(self, count: int) -> None:
+        """Remove lent steps that a node has taken; the sender reports them."""
+        with self._lock:
+            self._lent -= count
+            self._arena.full.pop_many(count)
+        self._arena.learner_bell.ring()
+
+    def take_back(self, count: int) -> None:
+        """Record that lent steps are not taken by the node."""
+        with self._lock:
+            self._lent -= count
+
+
+class RelayedStepLanes(StepNodeLanes):
+    """Lanes of a node whose steps a gateway sends on; the pool is shared by all nodes of the gateway."""
+
+    def __init__(self, pool: StepPool, *arguments: Any) -> None:
+        self._pool = pool
+        super().__init__(*arguments)
+
+    def _make_inbox(self) -> RelayInbox:
+        return RelayInbox(self._replay.buffer)
+
+    def _admit(self, most: int) -> int:
+        return self._pool.lend(most)
+
+    def _spend(self, count: int) -> None:
+        self._pool.spend(count)
+
+    def _withdraw(self, count: int) -> None:
+        self._pool.take_back(count)

@@ -113,8 +113,10 @@ class Link:
         return memoryview(Frame(kind, blocks.run, blocks.incarnation, epoch, version, number, count, nbytes).packed())
 
     def send(self, views: Views) -> None:
-        """Send bytes now, or later those that the connection does not take; `is_clear` holds."""
+        """Send bytes now, or later those that the connection does not take; `is_clear` was true before."""
         with self._lock:
+            if self._is_over:  # since the dispatcher looked
+                return
             self._sent_at = time.monotonic()
             self._rest = views
             self._send_rest()

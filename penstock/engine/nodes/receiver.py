@@ -12,15 +12,16 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.engine.contracts import Role
 from penstock.engine.messages import Command, Dismiss, GoOnWithout, Listening, NodesSeen, Note, Tell, unknown
 from penstock.engine.nodes.dispatcher import Dispatcher
-from penstock.engine.nodes.lanes import NodeLanes, StepNodeLanes
+from penstock.engine.nodes.lanes import NodeLanes, RelayedStepLanes, StepNodeLanes, StepPool
 from penstock.engine.nodes.link import Link
 from penstock.engine.nodes.poller import Poller
 from penstock.engine.nodes.stream import SILENCE, welcome
@@ -47,23 +48,26 @@ class ReceiverRole:
         Address of this machine to listen at, with a free port.
     token, run
         Token by which nodes prove that they belong to the run, and random number of the run.
-    num_nodes
-        Nodes of the run.
+    workers
+        For each node, or gateway, that connects: the arena's rollout workers whose lanes it has.
     transports
         Transport of each policy's experience.
     takes_turns
         Whether each batch is one segment of every lane.
     missing
         Numbers of nodes that have no machine when the run begins: the run does not wait for them.
+    relays
+        Whether this is the receiver of a gateway.
     """
 
     ip: str
     token: bytes
     run: int
-    num_nodes: int
+    workers: Sequence[range]
     transports: tuple[SegmentTransport, ...]
     takes_turns: tuple[bool, ...]
     missing: Collection[int] = ()
+    relays: bool = False
     name: str = RECEIVER
     num_threads: int = 1
     is_vital: ClassVar[bool] = False
@@ -76,7 +80,7 @@ class ReceiverRole:
 
     def successor(self, arena: ExperienceArena) -> ReceiverRole:
         """Return a role that waits for no node: it fills in for nodes that do not connect again."""
-        return replace(self, missing=range(self.num_nodes))
+        return replace(self, missing=range(len(self.workers)))
 
 
 class Receiver:
@@ -103,11 +107,8 @@ class Receiver:
         self.bell = arena.policy_bells[0]
         self._spec = spec
         self._report = report
-        kinds: dict[str, type[NodeLanes]] = {"segments": NodeLanes, "steps": StepNodeLanes}
-        self._lanes = [  # by policy and node
-            [kinds[each.unit](node, spec.num_nodes, of_policy, each, turns) for node in range(spec.num_nodes)]
-            for of_policy, each, turns in zip(arena.policies, spec.transports, spec.takes_turns, strict=True)
-        ]
+        by_policy = zip(arena.policies, spec.transports, spec.takes_turns, strict=True)
+        self._lanes = [self._lanes_of(*each) for each in by_policy]  # by policy and node
         for node in spec.missing:
             self._go_on_without(node)
         for of_policy in arena.policies:
@@ -167,6 +168,13 @@ class Receiver:
             lanes.close()
         for thread in self._serving:
             thread.end()
+
+    def _lanes_of(self, arena: ExperienceArena, transport: SegmentTransport, takes_turns: bool) -> list[NodeLanes]:
+        """Make the lanes of all nodes for one policy."""
+        make: Callable[..., NodeLanes] = NodeLanes
+        if transport.unit == "steps":
+            make = partial(RelayedStepLanes, StepPool(arena)) if self._spec.relays else StepNodeLanes
+        return [make(node, workers, arena, transport, takes_turns) for node, workers in enumerate(self._spec.workers)]
 
     def _go_on_without(self, node: int) -> None:
         for of_policy in self._lanes:

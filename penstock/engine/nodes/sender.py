@@ -79,10 +79,13 @@ class Sender:
         Address of home, and identity of the sender.
     path
         Data path of the policy on the node.
+    relays
+        Whether the lanes are those of a gateway's nodes, whose dispatcher waits for weights.
     """
 
-    def __init__(self, arena: ExperienceArena, home: Home, path: DataPath) -> None:
+    def __init__(self, arena: ExperienceArena, home: Home, path: DataPath, relays: bool = False) -> None:
         self.bell = arena.learner_bell
+        self._relays = relays
         self._arena = arena
         self._home = home
         self._number = 0
@@ -161,6 +164,8 @@ class Sender:
                 raise StreamError(f"weights of {frame.nbytes} bytes came, where the network has {weights.nbytes}")
             self._stream.receive_into([weights.data])
             arena.weights.publish(weights, frame.version)
+            if self._relays:
+                arena.rollout_bells[0].ring()
         elif frame.kind is Kind.CONTROL:
             words = np.frombuffer(self._stream.receive_bytes(frame.nbytes), np.int64)
             arena.control[list(CONTROLS)] = words
@@ -180,10 +185,10 @@ class Sender:
 class StepSender(Sender):
     """Sends the steps of one policy's lanes from their outbox; parameters are those of `Sender`."""
 
-    def __init__(self, arena: ExperienceArena, home: Home, path: Any) -> None:
+    def __init__(self, arena: ExperienceArena, home: Home, path: Any, relays: bool = False) -> None:
         self._outbox = OutboxReader(path.replay.buffer)
         self._granted = self._reported_taken = 0
-        super().__init__(arena, home, path)
+        super().__init__(arena, home, path, relays)
 
     def _send_new(self) -> bool:
         calls, taken = self._outbox.take(), self._granted - len(self._arena.full)
@@ -213,12 +218,15 @@ class SenderRole(LeavesNothing):
         Unit of the data path's transport.
     policy
         Number of the policy.
+    relays
+        Whether it is a gateway's.
     """
 
     home: Home
     path: DataPath
     unit: Literal["segments", "steps"] = "segments"
     policy: int = 0
+    relays: bool = False
     num_threads: int = 1
     is_vital: ClassVar[bool] = True
 
@@ -230,4 +238,4 @@ class SenderRole(LeavesNothing):
     def build(self, arena: ExperienceArena, report: Tell) -> Role:
         """Connect to home."""
         make = StepSender if self.unit == "steps" else Sender
-        return make(arena.policies[self.policy], self.home, self.path)
+        return make(arena.policies[self.policy], self.home, self.path, self.relays)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from penstock.engine.contracts import Role, RoleSpec
 from penstock.engine.groups.follower import RankRole
 from penstock.engine.messages import Tell
 from penstock.engine.nodes.evaluation import EvaluationsThere
+from penstock.engine.nodes.gateways import relay_roles
 from penstock.engine.nodes.host import HostTask
 from penstock.engine.nodes.learning import RankThereRole
 from penstock.engine.nodes.sender import Home, SenderRole
@@ -77,8 +78,9 @@ class Tasks:
         self._rollouts = [spec for spec in specs if isinstance(spec, RolloutRole)]
         self._policy_workers = [spec for spec in specs if isinstance(spec, PolicyRole)]
         self._ranks = {spec.rank: spec for spec in specs if isinstance(spec, RankRole)}
-        config = next(spec for spec in specs if isinstance(spec, LearnerRole)).algorithm.config
-        self._forgives_environments = config.on_env_error == "restart"
+        learners = [spec for spec in specs if isinstance(spec, LearnerRole)]
+        self._takes_turns = tuple(learner.algorithm.synchronous for learner in learners)
+        self._forgives_environments = learners[0].algorithm.config.on_env_error == "restart"
 
     def of_node(self, home: Home) -> bytes:
         """Return the pickled task of a node's host, which connects to `home`."""
@@ -102,6 +104,28 @@ class Tasks:
             specs.append(SenderRole(home, transport.path, transport.unit, policy))
         return self._pickled(shape, specs, transports)
 
+    def of_gateway(self, home: Home, ip: str, nodes: Sequence[range], missing: Collection[int]) -> bytes:
+        """Return the pickled task of the host of a gateway, whose roles are those of a node and of home.
+
+        Parameters
+        ----------
+        home
+            Where its senders connect.
+        ip
+            Address of its machine, at which its receiver listens.
+        nodes
+            For each node, or gateway, that connects to it: numbers of the nodes of the run.
+        missing
+            Those among them that it does not wait for.
+        """
+        first, end = nodes[0].start, nodes[-1].stop
+        of_policies = (self._shape, *self._shape.others)
+        shapes = [self._of_node(shape, first * self._cores, end - first) for shape in of_policies]
+        transports = [transport_of(path).to_node() for path in self._rollouts[0].rollout.paths]
+        workers = [range((part.start - first) * self._cores, (part.stop - first) * self._cores) for part in nodes]
+        specs = relay_roles(home, ip, workers, transports, self._takes_turns, missing)
+        return self._pickled(replace(shapes[0], others=tuple(shapes[1:])), specs, transports)
+
     def of_learner(self, rank: int, num_threads: int) -> bytes:
         """Return the pickled task of the host of a learner, which may use `num_threads` threads."""
         role = self._ranks[rank]
@@ -111,9 +135,9 @@ class Tasks:
         there = RankThereRole(_on(device, role.algorithm), role.group, rank, num_threads)
         return self._pickled(shape, [there])
 
-    def _of_node(self, shape: RunShape, first_worker: int) -> RunShape:
-        """Shape of a policy's arena on a node."""
-        return replace(shape, num_workers=self._cores, first_worker=first_worker, others=())
+    def _of_node(self, shape: RunShape, first_worker: int, num_nodes: int = 1) -> RunShape:
+        """Shape of a policy's arena on a node, or at the gateway of several."""
+        return replace(shape, num_workers=num_nodes * self._cores, first_worker=first_worker, others=())
 
     def _pickled(
         self, shape: RunShape, specs: Sequence[RoleSpec], transports: Sequence[SegmentTransport] = ()

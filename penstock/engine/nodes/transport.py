@@ -46,10 +46,14 @@ class SegmentTransport:
         """Return the form of the transport for a node: a path without memory of home."""
         return self
 
-    def path_on_node(self, arena: ExperienceArena) -> DataPath:
-        """Return the data path of a node's roles, with the memory that they share."""
+    def path_on_node(self, arena: ExperienceArena, relays: bool = False) -> DataPath:
+        """Return the data path of the roles of a node, or of a gateway that relays, with the memory that they share."""
         path: DataPath = self.path
         return path
+
+    def relaying(self, path: DataPath) -> SegmentTransport:
+        """Return the form of a node's transport for a gateway's receiver, with the path of the gateway's roles."""
+        return SegmentTransport(path)
 
     def on_arrival(self, arena: ExperienceArena) -> Callable[[np.ndarray], None]:
         """Make the function that home calls with full slots of a node (int64 ``[K]``) before the learner gets them."""
@@ -77,13 +81,21 @@ class StepTransport(SegmentTransport):
         """Write steps on the node; the buffer stays at home."""
         return replace(self, path=replace(self.path, replay=NodeReplay.of(self.path.replay)))
 
-    def path_on_node(self, arena: ExperienceArena) -> DataPath:
-        """Return the data path with an outbox in the buffer's place."""
+    def path_on_node(self, arena: ExperienceArena, relays: bool = False) -> DataPath:
+        """Return the data path with an outbox in the buffer's place.
+
+        A gateway's has twice the room: steps are reported as taken before they arrive from the nodes.
+        """
         shape = arena.shape
-        most_calls = self.calls_per_step * (steps_ahead(shape) // shape.group_size + 1) * (shape.num_agents or 1)
+        ahead = steps_ahead(shape.num_lanes) * (2 if relays else 1)
+        most_calls = self.calls_per_step * (ahead // shape.group_size + 1) * (shape.num_agents or 1)
         outbox: Any = Outbox.make(self.fields(shape), shape.group_size, most_calls)
         path: DataPath = replace(self.path, replay=replace(self.path.replay, buffer=outbox))
         return path
+
+    def relaying(self, path: DataPath) -> SegmentTransport:
+        """Return the form for a gateway's receiver, which writes steps into the gateway's outbox."""
+        return replace(self, path=path)
 
     @property
     def calls_per_step(self) -> int:
@@ -162,6 +174,6 @@ def transport_of(path: DataPath) -> SegmentTransport:
     return found(path)
 
 
-def steps_ahead(shape: RunShape) -> int:
+def steps_ahead(num_lanes: int) -> int:
     """Return the largest number of granted steps that a node has not taken: two of each of its lanes."""
-    return 2 * shape.num_lanes
+    return 2 * num_lanes

@@ -1,0 +1,319 @@
+"""A gateway over loopback, in one process: its nodes are to home as if they were one, and home is nearer to them."""
+
+import contextlib
+import threading
+import time
+from collections import defaultdict
+
+import numpy as np
+import pytest
+
+from penstock.engine.messages import Listening, NodesSeen
+from penstock.engine.nodes.gateways import relay_roles
+from penstock.engine.nodes.host import HostTask, with_paths
+from penstock.engine.nodes.receiver import ReceiverRole
+from penstock.engine.nodes.sender import Home, SenderRole, keep_all_slots
+from penstock.engine.nodes.stream import HEADER
+from penstock.engine.nodes.transport import transport_of
+from penstock.engine.paths.replay import ReplayPath
+from penstock.engine.paths.segment_learner import READER
+from penstock.engine.paths.segments import SegmentPath
+from penstock.envs.spaces import ActionSpec, ObservationSpec
+from penstock.experience.arena import Control, ExperienceArena
+from penstock.experience.run_replay import Replay, transition_fields
+from penstock.ipc import SlotState
+from penstock.replay import RateLimiter, ReplayBuffer
+from penstock.runs.status import NodeStatus
+from tests.envs.arrangements import counting_lanes
+from tests.experience.writing import LOGITS, run_shape
+
+TOKEN, RUN = b"t" * 32, 11
+
+
+class End:
+    """An arena with its roles: of home, a gateway or a node.
+
+    `workers` are the rollout workers of the run that it has, `parts` those of each end below it. `above` is the end
+    that it connects to, with its place there and its incarnation.
+    """
+
+    def __init__(self, transport, workers: range, parts=(), above=None, takes_turns=False, **numbers) -> None:
+        shape = run_shape(num_workers=len(workers), first_worker=workers.start, **numbers)
+        self.arena, self.reports, self.address = ExperienceArena.create(shape), [], ("", 0)
+        parts = [range(part.start - workers.start, part.stop - workers.start) for part in parts]
+        if above is None:
+            specs = [ReceiverRole("127.0.0.1", TOKEN, RUN, parts, (transport,), (takes_turns,))]
+        else:
+            keep_all_slots(self.arena)
+            end, place, incarnation = above
+            home, there = Home(end.address, TOKEN, RUN, place, incarnation), transport.to_node()
+            roles = [SenderRole(home, there.path, there.unit)]
+            if parts:
+                roles = relay_roles(home, "127.0.0.1", parts, [there], (takes_turns,))
+            specs = with_paths(HostTask(shape, roles, False, [there]), self.arena)
+        self.specs = specs
+        self.roles = [spec.build(self.arena, self._take) for spec in specs]
+
+    def _take(self, report) -> None:
+        if isinstance(report, Listening):
+            self.address = report.address
+        self.reports.append(report)
+
+    def poll(self) -> None:
+        for role in self.roles:
+            role.poll()
+
+    def seen(self):
+        """Statuses of what is connected, by number."""
+        seen = [report.statuses for report in self.reports if isinstance(report, NodesSeen)]
+        return seen[-1] if seen else defaultdict(NodeStatus)
+
+    def free(self) -> list[int]:
+        return self.arena.slots.in_state(SlotState.FREE).tolist()
+
+    def full(self) -> list[int]:
+        return sorted(self.arena.slots.in_state(SlotState.FULL).tolist())
+
+    def fill(self, slots: list[int], seed: int = 0) -> None:
+        """Fill granted slots as a node's lanes would, with bytes of chance."""
+        numbers, arena, at = np.random.default_rng(seed), self.arena, np.array(slots)
+        assert arena.slots.claim(at, SlotState.FREE, SlotState.WRITING, 0).all()
+        for column in arena.columns.values():
+            whole = column.reshape(arena.shape.num_slots, -1)
+            whole[at] = numbers.integers(0, 2, whole[at].shape).astype(column.dtype)
+        arena.slot_epoch[at], arena.slot_number[at] = arena.control[Control.RUN_EPOCH], at + 1
+        arena.slot_memory[at] = numbers.normal(size=(len(at), 3))
+        arena.slots.claim(at, SlotState.WRITING, SlotState.FULL, 0)
+        arena.full.push_many(at)
+
+    def learn(self) -> None:
+        """Free all slots that have arrived, as a learner does."""
+        slots = np.array(self.full())
+        self.arena.full.pop_many(self.arena.full.capacity)
+        assert self.arena.slots.claim(slots, SlotState.FULL, SlotState.READING, READER).all()
+        self.arena.release(slots)
+
+    def close(self) -> None:
+        for role in reversed(self.roles):
+            role.close()
+
+
+class Tree:
+    """Home, and whatever is below it; `until` polls all roles."""
+
+    def __init__(self, tops, transport, **numbers) -> None:
+        self.numbers = {"records": (LOGITS,), "state_size": 3, "weights_nbytes": 1 << 12, "slots_per_lane": 2} | numbers
+        self.transport, self.ends = transport or transport_of(SegmentPath()), []
+        self.home = self.add(range(tops[-1].stop), tops)
+        self.publish(4)
+
+    def add(self, workers: range, parts=(), above=None) -> End:
+        self.ends.append(End(self.transport, workers, parts, above, **self.numbers))
+        return self.ends[-1]
+
+    def publish(self, version: int) -> None:
+        self.home.arena.weights.publish(np.full(1 << 12, version, np.uint8), version)
+        self.home.arena.ring_rollout_workers()
+
+    def until(self, is_done) -> None:
+        end = time.monotonic() + 10
+        while not is_done():
+            for each in self.ends:
+                each.poll()
+            assert time.monotonic() < end
+            time.sleep(0.002)
+
+    def lose(self, end: End) -> None:
+        self.ends.remove(end)
+        end.close()
+
+    def close(self) -> None:
+        for end in reversed(self.ends):
+            with contextlib.suppress(OSError):
+                end.close()
+
+
+@pytest.fixture
+def tree():
+    made = []
+
+    def make(tops, transport=None, **numbers):
+        made.append(Tree(tops, transport, **numbers))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+    threads = {"home-receiving", "home-sending", "node-receiving"}
+    assert not threads & {thread.name for thread in threading.enumerate()}
+
+
+SMALL, LARGE, OTHER = range(1), range(1, 3), range(3, 4)  # workers of three nodes, two lanes each
+
+
+@pytest.fixture
+def below(tree):
+    """Home with a gateway of a small and a large node."""
+
+    def make(**numbers):
+        t = tree([range(3)], **numbers)
+        gateway = t.add(range(3), [SMALL, LARGE], (t.home, 0, 1))
+        return t, gateway, t.add(SMALL, (), (gateway, 0, 1)), t.add(LARGE, (), (gateway, 1, 1))
+
+    return make
+
+
+def of_node(home: ExperienceArena, node: ExperienceArena, slot: int) -> int:
+    """Slot at home of a slot of a node: the same turn of the same lane of the run."""
+    turn, lane = divmod(slot, node.shape.num_lanes)
+    return turn * home.shape.num_lanes + node.shape.first_worker * 2 + lane
+
+
+def test_segments_pass_a_gateway_byte_for_byte_into_the_lanes_that_they_are_of(below):
+    t, gateway, small, large = below()
+    t.until(lambda: len(small.free()) == 4 and len(large.free()) == 8)
+    small.fill([0, 3], seed=1)
+    large.fill([2, 7, 1], seed=2)
+    t.until(lambda: len(t.home.full()) == 5)
+    for node, slots in ((small.arena, [0, 3]), (large.arena, [2, 7, 1])):
+        for slot in slots:
+            at = of_node(t.home.arena, node, slot)
+            for name, column in node.columns.items():
+                theirs = column.reshape(node.shape.num_slots, -1)[slot]
+                ours = t.home.arena.columns[name].reshape(t.home.arena.shape.num_slots, -1)[at]
+                assert theirs.tobytes() == ours.tobytes(), name
+            assert node.slot_number[slot] == t.home.arena.slot_number[at]
+            assert (node.slot_memory[slot] == t.home.arena.slot_memory[at]).all()
+    t.until(lambda: t.home.seen()[0].steps == sum(node.steps for node in gateway.seen().values()) > 0)
+    t.home.learn()
+    t.until(lambda: len(small.free()) == 4 and len(large.free()) == 8)  # granted again, and no sooner
+
+
+def test_home_sends_a_gateway_each_version_once_however_many_nodes_it_has(below):
+    t, _, small, large = below()
+    t.until(lambda: small.arena.weights.version == large.arena.weights.version == 4)
+    for version in (5, 6):
+        t.publish(version)
+        t.until(lambda: small.arena.weights.version == large.arena.weights.version == version)  # noqa: B023
+    found = np.zeros(1 << 12, np.uint8)
+    large.arena.weights.read_into(found)
+    assert (found == 6).all()
+    t.home.arena.control[Control.GOAL] = 77
+    t.home.arena.ring_rollout_workers()
+    t.until(lambda: small.arena.control[Control.GOAL] == large.arena.control[Control.GOAL] == 77)
+    t.until(lambda: t.home.seen()[0].weights_nbytes == 3 * ((1 << 12) + HEADER.size))
+
+
+def test_gateways_have_gateways_and_nodes_of_home_beside_them(tree):
+    t = tree([range(3), OTHER])
+    upper = t.add(range(3), [range(3)], (t.home, 0, 1))
+    lower = t.add(range(3), [SMALL, LARGE], (upper, 0, 1))
+    nodes = [t.add(SMALL, (), (lower, 0, 1)), t.add(LARGE, (), (lower, 1, 1)), t.add(OTHER, (), (t.home, 1, 1))]
+    t.until(lambda: [len(node.free()) for node in nodes] == [4, 8, 4])
+    for node in nodes:
+        node.fill([1])
+    t.until(lambda: t.home.full() == sorted(of_node(t.home.arena, node.arena, 1) for node in nodes))
+    assert all(node.arena.weights.version == 4 for node in nodes)
+
+
+@pytest.mark.parametrize("takes_turns", [False, True])
+def test_a_lost_node_of_a_gateway_is_made_up_for_there_and_its_successor_goes_on(below, takes_turns):
+    t, gateway, small, large = below(takes_turns=takes_turns)
+    t.until(lambda: len(small.free()) == 4 and len(large.free()) == 8)
+    t.ends.remove(large)
+    large.close()
+    own = [of_node(t.home.arena, large.arena, slot) for slot in range(8)]
+    if takes_turns:  # a batch has a segment of every lane
+        t.until(lambda: t.home.full() == sorted(own))
+        assert not t.home.arena.columns["valid"].any()
+        t.home.learn()
+    else:
+        t.until(lambda: gateway.seen()[1].is_there is False)
+        assert t.home.full() == []
+    small.fill([0])  # the other goes on
+    t.until(lambda: of_node(t.home.arena, small.arena, 0) in t.home.full())
+    again = t.add(LARGE, (), (gateway, 1, 2))
+    if takes_turns:
+        t.until(lambda: set(own) <= set(t.home.full()))  # granted before it came
+        t.home.learn()
+    t.until(lambda: len(again.free()) == 8)
+    again.fill([5])
+    t.until(lambda: of_node(t.home.arena, again.arena, 5) in t.home.full())
+
+
+@pytest.mark.parametrize("takes_turns", [False, True])
+def test_a_lost_gateway_frees_what_its_nodes_were_granted_and_another_takes_its_place(below, takes_turns):
+    t, gateway, small, large = below(takes_turns=takes_turns)
+    t.until(lambda: len(small.free()) == 4 and len(large.free()) == 8)
+    for end in (gateway, small, large):
+        t.ends.remove(end)
+    gateway.close()
+    for node in (small, large):
+        wait_for_loss(node)
+        node.close()
+    t.until(lambda: not t.home.seen()[0].is_there)
+    t.until(lambda: not len(t.home.arena.slots.owned_by(0, SlotState.WRITING)))
+    t.until(lambda: len(t.home.full()) == (12 if takes_turns else 0))
+    gateway = t.add(range(3), [SMALL, LARGE], (t.home, 0, 2))
+    small = t.add(SMALL, (), (gateway, 0, 2))
+    if takes_turns:
+        t.home.learn()
+    t.until(lambda: len(small.free()) == 4)
+    small.fill([2])
+    t.until(lambda: of_node(t.home.arena, small.arena, 2) in t.home.full())
+
+
+def wait_for_loss(node: End) -> None:
+    """Wait until a node has seen that its connection is lost."""
+    end = time.monotonic() + 10
+    with pytest.raises(ConnectionError):
+        while time.monotonic() < end:
+            node.poll()
+            time.sleep(0.01)
+
+
+class Player:
+    """Lanes of a node that write into its outbox what they are granted."""
+
+    def __init__(self, end: End) -> None:
+        self.end = end
+        path = end.specs[0].path
+        self.lanes = counting_lanes("single", [[(3, "terminated")]] * end.arena.shape.num_lanes)
+        self.writer = path.writer(end.arena, 0, self.lanes, 0, None, None)
+        self.lanes.reset()
+        self.steps = 0
+
+    def step(self) -> None:
+        while self.writer.open():
+            self.lanes.step(np.zeros(self.lanes.num_lanes, np.int64))
+            self.writer.record()
+            self.steps += self.lanes.num_lanes
+
+
+def replay(min_size: int = 4, tolerance: float = 4.0):
+    observation, action = ObservationSpec((3,), "float32"), ActionSpec((), "int64", num_actions=2)
+    limiter = RateLimiter(samples_per_insert=1.0, min_size=min_size, tolerance=tolerance)
+    buffer = ReplayBuffer(100, transition_fields(observation, action, with_values=False))
+    return buffer, limiter, transport_of(ReplayPath(Replay(buffer, limiter, 1, 1.0)))
+
+
+def test_steps_pass_a_gateway_and_home_counts_those_that_lanes_have_taken(tree):
+    buffer, limiter, transport = replay(min_size=20, tolerance=20.0)
+    pair = [range(1), range(1, 2)]
+    numbers = {"segment_length": 1, "weights_nbytes": 1 << 12, "records": (), "state_size": 0, "slots_per_lane": 1}
+    t = tree([range(2)], transport, **numbers)
+    t.home.arena.control[Control.GOAL] = 1_000
+    gateway = t.add(range(2), pair, (t.home, 0, 1))
+    idle, busy = (t.add(part, (), (gateway, number, 1)) for number, part in enumerate(pair))
+    player = Player(busy)
+
+    def plays(steps: int) -> bool:
+        player.step()
+        return player.steps == len(buffer) == steps and limiter.inserts == 40
+
+    # The limiter has room for 40; 4 are granted to the idle node, which takes none of them.
+    t.until(lambda: plays(36))
+    assert len(idle.arena.full) == 4
+    t.ends.remove(idle)
+    idle.close()
+    t.until(lambda: plays(40))  # they are granted to the other, and not counted again
