@@ -151,7 +151,7 @@ METRICS = (
     Series("replay/updates_per_step", "Experience", "Updates per step"),
     Series("replay/age/*", "Experience", "Age of what is drawn", "{0}", "rows", "band"),
     Series("replay/priority/*", "Experience", "Priorities of what is drawn", "{0}", kind="band"),
-    Series("replay/*/share", "Experience", "Batches by source", "{0}", "share", "area"),
+    Series("replay/*/share", "Experience", "Replayed part of batches", "{0}", "share", "area"),
     Series("replay/*/segments", "Experience", "Segments by source", "{0}", "segments"),
     Series("replay/*/age", "Experience", "Age by source", "{0}", "updates"),
     Series("replay/*/age/*", "Experience", "Age of what is drawn, {0}", "{1}", "updates", "band"),

@@ -200,6 +200,7 @@ def _picture(chart: Mapping[str, Any], shapes: Sequence[Any], x: str, target: fl
 
 def _legend(chart: Mapping[str, Any], drawn: Sequence[tuple[Any, np.ndarray, np.ndarray]], target: float | None) -> str:
     entries, is_area = [], chart["kind"] == "area"
+    is_whole = all((values == np.round(values)).all() for _, _, values in drawn)
     for line, _, values in drawn:
         dashes = f'stroke-dasharray="{_dash(line)}"'
         mark = (
@@ -207,7 +208,8 @@ def _legend(chart: Mapping[str, Any], drawn: Sequence[tuple[Any, np.ndarray, np.
             else f'<line class="line {_class(line)}" x2="22" y1="4" y2="4" stroke-width="2" {dashes}/>'
         )  # fmt: skip
         last, unit = float(values[-1]), chart["unit"].partition("/")[0]
-        shown = {"share": f"{last:.1%}", "bytes": f"{short(last)}B"}.get(unit, number(last))
+        plain = f"{last:,.0f}" if is_whole else number(last)
+        shown = {"share": f"{last:.1%}", "bytes": f"{short(last)}B"}.get(unit, plain)
         said = line.get("said", shown)
         swatch = f'<svg viewBox="0 0 22 8" aria-hidden="true">{mark}</svg>'
         label = escape(line["label"])

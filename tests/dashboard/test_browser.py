@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -112,6 +113,10 @@ def test_the_overview_shows_runs_as_they_come_and_change(browser, runs):
         browser.find_element(By.XPATH, "//button[text()='eval']").click()
         assert text_of(browser, "tbody th") == "third | first | second"
         assert browser.find_element(By.CSS_SELECTOR, "[aria-sort=ascending]").text.startswith("eval")
+        target = browser.find_element(By.XPATH, "//th[.='target']")
+        assert not target.is_displayed(), "no run has a target"
+        record(runs / "fourth", [(100, 3.0)], target=9.0)
+        waited(browser, target.is_displayed)
         assert complaints(browser) == []
 
 
@@ -121,7 +126,11 @@ def test_a_comparison_follows_the_runs(browser, runs):
         browser.get(served.address)
         browser.execute_script("location.hash = '#/compare?words='")
         waited(browser, lambda: "1 of 1 runs are compared" in text_of(browser, "main"))
+        browser.execute_script("document.querySelector('main .wide').focus()")
         record(runs / "second", [(100, 7.0)], gamma=0.5)
+        time.sleep(2.5)  # two looks of the page: nothing is taken from the focus
+        assert "1 of 1 runs are compared" in text_of(browser, "main")
+        browser.execute_script("document.activeElement.blur()")
         waited(browser, lambda: "2 of 2 runs are compared" in text_of(browser, "main"))
         assert "7.000" in text_of(browser, "main td") and complaints(browser) == []
 
@@ -397,7 +406,7 @@ def test_distributions_are_bands_and_a_recent_episode_has_charts_of_its_own(brow
         find = f"[...document.querySelectorAll('figure')].find((each) => each.textContent.startsWith('{title}'))"
         browser.execute_script(f"{find}.scrollIntoView()")
         legend = waited(browser, lambda: browser.execute_script(f"return {find}.querySelector('.legend').textContent"))
-        assert legend == "median 5.000 (3.000 to 11.0)bands: min to max, 25 to 75 %"
+        assert legend == "median 5 (3 to 11)bands: min to max, 25 to 75 %"
         assert saved_picture(browser, title, "SVG")[1].count("<polygon") == 2
         browser.execute_script(f"{find}.querySelector('.legend button').click()")
         assert saved_picture(browser, title, "SVG")[1].count("<polygon") == 0, "a hidden median has no bands"
@@ -581,7 +590,7 @@ def test_chosen_runs_are_compared(browser, study):
 
 @pytest.fixture(scope="module")
 def search(tmp_path_factory):
-    """A search of three trials, with a hostile setting."""
+    """A search of three trials, with a hostile setting; beside it a run and a population of runs with everything."""
     folder = tmp_path_factory.mktemp("searched") / "search"
     record(folder / "trial-0-seed-0", [(1, 1.0)])
     space = {"gamma": {"low": 0.9, "high": 0.99}, EVIL: {"values": [EVIL, [64, 64]]}}
@@ -592,8 +601,38 @@ def search(tmp_path_factory):
         lines += [{"op_code": 5, "trial_id": n, "param_name": EVIL, "param_value_internal": n % 2}]
         lines += [{"op_code": 6, "trial_id": n, "state": 1, "values": [10.0 * n]}]
     (folder / "journal.log").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    of_kinds(folder.parent)
+    population_of_runs(folder.parent)
     with dashboard_of(folder.parent) as served:
         yield served
+
+
+def population_of_runs(runs):
+    for member in ("0", "1"):
+        record(runs / "pbt" / f"member-{member}", [(100, 5.0)])
+    events = [
+        {"event": "start", "policy": "0", "steps": 0, "after": {"gamma": 0.9}},
+        {"event": "start", "policy": EVIL, "steps": 0, "after": {"gamma": 0.95}},
+        {"event": "exploit", "policy": "0", "steps": 50, "parent": EVIL, "scores": {"0": 1.0, EVIL: 2.0},
+         "after": {"gamma": 0.97}},
+    ]  # fmt: skip
+    (runs / "pbt" / "lineage.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+
+
+def test_a_search_follows_its_trials(browser, runs):
+    folder = runs / "search"
+    record(folder / "trial-0-seed-0", [(100, 5.0)])
+    (folder / "search.json").write_text('{"space": {"gamma": {"low": 0.9, "high": 0.99}}}')
+    (folder / "journal.log").write_text('{"op_code": 4}\n')
+    with dashboard_of(runs) as served:
+        (searched,) = json.loads(served.ask("/api/runs")[2])["searches"]
+        browser.get(served.address)
+        browser.execute_script("location.hash = arguments[0]", f"#/search/{searched['id']}")
+        waited(browser, lambda: "1 of 1 trials" in text_of(browser, "main"))
+        with open(folder / "journal.log", "a") as file:
+            file.write('{"op_code": 4}\n')
+        record(folder / "trial-1-seed-0", [(100, 7.0)])
+        waited(browser, lambda: "2 of 2 trials" in text_of(browser, "main") and complaints(browser) == [])
 
 
 def test_trials_of_a_search_are_narrowed_by_the_keyboard(browser, search):
@@ -611,15 +650,7 @@ def test_trials_of_a_search_are_narrowed_by_the_keyboard(browser, search):
 
 
 def test_a_population_of_runs_shows_who_copied_whom(browser, runs):
-    for member in ("0", "1"):
-        record(runs / "pbt" / f"member-{member}", [(100, 5.0)])
-    events = [
-        {"event": "start", "policy": "0", "steps": 0, "after": {"gamma": 0.9}},
-        {"event": "start", "policy": EVIL, "steps": 0, "after": {"gamma": 0.95}},
-        {"event": "exploit", "policy": "0", "steps": 50, "parent": EVIL, "scores": {"0": 1.0, EVIL: 2.0},
-         "after": {"gamma": 0.97}},
-    ]  # fmt: skip
-    (runs / "pbt" / "lineage.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    population_of_runs(runs)
     with dashboard_of(runs) as served:
         (population,) = json.loads(served.ask("/api/runs")[2])["searches"]
         browser.get(f"{served.address}#/search/{population['id']}")
@@ -644,6 +675,26 @@ def test_files_are_listed_and_their_text_is_shown(browser, study):
     assert not browser.find_elements(By.CSS_SELECTOR, "main img, main script") and complaints(browser) == []
 
 
+CONTROLS = """[...document.querySelectorAll(
+"a[href], button, input, select, textarea, summary, video, [tabindex='0']")]"""
+TABBED = f"""
+window.reached = new Set(), window.bare = [];
+document.addEventListener("focusin", ({{ target }}) => {{
+  window.reached.add(target);
+  const hasNone = getComputedStyle(target).outlineStyle === "none";
+  if (hasNone && target.matches(":focus-visible")) window.bare.push(target.outerHTML);
+}});
+document.activeElement.blur();
+return {CONTROLS}.filter((each) => each.checkVisibility()).length;
+"""
+"""Begins to note which controls are focused; returns the number of visible ones."""
+UNREACHED = f"""
+const missed = {CONTROLS}.filter((each) => each.checkVisibility() && !each.disabled && !window.reached.has(each));
+return [...missed.map((each) => each.outerHTML.slice(0, 200)), ...window.bare];
+"""
+"""Controls that were not focused, or show no outline with the focus."""
+
+
 @pytest.mark.parametrize("is_search", [False, True])
 def test_every_page_is_accessible_in_both_themes(browser, study, search, is_search):
     if not AXE.is_file():
@@ -653,8 +704,13 @@ def test_every_page_is_accessible_in_both_themes(browser, study, search, is_sear
     browser.get((search if is_search else study).address)
     ids = {run["run"]: run["id"] for run in json.loads(study.ask("/api/runs")[2])["runs"]}
     one, other = ids["ppo0"], ids["other"]
-    (searched,) = json.loads(search.ask("/api/runs")[2])["searches"]
-    pages = {f"#/search/{searched['id']}": "3 of 3 trials"} if is_search else {
+    told = json.loads(search.ask("/api/runs")[2])
+    searched = {each["name"]: each["id"] for each in told["searches"]}
+    (kinds,) = [run["id"] for run in told["runs"] if run["run"] == "kinds"]
+    pages = {
+        f"#/search/{searched['search']}": "3 of 3 trials", f"#/search/{searched['pbt']}": "Arrows lead from a member",
+        f"#/run/{kinds}": "Arrows lead from a policy",
+    } if is_search else {
         "#/": "13 of 13 runs", f"#/run/{other}": "it has begun", "#/curves": "runs have this metric",
         "#/compare?words=": "13 of 13 runs are compared",
         f"#/differences?runs={one},{other}": "gamma", f"#/run/{other}/files": "config.json",
@@ -671,3 +727,8 @@ def test_every_page_is_accessible_in_both_themes(browser, study, search, is_sear
             complaints_of = [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in found["violations"]]
             assert complaints_of == [], f"{page} in {theme}"
             assert len(found["passes"]) > 10
+            if theme == "light":
+                count = browser.execute_script(TABBED)
+                assert count > 3
+                browser.find_element(By.TAG_NAME, "body").send_keys(Keys.TAB * (2 * count + 10))
+                assert browser.execute_script(UNREACHED) == [], f"the tab key does not reach this on {page}"

@@ -54,6 +54,7 @@ export class Chart {
   draw() {
     this.isStale = false;
     const whole = this.data(), isArea = this.options.kind === "area";
+    this.isWhole = whole.slice(1).every((column) => column.every((value) => value === null || Number.isInteger(value)));
     // A part that is never there would be a line at the edge of its neighbour.
     this.parts = this.lines.map((line, n) => ({ ...line, n })).filter(({ n }) => !this.hidden.has(this.owners.get(n) ?? n) && !(isArea && !whole[n + 1].some(Boolean)));
     this.raw = [whole[0], ...this.parts.map(({ n }) => whole[n + 1])];
@@ -236,7 +237,7 @@ export class Chart {
 
   said(value) {
     if (value === null || value === undefined) return "-";
-    return this.options.unit === "share" ? `${(100 * value).toFixed(1)} %` : (this.options.unit || "").startsWith("bytes") ? `${shortened(value, "bytes")}B` : number(value);
+    return this.options.unit === "share" ? `${(100 * value).toFixed(1)} %` : (this.options.unit || "").startsWith("bytes") ? `${shortened(value, "bytes")}B` : this.isWhole ? count(value) : number(value);
   }
 
   fillLegend(whole) {

@@ -53,6 +53,11 @@ export async function overview(page) {
     unlike.href = `#/differences?${new URLSearchParams({ runs: some })}`;
     unlike.hidden = chosen.size < 2;
     told.textContent = runs.size ? `${shown.length} of ${runs.size} runs` : "No runs yet. This page shows them as soon as there are any.";
+    // Columns without any value are left out.
+    columns.forEach(({ name, cell }, n) => {
+      const isEmpty = !shown.some((run) => TEXTS[cell](run[name], run));
+      for (const each of [heads[n], ...shown.map((run) => rows.get(run.id).cells[n].closest("td, th"))]) each.classList.toggle("empty", isEmpty);
+    });
     heads.forEach((head, n) => {
       const mine = columns[n].name === sort;
       if (mine) head.setAttribute("aria-sort", down ? "descending" : "ascending");
