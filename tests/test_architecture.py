@@ -28,7 +28,7 @@ MAY_USE = {
     "output": set(),
     "config": {"imports", "ipc", "envs", "masking"},
     "trust": {"imports"},
-    "runs": {"config", "ipc", "masking", "trust"},
+    "runs": {"config", "extras", "ipc", "masking", "replay", "trust"},
     "ipc": {"_native"},
     "replay": {"_native", "ipc"},
     "nn": {"_native", "ipc"},
@@ -262,7 +262,8 @@ LEFT_OUT = {
     "penstock.search.command": {"torch", "gymnasium", "optuna"},
     "penstock.experience": {"torch", "gymnasium"},
     "penstock.engine.roles.rollout_worker": {"torch"},
-    "penstock.engine.trainer": {"ray", "penstock.engine.nodes.backend", "penstock.engine.nodes.receiver"},
+    "penstock.engine.trainer": {"ray", "penstock.engine.nodes.backend", "penstock.engine.nodes.receiver"}
+    | {"fsspec", "penstock.runs.sending", "penstock.runs.fetching"},
 }
 IMPORT_THEM = """
 import importlib, json, sys

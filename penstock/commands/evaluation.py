@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.commands.exits import DONE, CommandError, explained, warn
@@ -33,9 +34,13 @@ def evaluate(args: list[str]) -> int:
         raise CommandError("--explain plays the environment of the run: leave out --env and --wrapper")
     from penstock.config import FEATURES, find_object
     from penstock.runs.checkpoint import verify_checkpoint
-    from penstock.runs.lookup import policies_of, resolve_checkpoint
+    from penstock.runs.lookup import local_copy, policies_of, resolve_checkpoint
+    from penstock.runs.remote import is_remote
 
     with explained():
+        if flags.video == "auto" and is_remote(flags.run):
+            raise CommandError("--video auto is a film in a local run: of a remote one, give a new file")
+        flags = replace(flags, run=local_copy(flags.run, flags.checkpoint))
         paths = {
             name: resolve_checkpoint(flags.run, flags.checkpoint, warn, name or None)
             for name in policies_of(flags.run) or [""]
@@ -73,11 +78,12 @@ def info(args: list[str]) -> int:
     from penstock.play.policy import load_policy
     from penstock.runs.films import VIDEOS, films_of
     from penstock.runs.formatting import printable
-    from penstock.runs.lookup import policies_of, resolve_checkpoint
+    from penstock.runs.lookup import local_copy, policies_of, resolve_checkpoint
     from penstock.runs.reading import RecordedRun
     from penstock.runs.vacancy import CONFIG
 
     with explained():
+        flags = replace(flags, run=local_copy(flags.run, flags.checkpoint))
         if (Path(flags.run) / CONFIG).is_file():
             if origin := RecordedRun.open(flags.run).origin:
                 print(f"weights from {printable(origin)}")

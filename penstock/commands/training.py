@@ -10,6 +10,7 @@ from penstock.commands.exits import (
     FAILED,
     INTERRUPTED,
     NOT_REACHED,
+    NOT_SENT,
     WRONG_USAGE,
     CommandError,
     explained,
@@ -57,9 +58,14 @@ def resume(args: list[str]) -> int:
     path, *flags = args
     if path.startswith("-"):
         raise CommandError(f"the run comes first: penstock resume RUN {' '.join(args)}")
+    from penstock.runs.remote import is_remote
     from penstock.runs.run_directory import RunDirectory
 
     with explained():
+        if is_remote(path) and not {*HELP} & {*flags}:
+            from penstock.runs.fetching import copy_to_resume
+
+            path = str(copy_to_resume(path, print))
         run = RunDirectory.open(path)
     _prepare([str(run.config.get("backend")), *flags])
     from penstock.algorithms import load_algorithm
@@ -98,6 +104,8 @@ def _run(make: Callable[[], Trainer]) -> int:
         except TrainingFailed as error:
             raise CommandError(str(error), FAILED) from error
     print(_folded_for_terminal(_summary(result)))
+    if result.unsent:
+        return NOT_SENT
     if result.stopped == "interrupted":
         return INTERRUPTED
     return NOT_REACHED if result.target_return is not None and not result.reached_target else DONE

@@ -195,7 +195,11 @@ class Config:
     keep_checkpoints: int = 3
     """Number of checkpoints kept, besides the best."""
     run_dir: str | os.PathLike[str] | None = "auto"
-    """Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written."""
+    """Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written. A URL such as
+    s3://bucket/name is a directory runs/name whose files are also sent there (needs the extra "s3"); with a slash at
+    its end, a directory within it, named as with "auto"."""
+    send_seconds: float = 300.0
+    """Longest wait at the end of a training until everything is sent to the URL of run_dir, in seconds."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.env, str | type):
@@ -242,7 +246,8 @@ class Config:
             require(rate > 0, "learning_rate", rate, "more than 0")
             require(rate < math.inf, "learning_rate", rate, "finite")
         require(0.0 <= self.gamma <= 1.0, "gamma", self.gamma, "from 0 to 1")
-        require(self.seed >= 0, "seed", self.seed, "0 or more")
+        for name in ("seed", "send_seconds"):
+            require(getattr(self, name) >= 0, name, getattr(self, name), "0 or more")
         require(all(size > 0 for size in self.hidden_sizes), "hidden_sizes", self.hidden_sizes, "all more than 0")
         is_foreign = isinstance(self.encoder, str) and value_hint("encoder", self.encoder) != ""
         require(not is_foreign, "encoder", self.encoder, "the name of an encoder, or your own")

@@ -82,7 +82,7 @@ _GROUPS = {
     "budget and run": {
         "max_seconds", "eval_interval", "eval_episodes", "eval_exploration", "eval_max_steps", "eval_films",
         "checkpoint_interval",
-        "keep_checkpoints", "save_replay",
+        "keep_checkpoints", "save_replay", "send_seconds",
     },
 }  # fmt: skip
 

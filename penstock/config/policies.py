@@ -22,7 +22,7 @@ OF_THE_RUN = (
     "pbt", "pbt_space", "pbt_interval", "pbt_start", "pbt_fraction", "pbt_metric", "pbt_episodes",
     "schedule", "schedule_policy",
     "eval_interval", "eval_episodes", "eval_exploration", "eval_max_steps", "eval_films", "checkpoint_interval",
-    "keep_checkpoints", "run_dir",
+    "keep_checkpoints", "run_dir", "send_seconds",
 )  # fmt: skip
 """Settings shared by all policies of a run."""
 

@@ -54,7 +54,9 @@ class TrainResult:
     stopped
         "target", "steps", "seconds", "callback" (`on_update` returned False) or "interrupted".
     run_dir
-        Directory of the run; None: nothing is written.
+        Local directory of the run; None: nothing is written.
+    unsent
+        Parts of the run that are not at its remote ``run_dir`` yet; empty where all are, and for local runs.
     """
 
     steps: int
@@ -66,6 +68,7 @@ class TrainResult:
     stopped: str
     run_dir: str | None
     eval_unfinished: int = 0
+    unsent: tuple[str, ...] = ()
 
 
 class TrainingInterrupted(KeyboardInterrupt):

@@ -159,7 +159,12 @@ class _Shared(TypedDict, total=False):
     keep_checkpoints: int
     """Number of checkpoints kept, besides the best. Default: 3."""
     run_dir: str | os.PathLike[str] | None
-    """Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written. Default: "auto"."""
+    """Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written. A URL such as
+    s3://bucket/name is a directory runs/name whose files are also sent there (needs the extra "s3"); with a slash at
+    its end, a directory within it, named as with "auto". Default: "auto"."""
+    send_seconds: float
+    """Longest wait at the end of a training until everything is sent to the URL of run_dir, in seconds. Default:
+    300.0."""
 
 class _SharedExceptA3C(TypedDict, total=False):
     num_groups: int | None

@@ -36,6 +36,7 @@ from penstock.play.policy import specs_from_json
 from penstock.population.schedule import Schedule, schedule_of
 from penstock.population.space import tables_of
 from penstock.runs.checkpoint import Checkpoint
+from penstock.runs.remote import is_remote
 from penstock.runs.run_directory import RunDirectory
 from penstock.self_play.settings import with_absolute_paths
 from penstock.surroundings import plain_torch
@@ -83,12 +84,17 @@ def reopen_training(
     trust_code: bool = False,
 ) -> Supervisor:
     """Open a run again, with some settings changed; parameters and errors are those of `Trainer.resume`."""
+    if is_remote(run_dir):
+        from penstock.runs.fetching import copy_to_resume
+
+        run_dir = copy_to_resume(run_dir, report or print)
     run = RunDirectory.own(run_dir)
     with code_of(run.info, run_dir, trust_code, changes), ExitStack() as on_failure:
         on_failure.callback(run.release)
         checkpoints = checkpoints_to_go_on_from(run, report)
         algorithm = load_algorithm(run.algorithm)
-        before = {**run.config, "run_dir": os.fspath(run_dir)}
+        url = run.config.get("run_dir")
+        before = {**run.config, "run_dir": url if is_remote(url) else os.fspath(run_dir)}
         more = changes.get("max_seconds")
         if isinstance(more, int | float) and more > 0:
             changes = {**changes, "max_seconds": round(checkpoints[0].meta.get("seconds", 0.0) + more, 3)}
@@ -138,6 +144,7 @@ def _opened(
             config.run_dir, env_name=env.name, algorithm=algorithm_id(algorithm), config=config.to_json(),
             policies=[name for name in algorithms if name],
         )  # fmt: skip
+    sender = None
     with ExitStack() as on_failure:
         if run is not None:
             on_failure.callback(run.release)
@@ -149,6 +156,10 @@ def _opened(
                     f"arguments of the environment: {env.payload.nbytes / 2**20:,.1f} MiB of memory, which all "
                     "processes of this machine share; a page that one writes to is its own"
                 )
+            if is_remote(run.config.get("run_dir")):
+                from penstock.runs.sending import Sender  # a run that stays here needs nothing of it
+
+                sender = Sender(run)
             notes += [run.lock.note] if run.lock is not None and run.lock.note else []
         open_schedule(schedule, policies, changes)
         population = open_population(config, policies, changes)
@@ -157,7 +168,7 @@ def _opened(
             own.append(note_of_budget(config, policies[0].arena.shape, policies[0].start.state.steps))
         notes = [*filter(None, own), *notes]
         supervisor = Supervisor(Training(
-            config, env, found.seen[0].frame_skip, policies, run, statistics, population, schedule, notes
+            config, env, found.seen[0].frame_skip, policies, run, statistics, population, schedule, notes, sender
         ))  # fmt: skip
         on_failure.pop_all()
     if config.backend != "ray":  # the start of a cluster is none of the run's seconds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -38,6 +38,9 @@ from penstock.runs.store import CheckpointStore
 from penstock.self_play.arenas import arena_shapes
 from penstock.surroundings import plain_torch
 from penstock.trust import SEALS, seals_of
+
+if TYPE_CHECKING:
+    from penstock.runs.sending import Sender
 
 
 @dataclass(eq=False)
@@ -182,6 +185,8 @@ class Training:
         Values of tunable settings by steps, which replace those of `config`; empty: none.
     notes
         Notes that the user is shown before the roles start.
+    sender
+        Sender of the run's files to its remote directory; None: they stay here.
     """
 
     config: Config
@@ -193,6 +198,7 @@ class Training:
     population: Population | None
     schedule: Schedule
     notes: Sequence[str]
+    sender: Sender | None = None
 
 
 def open_policies(

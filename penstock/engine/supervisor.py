@@ -82,7 +82,11 @@ class Supervisor(Owned):
         self.progress = progress = _progress_of(training, specs)
         hardware = Hardware(lambda: self.backend.pids, has_gpu=config.device != "cpu")
         hangs, export = HangWatch(specs, arena), gauges_on(config)
-        self._chronicle = chronicle = Chronicle(progress, hangs, hardware, directory, export)
+        if training.sender is not None:
+            progress.of_sender = training.sender.status
+        self._chronicle = chronicle = Chronicle(
+            progress, hangs, hardware, directory, export, training.sender, config.send_seconds
+        )
         self.evaluations = Evaluations(config, progress, chronicle, roles)
         self._opponents = opponents_of(config, policies, chronicle.lines_log)
         if self._opponents is not None:
@@ -220,11 +224,19 @@ class Supervisor(Owned):
                     self.backend.close(patience)
                 if self._board is not None:
                     self._board.close()
+                if patience:
+                    self._chronicle.send_rest()
                 self._chronicle.close()
             finally:
+                self._chronicle.end_sending()
                 if self.training.run_directory is not None:
                     self.training.run_directory.release()
             self.training.policies.clear()  # frees their memory, such as replay buffers
+
+    @property
+    def unsent(self) -> tuple[str, ...]:
+        """Parts of the run that were not at its remote directory when the last training ended."""
+        return self._chronicle.unsent
 
     def meta(self) -> list[dict[str, Any]]:
         """Metadata of each policy's checkpoint, but for steps and versions."""
@@ -348,7 +360,7 @@ class Supervisor(Owned):
                     self._fail(self._roles.with_policies(str(error)), None)
             except KeyboardInterrupt:
                 if not self.is_foreign:
-                    self._chronicle.ended("interrupted", "interrupted")
+                    self._chronicle.ended("interrupted", "interrupted", is_urgent=True)
                     self.close(patience=0.0)
                 raise
 

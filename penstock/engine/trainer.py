@@ -115,10 +115,12 @@ class Trainer(Steering, metaclass=_Hinted):
     ) -> Trainer:
         """Resume a run from its last intact checkpoint, in the same directory.
 
+        A remote run, by its URL, is fetched into a new directory in ``runs``, unless one there has all of its history.
+
         Parameters
         ----------
         run_dir
-            The run directory.
+            The run directory, or its URL.
         report
             Called with a line for each damaged checkpoint that is passed over.
         trust_code
@@ -216,6 +218,7 @@ class Trainer(Steering, metaclass=_Hinted):
             stopped=stopped,
             run_dir=self.run_dir,
             eval_unfinished=status.eval_unfinished,
+            unsent=self._supervisor.unsent,
         )
         if stopped == "interrupted":
             raise TrainingInterrupted(result)

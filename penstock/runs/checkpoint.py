@@ -38,7 +38,7 @@ FORMAT_VERSION = 1
 WEIGHTS, STATE, META = "weights.safetensors", "state.pt", "meta.json"
 APART = {"population": "population.json", "statistics": "statistics.json"}
 """Files of metadata that may be large, by their keys in the metadata."""
-_FILES = {WEIGHTS, STATE, *APART.values(), META}
+FILES = {WEIGHTS, STATE, *APART.values(), META}
 _MOST_META_NBYTES = 1 << 26
 
 
@@ -323,7 +323,7 @@ def _read_once(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
         raise CheckpointError(str(error)) from None
     files = {}
     for name, expected in meta["files"].items():
-        if name not in _FILES - {META}:
+        if name not in FILES - {META}:
             raise CheckpointError(f"{path} is refused: its {META} names the file {name!r}, which no checkpoint has")
         try:
             data = read_ordinary(path / name, os.lstat(path / name).st_size)
@@ -363,7 +363,7 @@ def _read_meta(path: Path) -> dict[str, Any]:
 
 def holds_only_a_checkpoint(path: Path) -> bool:
     """Return whether a directory holds files of a checkpoint and no others, so that replacing it loses nothing else."""
-    return META in (found := _names_in(path)) and found <= _FILES
+    return META in (found := _names_in(path)) and found <= FILES
 
 
 def _names_in(path: Path) -> set[str]:
@@ -383,8 +383,8 @@ def description_of(path: Path) -> dict[str, Any] | None:
 
 def _require_replaceable(path: Path) -> None:
     """Raise `CheckpointError` unless `path` is vacant or holds a checkpoint and nothing else: user files stay."""
-    if not (previous := _names_in(previous_of(path))) <= _FILES:
-        others = ", ".join(sorted(previous - _FILES)[:5])
+    if not (previous := _names_in(previous_of(path))) <= FILES:
+        others = ", ".join(sorted(previous - FILES)[:5])
         raise CheckpointError(
             f"{path} is not replaced: {previous_of(path)}, where the old checkpoint would wait meanwhile, holds "
             f"{others}. Give another path, or remove it yourself"

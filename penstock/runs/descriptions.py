@@ -172,6 +172,8 @@ METRICS = (
     Series("node/*/missing", "Nodes", "Missing blocks", "{0}", "blocks"),
     Series("node/*/faults", "Nodes", "Losses of nodes", "{0}", "times"),
     Series("node/*/*", "Nodes", "{1} of nodes", "{0}"),
+    Series("storage/unsent_files", "Speed", "Files not sent yet", unit="files"),
+    Series("storage/unsent_bytes", "Speed", "Bytes not sent yet", unit="bytes"),
     Series("learners/together", "Speed", "Learners together", unit="learners"),
     Series("learners/meetings", "Speed", "Meetings of learners", unit="times"),
     Series("steps_per_second", "Speed", "Steps per second", unit="steps/s"),

@@ -14,6 +14,7 @@ from penstock.runs.checkpoint import (
     verify_checkpoint,
 )
 from penstock.runs.files import previous_of
+from penstock.runs.remote import is_remote
 from penstock.runs.run_directory import CHECKPOINTS, POLICIES, RunDirectory
 from penstock.runs.store import BEST
 from penstock.runs.vacancy import CONFIG, is_vacant, runs_beside, safe_name
@@ -33,7 +34,7 @@ def resolve_checkpoint(
     ----------
     path
         A run directory, the directory of a policy or ``checkpoints`` within it, or a checkpoint's own directory, for
-        which `prefer` has no effect.
+        which `prefer` has no effect; or the URL of one.
     prefer
         Checkpoint of a run: "best" (the latest if there is no best one yet, or it is damaged), "latest", or the steps
         of one, e.g. "50000".
@@ -55,7 +56,7 @@ def resolve_checkpoint(
     CheckpointError
         The path is not a checkpoint, `policy` is missing and there are several, or it is given and there is one.
     """
-    path, policy = _run_meant(Path(path), policy)
+    path, policy = _run_meant(local_copy(path, prefer), policy)
     if not (path / CONFIG).is_file():
         if not path.exists() and not previous_of(path).exists():
             raise MissingCheckpointError(f"{path} does not exist: {runs_beside(path)}")
@@ -84,6 +85,15 @@ def resolve_checkpoint(
         )
     verify_checkpoint(store.path_of(int(prefer)))
     return store.path_of(int(prefer))
+
+
+def local_copy(path: str | os.PathLike[str], prefer: str = BEST) -> Path:
+    """Return a path as it is; of a URL, a verified copy, as `penstock.runs.fetching.cached_copy` makes it."""
+    if not is_remote(path):
+        return Path(path)
+    from penstock.runs.fetching import cached_copy  # local runs need nothing of it
+
+    return cached_copy(path, prefer)
 
 
 def checkpoint_to_go_on_from(path: Path) -> dict[str, Any] | None:

@@ -151,11 +151,14 @@ def _progress(status: Status) -> float:
 
 
 def _limit(status: Status, width: int) -> list[Text]:
-    """Return lines with the role that limits the run, and the reason in a second one if it does not fit."""
+    """Return lines with the limiting role, the reason (in a second line if it does not fit), and unsent files."""
+    count, problem = status.unsent_files or 0, status.sending_problem
+    files = f"{count:,} file{'s' * (count != 1)}, {status.unsent_nbytes / 1e6:,.1f} MB{problem and ': '}{problem}"
+    unsent = [Text.assemble(("not sent yet: ", "dim"), (files, _NOTED if problem else ""))] if count else []
     if not status.limiting_role:
-        return []
+        return unsent
     role = Text.assemble(("limited by: ", "dim"), (status.limiting_role, _NOTED))
-    return packed([role, *([Text(status.limiting_reason)] if status.limiting_reason else [])], width)
+    return packed([role, *([Text(status.limiting_reason)] if status.limiting_reason else [])], width) + unsent
 
 
 def _header(status: Status, width: int, limit: Sequence[Text]) -> Panel:

@@ -15,6 +15,7 @@ from penstock.masking import masked
 from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.films import films_of
 from penstock.runs.labels import Labels, read_labels
+from penstock.runs.remote import is_remote
 from penstock.runs.run_directory import RunDirectory, UnreadableRunError
 from penstock.runs.state import State, read_state, state_of
 from penstock.runs.vacancy import CONFIG, RunDirectoryError
@@ -183,7 +184,7 @@ def find_runs(places: Sequence[str | os.PathLike[str]]) -> list[RecordedRun]:
     Parameters
     ----------
     places
-        Runs, or folders that hold runs.
+        Runs, or folders that hold runs; of URLs the records are fetched, into a temporary directory.
 
     Raises
     ------
@@ -191,7 +192,11 @@ def find_runs(places: Sequence[str | os.PathLike[str]]) -> list[RecordedRun]:
         A folder does not exist.
     """
     found: dict[Path, RecordedRun] = {}
-    for place in map(Path, places):
+    for url in filter(is_remote, places):
+        from penstock.runs.fetching import copies_of_records  # local runs need nothing of it
+
+        found |= {path: recorded(path, name) for path, name in copies_of_records(url)}
+    for place in (Path(place) for place in places if not is_remote(place)):
         if not place.is_dir():
             problem = "is a file" if place.exists() else "does not exist"
             raise RunDirectoryError(f"{place} {problem}: give runs, or folders that hold runs")

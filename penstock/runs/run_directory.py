@@ -34,6 +34,7 @@ from penstock.runs.files import AppendFile, json_bytes, shown_path, write_file_a
 from penstock.runs.lock import RunLock
 from penstock.runs.machine import Gpus, this_machine, this_provenance, versions
 from penstock.runs.metrics import METRICS
+from penstock.runs.remote import RemoteDirectory, is_remote
 from penstock.runs.store import CheckpointStore
 from penstock.runs.vacancy import (
     CONFIG,
@@ -110,6 +111,8 @@ class RunDirectory:
         `record_parent` writes them. Early runs have only env_name, created and the versions.
     lock : RunLock or None
         Ownership of the directory by this process while it trains there.
+    remote : RemoteDirectory or None
+        Directory behind a URL that this process has just found vacant, and where the run is sent.
     """
 
     def __init__(
@@ -120,6 +123,7 @@ class RunDirectory:
         self.config = config
         self.info = info
         self.lock = lock
+        self.remote: RemoteDirectory | None = None
 
     @classmethod
     def create(
@@ -138,7 +142,8 @@ class RunDirectory:
         Parameters
         ----------
         path
-            The directory; "auto" is ``runs/<env>-<algorithm>-<time>``, with a number appended if that exists.
+            The directory; "auto" is ``runs/<env>-<algorithm>-<time>``, with a number appended if that exists. A URL
+            is a directory in ``runs`` of the same name, whose files are sent there; after a slash that name is added.
         env_name
             Name of the environment.
         algorithm
@@ -156,10 +161,15 @@ class RunDirectory:
             The directory exists and is not empty, or cannot be written.
         """
         created = datetime.now().astimezone()
-        lock = None
+        lock, remote = None, None
+        name = f"{safe_name(env_name)}-{safe_name(algorithm)}-{created:%Y%m%d-%H%M%S}"
+        if is_remote(path):
+            remote = RemoteDirectory(f"{path}{name}" if os.fspath(path).endswith("/") else path)
+            remote.require_vacant()
+            config = {**config, "run_dir": remote.url}
         try:
-            if path == "auto":
-                directory = new_directory(f"{safe_name(env_name)}-{safe_name(algorithm)}-{created:%Y%m%d-%H%M%S}")
+            if path == "auto" or remote is not None:
+                directory = new_directory(name if remote is None else safe_name(remote.name))
             else:
                 directory = Path(path)
                 directory.mkdir(parents=True, exist_ok=True)
@@ -175,6 +185,9 @@ class RunDirectory:
             }  # fmt: skip
             run = cls(directory, algorithm, dict(config), info, lock)
             run._write_config(directory)
+            if remote is not None:
+                run.remote = remote
+                remote.claim(CONFIG, (directory / CONFIG).read_bytes())
         except BaseException as error:
             if lock is not None:
                 lock.release(remove=True)
@@ -225,6 +238,11 @@ class RunDirectory:
             There is no run at `path`.
         """
         directory = Path(path)
+        if is_remote(path):
+            raise RunDirectoryError(
+                f"{path} is a URL, and a local run is needed here. penstock resume, eval, info, export, runs, plot, "
+                "compare and report read remote runs"
+            )
         if not (directory / CONFIG).is_file():
             raise RunDirectoryError(f"{directory} {_what_is(directory)}; {runs_beside(directory)}")
         try:

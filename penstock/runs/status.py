@@ -228,6 +228,12 @@ class Status(PolicyStatus):
     """Metrics reported by the environment or the user."""
     nodes: tuple[NodeStatus, ...] = ()
     """Nodes of the run, if other machines take part; of a number that may change, those that were there."""
+    unsent_files: int | None = None
+    """Files that are to be sent to a remote ``run_dir`` and are not there yet; None: the run stays on this machine."""
+    unsent_nbytes: int = 0
+    """Bytes of these files."""
+    sending_problem: str = ""
+    """Reason why the last transfer failed; empty: it did not."""
     nodes_asked: str = ""
     """Number of nodes of the run, learners' included, in words: "3", "2 to 64"."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -26,6 +27,9 @@ from penstock.runs.state import StateFile, Written
 from penstock.runs.status import PolicyStatus, Status
 from penstock.runs.store import CheckpointStore
 from penstock.runs.vacancy import RunDirectoryError
+
+if TYPE_CHECKING:
+    from penstock.runs.sending import Sender
 
 REFRESH_INTERVAL = 0.25  # seconds between two looks at the gauges
 METRICS_INTERVAL = 1.0  # seconds between two lines of metrics.jsonl, and two states of status.json
@@ -64,22 +68,29 @@ class Chronicle(Owned):
         Directory of the run; None: nothing is written.
     export
         Called with the status at the intervals of ``metrics.jsonl``; None: there is no other place for metrics.
+    sender, patience
+        Sender of the run's files to its remote directory (None: they stay here), and the longest wait for it at the end
+        of a training, in seconds.
 
     Attributes
     ----------
     stop_is_asked
         Whether the user's callback has returned False; it is not called again then.
+    unsent
+        Parts of the run that were not sent when the last training ended.
     """
 
     def __init__(
         self, progress: Progress, hangs: HangWatch, hardware: Hardware, run_directory: RunDirectory | None,
-        export: Callable[[Status], None] | None = None,
+        export: Callable[[Status], None] | None = None, sender: Sender | None = None, patience: float = 0.0,
     ) -> None:  # fmt: skip
         self._progress = progress
         self._hangs = hangs
         self._hardware = hardware
         self._run_directory = run_directory
         self._export = export
+        self._sender, self._patience, self._is_flushed = sender, patience, True
+        self.unsent: tuple[str, ...] = ()
         path = None if run_directory is None else run_directory.path
         start = (progress.steps, progress.seconds) if progress.steps else None
         self._metrics, self._episodes = MetricsLog(path, self.event, start), EpisodesLog(path, self.event)
@@ -97,6 +108,9 @@ class Chronicle(Owned):
     def shown_to(self, view: View, on_update: OnUpdate | None) -> Iterator[None]:
         """Show status and events to a view and a callback while the block runs."""
         self._view, self._on_update, self.stop_is_asked = view, on_update, False
+        self.unsent, self._is_flushed = (), False
+        if self._sender is not None:
+            self._sender.start()
         try:
             yield
         finally:
@@ -194,6 +208,7 @@ class Chronicle(Owned):
         self._next_refresh = now + REFRESH_INTERVAL
         for warning in self._hangs.look(now):
             self.event(warning)
+        self._show_notes()
         self._progress.refresh_shares()
         status = self._progress.status()
         if self._on_update is not None and not self.stop_is_asked:
@@ -218,10 +233,40 @@ class Chronicle(Owned):
             self._next_metrics = now + METRICS_INTERVAL
             self._write_metrics(status.steps, metrics_of(status))
 
-    def ended(self, state: Written, reason: str) -> None:
-        """Write the state of a run that has stopped training, and the reason."""
+    def ended(self, state: Written, reason: str, *, is_urgent: bool = False) -> None:
+        """Write the state of a run that has stopped training, and why; send the rest unless it is paused or urgent."""
         if self.is_written:
             self._state.write(self._progress.status(), state, reason)
+        if state != "paused" and not is_urgent:
+            self.send_rest()
+
+    def send_rest(self) -> None:
+        """Wait until the run's files are sent, and say which are not; do nothing if that was done since training."""
+        if self._sender is None or self._is_flushed:
+            return
+        self._is_flushed = True
+        self.unsent = self._sender.flush(self._patience)
+        self._show_notes()
+        if not self.unsent or self._run_directory is None:
+            return
+        status = self._progress.status()
+        text = (
+            f"warning: not sent to {self._run_directory.config['run_dir']}: {', '.join(self.unsent)} "
+            f"({(status.unsent_nbytes + 5e4) / 1e6:,.1f} MB{f'; {why}' if (why := status.sending_problem) else ''}). "
+            f"They are in {self._run_directory.path}: penstock resume sends them from there"
+        )
+        self.event(text)
+        if self._view is None:
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+    def end_sending(self) -> None:
+        """End the thread that sends."""
+        if self._sender is not None:
+            self._sender.close()
+
+    def _show_notes(self) -> None:
+        while self._sender is not None and self._sender.notes:
+            self.event(self._sender.notes.pop(0))
 
     @owner_only
     def close(self) -> None:
@@ -337,6 +382,8 @@ def metrics_of(status: Status) -> dict[str, float]:
         values |= {before + name: value for name, value in _metrics_of_policy(policy).items()}
     if status.env_steps is not None:
         values["env_steps"] = status.env_steps
+    if status.unsent_files is not None:
+        values |= {"storage/unsent_files": status.unsent_files, "storage/unsent_bytes": status.unsent_nbytes}
     if status.nodes:
         values["nodes/connected"] = sum(node.is_there for node in status.nodes)
     for node in status.nodes:

@@ -190,6 +190,8 @@ class Progress:
         Moment of a learner's last report; None before the first.
     nodes : dict
         Status of each node of the run, by its number.
+    of_sender : callable
+        Function that returns fields of the status about files that are to be sent.
     """
 
     def __init__(
@@ -207,6 +209,7 @@ class Progress:
         self.seconds = 0.0
         self.restarts = 0
         self.nodes: dict[int, NodeStatus] = {}
+        self.of_sender: Callable[[], Mapping[str, Any]] = dict
         self._env_steps = None if config.num_agents is None else 0
         self._metrics: dict[str, float] = {}
         self._metric_reports: dict[str, list[float]] = {}
@@ -327,4 +330,5 @@ class Progress:
             policies=tuple(policies) if len(policies) > 1 else (),
             nodes=tuple(self.nodes[number] for number in sorted(self.nodes)),
             nodes_asked=self._config.nodes_asked,
+            **self.of_sender(),
         )
