@@ -304,6 +304,7 @@ def test_the_newest_intact_checkpoint_the_best_and_the_records_are_fetched_to_go
     flush(sender)
     weights = far / "checkpoints" / "20" / "weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"?")
+    sender.close()
     shutil.rmtree(run.path)
     said: list[str] = []
     copy = copy_to_resume(f"file://{far}", said.append)
@@ -331,6 +332,7 @@ def test_a_run_that_trains_elsewhere_is_not_resumed(run, sender, far):
     process = {"pid": 7, "host": "far", "start": 1, "boot": "other"}
     status = {"state": "running", "time": time.time(), "process": process}
     (far / "status.json").write_text(json.dumps(status))
+    sender.close()
     shutil.rmtree(run.path)
     with pytest.raises(RunInUseError, match="process 7 on far"):
         copy_to_resume(f"file://{far}", print)
