@@ -19,7 +19,8 @@ from penstock.runs.labels import LABELS
 from penstock.runs.metrics import METRICS
 from penstock.runs.reading import RecordedRun, paths_in, recorded
 from penstock.runs.run_directory import CHECKPOINTS
-from penstock.runs.state import STATUS
+from penstock.runs.state import STATUS, status_of
+from penstock.runs.tables import tables_of
 from penstock.runs.vacancy import CONFIG, RunDirectoryError
 from penstock.studies.lineage import has_lineage
 from penstock.studies.searches import is_search, search_page
@@ -138,6 +139,7 @@ class Catalogue:
         return {
             "summary": json_values(run.summary),
             "status": json_values(run.status),
+            "tables": tables_of(status_of(run.status)),
             "config": run.settings,
             "made": run.made,
             "films": [film.name for film in films_of(run.directory.path)],

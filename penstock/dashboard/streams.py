@@ -17,7 +17,8 @@ from penstock.dashboard.curves import Curves
 from penstock.dashboard.feed import news
 from penstock.runs.descriptions import AXES, NO_FRAMES
 from penstock.runs.films import films_of
-from penstock.runs.state import read_state, state_of
+from penstock.runs.state import read_state, state_of, status_of
+from penstock.runs.tables import tables_of
 from penstock.studies.compare_page import settings_unlike
 
 LOOK_SECONDS = 0.5
@@ -53,6 +54,7 @@ async def run_events(path: Path, cursor: str) -> AsyncIterator[str]:
         status = await run_in_threadpool(read_state, path)
         films = [film.name for film in await run_in_threadpool(films_of, path)]
         now = {"state": await run_in_threadpool(state_of, status, path), "status": status, "films": films}
+        now["tables"] = tables_of(status_of(status))
         if now != shown:
             shown = now
             yield _event("status", shown)

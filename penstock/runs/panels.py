@@ -24,7 +24,7 @@ from penstock.runs.panes import (
     chart_of,
     columns_table,
     fitted,
-    nodes_table,
+    nodes_pane,
     of_table,
     packed,
     panel,
@@ -32,6 +32,7 @@ from penstock.runs.panes import (
     versions_table,
 )
 from penstock.runs.status import REAL_WORK, MatchStatus, PolicyStatus, RoleShare, Status
+from penstock.runs.tables import POLICIES, lag_of, policies_table
 
 _SIDE_BY_SIDE, _WIDE, _WIDE_ENOUGH_FOR_THREE = 80, 100, 140
 _MOST_NUMBERS = 7
@@ -95,7 +96,7 @@ def _panes(status: Status, returns: Sequence[float], width: int, chosen: int) ->
         table = partial(_policies, status.policies, width, chosen)
         panes.append(of_table(2, "policies", 4, table, len(status.policies)))
     if status.nodes:
-        title, nodes = f"nodes: {status.nodes_in_words}", partial(nodes_table, status.nodes, width)
+        title, nodes = f"nodes: {status.nodes_in_words}", partial(nodes_pane, status.nodes, width)
         panes.append(of_table(3, title, 2, nodes, len(status.nodes)))
     if status.roles:
         panes.append(_roles(status, width))
@@ -127,7 +128,7 @@ def plain_line(status: Status) -> str:
     if rated := [policy for policy in _each(status) if policy.rating is not None]:
         parts.append("rating " + ", ".join(f"{policy.name} {policy.rating:.0f}".lstrip() for policy in rated))
     if "policy_lag/mean" in status.experience:
-        parts.append(f"lag {_lag(status)}")
+        parts.append(f"lag {lag_of(status)}")
     if status.updates_per_step is not None:
         parts.append(f"{number(status.updates_per_step)} updates/step")
     for label, count in (
@@ -199,7 +200,7 @@ def _throughput(status: Status) -> list[Row]:
     ratio = status.updates_per_step
     rows.append(("updates", f"{status.updates:,}" + ("" if ratio is None else f", {number(ratio)} per step")))
     if "policy_lag/mean" in experience:
-        rows.append(("policy lag", _lag(status)))
+        rows.append(("policy lag", lag_of(status)))
     rows.append(("learned from", f"{status.steps:,} steps"))
     if status.env_steps is not None:
         rows.append(("environments", f"{status.env_steps:,} steps"))
@@ -312,32 +313,11 @@ def _policies(policies: Sequence[PolicyStatus], width: int, chosen: int, most: i
     """Return a table of `most` policies, with the chosen one in bold among them, and columns that fit."""
     first = max(0, min(chosen, len(policies) - 1) - most + 1)
     policies, chosen = policies[first : first + most], min(chosen, len(policies) - 1) - first
-    tuned = list(dict.fromkeys(name for policy in policies for name in policy.tuned))
-    ages = [policy.experience.get("replay/age/median") for policy in policies]
-    columns = {
-        "policy": [policy.name for policy in policies],
-        "steps": [f"{policy.steps:,}" for policy in policies],
-        "return": [_or_dash(policy.mean_return) for policy in policies],
-        "evaluation": [_or_dash(policy.eval_return) for policy in policies],
-        "rating": ["" if policy.rating is None else f"{policy.rating:.0f}" for policy in policies],
-        "copies": ["" if policy.exploits is None else f"{policy.exploits:,}" for policy in policies],
-        **{name.replace("_", " "): [_or_dash(policy.tuned.get(name)) for policy in policies] for name in tuned},
-        "updates": [f"{policy.updates:,}" for policy in policies],
-        "policy lag": [_lag(policy) if "policy_lag/mean" in policy.experience else "-" for policy in policies],
-        "replay age": ["" if age is None else number(age) for age in ages],
-        "learning rate": [_or_dash(policy.learning_rate) for policy in policies],
-    }
-    names = [name.replace("_", " ") for name in tuned]
-    order = ("policy", "return", "evaluation", "steps", *names, "rating", "copies")
-    return columns_table(columns, width - 4, order, ("policy",), {chosen: "bold"})
-
-
-def _lag(policy: PolicyStatus) -> str:
-    return f"{policy.policy_lag_mean:.1f}, max {policy.policy_lag_max:.0f}"
-
-
-def _or_dash(value: float | None) -> str:
-    return "-" if value is None else number(value)
+    columns = policies_table(policies)
+    known = {part.heading for part in POLICIES}
+    tuned = [title for title in columns if title not in known or title == "learning rate"]
+    order = ("policy", "return", "evaluation", "steps", *tuned, "rating", "copies", *(columns.keys() - {"best"}))
+    return columns_table(columns, width - 4, order, {chosen: "bold"})
 
 
 def _roles(status: Status, width: int) -> Pane:

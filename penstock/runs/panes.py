@@ -15,6 +15,7 @@ from rich.text import Text
 
 from penstock.runs.formatting import number
 from penstock.runs.status import NodeStatus, PolicyStatus
+from penstock.runs.tables import WORDS, nodes_table, rating_of
 
 _SPARKS = "▁▂▃▄▅▆▇█"
 _DOTS = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))  # of a braille character: left and right, from below
@@ -105,13 +106,9 @@ def of_table(importance: int, title: str, least: int, table: Callable[[int], Tab
 
 
 def columns_table(
-    columns: Mapping[str, Sequence[str]],
-    width: int,
-    order: Sequence[str],
-    words: Sequence[str],
-    looks: Mapping[int, str],
+    columns: Mapping[str, Sequence[str]], width: int, order: Sequence[str], looks: Mapping[int, str]
 ) -> Table:
-    """Return a table of the columns that fit and have any text.
+    """Return a table of the columns that fit.
 
     Parameters
     ----------
@@ -121,12 +118,9 @@ def columns_table(
         Columns of the terminal.
     order
         Titles in the order of their importance; others follow from left to right.
-    words
-        Titles of the columns that are aligned left.
     looks
         Styles of rows, by number.
     """
-    columns = {title: cells for title, cells in columns.items() if any(cells)}
     kept = set[str]()
     for title in dict.fromkeys((*order, *columns)):
         if title in columns and (wide := max(map(len, (title, *columns[title]))) + 2) <= width:
@@ -135,35 +129,19 @@ def columns_table(
     columns = {title: cells for title, cells in columns.items() if title in kept}
     table = Table(box=None, padding=(0, 1), header_style="dim")
     for title in columns:
-        table.add_column(title, justify="left" if title in words else "right", no_wrap=True)
+        table.add_column(title, justify="left" if title in WORDS else "right", no_wrap=True)
     for place, cells in enumerate(zip(*columns.values(), strict=True)):
         table.add_row(*map(Text, cells), style=looks.get(place, ""))
     return table
 
 
-def nodes_table(nodes: Sequence[NodeStatus], width: int, most: int) -> Table:
+def nodes_pane(nodes: Sequence[NodeStatus], width: int, most: int) -> Table:
     """Return a table of the first `most` nodes, lost ones first if not all are shown, with columns that fit."""
     if most < len(nodes):
         nodes = sorted(nodes, key=lambda node: node.is_there)[:most]
-    steps_lanes = [node.is_there and not node.learner for node in nodes]
-
-    def measured(shown: Callable[[NodeStatus], str]) -> list[str]:
-        return [shown(node) if steps else "-" for node, steps in zip(nodes, steps_lanes, strict=True)]
-
-    columns = {
-        "node": [node.name for node in nodes],
-        "machine": [node.host or "-" for node in nodes],
-        "state": [node.state for node in nodes],
-        "lanes": [f"rank {node.learner}" if node.learner else f"{node.lanes:,}" for node in nodes],
-        "steps/s": measured(lambda node: f"{node.steps_per_second:,.0f}"),
-        "policy lag": measured(lambda node: number(node.policy_lag)),
-        "kB/s": measured(lambda node: f"{node.bytes_per_second / 1e3:,.0f}"),
-        "restarts": [f"{node.faults:,}" for node in nodes],
-        "dropped": [f"{node.stale + node.doubled + node.missing:,}" for node in nodes],
-    }
     order = ("node", "state", "steps/s", "restarts", "lanes", "policy lag", "machine")
     looks = {place: "dim" if node.has_left else "bold red" for place, node in enumerate(nodes) if not node.is_there}
-    return columns_table(columns, width - 4, order, ("node", "machine", "state"), looks)
+    return columns_table(nodes_table(nodes), width - 4, order, looks)
 
 
 def versions_table(policies: Sequence[PolicyStatus], most: int) -> Table:
@@ -175,8 +153,7 @@ def versions_table(policies: Sequence[PolicyStatus], most: int) -> Table:
             counts = (f"{count:,}" for count in (one.wins, one.draws, one.losses))
             rows.append((policy.name, one.policy, f"{one.steps:,}", f"{one.rating:.0f}", f"{one.score:.2f}", *counts))
         if policy.opponents:
-            error = "" if policy.rating_error is None else f" ± {policy.rating_error:.0f}"
-            rows.append((policy.name, "", "now", f"{policy.rating or 0.0:.0f}{error}"))
+            rows.append((policy.name, "", "now", rating_of(policy) or "0"))
     table = Table(box=None, padding=(0, 1), header_style="dim")
     names = ("policy", "against")
     for title in (*(names if has_names else ()), "steps", "rating", "score now", "won", "drawn", "lost"):

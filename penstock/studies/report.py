@@ -28,6 +28,8 @@ from penstock.runs.reading import RecordedRun, find_runs, readable
 from penstock.runs.run_directory import HARDWARE as HARDWARE_FILE
 from penstock.runs.run_directory import LOG
 from penstock.runs.series import Columns
+from penstock.runs.state import status_of
+from penstock.runs.tables import WORDS, Cells, tables_of
 from penstock.studies import StudyError, warn
 from penstock.studies.compare_page import comparison_html
 from penstock.studies.lineage import lineage_html, lineage_of, steps_of
@@ -202,7 +204,7 @@ def _of_run(run: RecordedRun, history: dict[str, list[float | None]], x: str) ->
         f"<p>{escape(about)}</p>",
         f"<p><strong>{escape(limit)}</strong></p>" if limit else "",
         f"<p>{escape(labels)}</p>" if labels else "",
-        _policies(status.get("policies") or []),
+        *(_parts_of(title.capitalize(), columns) for title, columns in tables_of(status_of(status)).items()),
         lineage_html(lineage_of(run.directory.path), steps_of(status)),
     ]
     target = summary["target_return"]
@@ -314,24 +316,10 @@ def _search(name: str, found: Mapping[str, Any]) -> list[str]:
     return [*parts, "<h3>Best trials</h3>", _table(heads, rows)] if rows else parts
 
 
-def _policies(policies: Sequence[dict[str, Any]]) -> str:
-    shown = ("steps", "updates", "mean_return", "eval_return", "best_return", "rating", "rating_error", "exploits")
-    names = [name for name in shown if any(policy.get(name) is not None for policy in policies)]
-    tuned = list(dict.fromkeys(name for policy in policies for name in policy.get("tuned") or {}))
-    values = [
-        [*(policy.get(name) for name in names), *((policy.get("tuned") or {}).get(name) for name in tuned)]
-        for policy in policies
-    ]
-    heads = [("policy", False), *((name.replace("_", " "), True) for name in (*names, *tuned))]
-    rows = [
-        [str(policy.get("name")), *("" if value is None else _said(value) for value in its)]
-        for policy, its in zip(policies, values, strict=True)
-    ]
-    return f"<h3>Policies</h3>{_table(heads, rows)}" if rows else ""
-
-
-def _said(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else number(value)
+def _parts_of(title: str, columns: Cells) -> str:
+    rows = [list(cells) for cells in zip(*columns.values(), strict=True)]
+    heads = [(heading, heading not in WORDS) for heading in columns]
+    return f"<h3>{title}</h3>{_table(heads, rows)}" if rows else ""
 
 
 def _differences(runs: Sequence[RecordedRun]) -> str:

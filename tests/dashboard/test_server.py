@@ -246,7 +246,8 @@ def test_a_recent_episode_is_read_with_limits_and_through_no_link(served, folder
     path.write_text("\n".join([" " * (1 << 22), *lines]))
     assert json.loads(served.ask(f"/api/runs/{id_}/episode")[2]) == {"columns": {}, "charts": []}, "it is too large"
     path.unlink()
-    path.symlink_to(folder.parent / "secret.json")
+    (folder.parent / "episode.jsonl").write_text(f"{lines[0]}\n")
+    path.symlink_to(folder.parent / "episode.jsonl")
     assert json.loads(served.ask(f"/api/runs/{id_}/episode")[2]) == {"columns": {}, "charts": []}
     shutil.rmtree(run.directory.path)
 

@@ -1,11 +1,15 @@
 """Each logged number has one description, from which all views draw it."""
 
+import json
 import re
+import subprocess
+import sys
 
 import pytest
 
 from penstock.runs.descriptions import COLUMNS, HARDWARE, METRICS, QUANTILES, WAIT, charts_of, shades_of
 from tests.places import DOCS
+from tests.studies.recorded import record
 
 
 def lines_of(chart):
@@ -107,3 +111,63 @@ def test_every_metric_of_the_page_of_metrics_has_a_description():
 
 def test_columns_are_named_once():
     assert len({column.name for column in COLUMNS}) == len(COLUMNS)
+
+
+ONE_LINE = """
+import asyncio, io, json, sys
+from penstock.runs import descriptions, tables
+from penstock.runs.descriptions import Column, Series
+
+flow = Series("flow/rate", "Experience", "Flow through the pipe", unit="l/s", short="the flow")
+descriptions.METRICS = (flow, *descriptions.METRICS)
+descriptions.charts_of.__defaults__ = ((), descriptions.METRICS)
+descriptions.COLUMNS += (Column("reason", "ended by", "text"),)
+tables.POLICIES += (tables.Part("weights", lambda policy: f"version {policy.version}"),)
+tables.NODES += (tables.Part("traffic", lambda node: f"{node.nbytes} bytes"),)
+
+from rich.console import Console
+from penstock.cli import main
+from penstock.dashboard.catalogue import Catalogue
+from penstock.dashboard.feed import Feed
+from penstock.dashboard.server import Pages
+from penstock.runs.panels import panels
+from penstock.runs.reading import RecordedRun
+from penstock.runs.state import status_of
+
+folder = sys.argv[1]
+run = RecordedRun.open(f"{folder}/run")
+pages = Pages(Catalogue([folder]), False, lambda: False)
+print(json.dumps({
+    "page": Feed(run.directory.path).whole(), "overview": asyncio.run(pages.runs(None)).body.decode(),
+    "tables": pages.catalogue.about(run)["tables"],
+}))
+print("=")
+Console(width=150).print(panels(status_of(run.status), (), 150))
+print("=")
+main(["runs", folder])
+main(["report", f"{folder}/run", "--out", f"{folder}/report.html"])
+"""
+
+
+def test_a_new_number_has_one_line_and_is_in_page_terminal_table_and_report(tmp_path):
+    pytest.importorskip("starlette", reason="the extra dashboard is not installed")
+    run = record(tmp_path / "run", [(100, 5.0)])
+    with open(run.directory.metrics, "a") as file:
+        file.writelines(f'{{"steps": {n}, "seconds": {n}, "flow/rate": {n}.5}}\n' for n in (100, 200))
+    status = json.loads((tmp_path / "run" / "status.json").read_text())
+    policies = [{"name": name, "steps": 9, "version": 77} for name in ("red", "blue")]
+    nodes = [{"name": "node-0", "nbytes": 88}]
+    changes = {"experience": {"flow/rate": 200.5}, "policies": policies, "nodes": nodes}
+    (tmp_path / "run" / "status.json").write_text(json.dumps(status | changes))
+    command = [sys.executable, "-c", ONE_LINE, tmp_path]
+    page, terminal, table = subprocess.check_output(command, text=True, timeout=100).split("\n=\n")
+    shown, report = json.loads(page), (tmp_path / "report.html").read_text()
+    (chart,) = [chart for chart in shown["page"]["charts"] if chart["title"] == "Flow through the pipe"]
+    assert (chart["section"], chart["unit"], chart["lines"][0]["name"]) == ("Experience", "l/s", "flow/rate")
+    assert shown["tables"]["policies"]["weights"] == ["version 77"] * 2
+    assert shown["tables"]["nodes"]["traffic"] == ["88 bytes"]
+    assert "ended by" in shown["overview"] and "ended by" in table and "ended by" in report
+    for words in ("Flow through the pipe", "l/s", "version 77", "88 bytes"):
+        assert words in report
+    for words in ("the flow", "200.5", "version 77", "88 bytes"):
+        assert words in terminal

@@ -542,8 +542,8 @@ def test_a_pane_says_how_many_of_its_rows_are_hidden():
 
 def test_policies_show_what_was_tuned_and_copied_and_losses_say_whose_they_are():
     rows = [line.split()[1:8] for line in drawn(crowded(), 80).splitlines()]
-    assert ["policy", "steps", "return", "evaluation", "copies", "gamma", "updates"] in rows
-    assert ["a", "600", "-", "-", "3", "0.970", "40"] in rows
+    assert ["policy", "steps", "copies", "gamma", "updates", "policy", "lag"] in rows
+    assert ["a", "600", "3", "0.970", "40", "1.5,", "max"] in rows
     assert "entropy of a" in drawn(crowded(), 80) and "entropy of b" not in drawn(crowded(), 80)
     console = Console(width=80, file=io.StringIO())
     console.print(panels(crowded(), width=80, chosen=1))

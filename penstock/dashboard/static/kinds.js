@@ -5,6 +5,8 @@ import { count, el, get, number, pictureOf, svg, table } from "./dom.js";
 import { colorOf, WAIT } from "./looks.js";
 import { Store } from "./store.js";
 
+const WORDS = ["policy", "node", "machine", "state"]; // columns aligned left
+
 function listed(value) {
   return Array.isArray(value) ? value : [];
 }
@@ -23,7 +25,7 @@ export function policiesPanel() {
     show(status) {
       const policies = listed(status.policies), each = policies.length ? policies : [status];
       const made = [];
-      if (policies.length) made.push(rows(policies));
+      if (policies.length) made.push(parts("Policies", status.tables.policies));
       const games = matrix(each);
       if (games) made.push(games);
       const versions = each.flatMap((policy) => listed(policy.opponents).map((one) => [policy, one]));
@@ -33,24 +35,14 @@ export function policiesPanel() {
   };
 }
 
-function rows(policies) {
-  const tuned = [...new Set(policies.flatMap((policy) => Object.keys(policy.tuned || {})))];
-  const columns = [
-    ["steps", (policy) => count(policy.steps)],
-    ["return", (policy) => number(policy.mean_return)],
-    ["evaluation", (policy) => number(policy.eval_return)],
-    ["best", (policy) => number(policy.best_return)],
-    ["rating", (policy) => (policy.rating === null || policy.rating === undefined ? "" : `${Math.round(policy.rating)}${policy.rating_error ? ` ± ${Math.round(policy.rating_error)}` : ""}`)],
-    ["copies", (policy) => count(policy.exploits)],
-    ["updates", (policy) => count(policy.updates)],
-    ["policy lag", ({ experience = {} }) => (experience["policy_lag/mean"] === undefined ? "" : `${number(experience["policy_lag/mean"])}, max ${count(experience["policy_lag/max"])}`)],
-    ["replay age", ({ experience = {} }) => number(experience["replay/age/median"])],
-    ["learning rate", (policy) => number(policy.learning_rate)],
-    ...tuned.filter((name) => name !== "learning_rate").map((name) => [name, (policy) => number((policy.tuned || {})[name])]),
-  ];
-  const filled = columns.filter(([, text]) => policies.some((policy) => text(policy)));
-  const cells = policies.map((policy, n) => [el("span", {}, swatch(n), policy.name), ...filled.map(([, text]) => text(policy))]);
-  return table("Policies", [["policy", false], ...filled.map(([name]) => [name, true])], cells, "runs");
+// Table of policies or nodes from its cells by heading, as the server describes them; the first column has a swatch of each row.
+function parts(title, columns, more = () => ({})) {
+  const heads = Object.keys(columns), [first] = heads;
+  const cells = columns[first].map((_, n) => heads.map((head) => {
+    const text = columns[head][n], looks = more(n, text);
+    return head === first ? el("span", {}, swatch(n), text) : Object.hasOwn(looks, head) ? looks[head] : text;
+  }));
+  return table(title, heads.map((head) => [head, !WORDS.includes(head)]), cells, "runs");
 }
 
 // Who plays whom: results of each policy against each opponent, of the last evaluation and of past versions.
@@ -99,12 +91,6 @@ function past(versions, hasPolicies) {
   return el("details", {}, el("summary", {}, `Past versions (${versions.length})`), table("Past versions", kept(heads), cells.map(kept), "runs"));
 }
 
-function stateOf(node) {
-  if (node.has_left) return "left";
-  if (node.is_there) return node.is_leaving ? "leaving" : "connected";
-  return !node.host ? "asked for" : node.faults ? "lost" : "starting";
-}
-
 // A row for each node, with its rate over time.
 export function nodesPanel(metrics) {
   const element = el("div", {});
@@ -113,14 +99,12 @@ export function nodesPanel(metrics) {
     show(status) {
       const nodes = listed(status.nodes);
       if (!nodes.length) return;
-      const heads = [["node", false], ["machine", false], ["state", false], ["lanes", true], ["steps/s", true], ["", false], ["policy lag", true], ["kB/s", true], ["lost", true], ["dropped", true]];
-      const cells = nodes.map((node, n) => [
-        el("span", {}, swatch(n), node.name), node.host || "", el("span", { class: `state ${node.is_there ? "running" : node.has_left ? "" : "failed"}` }, stateOf(node)),
-        node.learner ? `rank ${node.learner}` : count(node.lanes), count(node.steps_per_second), spark(metrics().columns[`node/${node.name}/steps_per_second`], n),
-        number(node.policy_lag), count(node.bytes_per_second / 1000), count(node.faults), count(node.stale + node.doubled + node.missing),
-      ]);
+      const looks = (n, text) => ({
+        state: el("span", { class: `state ${nodes[n].is_there ? "running" : nodes[n].has_left ? "" : "failed"}` }, text),
+        "steps/s": el("span", { class: "with-spark" }, text, spark(metrics().columns[`node/${nodes[n].name}/steps_per_second`], n)),
+      });
       const there = nodes.filter((node) => node.is_there).length;
-      element.replaceChildren(el("p", { class: "quiet" }, `${there} of ${status.nodes_asked || nodes.length} nodes are connected`), table("Nodes", heads, cells, "runs"));
+      element.replaceChildren(el("p", { class: "quiet" }, `${there} of ${status.nodes_asked || nodes.length} nodes are connected`), parts("Nodes", status.tables.nodes, looks));
     },
   };
 }

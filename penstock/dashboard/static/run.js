@@ -47,7 +47,7 @@ export async function runPage(page, id, asked) {
   section("Log").append(log);
   const made = section("Settings");
   made.append(details("Settings", about.config), details("Made with", about.made));
-  showStatus({ state: about.summary.state, status: about.status, films: about.films });
+  showStatus({ state: about.summary.state, status: about.status, films: about.films, tables: about.tables });
   order([]);
 
   function section(title) {
@@ -79,7 +79,7 @@ export async function runPage(page, id, asked) {
   function showStatus(news) {
     state.textContent = news.state;
     state.className = `state ${news.state}`;
-    status = { ...about.summary, ...news.status };
+    status = { ...about.summary, ...news.status, tables: news.tables };
     const target = status.target_return === null || status.target_return === undefined ? "" : ` of ${number(status.target_return)}`;
     const pairs = [
       ["steps", `${count(status.steps)}${status.total_steps ? ` of ${count(status.total_steps)}` : ""}`],
