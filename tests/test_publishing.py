@@ -33,8 +33,8 @@ def test_zizmor_finds_nothing_in_the_workflows():
     assert lint("zizmor", "--offline", "--quiet", "--no-progress", "--strict-collection", ".") == ""
 
 
-def test_hadolint_finds_nothing_in_the_dockerfile():
-    assert lint("hadolint", "docker/Dockerfile") == ""
+def test_hadolint_finds_nothing_in_the_dockerfiles():
+    assert lint("hadolint", "docker/Dockerfile", "deploy/kuberay/Dockerfile") == ""
 
 
 def test_an_image_adds_two_layers_at_most_and_ends_as_an_ordinary_user():

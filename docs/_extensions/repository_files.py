@@ -25,7 +25,7 @@ INCLUDED = ("contributing",)
 """Pages whose text lies in the root of the repository."""
 LANGUAGES = {
     ".py": "python", ".toml": "toml", ".h": "cpp", ".cpp": "cpp", ".sh": "bash", ".md": "markdown", ".js": "js",
-    ".html": "html",
+    ".html": "html", ".yaml": "yaml",
 }  # fmt: skip
 
 
