@@ -21,7 +21,7 @@ from penstock.runs.lock import LOCK
 from penstock.runs.process import is_alive
 from penstock.runs.remote import RemoteDirectory, RemoteError, why
 from penstock.runs.run_directory import CHECKPOINTS, REPLAY, RunDirectory
-from penstock.runs.sending import base_name, folders_of
+from penstock.runs.sending import base_name, folders_of, moment_of
 from penstock.runs.state import SILENT_SECONDS, STATUS
 from penstock.runs.store import BEST
 from penstock.runs.vacancy import CONFIG, RunDirectoryError, RunInUseError, new_directory, safe_name
@@ -59,7 +59,7 @@ def cached_copy(url: str | os.PathLike[str], prefer: str = BEST) -> Path:
             break
         within, place = f"{place.name}/{within}".rstrip("/"), above
     files = _persist(place, place.files)
-    remote = _checkpoints_in(place, files)
+    remote = {base: at for base, at in _checkpoints_in(place, files).items() if CHECKPOINTS in base.split("/")}
     chosen = _chosen(remote, within, prefer) if CONFIG in files else {"": ""} if META in files else {}
     if not chosen:
         raise MissingCheckpointError(
@@ -112,7 +112,11 @@ def copy_to_resume(url: str | os.PathLike[str], report: Callable[[str], None]) -
                 return path.parent
     _require_idle(place, files)
     remote = _checkpoints_in(place, files)
+    apart = {base: remote.pop(base) for base in list(remote) if CHECKPOINTS not in base.split("/")}  # of features
     others = {name: name for name in files if CHECKPOINTS not in name.split("/")[:-1] and name != LOCK}
+    for base, at in apart.items():
+        others = {name: local for name, local in others.items() if base_name(name.rpartition("/")[0]) != base}
+        others |= {f"{at}/{file}": f"{base}/{file}" for file in folders_of(files)[at]}
     target = new_directory(safe_name(place.name))
     try:
         with directory_replacing(target) as aside:
@@ -177,9 +181,9 @@ def _checkpoints_in(place: RemoteDirectory, files: Mapping[str, int]) -> dict[st
     found: dict[str, str] = {}
     for folder, names in folders_of(files).items():
         base = base_name(folder)
-        if META in names and base.rpartition("/")[0].rpartition("/")[2] == CHECKPOINTS:
+        if META in names and folder:
             if base in found:
-                folder = max(found[base], folder, key=lambda at: _document(place, f"{at}/{META}").get("saved_at", ""))
+                folder = max(found[base], folder, key=lambda at: moment_of(_document(place, f"{at}/{META}")))
             found[base] = folder
     return found
 

@@ -175,6 +175,8 @@ class Sender:
             try:
                 self._due = sorted(self._scan(), key=lambda part: part.order)
                 if not self._due:
+                    for folder in self._newest:  # what has been removed here since
+                        self._prune(folder)
                     return
                 if not is_checked:
                     self._require_own()
@@ -219,16 +221,22 @@ class Sender:
         """List the target, read the descriptions of its checkpoints, and remove parts of unfinished ones."""
         there = self._place.files()
         self._checkpoints, leftovers = {}, list[str]()
+        saved: dict[str, tuple[str, int]] = {}
         for folder, names in folders_of(there).items():
-            if folder.rpartition("/")[0].rpartition("/")[2] != CHECKPOINTS and META not in names:
-                continue
+            replaced = ""
             if META in names:
-                data = self._place.read(f"{folder}/{META}")
+                data, name = self._place.read(f"{folder}/{META}"), base_name(folder)
                 with suppress(ValueError):
-                    if document_in(data, folder).get("run") == self._run.info.get("id"):
-                        self._checkpoints[base_name(folder)] = folder, _digest(data)
-            elif names <= FILES:
-                leftovers += [f"{folder}/{name}" for name in names]
+                    about = document_in(data, folder)
+                    if about.get("run") == self._run.info.get("id"):
+                        replaced = folder  # unless it is the newest of its name
+                        if (moment := moment_of(about)) >= saved.get(name, ("", 0)):
+                            saved[name], replaced = moment, self._checkpoints.get(name, ("",))[0]
+                            self._checkpoints[name] = folder, _digest(data)
+            elif names <= FILES and CHECKPOINTS in folder.split("/"):
+                replaced = folder
+            if replaced and folders_of(there)[replaced] <= FILES:
+                leftovers += sorted((f"{replaced}/{name}" for name in FILES), key=lambda name: not name.endswith(META))
         self._place.remove(leftovers)
         self._there = {name: nbytes for name, nbytes in there.items() if name not in leftovers}
 
@@ -292,7 +300,10 @@ class Sender:
             self._checkpoints[name] = chosen, files[META][1]
             if target:
                 self._remove(target)
-            self._prune(name)
+            folder, _, steps = name.rpartition("/")
+            if steps.isdecimal():
+                self._newest[folder] = max(int(steps), self._newest.get(folder, 0))
+                self._prune(folder)
 
         nbytes = sum(nbytes for nbytes, _ in files.values())
         yield _Due((1, -stat.st_mtime), name, len(files), nbytes, status, send)
@@ -322,15 +333,11 @@ class Sender:
 
     # -- removal ---------------------------------------------------------------------------------------------------
 
-    def _prune(self, name: str) -> None:
-        """Remove the run's oldest checkpoints beyond ``keep_checkpoints`` at the target, as the local store does."""
-        folder, _, last = name.rpartition("/")
-        if not last.isdecimal():
-            return
-        newest = self._newest[folder] = max(int(last), self._newest.get(folder, 0))
+    def _prune(self, folder: str) -> None:
+        """Remove a folder's oldest checkpoints beyond ``keep_checkpoints`` at the target, as the local store does."""
         own = [each for each in self._checkpoints if each.rpartition("/")[0] == folder]
         steps = sorted(int(base) for each in own if (base := each.rpartition("/")[2]).isdecimal())
-        older = [step for step in steps if step < newest]
+        older = [step for step in steps if step < self._newest[folder]]
         for step in older[: max(0, len(older) - (self._run.checkpoints.keep - 1))]:
             if not (self._run.path / folder / str(step)).exists():
                 self._remove(self._checkpoints.pop(f"{folder}/{step}")[0])
@@ -366,6 +373,11 @@ def folders_of(names: Mapping[str, int]) -> dict[str, set[str]]:
         folder, _, file = name.rpartition("/")
         found.setdefault(folder, set()).add(file)
     return found
+
+
+def moment_of(about: Mapping[str, Any]) -> tuple[str, int]:
+    """Return when a checkpoint was saved, from its description: later ones are larger."""
+    return str(about.get("saved_at", "")), int(about.get("steps") or 0)
 
 
 def _digest(data: bytes) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from penstock.bench import BenchUsageError
 from penstock.bench.asked import Asked
 from penstock.config import Config, ConfigError
+from penstock.runs.remote import is_remote
 from penstock.trials.asking import Asked as Cluster
 from penstock.trials.asking import places_for
 
@@ -75,6 +76,8 @@ def with_workers(config: Config, workers: int | None) -> Config:
 
 def directory_of(asked: Asked, what: str) -> Path:
     """Return the directory of the command: ``--dir``, or ``runs/WHAT-ENV-ALGORITHM``."""
+    if is_remote(asked.own.dir):
+        raise BenchUsageError(f"--dir {asked.own.dir} is a URL: trainings of a {what} are in a local folder")
     if asked.own.dir is not None:
         return Path(asked.own.dir)
     env = asked.config.env if isinstance(asked.config.env, str) else "env"

@@ -151,16 +151,17 @@ def test_a_server_that_is_killed_and_starts_anew_gets_everything_at_the_end(serv
 
 def test_what_is_not_sent_at_the_end_is_named_with_an_exit_code_of_its_own(server):
     process = penstock_process(
-        "train", *SMALL, "--run-dir", "s3://bucket/lost", "--total-steps", "20000", "--eval-interval", "0",
+        "train", *SMALL, "--run-dir", "s3://bucket/lost", "--total-steps", "1000000000", "--eval-interval", "0",
         "--send-seconds", "1",
     )  # fmt: skip
     wait_until(lambda: Path("runs/lost/metrics.jsonl").exists() or process.poll() is not None)
     server.kill()
+    process.terminate()
     text, _ = process.communicate(timeout=200)
     server.start()
     assert process.returncode == 4, text
     assert "not sent to s3://bucket/lost: " in text and "checkpoints/" in text and "penstock resume" in text
-    text = output_of("resume", "runs/lost")
+    text = output_of("resume", "runs/lost", "--total-steps", "1")
     assert "nothing is left to train" in text
 
 

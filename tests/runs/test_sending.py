@@ -13,7 +13,7 @@ import torch
 
 from penstock.replay import Field, ReplayBuffer
 from penstock.runs import fetching, sending
-from penstock.runs.checkpoint import CheckpointError, load_checkpoint, verify_checkpoint
+from penstock.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint, verify_checkpoint
 from penstock.runs.fetching import cached_copy, copy_to_resume
 from penstock.runs.lookup import resolve_checkpoint
 from penstock.runs.reading import find_runs
@@ -351,3 +351,35 @@ def test_records_of_remote_runs_are_found_like_those_of_local_ones(run, sender, 
     assert not (found.directory.path / "checkpoints").exists()
     with pytest.raises(RemoteError, match="holds no runs"):
         find_runs([f"file://{far.parent.parent}/nothing"])
+
+
+def test_what_a_feature_saves_apart_is_replaced_and_fetched_like_a_checkpoint(run, sender, far):
+    for value in (1.0, 2.0):
+        save_checkpoint(run.path / "redistributor", meta={"run": run.info["id"]}, weights={"w": torch.tensor(value)})
+        flush(sender)
+    assert [path.name for path in far.iterdir() if "redistributor" in path.name] != ["redistributor"]
+    save(run, 10)
+    flush(sender)
+    sender.close()
+    shutil.rmtree(run.path)
+    copy = copy_to_resume(f"file://{far}", print)
+    assert float(load_checkpoint(copy / "redistributor").weights["w"]) == 2.0
+    assert [path.name for path in copy.iterdir() if "redistributor" in path.name] == ["redistributor"]
+
+
+def test_leftovers_of_a_killed_process_are_removed_when_the_run_goes_on(run, sender, far):
+    save(run, 10)
+    save_best(run, 1)
+    flush(sender)
+    sender.close()
+    best = far / "checkpoints" / "best"
+    shutil.copytree(best, best.with_name("best.0123abcd"))  # killed before the older one was removed
+    (far / "checkpoints" / "20").mkdir()
+    (far / "checkpoints" / "20" / "weights.safetensors").write_bytes(b"half")
+    save_best(run, 2)
+    again = Sender(run)
+    flush(again)
+    again.close()
+    found = {path.name: files_in(path).keys() for path in (far / "checkpoints").iterdir()}
+    assert "20" not in found and len(found) == 2
+    assert load_checkpoint(resolve_checkpoint(f"file://{far}")).meta["steps"] == 2
