@@ -660,6 +660,7 @@ def test_a_population_of_runs_shows_who_copied_whom(browser, runs):
     with dashboard_of(runs) as served:
         (population,) = json.loads(served.ask("/api/runs")[2])["searches"]
         browser.get(f"{served.address}#/search/{population['id']}")
+        waited(browser, lambda: text_of(browser, "h1") == "Population pbt")
         waited(browser, lambda: "Arrows lead from a member to its copy" in text_of(browser, "main"))
         browser.find_element(By.CSS_SELECTOR, "details summary").send_keys(Keys.ENTER)
         rows = "[aria-label='Events of the lineage'] tbody tr"

@@ -73,11 +73,13 @@ def test_opponents_are_shown_where_there_are_any():
 
 
 def test_past_versions_are_shown_for_each_policy():
-    red = PolicyStatus(name="red", steps=1, rating=-12.3, opponents=(OpponentStatus(64, 3.0, 0.25, 1, 0, 4, "blue"),))
+    versions = (OpponentStatus(64, 3.0, 0.25, 1, 0, 4, "blue"),)
+    red = PolicyStatus(name="red", steps=1, rating=-12.3, rating_error=3.0, opponents=versions)
     blue = PolicyStatus(name="blue", steps=1, rating=45.6, opponents=(OpponentStatus(0, 0.0, 0.5, policy="red"),))
     shown = status(policies=(red, blue))
     assert "rating red -12, blue 46" in plain_line(shown)
     rows = [line.split()[1:-1] for line in drawn(shown, 100).splitlines()]
+    assert ["red", "1", "-12", "±", "3", "0"] in rows and ["blue", "1", "46", "0"] in rows
     assert ["red", "blue", "64", "3", "0.25", "1", "0", "4"] in rows and ["blue", "now", "46"] in rows
 
 

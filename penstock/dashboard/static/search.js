@@ -58,7 +58,7 @@ export async function searchPage(page, id) {
       el("p", { class: "quiet" }, "A line per trial, through its settings to its value. The best fifth stands out; ranges below make other trials faint."),
       picture ? el("div", { class: "wide parallel", tabindex: "0", role: "region", "aria-label": "Parallel coordinates" }, pictureOf(picture)) : "",
       el("div", { class: "choices" }, axes.map((axis, n) => el("fieldset", { class: "brush" }, el("legend", {}, axis.name), slider(axis, n, 0), slider(axis, n, 1)))),
-      el("h2", {}, "Importance and history"),
+      el("h2", {}, isPopulation ? "History" : "Importance and history"),
       el("div", { class: "charts broad" },
         figure ? pictureOf(figure) : "",
         known.length ? el("section", {}, el("h3", {}, "Importance of settings"), el("p", { class: "quiet" }, "Share of the variance of the trials' ranks that a setting explains alone; what chance explains is subtracted."),
@@ -72,7 +72,7 @@ export async function searchPage(page, id) {
     el("p", {}, el("a", { href: "#/" }, "All runs")), el("h1", {}, "Search"),
     told, shown);
   await read();
-  page.querySelector("h1").textContent = `Search ${found.name}`;
+  page.querySelector("h1").textContent = `${found.is_population ? "Population" : "Search"} ${found.name}`;
   const close = follow(shown, () => read().catch((error) => { told.textContent = `This cannot be shown: ${error.message}`; }));
   return () => { arrivals += 1; close(); };
 }
