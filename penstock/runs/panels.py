@@ -135,6 +135,7 @@ def plain_line(status: Status) -> str:
         ("masked", status.masked_steps),
         ("skipped updates", status.skipped_updates),
         ("restarts", status.restarts),
+        ("files not sent", (status.unsent_files or 0) if status.sending_problem else 0),
     ):
         if count:
             parts.append(f"{label} {count:,}")
