@@ -15,7 +15,7 @@ with ``--blocks`` fill each granted slot at once with a recorded segment. Lines,
   killed at once, and after a gateway has; and seconds until a gateway in its place has all its nodes.
 
 CPU is home's process alone: neither the fake nodes nor the supervisor of a run, which asks hosts through Ray. With
-``--hosts`` that is measured instead: a process asks fake hosts by `penstock.engine.nodes.cluster.Hosted`, as often as a
+``--hosts`` that is measured instead: a process asks fake hosts by `penstock.engine.nodes.cluster.Asked`, as often as a
 run of so many nodes does. Up to 250 hosts are one actor of Ray, whose answers are reports of two rollout workers.
 """
 
@@ -24,6 +24,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import datetime
+import itertools
 import json
 import math
 import multiprocessing
@@ -43,9 +44,11 @@ import numpy as np
 import ray
 
 from penstock.engine.contracts import RoleSpec
-from penstock.engine.nodes.cluster import Hosted, poll_answers
+from penstock.engine.nodes.choosing import Wanted
+from penstock.engine.nodes.cluster import Asked, poll_answers
 from penstock.engine.nodes.gateways import levels_of, relay_roles
 from penstock.engine.nodes.host import HostReports, HostTask, gather_seconds, with_paths
+from penstock.engine.nodes.node import Node
 from penstock.engine.nodes.receiver import ReceiverRole
 from penstock.engine.nodes.sender import Home, keep_all_slots
 from penstock.engine.nodes.stream import ALIVE_INTERVAL, HEADER, Frame, Kind, connect
@@ -57,6 +60,7 @@ from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
 from penstock.ipc import SlotState
 from penstock.runs.machine import describe, machine_facts
+from penstock.runs.status import NodeStatus
 
 HISTORY = Path(__file__).parent / "history" / "current.jsonl"
 GROUP = "Many nodes: home with fake nodes on the same two cores"
@@ -407,39 +411,58 @@ def _longest_pause(tree: Tree) -> float:
     return longest
 
 
-class FakeHost(Hosted):
-    """A host that an actor plays together with others."""
-
-    def __init__(self, actor: Any, gathers: float) -> None:
-        self._actor, self._gathers, self._has_begun = actor, gathers, True
-        self._await(actor.gather.remote(gathers))
-
-
 class FakeHosts:
-    """Actor that answers for many hosts."""
+    """Actor that answers for many hosts, or gateways."""
 
     async def gather(self, seconds: float) -> HostReports:
-        """Return reports after some seconds."""
+        """Return reports of a host after some seconds."""
         await asyncio.sleep(seconds)
         return HostReports(gauges={f"rollout-{number}": np.zeros(16) for number in range(2)})
 
+    async def gather_below(self, seconds: float, num_nodes: int, hosts_gather: float) -> HostReports:
+        """Return reports of a gateway after some seconds: those of the hosts that have answered, and statuses."""
+        await asyncio.sleep(seconds)
+        share = range(round(num_nodes * seconds / hosts_gather))
+        below = [(number, 1, await self.gather(0.0)) for number in share]
+        return HostReports(below=below, seen={number: NodeStatus(lanes=32, is_there=True) for number in share})
 
-def measure_hosts(num_nodes: int, seconds: float) -> dict[str, float]:
-    """Return the CPU time in which home asks a number of hosts."""
+
+class FakeGateway(Asked):
+    """A gateway of some nodes that an actor plays."""
+
+    def __init__(self, actor: Any, gathers: float, num_nodes: int, hosts_gather: float) -> None:
+        self._of_nodes = num_nodes, hosts_gather
+        super().__init__(actor, gathers)
+        self.nodes = [Node(number, Wanted(1)) for number in range(num_nodes)]
+
+    def _ask(self) -> Any:
+        return self._actor.gather_below.remote(self._gathers, *self._of_nodes)
+
+
+def measure_hosts(num_nodes: int, seconds: float, *, alone: bool) -> dict[str, float]:
+    """Return the CPU time in which home asks a number of hosts, or their gateways."""
     make: Any = ray.remote(num_cpus=0, max_concurrency=HOSTS_OF_ACTOR)(FakeHosts)
     actors = [make.remote() for _ in range(-(-num_nodes // HOSTS_OF_ACTOR))]
     ray.get([actor.gather.remote(0.0) for actor in actors])
-    hosts = [FakeHost(actors[number % len(actors)], gather_seconds(num_nodes)) for number in range(num_nodes)]
+    gathers, levels = gather_seconds(num_nodes), [] if alone else levels_of(num_nodes, None)
+    hosts: list[Any] = [Asked(actors[number % len(actors)], gathers) for number in range(0 if levels else num_nodes)]
+    for part in itertools.chain(*levels):
+        below = len(part) if part in levels[-1] else 0
+        hosts.append(FakeGateway(actors[part.start % len(actors)], gather_seconds(len(levels)), below, gathers))
 
     def ask(seconds: float) -> int:
         answers, end = 0, time.monotonic() + seconds
         while time.monotonic() < end:
             time.sleep(ASK_INTERVAL)
             poll_answers(hosts)
-            answers += sum(host.answer(is_connected=True, delay=0.0) is not None for host in hosts)
+            for host in hosts:
+                if (answer := host.answer(is_connected=True, delay=0.0)) is not None:
+                    answers += 1
+                    for number, status in answer.seen.items():
+                        host.nodes[number].update(status)
         return answers
 
-    ask(2 * gather_seconds(num_nodes))
+    ask(2 * gathers)
     began, cpu = time.monotonic(), time.process_time()
     answers = ask(seconds)
     took, cpu = time.monotonic() - began, time.process_time() - cpu
@@ -514,7 +537,11 @@ def main() -> None:
         os.environ.setdefault("RAY_worker_niceness", "0")
         ray.init(num_cpus=1, include_dashboard=False, logging_level="ERROR", object_store_memory=100 * 2**20)
     for num_nodes in options.nodes:
-        found = measure_hosts(num_nodes, options.seconds) if options.hosts else measure(num_nodes, options)
+        found = (
+            measure_hosts(num_nodes, options.seconds, alone=options.alone)
+            if options.hosts
+            else measure(num_nodes, options)
+        )
         print("  ".join(f"{name} {value:.4g}" for name, value in found.items()), flush=True)
         rows += records(found, options)
     if options.write:

@@ -9,7 +9,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from penstock.engine.nodes.gateways import levels_of
 from penstock.engine.nodes.host import GATHER_SECONDS, gather_seconds
+
+READ_SHARE = 0.1  # cost of a host's reports in the answer of a gateway, beside an answer of its own
 
 ROLLOUT, LANES, NODES, SENDERS = "rollout workers", "lanes", "nodes' cores", "senders"
 NETWORK, RECEIVER = "network", "receiver"
@@ -221,20 +224,22 @@ def _parts(c: Constants, s: Setting, m: Machines, versions: float) -> list[Part]
     send = c.send_block / (s.lanes * s.segment) + c.send_byte * s.step_nbytes
     receive = c.receive_block / (s.lanes * s.segment) + c.receive_byte * s.step_nbytes
     tell, hear = c.tell + c.tell_byte * s.weights_nbytes, c.hear + c.hear_byte * s.weights_nbytes
-    tell_all = s.nodes * tell / s.steps_per_version
+    tree = _tree(s.nodes)
+    tell_all = tree.nearest * tell / s.steps_per_version
     # A busy receiver sends only the newest version, which takes no more time than receiving.
     least = min(tell_all, receive)
     told = max(versions * tell_all, least)
-    heard = told * hear / tell if tell else 0.0
+    heard = told / tree.nearest * s.nodes * hear / tell if tell else 0.0
     reduce = s.learners * c.reduce_byte * s.weights_nbytes / s.steps_per_version if s.learners > 1 else 0.0
     learn = c.learn + reduce  # over all learners: all wait while gradients are averaged
     asked = GATHER_SECONDS / gather_seconds(s.nodes)  # how often, beside hosts of few nodes
-    hosts, supervise = s.nodes * c.host, c.supervisor + s.nodes * c.supervise * asked
+    hosts = s.nodes * c.host
+    supervise = c.supervisor + (tree.gateways + s.nodes * asked * (READ_SHARE if tree.gateways else 1.0)) * c.supervise
     workers = s.nodes * min(s.workers, m.node_cores)
     slots = s.nodes * s.workers * s.lanes * s.slots
     waiting = 0.0 if s.takes_turns else (s.batch - 1) / 2  # mean wait for a complete batch, in segments
     # Seconds from a slot's first step until it is granted again; its block queues behind those of all nodes.
-    turn = s.segment * s.lanes * step + c.trip + s.nodes * tell
+    turn = s.segment * s.lanes * step + c.trip * (1 + tree.depth) + (tree.nearest + tree.widest) * tell
 
     stepping = [
         Part(ROLLOUT, workers, 0.0, step),
@@ -262,11 +267,34 @@ def _parts(c: Constants, s: Setting, m: Machines, versions: float) -> list[Part]
 
 
 def versions_sent(c: Constants, s: Setting, m: Machines, rate: float) -> float:
-    """Return the share of the versions that each node receives at a rate, limited by receiver and home's network."""
+    """Return the share of the versions that each node receives at a rate.
+
+    It is limited by the receivers of home and of the gateways, and by their network.
+    """
     if rate <= 0.0:
         return 1.0
     receive = c.receive_block / (s.lanes * s.segment) + c.receive_byte * s.step_nbytes
-    versions = s.nodes * rate / s.steps_per_version  # to all nodes, per second
-    by_receiver = max(0.0, 1.0 - rate * receive) / (versions * (c.tell + c.tell_byte * s.weights_nbytes))
-    by_network = m.bandwidth / (versions * s.weights_nbytes)
-    return min(1.0, by_receiver, by_network)
+    tree, shares = _tree(s.nodes), [1.0]
+    for ends, received in ((tree.nearest, rate), (tree.widest, rate * tree.widest / s.nodes)):
+        if ends:
+            versions = ends * rate / s.steps_per_version  # to all of them, per second
+            shares.append(max(0.0, 1.0 - received * receive) / (versions * (c.tell + c.tell_byte * s.weights_nbytes)))
+            shares.append(m.bandwidth / (versions * s.weights_nbytes))
+    return min(shares)
+
+
+@dataclass(frozen=True)
+class _Tree:
+    """Ends that home sends to, gateways and levels of them, and the largest number of nodes of a gateway."""
+
+    nearest: int
+    gateways: int = 0
+    depth: int = 0
+    widest: int = 0
+
+
+def _tree(num_nodes: int) -> _Tree:
+    levels = levels_of(num_nodes, None)
+    if not levels:
+        return _Tree(num_nodes)
+    return _Tree(len(levels[0]), sum(map(len, levels)), len(levels), max(map(len, levels[-1])))

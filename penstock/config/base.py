@@ -140,6 +140,9 @@ class Config:
     num_learners: int = 1
     """Learners of the policy, one process each, with device="cuda" one GPU each; each computes a share of every update.
     With backend="local" and central inference, each has its own policy worker."""
+    nodes_per_gateway: int | None = None
+    """With backend="ray", largest number of nodes of a gateway, a process on one of them that stands between home and
+    these nodes; None: no gateways up to 64 nodes, and one for each 64 of more."""
     learner_nodes: int | dict[str, int] = 0
     """With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
     resource name. The first learner always runs at home."""
@@ -312,7 +315,11 @@ class Config:
             )
         is_legal = _are_counts(learners, 1 if isinstance(learners, dict) else 0)
         require(is_legal, "learner_nodes", learners, legal.format(""))
-        on_one_machine = {"nodes": 1, "address": None, "evaluator": "home", "learner_nodes": 0}
+        most = self.nodes_per_gateway
+        require(most is None or most >= 2, "nodes_per_gateway", most, "2 or more, or None")
+        on_one_machine = {
+            "nodes": 1, "nodes_per_gateway": None, "address": None, "evaluator": "home", "learner_nodes": 0,
+        }  # fmt: skip
         given = [name for name, value in on_one_machine.items() if getattr(self, name) != value]
         if given and self.backend != "ray":
             raise ConfigError(

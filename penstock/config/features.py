@@ -67,8 +67,8 @@ _GROUPS = {
         "schedule", "schedule_policy",
     },
     "machine": {
-        "num_groups", "inference", "backend", "address", "nodes", "evaluator", "num_learners", "learner_nodes",
-        "precision",
+        "num_groups", "inference", "backend", "address", "nodes", "nodes_per_gateway", "evaluator",
+        "num_learners", "learner_nodes", "precision",
     },
     "network": {
         "encoder", "hidden_sizes", "activation", "shared_encoder", "memory", "memory_size", "memory_span",

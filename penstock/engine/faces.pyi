@@ -109,6 +109,9 @@ class _Shared(TypedDict, total=False):
     num_learners: int
     """Learners of the policy, one process each, with device="cuda" one GPU each; each computes a share of every update.
     With backend="local" and central inference, each has its own policy worker. Default: 1."""
+    nodes_per_gateway: int | None
+    """With backend="ray", largest number of nodes of a gateway, a process on one of them that stands between home and
+    these nodes; None: no gateways up to 64 nodes, and one for each 64 of more. Default: None."""
     learner_nodes: int | dict[str, int]
     """With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
     resource name. The first learner always runs at home. Default: 0."""

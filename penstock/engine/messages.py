@@ -219,9 +219,10 @@ class EpisodeSteps:
 
 @dataclass(frozen=True)
 class NodesSeen:
-    """Statuses of nodes of the run, by number; the first is 0."""
+    """Statuses of nodes of the run, by number; the first is 0. From a receiver: of those that connect to it."""
 
     statuses: dict[int, NodeStatus]
+    gateways: dict[int, NodeStatus] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -85,8 +85,9 @@ class Reports:
                 self._chronicle.event(self._with_role(role, text))
             case EpisodeSteps(columns):
                 self._chronicle.write_episode(columns, policy_of(role))
-            case NodesSeen(statuses):
+            case NodesSeen(statuses, gateways):
                 self._progress.nodes.update(statuses)
+                self._progress.gateways.update(gateways)
             case Died(story):
                 self._take_death(role, story)
             case Failed():

@@ -96,8 +96,8 @@ def _panes(status: Status, returns: Sequence[float], width: int, chosen: int) ->
         table = partial(_policies, status.policies, width, chosen)
         panes.append(of_table(2, "policies", 4, table, len(status.policies)))
     if status.nodes:
-        title, nodes = f"nodes: {status.nodes_in_words}", partial(nodes_pane, status.nodes, width)
-        panes.append(of_table(3, title, 2, nodes, len(status.nodes)))
+        title, nodes = f"nodes: {status.nodes_in_words}", partial(nodes_pane, status.gateways + status.nodes, width)
+        panes.append(of_table(3, title, 2, nodes, len(status.gateways + status.nodes)))
     if status.roles:
         panes.append(_roles(status, width))
     if versions := sum(len(policy.opponents) + 1 for policy in each if policy.opponents):

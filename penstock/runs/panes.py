@@ -136,7 +136,7 @@ def columns_table(
 
 
 def nodes_pane(nodes: Sequence[NodeStatus], width: int, most: int) -> Table:
-    """Return a table of the first `most` nodes, lost ones first if not all are shown, with columns that fit."""
+    """Return a table of the first `most` gateways and nodes, lost ones first if not all are shown."""
     if most < len(nodes):
         nodes = sorted(nodes, key=lambda node: node.is_there)[:most]
     order = ("node", "state", "steps/s", "restarts", "lanes", "policy lag", "machine")

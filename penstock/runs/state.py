@@ -63,7 +63,8 @@ class StateFile:
         if self._path is None:
             return
         about = {"state": state, "reason": reason, "time": round(time.time(), 3), "process": self._process}
-        record = about | dataclasses.asdict(status)
+        record = about | dataclasses.asdict(dataclasses.replace(status, nodes=()))
+        record["nodes"] = [vars(node) for node in status.nodes]  # of a thousand, asdict would take 30 ms a second
         with suppress(OSError):
             replace_file(self._path, json.dumps(json_values(record)).encode() + b"\n")
 

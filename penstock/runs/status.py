@@ -80,6 +80,10 @@ class NodeStatus:
     """Blocks that did not arrive, although later ones did."""
     faults: int = 0
     """Number of times that the node was lost."""
+    nodes: int = 0
+    """Of a gateway: number of its nodes."""
+    nodes_there: int = 0
+    """Of a gateway: number of its nodes that are connected."""
 
     @property
     def state(self) -> str:
@@ -89,6 +93,13 @@ class NodeStatus:
         if self.is_there:
             return "leaving" if self.is_leaving else "connected"
         return "asked for" if not self.host else "lost" if self.faults else "starting"
+
+    @property
+    def share(self) -> str:
+        """Number of its lanes, rank of its learner, or a gateway's nodes that are connected of all."""
+        if self.nodes:
+            return f"{self.nodes_there} of {self.nodes} nodes"
+        return f"rank {self.learner}" if self.learner else f"{self.lanes:,}"
 
 
 @dataclass(frozen=True)
@@ -226,6 +237,8 @@ class Status(PolicyStatus):
     """Reason in a few words, such as "busy 97 % of the time, mostly env"."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Metrics reported by the environment or the user."""
+    gateways: tuple[NodeStatus, ...] = ()
+    """Gateways between home and its nodes, those nearest to home first."""
     nodes: tuple[NodeStatus, ...] = ()
     """Nodes of the run, if other machines take part; of a number that may change, those that were there."""
     unsent_files: int | None = None

@@ -51,7 +51,7 @@ NODES = (
     Part("node", lambda node: node.name),
     Part("machine", lambda node: node.host),
     Part("state", lambda node: node.state),
-    Part("lanes", lambda node: f"rank {node.learner}" if node.learner else f"{node.lanes:,}"),
+    Part("lanes", lambda node: node.share),
     Part("steps/s", lambda node: f"{node.steps_per_second:,.0f}" if _steps(node) else ""),
     Part("policy lag", lambda node: number(node.policy_lag) if _steps(node) else ""),
     Part("kB/s", lambda node: f"{node.bytes_per_second / 1e3:,.0f}" if _steps(node) else ""),
@@ -73,7 +73,7 @@ def policies_table(policies: Sequence[PolicyStatus]) -> Cells:
 
 
 def nodes_table(nodes: Sequence[NodeStatus]) -> Cells:
-    """Return the table of nodes."""
+    """Return the table of gateways and nodes."""
     return _filled(NODES, nodes)
 
 
@@ -81,7 +81,7 @@ def tables_of(status: Status | None) -> dict[str, Cells]:
     """Return the tables of a run by name, "policies" and "nodes", each empty without rows."""
     if status is None:
         return {"policies": {}, "nodes": {}}
-    return {"policies": policies_table(status.policies), "nodes": nodes_table(status.nodes)}
+    return {"policies": policies_table(status.policies), "nodes": nodes_table(status.gateways + status.nodes)}
 
 
 def rating_of(policy: PolicyStatus) -> str:

@@ -465,7 +465,8 @@ def of_kinds(runs):
     node |= {"bytes_per_second": 5e3, "faults": 2, "stale": 1, "doubled": 0, "missing": 0, "learner": 0}
     path = run.directory.path / "status.json"
     left = node | {"name": "node-1", "is_there": False, "has_left": True}
-    changes = {"policies": policies, "nodes": [node, left], "nodes_asked": "1 to 2"}
+    gateway = node | {"name": "gateway-0", "nodes": 2, "nodes_there": 1}
+    changes = {"policies": policies, "gateways": [gateway], "nodes": [node, left], "nodes_asked": "1 to 2"}
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
     config = json.loads((run.directory.path / "config.json").read_text())
     config["run"]["policies"] = ["red", EVIL]
@@ -493,7 +494,8 @@ def test_policies_games_nodes_and_lineage_have_parts_of_the_page(browser, runs):
         assert "red6004.25050 ± 121" in rows and f"{EVIL}6004.250-7 ± 121" in rows
         assert "75 % won, 25 % drawnof 4 games" in text_of(browser, ".result")
         rows = text_of(browser, "[aria-label=Nodes] tbody tr").split(" | ")
-        assert rows[0].startswith(f"node-0{EVIL}connected") and rows[1].startswith(f"node-1{EVIL}left")
+        assert rows[0].startswith(f"gateway-0{EVIL}connected1 of 2 nodes")
+        assert rows[1].startswith(f"node-0{EVIL}connected") and rows[2].startswith(f"node-1{EVIL}left")
         assert "1 of 1 to 2 nodes are connected" in text_of(browser, "main p")
         assert len(browser.find_elements(By.CSS_SELECTOR, "[aria-label=Nodes] svg polyline")) == 1
         titles = text_of(browser, ".lineage title").split(" | ")

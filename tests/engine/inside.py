@@ -38,6 +38,11 @@ def nodes_of(trainer) -> Any:
     return trainer._supervisor.backend._nodes
 
 
+def gateways_of(trainer) -> Any:
+    """The gateways of a run on a cluster."""
+    return trainer._supervisor.backend._gateways
+
+
 def opponents_of(trainer) -> Any:
     """The pools of past versions of a run."""
     return trainer._supervisor._opponents

@@ -4,13 +4,18 @@ import contextlib
 import threading
 import time
 from collections import defaultdict
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from penstock.engine.messages import Listening, NodesSeen
-from penstock.engine.nodes.gateways import relay_roles
-from penstock.engine.nodes.host import HostTask, with_paths
+from penstock.engine.messages import Failed, Listening, NodesSeen, Ready
+from penstock.engine.nodes.choosing import Wanted
+from penstock.engine.nodes.gateways import FAN_OUT, NODES_PER_GATEWAY, levels_of, relay_roles
+from penstock.engine.nodes.host import HostReports, HostTask, with_paths
+from penstock.engine.nodes.node import Gateway, Node, gateways_between, nodes_of
 from penstock.engine.nodes.receiver import ReceiverRole
 from penstock.engine.nodes.sender import Home, SenderRole, keep_all_slots
 from penstock.engine.nodes.stream import HEADER
@@ -28,6 +33,7 @@ from tests.envs.arrangements import counting_lanes
 from tests.experience.writing import LOGITS, run_shape
 
 TOKEN, RUN = b"t" * 32, 11
+cluster = pytest.importorskip("penstock.engine.nodes.cluster", reason="Ray is not installed")
 
 
 class End:
@@ -317,3 +323,73 @@ def test_steps_pass_a_gateway_and_home_counts_those_that_lanes_have_taken(tree):
     t.ends.remove(idle)
     idle.close()
     t.until(lambda: plays(40))  # they are granted to the other, and not counted again
+
+
+@given(st.integers(1, 3_000), st.one_of(st.none(), st.integers(2, 200)))
+def test_every_node_is_below_one_gateway_of_each_level_and_no_end_has_too_many(num_nodes, most):
+    levels = levels_of(num_nodes, most)
+    if most is None and num_nodes <= NODES_PER_GATEWAY:
+        assert levels == []
+        return
+    nodes = [Node(number, Wanted(1)) for number in range(num_nodes)]
+    gateways = gateways_between(levels, nodes)
+    assert [gateway.number for gateway in gateways] == list(range(len(gateways)))
+    assert len(levels[0]) <= FAN_OUT and max(map(len, levels[-1])) <= (most or NODES_PER_GATEWAY)
+    for level in levels:
+        assert [number for part in level for number in part] == list(range(num_nodes))
+    for each in (*gateways, *nodes):
+        if each.gateway is not None:
+            assert each.gateway.below[each.number_there] is each
+            assert set(nodes_of(each)) <= set(each.gateway.nodes)
+        if isinstance(each, Gateway):
+            assert not each.is_of_gateways or len(each.below) <= FAN_OUT
+            assert [number for below in each.below for number in nodes_of(below)] == list(each.nodes)
+    assert all(node.gateway in gateways[-len(levels[-1]) :] for node in nodes)
+
+
+class Answering:
+    """A host as a gateway sees it: it gives answers, one at a time, and is lost after them."""
+
+    def __init__(self, *answers: HostReports) -> None:
+        self.answers = list(answers)
+
+    def answer(self, **facts) -> HostReports | None:
+        if not self.answers:
+            raise cluster.NodeLost("its actor is dead")
+        return self.answers.pop(0)
+
+
+def test_a_gateway_answers_for_its_nodes_at_once_where_one_has_failed_and_says_which_are_lost(monkeypatch):
+    from penstock.engine.nodes import gateway_host
+
+    monkeypatch.setattr(gateway_host, "poll_answers", lambda hosts: list(hosts))
+    host, pumps = gateway_host.GatewayHost.__new__(gateway_host.GatewayHost), []
+    host._failure, host._going, host._reports, host._has_failed, host._names = "", "", [], False, []
+    host._hangs = SimpleNamespace(look=lambda now: [])
+    host._backend = SimpleNamespace(pump=pumps.append)
+    gateway_host.GatewayHost.begin_watching(host)
+    good, bad = HostReports([("rollout-0", Ready())]), HostReports([("rollout-1", Failed(ValueError("x"), ""))])
+    host._hosts = {0: (1, Answering(good, good, good, good)), 5: (3, Answering(good, bad))}
+    found = host.gather(60.0)
+    assert len(pumps) == 2 and found.below == [(0, 1, good), (5, 3, good), (0, 1, good), (5, 3, bad)]
+    found = host.gather(60.0)
+    assert found.below[1] == (5, 3, HostReports(failure="its actor is dead")) and list(host._hosts) == [0]
+
+
+def test_of_nodes_whose_state_has_not_changed_a_gateway_shows_figures_at_intervals(monkeypatch):
+    from penstock.engine.nodes import gateway_host
+
+    host, clock = gateway_host.GatewayHost.__new__(gateway_host.GatewayHost), [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    gateway_host.GatewayHost.begin_watching(host)
+
+    def news(seconds: float, **there: bool) -> list[int]:
+        clock[0] += seconds
+        statuses = {int(name[1:]): NodeStatus(host="a", is_there=is_there) for name, is_there in there.items()}
+        host._take("receiver", NodesSeen(statuses))
+        return list(host._news())
+
+    assert news(0.0, _0=True, _1=False) == [0, 1]
+    assert news(0.5, _0=True, _1=False) == []
+    assert news(0.5, _0=True, _1=True) == [1]
+    assert news(2.0, _0=True, _1=True) == [0, 1]

@@ -26,7 +26,7 @@ from penstock.engine.trainer import Trainer
 from penstock.experience.arena import Control
 from penstock.runs.machine import about_here
 from tests.engine.delayed import Delayed
-from tests.engine.inside import arena_of, nodes_of, policy_of, supervisor_of
+from tests.engine.inside import arena_of, gateways_of, nodes_of, policy_of, supervisor_of
 from tests.engine.processes import Watched, pids_of, started, wait_for_steps, wait_until, without
 from tests.envs.goals import Places
 
@@ -61,15 +61,18 @@ def test_two_nodes_bring_what_two_workers_at_home_bring(on_nodes):
     # Without policy lag, and with streams of random numbers by lane, it makes no difference who steps a lane.
     settings = {"segment_length": 32, "batch_size": 256, "num_epochs": 2, "total_steps": 2_048}
     weights = []
-    for of_place in ({**CARTPOLE, "num_workers": 2}, on_nodes):
+    for of_place in ({**CARTPOLE, "num_workers": 2}, on_nodes, {**on_nodes, "nodes_per_gateway": 2}):
         with Trainer(PPO, **of_place, **settings) as trainer:
             trainer.train(quiet=True)
             weights.append(trainer.get_parameters()[0])
             status = trainer.status
     assert [node.name for node in status.nodes] == ["node-0", "node-1"]
-    assert status.steps == 2_048 and status.policy_lag_max == 0.0
-    for name, tensor in weights[0].items():
-        np.testing.assert_allclose(tensor, weights[1][name], rtol=1e-5, atol=1e-6, err_msg=name)
+    (gateway,) = status.gateways
+    assert (gateway.name, gateway.state, gateway.share) == ("gateway-0", "connected", "2 of 2 nodes")
+    assert gateway.steps > 0 and status.steps == 2_048 and status.policy_lag_max == 0.0
+    for there in weights[1:]:
+        for name, tensor in weights[0].items():
+            np.testing.assert_allclose(tensor, there[name], rtol=1e-5, atol=1e-6, err_msg=name)
 
 
 def test_a_run_learns_though_a_host_is_killed_and_leaves_nothing_behind(on_nodes):
@@ -101,6 +104,27 @@ def test_a_run_learns_though_a_host_is_killed_and_leaves_nothing_behind(on_nodes
     assert result.steps >= 60_000 and result.mean_return > 100.0
     made = [node.steps - before.steps for node, before in zip(status.nodes, began.nodes, strict=True)]
     assert made[0] > made[1] and status.nodes[1].steps > 5_000
+
+
+@LONG
+def test_when_a_gateway_is_killed_its_nodes_connect_to_another_and_the_run_learns_on(on_nodes):
+    killed, back_at = [], []
+    trainer = Trainer(APPO, **on_nodes, nodes_per_gateway=2, total_steps=10**9)
+
+    def kill_once(status):
+        if not killed and status.steps > 5_000 and all(node.is_there for node in status.nodes):
+            killed.append(gateways_of(trainer)[0].host.about(10.0).pid)
+            os.kill(killed[0], signal.SIGKILL)
+        if killed and status.gateways[0].faults and status.gateways[0].nodes_there == 2:
+            back_at.append(status.steps)
+        return not (back_at and status.steps > back_at[0] + 5_000)
+
+    with trainer:
+        trainer.train(on_update=kill_once, quiet=True)
+        status, hosts = trainer.status, [node.host for node in nodes_of(trainer)]
+        family = Watched([pid for host in hosts for pid in (host.about(10.0).pid, *host.pids().values())])
+    assert not psutil.pid_exists(killed[0]) and family.left_after(5.0) == []
+    assert [node.faults for node in status.nodes] == [0, 0]  # their hosts have stayed
 
 
 def together(trainer, meetings):

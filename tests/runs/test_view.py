@@ -376,6 +376,19 @@ def test_every_node_has_a_line_and_one_that_is_gone_is_named():
     assert "nodes" not in plain_line(status())
 
 
+def test_gateways_are_rows_above_their_nodes_and_do_not_count_as_nodes():
+    gateway = NodeStatus(name="gateway-0", host="amber", is_there=True, steps_per_second=90.0, nodes=2, nodes_there=1)
+    nodes = (NodeStatus(name="node-0", host="amber", lanes=64, is_there=True), NodeStatus(name="node-1", lanes=64))
+    shown = status(gateways=(gateway,), nodes=nodes)
+    console = Console(file=io.StringIO(), width=100)
+    console.print(panels(shown, width=100))
+    lines = console.file.getvalue().splitlines()
+    rows = [line.split()[1:-1] for line in lines if "gateway-0" in line or "node-" in line]
+    assert [row[0] for row in rows] == ["gateway-0", "node-0", "node-1"]
+    assert rows[0][1:8] == ["amber", "connected", "1", "of", "2", "nodes", "90"]
+    assert "nodes 1 of 2" in plain_line(shown)
+
+
 def test_of_a_range_of_nodes_it_is_shown_how_many_are_there_and_which_have_left():
     left = NodeStatus(name="node-0", host="amber", lanes=64, has_left=True, steps=7)
     going = NodeStatus(name="node-1", host="basalt", lanes=64, is_there=True, is_leaving=True)

@@ -91,20 +91,20 @@ function past(versions, hasPolicies) {
   return el("details", {}, el("summary", {}, `Past versions (${versions.length})`), table("Past versions", kept(heads), cells.map(kept), "runs"));
 }
 
-// A row for each node, with its rate over time.
+// A row for each gateway and each node, with rates over time: of gateways where there are some.
 export function nodesPanel(metrics) {
   const element = el("div", {});
   return {
     element,
     show(status) {
-      const nodes = listed(status.nodes);
+      const own = listed(status.nodes), nodes = [...listed(status.gateways), ...own];
       if (!nodes.length) return;
       const looks = (n, text) => ({
         state: el("span", { class: `state ${nodes[n].is_there ? "running" : nodes[n].has_left ? "" : "failed"}` }, text),
         "steps/s": el("span", { class: "with-spark" }, text, spark(metrics().columns[`node/${nodes[n].name}/steps_per_second`], n)),
       });
-      const there = nodes.filter((node) => node.is_there).length;
-      element.replaceChildren(el("p", { class: "quiet" }, `${there} of ${status.nodes_asked || nodes.length} nodes are connected`), parts("Nodes", status.tables.nodes, looks));
+      const there = own.filter((node) => node.is_there).length;
+      element.replaceChildren(el("p", { class: "quiet" }, `${there} of ${status.nodes_asked || own.length} nodes are connected`), parts("Nodes", status.tables.nodes, looks));
     },
   };
 }

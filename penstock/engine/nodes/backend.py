@@ -8,9 +8,10 @@ the group.
 from __future__ import annotations
 
 import math
+import pickle
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,9 +34,9 @@ from penstock.engine.messages import (
 )
 from penstock.engine.nodes.choosing import Place, nodes_wanted
 from penstock.engine.nodes.evaluation import EvaluationsThere
-from penstock.engine.nodes.gateways import parts_of
-from penstock.engine.nodes.host import HostReports, gather_seconds, packages_of
-from penstock.engine.nodes.node import Node
+from penstock.engine.nodes.gateways import levels_of
+from penstock.engine.nodes.host import HostReports, NodeHost, gather_seconds, packages_of
+from penstock.engine.nodes.node import Gateway, Node, gateways_between, nodes_of
 from penstock.engine.nodes.placing import LEAVE_SECONDS, Placement
 from penstock.engine.nodes.receiver import RECEIVER, ReceiverRole
 from penstock.engine.nodes.sender import Home
@@ -48,10 +49,12 @@ from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RoleKind
 from penstock.ipc.ownership import Owned, owner_only
 from penstock.runs.machine import About, about_here, differences
+from penstock.runs.status import NodeStatus
 
 CONNECT_SECONDS = 120.0  # for a node to make its roles and connect
 FRESH_SECONDS = 3.0  # since the last bytes of a node, within which it is connected: it sends each second
 KNOCK_INTERVAL = 2.0  # seconds between two checks of the head node
+LOOK_INTERVAL = 0.25  # seconds between two looks at nodes whose gateways ask them
 MOST_UNANSWERED = 3  # checks in a row, after which the head node is lost
 
 
@@ -96,7 +99,12 @@ class NodesBackend(Owned):
             Node(number, wanted, number - num_nodes + first_away if wanted.learns else 0)
             for number, wanted in enumerate(nodes_wanted(self._config, self._cores))
         ]
-        self._next_knock = 0.0
+        with_lanes = self._nodes[:num_nodes]
+        levels = levels_of(num_nodes, self._config.nodes_per_gateway)
+        self._gateways = gateways_between(levels, with_lanes)
+        # Gateways, or nodes with lanes, that connect to home; their places are their numbers at the receiver.
+        self._nearest = [each for each in (*self._gateways, *with_lanes) if each.gateway is None]
+        self._next_knock = self._next_look = 0.0
         self._unanswered = 0
         self._token, self._run = secrets.token_bytes(32), secrets.randbits(63)
         self._address: tuple[str, int] | None = None  # of the receiver, once it listens
@@ -118,8 +126,8 @@ class NodesBackend(Owned):
         self._placement = Placement(
             self._connection, self._make_host, self._nodes, self._config, self._run, self._handle
         )
-        late = [node.number for node in self._nodes[:num_nodes] if node.host is None]
-        workers = parts_of(range(arena.shape.num_workers), num_nodes)
+        late = [each.number_there for each in self._nearest if not self._is_placed(each)]
+        workers = [range(part.start * self._cores, part.stop * self._cores) for part in map(nodes_of, self._nearest)]
         receiver = ReceiverRole(self._connection.home, self._token, self._run, workers, transports, turns, late)
         self._local = LocalBackend(arena, [*at_home, receiver], self._take, restarts)
         try:
@@ -155,15 +163,26 @@ class NodesBackend(Owned):
         if self._is_head_gone:  # the roles at home are still asked for a checkpoint
             return
         self._require_head()
-        self._cluster.poll_answers(node.host for node in self._nodes if node.host is not None)
+        hosts = [(node, node.host) for node in (*self._gateways, *self._nodes) if node.host is not None]
+        self._cluster.poll_answers(host for node, host in hosts if not node.is_watched)
         for node, seconds in self._placement.draining():
             self._ask_to_go(node, "Ray drains its machine", seconds)
+        for gateway in self._gateways:
+            try:
+                self._advance_gateway(gateway)
+            except self._cluster.NodeLost as lost:
+                self._lose_gateway(gateway, str(lost))
+        is_due = (now := time.monotonic()) >= self._next_look
+        self._next_look = now + LOOK_INTERVAL if is_due else self._next_look
         for node in self._nodes:
+            if node.is_watched and not is_due:  # its gateway reports for it
+                continue
             try:
                 self._advance(node)
             except self._cluster.NodeLost as lost:
                 self._lose(node, str(lost))
         self._placement.place()
+        self._place_gateways()
         self._placement.look_for_late()
 
     def send(self, role: str, command: Command) -> bool:
@@ -196,7 +215,8 @@ class NodesBackend(Owned):
             return
         self._is_closed = True
         head_is_gone = self._is_head_gone  # then hosts end by themselves, without Ray
-        hosts = [node.host for node in self._nodes if node.host is not None and not head_is_gone]
+        everywhere = (*self._nodes, *self._gateways)
+        hosts = [node.host for node in everywhere if node.host is not None and not head_is_gone]
         try:
             for host in hosts if patience else ():
                 host.stop(patience)
@@ -226,7 +246,8 @@ class NodesBackend(Owned):
 
     def _make_host(self, node: Node, place: Place, name: str) -> Any:
         gathers = gather_seconds(len(self._nodes))
-        return self._cluster.Hosted(place, node.wanted.resources, name, self._packages, gathers)
+        resources = node.wanted.resources
+        return self._cluster.Hosted(NodeHost, place, place.cores, resources, name, self._packages, gathers)
 
     def _require_alike(self) -> None:
         """Wait until all hosts have started, and compare their software with that of home."""
@@ -261,32 +282,60 @@ class NodesBackend(Owned):
         if node.going and (node.status.has_left or time.monotonic() > node.gone_by):
             raise self._cluster.NodeLost("all has arrived" if node.status.has_left else "its time is over")
         if not node.has_begun:
-            if node.host.is_begun() and (node.rank or self._address is not None):
-                try:
-                    self._compare(node, about_here(self._packages), node.host.about(1.0))
-                except ConfigError as error:
-                    self._placement.avoid(node)
-                    raise self._cluster.NodeLost(str(error)) from error
-                if node.rank:
-                    node.host.begin(self._tasks.of_learner(node.rank, node.host.cores))
-                else:
-                    assert self._address is not None
-                    home = Home(self._address, self._token, self._run, node.number, node.incarnation)
-                    node.host.begin(self._tasks.of_node(home))
-                node.has_begun = True
-                node.connected_by = time.monotonic() + CONNECT_SECONDS
-                if self._evaluations is not None and node.number == 0:
-                    self._evaluations.send(node.host)
+            self._begin(node, node.host)
             return
         if time.monotonic() > node.connected_by:
-            of_lanes = "nothing comes from it to {}:{}".format(*self._address or ("home", "?"))
+            of_lanes = "nothing comes from it to {}:{}".format(*self._above(node) or ("home", "?"))
             of_learner = f"its learner has not begun in {CONNECT_SECONDS:.0f} s"
             raise self._cluster.NodeLost(of_learner if node.rank else of_lanes)
+        if node.gateway is not None:
+            if not node.is_watched and node.host.is_begun() and node.gateway.host is not None:
+                node.gateway.host.watch(node.number_there, node.incarnation, node.host)
+                node.is_watched = True
+            return
         is_connected = time.monotonic() - node.last_bytes_at < FRESH_SECONDS
         if node.rank or node.tries:  # no bytes show yet that its machine is there
             is_connected |= node.host.is_late(self._delay.seconds) and self._connection.reaches(node.host.machine)
         if (answer := node.host.answer(is_connected=is_connected, delay=self._delay.seconds)) is not None:
             self._deliver(node, answer)
+
+    def _begin(self, node: Node, host: Any) -> None:
+        """Give a host that has started its task, once the end that it connects to listens.
+
+        Raises
+        ------
+        NodeLost
+            The host has not started, or has other software than home.
+        """
+        address = self._above(node)
+        if not host.is_begun():
+            return
+        if address is None and not node.rank:
+            if node.is_resting:
+                host.rest()
+            return
+        try:
+            self._compare(node, about_here(self._packages), host.about(1.0))
+        except ConfigError as error:
+            self._placement.avoid(node)
+            raise self._cluster.NodeLost(str(error)) from error
+        if address is None:
+            host.begin(self._tasks.of_learner(node.rank, host.cores))
+        else:
+            host.begin(self._tasks.of_node(self._home_of(node, address), node.number))
+        node.has_begun, node.is_resting = True, False
+        node.connected_by = time.monotonic() + CONNECT_SECONDS
+        if self._evaluations is not None and node.number == 0:
+            self._evaluations.send(host)
+
+    def _above(self, node: Node) -> tuple[str, int] | None:
+        """Return the address that a node connects to: of its gateway, or of home; None: it does not listen."""
+        if node.rank:
+            return None
+        return self._address if node.gateway is None else node.gateway.address
+
+    def _home_of(self, node: Node, address: tuple[str, int]) -> Home:
+        return Home(address, self._token, self._run, node.number_there, node.incarnation)
 
     def _deliver(self, node: Node, answer: HostReports) -> None:
         """Deliver the reports and gauges of a host; raises `NodeLost` where it has failed."""
@@ -319,7 +368,7 @@ class NodesBackend(Owned):
         if node.rank or not node.has_begun:  # nothing is to arrive
             node.gone_by = 0.0
         else:
-            self._local.send(RECEIVER, Dismiss(node.number))
+            self._tell_receiver(node, Dismiss(node.number_there))
         self._handle(node.name, Note(f"{node.name} on {node.host.machine} is asked to go: {why}"))
 
     def _lose(self, node: Node, why: str) -> None:
@@ -327,11 +376,115 @@ class NodesBackend(Owned):
         machine = node.lose()
         self._show(node)
         if not node.rank:
-            self._local.send(RECEIVER, GoOnWithout(node.number))
+            self._tell_receiver(node, GoOnWithout(node.number_there))
         is_lost = "has left" if node.going else "is lost"
         self._handle(node.name, Note(f"{node.name} on {machine} {is_lost}: {why}\n{self._placement.without(node)}"))
         if self._evaluations is not None and node.number == 0:
             self._handle(RoleKind.EVALUATOR, Died(f"the evaluator was on {node.name}"))
+
+    def _tell_receiver(self, node: Node, command: Command) -> None:
+        """Send a command to the receiver that a node, or a gateway, connects to."""
+        if node.gateway is None:
+            self._local.send(RECEIVER, command)
+        elif node.gateway.host is not None and node.gateway.has_begun:
+            node.gateway.host.send(RECEIVER, pickle.dumps(command))
+
+    # -- gateways --------------------------------------------------------------------------------------------------
+
+    def _is_placed(self, node: Node) -> bool:
+        """Whether a node, or one of a gateway's, has a host."""
+        return any(self._nodes[number].host is not None for number in nodes_of(node))
+
+    def _place_gateways(self) -> None:
+        """Start a host for each gateway without one, on the machine of a node that has one; it reserves no core."""
+        now, gathers = time.monotonic(), gather_seconds(len(self._gateways))
+        for gateway in self._gateways:
+            if gateway.host is not None or gateway.not_before > now:
+                continue
+            nodes = [self._nodes[number] for number in gateway.nodes]
+            places = [node.place for node in nodes if node.host is not None and node.place is not None]
+            if places:
+                from penstock.engine.nodes.gateway_host import GatewayHost
+
+                place = places[-1 if gateway.is_of_gateways else 0]
+                name = f"{gateway.name}, host {gateway.incarnation + 1}, of run {self._run:x}"
+                gateway.take(self._cluster.Hosted(GatewayHost, place, 0, (), name, self._packages, gathers))
+
+    def _advance_gateway(self, gateway: Gateway) -> None:
+        """Give the host of a gateway that has started its task; deliver its reports, and those of its nodes' hosts.
+
+        Raises
+        ------
+        NodeLost
+            The host is gone, too late, or has been asked to end.
+        """
+        host, address = gateway.host, self._above(gateway)
+        if host is None:
+            return
+        if not gateway.has_begun:
+            if host.is_begun() and address is not None:
+                missing = [each.number_there for each in gateway.below if not self._is_placed(each)]
+                parts = [nodes_of(each) for each in gateway.below]
+                home, ip = self._home_of(gateway, address), host.machine.address.rpartition(":")[0]
+                host.begin(self._tasks.of_gateway(home, ip, parts, missing))
+                gateway.has_begun, gateway.connected_by = True, time.monotonic() + CONNECT_SECONDS
+            return
+        if time.monotonic() > gateway.connected_by:
+            raise self._cluster.NodeLost("nothing comes from it to {}:{}".format(*address or ("home", "?")))
+        is_connected = time.monotonic() - gateway.last_bytes_at < FRESH_SECONDS or bool(gateway.tries)
+        answer = host.answer(is_connected=is_connected, delay=self._delay.seconds)
+        if answer is None:
+            return
+        for role, report in answer.reports:
+            if isinstance(report, Listening):
+                gateway.address = report.address
+            else:
+                self._handle(f"{role} of {gateway.name}", report)
+        self._take_statuses(gateway.below, answer.seen)
+        for number, incarnation, of_host in answer.below:
+            node = gateway.below[number]
+            if node.host is not None and node.incarnation == incarnation:
+                try:
+                    self._deliver(node, of_host)
+                except self._cluster.NodeLost as lost:
+                    self._lose(node, str(lost))
+        if answer.failure or answer.going:
+            raise self._cluster.NodeLost(answer.failure or answer.going)
+
+    def _lose_gateway(self, gateway: Gateway, why: str) -> None:
+        """Drop the host of a gateway; its nodes, and the gateways below it, connect to its successor."""
+        machine = gateway.lose()
+        self._tell_receiver(gateway, GoOnWithout(gateway.number_there))
+        told = f"{gateway.name} on {machine} is lost: {why}\nits {len(gateway.nodes)} nodes connect to another"
+        self._handle(gateway.name, Note(told))
+        for each in gateway.below:
+            if isinstance(each, Gateway):
+                if each.host is not None:
+                    self._lose_gateway(each, f"{gateway.name} is lost")
+            elif each.host is not None and each.has_begun:
+                each.rest()
+                try:
+                    each.host.rest()
+                except self._cluster.NodeLost as lost:
+                    self._lose(each, str(lost))
+                else:
+                    self._show(each)
+        self._handle(gateway.name, NodesSeen({}, {gateway.number: gateway.status}))
+
+    def _take_statuses(self, below: Sequence[Node], statuses: Mapping[int, NodeStatus]) -> None:
+        """Take the statuses of what connects to home or to a gateway, by their numbers there; show them."""
+        nodes, gateways = {}, {}
+        for place, status in statuses.items():
+            each = below[place]
+            each.update(status)
+            if isinstance(each, Gateway):
+                gateways[each.number] = each.status
+            else:
+                self.has_lanes |= status.is_there
+                if self._is_shown(each.number):
+                    nodes[each.number] = each.status
+        if nodes or gateways:
+            self._handle(RECEIVER, NodesSeen(nodes, gateways))
 
     def _show(self, node: Node) -> None:
         self._handle(node.name, NodesSeen({node.number: node.status}))
@@ -345,10 +498,7 @@ class NodesBackend(Owned):
         if isinstance(report, Listening):
             self._address = report.address
         elif isinstance(report, NodesSeen):
-            self.has_lanes |= any(status.is_there for status in report.statuses.values())
-            for number, status in report.statuses.items():
-                self._nodes[number].update(status)
-            self._handle(role, NodesSeen({n: self._nodes[n].status for n in report.statuses if self._is_shown(n)}))
+            self._take_statuses(self._nearest, report.statuses)
         elif isinstance(report, Died) and role == RECEIVER:
             self._handle(role, replace(report, story=f"{report.story}: nodes connect anew"))
         else:

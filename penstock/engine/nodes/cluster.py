@@ -41,6 +41,7 @@ GLANCE_SECONDS = 0.25  # for a raylet to answer
 BEGIN_SECONDS = 120.0  # for a host to start, which takes seconds on an idle machine
 RESERVE_SECONDS = 3.0  # for machines to be reserved, which takes some milliseconds where they are free
 HOST_SILENCE = 3.5  # seconds without an answer, beyond those in which it gathers reports, after which a host is lost
+REST_SECONDS = 0.5  # for which a host waits for another task before it is asked again
 HOST_STUPOR = 30.0  # the same while its senders are connected: then it is slow, or stuck
 NOT_NICED = {"worker_niceness": 0}  # Ray's default of 15 would starve hosts beside other programs of the machine
 OF_EVERY_NODE = {"CPU", "memory", "object_store_memory"}
@@ -277,7 +278,7 @@ class Gauges:
         self._rate = Gauge("penstock_steps_per_second", "Steps that a run learns from per second", of_run)
         self._lag = Gauge("penstock_policy_lag", "Mean policy lag of recent batches in updates", of_run)
         self._nodes = Gauge("penstock_nodes", "Connected nodes of a run", of_run)
-        self._rate_of_node = Gauge("penstock_node_steps_per_second", "Steps that a node brings per second", of_node)
+        self._rate_of_node = Gauge("penstock_node_steps_per_second", "Steps that a node, or gateway, brings", of_node)
         self._lag_of_node = Gauge("penstock_node_policy_lag", "Mean policy lag of a node's last steps", of_node)
 
     def __call__(self, status: Status) -> None:
@@ -286,28 +287,105 @@ class Gauges:
         self._rate.set(status.steps_per_second, run)
         self._lag.set(status.policy_lag_mean, run)
         self._nodes.set(sum(node.is_there for node in status.nodes), run)
-        for node in status.nodes:
+        for node in status.gateways or status.nodes:
             if not node.learner:
                 tags = {**run, "node": node.name, "machine": node.host}
                 self._rate_of_node.set(node.steps_per_second, tags)
                 self._lag_of_node.set(node.policy_lag, tags)
 
 
-def poll_answers(hosts: Iterable[Hosted]) -> None:
-    """Update `Hosted.has_answered` of all hosts, with one call of Ray."""
+def poll_answers(hosts: Iterable[Asked]) -> None:
+    """Update `Asked.has_answered` of all hosts, with one call of Ray."""
     awaited = {host.awaited: host for host in hosts}
     ready = ray.wait(list(awaited), num_returns=len(awaited), timeout=0)[0] if awaited else []
     for answer, host in awaited.items():
         host.has_answered = answer in ready
 
 
-class Hosted:
-    """Home's handle of a host. Methods return at once, except `about`, `pids` and `cpu`.
+class Asked:
+    """A host that is asked for its reports, over and over: by home, or by a gateway.
 
     Parameters
     ----------
+    actor
+        Ray's handle of the host.
+    gathers
+        Seconds for which the host gathers reports before each answer.
+
+    Attributes
+    ----------
+    awaited
+        Ray's reference of the next answer.
+    has_answered
+        Whether the answer was there at the last `poll_answers`.
+    """
+
+    def __init__(self, actor: Any, gathers: float) -> None:
+        self._actor, self._gathers = actor, gathers
+        self._has_begun = True
+        self._await(self._ask())
+
+    def is_late(self, delay: float) -> bool:
+        """Whether the host has not answered for so long that it is lost, unless its machine can be reached.
+
+        Parameters
+        ----------
+        delay
+            Recent delay of this process in seconds, which lengthens the time limit.
+        """
+        return not self.has_answered and time.monotonic() - self._asked_at > HOST_SILENCE + self._gathers + delay
+
+    def answer(self, *, is_connected: bool, delay: float) -> HostReports | None:
+        """Return the host's answer, and request the next; None: not yet, or it has begun.
+
+        Parameters
+        ----------
+        is_connected
+            Whether the host's senders are connected: then the time limit is longer.
+        delay
+            Recent delay of this process in seconds, which lengthens the time limit, too.
+
+        Raises
+        ------
+        NodeLost
+            The host is gone, or has been silent for too long.
+        """
+        if not self.has_answered:
+            silence = time.monotonic() - self._asked_at
+            patience = (HOST_STUPOR if is_connected else HOST_SILENCE) + self._gathers + delay
+            if silence > (patience if self._has_begun else BEGIN_SECONDS):
+                raise NodeLost(f"has not answered for {silence:.0f} s")
+            return None
+        answer: HostReports | None = self._answered()
+        self._has_begun = True
+        self._await(self._ask())
+        return answer
+
+    def _ask(self) -> Any:
+        return self._actor.gather.remote(self._gathers)
+
+    def _answered(self) -> Any:
+        try:
+            return ray.get(self.awaited)
+        except RayError as error:
+            raise NodeLost(briefly(error)) from error
+
+    def _await(self, answer: Any) -> None:
+        self.awaited, self.has_answered = answer, False
+        self._asked_at = time.monotonic()
+
+
+class Hosted(Asked):
+    """Home's handle of a host that it starts. Methods return at once, except `about`, `pids` and `cpu`.
+
+    Parameters
+    ----------
+    kind
+        Class of the host.
     place
         Reservation of the host's machine.
+    cores
+        Number of reserved cores that the host takes.
     resources
         Resources of the machine; a GPU is reserved for the host.
     name
@@ -315,37 +393,33 @@ class Hosted:
     packages
         Packages whose versions `about` returns.
     gathers
-        Seconds for which the host gathers reports before each answer.
+        As for `Asked`.
 
     Attributes
     ----------
     machine, cores
         Machine of the host, and number of cores reserved for it.
-    awaited
-        Ray's reference of the next answer.
-    has_answered
-        Whether the answer was there at the last `poll_answers`.
     """
 
     def __init__(
-        self, place: Place, resources: Resources, name: str, packages: Sequence[str], gathers: float
-    ) -> None:
-        self.machine, self.cores = place.machine, place.cores
+        self, kind: type[NodeHost], place: Place, cores: int, resources: Resources, name: str,
+        packages: Sequence[str], gathers: float,
+    ) -> None:  # fmt: skip
+        self.machine, self.cores = place.machine, cores
         self._gathers = gathers
-        actor: Any = ray.remote(NodeHost)
+        actor: Any = ray.remote(kind)
         self._actor = actor.options(
             name=name,
-            num_cpus=place.cores,
+            num_cpus=cores,
             num_gpus=resources.count(GPU),
             resources={name: SHARE for name in resources if name != GPU},
             scheduling_strategy=PlacementGroupSchedulingStrategy(place.group, place.bundle),
             max_restarts=0,
             max_task_retries=0,
         ).remote()
+        self._has_begun = False
         self._about: Any = self._actor.about.remote(packages)
-        self.awaited: Any = self._about
-        self.has_answered = self._has_begun = False
-        self._asked_at = time.monotonic()
+        self._await(self._about)
 
     def about(self, patience: float) -> About:
         """Return software and place of the host.
@@ -363,18 +437,8 @@ class Hosted:
             raise NodeLost(briefly(error)) from error
         return found
 
-    def is_late(self, delay: float) -> bool:
-        """Whether the host has not answered for so long that it is lost, unless its machine can be reached.
-
-        Parameters
-        ----------
-        delay
-            Recent delay of this process in seconds, which lengthens the time limit.
-        """
-        return not self.has_answered and time.monotonic() - self._asked_at > HOST_SILENCE + self._gathers + delay
-
     def is_begun(self) -> bool:
-        """Whether the host has started; raises `NodeLost` if that takes too long."""
+        """Whether the host has started, or done its last command; raises `NodeLost` if that takes too long."""
         if self.has_answered:
             return True
         if time.monotonic() - self._asked_at > BEGIN_SECONDS:
@@ -385,38 +449,28 @@ class Hosted:
         """Send a pickled `HostTask`."""
         self._await(self._actor.begin.remote(task))
 
-    def send(self, role: str, command: bytes) -> None:
-        """Send a pickled command to a role."""
-        self._actor.send.remote(role, command)
+    def rest(self) -> None:
+        """Command the host to stop its roles, and to wait; raises `NodeLost` if it is gone."""
+        if self.has_answered:
+            self._answered()
+        self._await(self._actor.rest.remote(REST_SECONDS))
 
-    def answer(self, *, is_connected: bool, delay: float) -> HostReports | None:
-        """Return the host's answer, and request the next; None: not yet, or it has begun.
+    def watch(self, number: int, incarnation: int, host: Hosted) -> None:
+        """Have a gateway ask the host of one of its nodes; raises `NodeLost` if that could not begin its task.
 
         Parameters
         ----------
-        is_connected
-            Whether the host's senders are connected: then the time limit is longer.
-        delay
-            Recent delay of this process in seconds, which lengthens the time limit, too.
-
-        Raises
-        ------
-        NodeLost
-            The host is gone, or has been silent for too long.
+        number, incarnation
+            Number of the node there, and incarnation of its host.
+        host
+            The host, which has answered.
         """
-        try:
-            if not self.has_answered:
-                silence = time.monotonic() - self._asked_at
-                patience = (HOST_STUPOR if is_connected else HOST_SILENCE) + self._gathers + delay
-                if silence > (patience if self._has_begun else BEGIN_SECONDS):
-                    raise NodeLost(f"has not answered for {silence:.0f} s")
-                return None
-            answer: HostReports | None = ray.get(self.awaited)
-        except RayError as error:
-            raise NodeLost(briefly(error)) from error
-        self._has_begun = True
-        self._await(self._actor.gather.remote(self._gathers))
-        return answer
+        host._answered()
+        self._actor.watch.remote(number, incarnation, host._actor, host._gathers)
+
+    def send(self, role: str, command: bytes) -> None:
+        """Send a pickled command to a role."""
+        self._actor.send.remote(role, command)
 
     def stop(self, patience: float) -> None:
         """Command the host to stop its roles."""
@@ -429,10 +483,6 @@ class Hosted:
             if patience:
                 ray.wait([self.awaited], timeout=patience)
             ray.kill(self._actor)
-
-    def _await(self, answer: Any) -> None:
-        self.awaited, self.has_answered = answer, False
-        self._asked_at = time.monotonic()
 
     def pids(self) -> dict[str, int]:
         """Return process ids of the host's roles, by name; waits for the answer."""

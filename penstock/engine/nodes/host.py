@@ -35,6 +35,7 @@ from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
 from penstock.runs.machine import COMPARED, About, about_here
 from penstock.runs.process import cpu_seconds
+from penstock.runs.status import NodeStatus
 
 GATHER_SECONDS, MOST_GATHER_SECONDS = 0.5, 2.5  # for which reports are gathered before an answer
 ANSWERS_PER_SECOND = 200  # of all hosts of a run: with many nodes each gathers for longer
@@ -79,12 +80,18 @@ class HostReports:
         Reason why the node is lost; empty: it is not.
     going
         Reason why the node must go; empty: it stays.
+    below
+        Of a gateway: answers of its nodes' hosts, each with the node's number there and its incarnation.
+    seen
+        Of a gateway: statuses of its nodes, by their numbers there; those that have not changed come at intervals.
     """
 
     reports: list[tuple[str, Report]] = field(default_factory=list)
     gauges: dict[str, np.ndarray] = field(default_factory=dict)
     failure: str = ""
     going: str = ""
+    below: list[tuple[int, int, HostReports]] = field(default_factory=list)
+    seen: dict[int, NodeStatus] = field(default_factory=dict)
 
 
 def gather_seconds(num_nodes: int) -> float:
@@ -110,6 +117,7 @@ class NodeHost:
         self._has_failed = False  # whether the reports have a failure of a role
         signal.signal(signal.SIGTERM, self._be_ended)  # after the launcher was started, which is ended by home
         self._tied: set[str] = set()
+        self._patience = FORGOTTEN_SECONDS
         self._asked_at = time.monotonic()
         threading.Thread(target=self._end_when_forgotten, name="forgotten", daemon=True).start()
 
@@ -132,18 +140,25 @@ class NodeHost:
 
     def gather(self, seconds: float) -> HostReports:
         """Run the roles for some seconds, or until one fails, and return their reports."""
-        assert self._backend is not None
         self._asked_at = time.monotonic()
         end = time.monotonic() + seconds
         try:
             while not self._failure and not self._has_failed and (left := end - time.monotonic()) > 0:
-                self._backend.pump(left)
+                self._pump(left)
         except (RoleDied, launcher.LauncherDied) as error:
             self._failure = str(error)
         reports, self._reports, self._has_failed = self._reports, [], False
         reports += [("hang watch", Note(warning)) for warning in self._hangs.look(time.monotonic())]
         gauges = {name: self._arena.gauges_of(name).copy() for name in self._names}
         return HostReports(reports, gauges, self._failure, self._going)
+
+    def rest(self, seconds: float) -> None:
+        """Stop all roles, and wait some seconds for another task."""
+        self._asked_at, self._patience = time.monotonic(), FORGOTTEN_SECONDS
+        if self._backend is not None:
+            self._backend.close()
+            self._backend, self._failure = None, ""
+        time.sleep(seconds)
 
     def send(self, role: str, command: bytes) -> None:
         """Send a pickled command to a role."""
@@ -152,7 +167,8 @@ class NodeHost:
 
     def pids(self) -> dict[str, int]:
         """Return process ids of the roles, by name."""
-        return self._backend.pids if self._backend is not None else {}
+        backend = self._backend  # which a thread reads, too
+        return backend.pids if backend is not None else {}
 
     def cpu(self) -> tuple[float, dict[str, float]]:
         """Return the time (monotonic seconds of this machine), and CPU seconds so far of each role and of "host"."""
@@ -175,9 +191,9 @@ class NodeHost:
 
         Between two trainings home sends no requests, but its receiver and the senders are connected.
         """
-        patience = FORGOTTEN_SECONDS
-        while (is_connected := self._is_connected()) or time.monotonic() - self._asked_at < patience:
-            patience = SEVERED_SECONDS if is_connected else patience
+        while (is_connected := self._is_connected()) or time.monotonic() - self._asked_at < self._patience:
+            if is_connected:
+                self._patience = SEVERED_SECONDS
             time.sleep(1.0)
         os._exit(1)
 
@@ -185,6 +201,11 @@ class NodeHost:
         """Whether all roles with a connection to home are alive: they end with their connection."""
         pids = [pid for name, pid in self.pids().items() if name in self._tied]
         return bool(pids) and all(_lives(pid) for pid in pids)
+
+    def _pump(self, seconds: float) -> None:
+        """Run the roles for up to some seconds."""
+        assert self._backend is not None
+        self._backend.pump(seconds)
 
     def _take(self, role: str, report: Report) -> None:
         if isinstance(report, Failed) and (role.startswith(SENDER) or isinstance(report.error, HomeLost)):

@@ -8,10 +8,13 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from penstock.engine.nodes.choosing import Wanted
 from penstock.runs.status import NodeStatus
 
 if TYPE_CHECKING:
-    from penstock.engine.nodes.choosing import Machine, Place, Wanted
+    from collections.abc import Sequence
+
+    from penstock.engine.nodes.choosing import Machine, Place
     from penstock.engine.nodes.cluster import Hosted
 
 RECONNECT_SECONDS = 1.0  # after the loss of its connection in which a node may report the cause
@@ -19,7 +22,7 @@ RATE_SECONDS = 5.0  # last seconds, of which rates are shown
 LONGEST_BACK_OFF = 10.0  # seconds before a node whose hosts never connect is tried again
 
 
-@dataclass
+@dataclass(eq=False)
 class Node:
     """A node of the run, with its present host.
 
@@ -45,6 +48,10 @@ class Node:
         Number of losses, and time (monotonic seconds) before which no host is started.
     going, gone_by
         Reason why it was asked to go, empty if it was not, and deadline (monotonic seconds) of what it delivers.
+    gateway, number_there
+        Gateway that it connects to, and its number there, or at home; None: it connects to home.
+    is_watched, is_resting
+        Whether its gateway asks its host for reports, and whether the host waits for another gateway.
     status
         Status that is shown.
     seen
@@ -65,6 +72,10 @@ class Node:
     not_before: float = 0.0
     going: str = ""
     gone_by: float = 0.0
+    gateway: Gateway | None = field(default=None, repr=False)
+    number_there: int = 0
+    is_watched: bool = False
+    is_resting: bool = False
     status: NodeStatus = field(default_factory=NodeStatus)
     seen: deque[tuple[float, int, int]] = field(default_factory=deque)
 
@@ -76,6 +87,7 @@ class Node:
     def take(self, host: Hosted) -> None:
         """Take a new host."""
         self.host, self.has_begun, self.going = host, False, ""
+        self.is_watched = self.is_resting = False
         self.status = replace(self.status, is_leaving=False, has_left=False)
         self.incarnation += 1
         self.tries += 1
@@ -89,6 +101,12 @@ class Node:
         self.not_before = time.monotonic() + min(LONGEST_BACK_OFF, 0.25 * 2.0 ** min(self.tries, 8))
         self.status = replace(self.status, is_there=False, has_left=bool(self.going), faults=self.faults)
         return machine
+
+    def rest(self) -> None:
+        """Have the host, whose gateway is lost, wait for another: what it had not delivered is lost."""
+        self.has_begun, self.is_watched, self.is_resting = False, False, True
+        self.incarnation += 1
+        self.status = replace(self.status, is_there=False)
 
     def update_learner(self, *, is_there: bool) -> None:
         """Update the status of a node with a learner; a learner that its host replaces counts as there."""
@@ -115,3 +133,84 @@ class Node:
             steps_per_second=max(0, status.steps - steps) / seconds,
             bytes_per_second=max(0, status.nbytes - nbytes) / seconds,
         )  # fmt: skip
+
+
+@dataclass(eq=False)
+class Gateway(Node):
+    """A gateway of the run, with its present host, on the machine of one of its nodes.
+
+    Attributes
+    ----------
+    nodes
+        Numbers of the nodes below it.
+    below
+        Nodes, or gateways, that connect to it.
+    address
+        Address at which it listens; None: it does not.
+    """
+
+    nodes: range = range(0)
+    below: list[Node] = field(default_factory=list)
+    address: tuple[str, int] | None = None
+
+    @property
+    def name(self) -> str:
+        """ "gateway-<number>"."""
+        return f"gateway-{self.number}"
+
+    @property
+    def is_of_gateways(self) -> bool:
+        """Whether gateways connect to it."""
+        return isinstance(self.below[0], Gateway)
+
+    @property
+    def num_there(self) -> int:
+        """Nodes below it that are connected."""
+        return sum(each.num_there if isinstance(each, Gateway) else each.status.is_there for each in self.below)
+
+    def lose(self) -> Machine:
+        """Kill the host; return its machine."""
+        self.address = None
+        return super().lose()
+
+    def update(self, status: NodeStatus) -> None:
+        """Update the status, with the number of nodes."""
+        super().update(replace(status, nodes=len(self.nodes), nodes_there=self.num_there))
+
+
+def nodes_of(node: Node) -> range:
+    """Return the numbers of a gateway's nodes, or that of a node itself."""
+    return node.nodes if isinstance(node, Gateway) else range(node.number, node.number + 1)
+
+
+def gateways_between(levels: Sequence[Sequence[range]], nodes: Sequence[Node]) -> list[Gateway]:
+    """Make the gateways of a run, those nearest to home first, between home and its nodes with lanes.
+
+    Parameters
+    ----------
+    levels
+        Numbers of the nodes of each gateway, by `levels_of`.
+    nodes
+        Nodes that step lanes, whose gateways are set.
+    """
+    made: list[list[Gateway]] = []
+    for level in levels:
+        first = sum(map(len, made))
+        gateways = [Gateway(first + place, Wanted(0), nodes=part) for place, part in enumerate(level)]
+        for place, gateway in enumerate(gateways):
+            gateway.number_there = place
+            if made:
+                _connect(gateway, made[-1], gateway.nodes.start)
+        made.append(gateways)
+    for node in nodes:
+        node.number_there = node.number
+        if made:
+            _connect(node, made[-1], node.number)
+    return [gateway for level in made for gateway in level]
+
+
+def _connect(node: Node, gateways: Sequence[Gateway], number: int) -> None:
+    """Connect a node, or a gateway, to the one of several gateways that has node `number`."""
+    node.gateway = next(gateway for gateway in gateways if number in gateway.nodes)
+    node.number_there = len(node.gateway.below)
+    node.gateway.below.append(node)

@@ -82,9 +82,9 @@ class Tasks:
         self._takes_turns = tuple(learner.algorithm.synchronous for learner in learners)
         self._forgives_environments = learners[0].algorithm.config.on_env_error == "restart"
 
-    def of_node(self, home: Home) -> bytes:
-        """Return the pickled task of a node's host, which connects to `home`."""
-        number, incarnation = home.node, home.incarnation
+    def of_node(self, home: Home, number: int) -> bytes:
+        """Return the pickled task of the host of node `number`, which connects to `home`."""
+        incarnation = home.incarnation
         first = number * self._cores
         shapes = [self._of_node(shape, first) for shape in (self._shape, *self._shape.others)]
         shape = replace(shapes[0], others=tuple(shapes[1:]))

@@ -39,7 +39,7 @@ OF_A_NODE = (
     "is_there", "steps", "steps_per_second", "policy_lag", "bytes_per_second", "weights_nbytes", "stale", "doubled",
     "missing", "faults",
 )  # fmt: skip
-"""Logged numbers of each node, by the names of `NodeStatus`."""
+"""Logged numbers of each node, or of each gateway where a run has some, by the names of `NodeStatus`."""
 
 OnUpdate = Callable[[Status], Mapping[str, float] | bool | None]
 """The user's callback: numbers by name are logged and shown, False stops the training."""
@@ -386,7 +386,7 @@ def metrics_of(status: Status) -> dict[str, float]:
         values |= {"storage/unsent_files": status.unsent_files, "storage/unsent_bytes": status.unsent_nbytes}
     if status.nodes:
         values["nodes/connected"] = sum(node.is_there for node in status.nodes)
-    for node in status.nodes:
+    for node in status.gateways + tuple(node for node in status.nodes if node.learner or not status.gateways):
         names = OF_A_NODE if not node.learner else ("is_there", "faults")
         values |= {f"node/{node.name}/{name}": float(getattr(node, name)) for name in names}
     if status.real_work is not None:

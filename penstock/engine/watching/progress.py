@@ -210,6 +210,7 @@ class Progress:
         self.restarts = 0
         self.nodes: dict[int, NodeStatus] = {}
         self.of_sender: Callable[[], Mapping[str, Any]] = dict
+        self.gateways: dict[int, NodeStatus] = {}
         self._env_steps = None if config.num_agents is None else 0
         self._metrics: dict[str, float] = {}
         self._metric_reports: dict[str, list[float]] = {}
@@ -328,6 +329,7 @@ class Progress:
             limiting_reason=reason,
             metrics=self.metrics,
             policies=tuple(policies) if len(policies) > 1 else (),
+            gateways=tuple(self.gateways[number] for number in sorted(self.gateways)),
             nodes=tuple(self.nodes[number] for number in sorted(self.nodes)),
             nodes_asked=self._config.nodes_asked,
             **self.of_sender(),

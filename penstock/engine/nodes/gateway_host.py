@@ -1,0 +1,89 @@
+"""The host of a gateway: a Ray actor that runs its roles, and asks the hosts of its nodes for their reports.
+
+Home asks a gateway as it asks a node. The answer holds those of the gateway's nodes, so that home has an answer of each
+gateway to read, however many nodes there are.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+from penstock.engine.messages import Failed, NodesSeen, Report
+from penstock.engine.nodes.cluster import Asked, NodeLost, poll_answers
+from penstock.engine.nodes.host import HostReports, NodeHost
+from penstock.engine.nodes.stream import OwnDelay
+from penstock.runs.status import NodeStatus
+
+LOOK_SECONDS = 0.1  # between two looks at the hosts of its nodes
+SHOW_SECONDS = 2.5  # between two statuses of all nodes
+FRESH_SECONDS = 3.0  # since the last bytes of a node, within which it is connected: it sends each second
+
+
+class GatewayHost(NodeHost):
+    """Runner of a gateway's roles; calls come one at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begin_watching()
+
+    def begin_watching(self) -> None:
+        """Forget all nodes."""
+        self._hosts: dict[int, tuple[int, Asked]] = {}  # with their incarnations, by the node's number here
+        self._answers: list[tuple[int, int, HostReports]] = []
+        self._statuses: dict[int, NodeStatus] = {}
+        self._shown: dict[int, NodeStatus] = {}
+        self._bytes_at: dict[int, float] = {}
+        self._delay = OwnDelay()
+        self._looked_at = self._next_show = 0.0
+
+    def watch(self, number: int, incarnation: int, actor: Any, gathers: float) -> None:
+        """Ask the host of a node, which has its task, from now on."""
+        self._hosts[number] = incarnation, Asked(actor, gathers)
+
+    def gather(self, seconds: float) -> HostReports:
+        """Run the roles for some seconds, or until a role of the gateway or of its nodes fails; return all reports."""
+        found = super().gather(seconds)
+        answers, self._answers = self._answers, []
+        return replace(found, below=answers, seen=self._news())
+
+    def _pump(self, seconds: float) -> None:
+        super()._pump(min(seconds, LOOK_SECONDS))
+        now = time.monotonic()
+        if self._looked_at:
+            self._delay.observe(max(0.0, now - self._looked_at - seconds))
+        self._looked_at = now
+        poll_answers(host for _, host in self._hosts.values())
+        for number, (incarnation, host) in list(self._hosts.items()):
+            began = self._bytes_at.get(number)  # no bytes show yet that its machine is there
+            is_connected = began is None or now - began < FRESH_SECONDS
+            try:
+                answer = host.answer(is_connected=is_connected, delay=self._delay.seconds)
+            except NodeLost as lost:
+                answer = HostReports(failure=str(lost))
+                del self._hosts[number]
+            if answer is not None:
+                self._answers.append((number, incarnation, answer))
+                has_failed = any(isinstance(report, Failed) for _, report in answer.reports)
+                self._has_failed |= has_failed or bool(answer.failure or answer.going)
+
+    def _take(self, role: str, report: Report) -> None:
+        if not isinstance(report, NodesSeen):
+            super()._take(role, report)
+            return
+        for number, status in report.statuses.items():
+            if status.nbytes != self._statuses.get(number, NodeStatus()).nbytes:
+                self._bytes_at[number] = time.monotonic()
+        self._statuses = report.statuses
+
+    def _news(self) -> dict[int, NodeStatus]:
+        """Return the statuses of all nodes at intervals, in between of those whose state has changed."""
+        if is_due := time.monotonic() >= self._next_show:
+            self._next_show = time.monotonic() + SHOW_SECONDS
+        news = {
+            number: status for number, status in self._statuses.items()
+            if is_due or status.state != self._shown.get(number, NodeStatus()).state
+        }  # fmt: skip
+        self._shown |= news
+        return news
