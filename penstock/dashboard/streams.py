@@ -31,13 +31,14 @@ _PROGRESS_SECONDS = 0.3  # between two reports of progress in reading many runs
 
 
 async def overview_events(catalogue: Catalogue) -> AsyncIterator[str]:
-    """Yield changed rows with the ids of all rows."""
+    """Yield changed rows with the ids of all rows, and all searches."""
     known: dict[str, Any] = {}
     while True:
         rows = await run_in_threadpool(catalogue.rows)
         changed = [row for row in rows if known.get(row["id"]) != row]
         if changed or len(rows) != len(known):
-            yield _event("runs", {"changed": changed, "ids": [row["id"] for row in rows]})
+            ids, searches = [row["id"] for row in rows], catalogue.searches()
+            yield _event("runs", {"changed": changed, "ids": ids, "searches": searches})
         else:
             yield _NOTHING
         known = {row["id"]: row for row in rows}
@@ -47,6 +48,7 @@ async def overview_events(catalogue: Catalogue) -> AsyncIterator[str]:
 async def run_events(path: Path, cursor: str) -> AsyncIterator[str]:
     """Yield new lines of a run's files, with the cursor after them as event id, and the run's status."""
     shown: dict[str, Any] = {}
+    tables: dict[str, Any] = {}
     while True:
         found, cursor = await run_in_threadpool(news, path, cursor)
         if found:
@@ -54,7 +56,9 @@ async def run_events(path: Path, cursor: str) -> AsyncIterator[str]:
         status = await run_in_threadpool(read_state, path)
         films = [film.name for film in await run_in_threadpool(films_of, path)]
         now = {"state": await run_in_threadpool(state_of, status, path), "status": status, "films": films}
-        now["tables"] = tables_of(status_of(status))
+        if not tables or status != shown.get("status"):
+            tables = tables_of(status_of(status))
+        now["tables"] = tables
         if now != shown:
             shown = now
             yield _event("status", shown)

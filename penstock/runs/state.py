@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 import time
@@ -109,7 +110,7 @@ def _made(shape: Any, value: Any) -> Any:
     """Return a value of JSON as a value of a type of `Status`."""
     origin, arguments = typing.get_origin(shape), typing.get_args(shape)
     if dataclasses.is_dataclass(shape):
-        hints = typing.get_type_hints(shape)
+        hints = _hints_of(shape)  # type: ignore[arg-type]
         known = {name: item for name, item in value.items() if name in hints and item is not None}
         return shape(**{name: _made(hints[name], item) for name, item in known.items()})  # type: ignore[operator]
     if origin in (dict, Mapping):
@@ -117,6 +118,12 @@ def _made(shape: Any, value: Any) -> Any:
     if origin is tuple:
         return tuple(_made(arguments[0], item) for item in value)
     return printable(value) if isinstance(value, str) else value
+
+
+@functools.cache
+def _hints_of(shape: Any) -> dict[str, Any]:
+    """Return the types of the fields of a shape; a status has few shapes."""
+    return typing.get_type_hints(shape)
 
 
 def state_of(record: Mapping[str, Any], run_dir: Path | None = None) -> State:

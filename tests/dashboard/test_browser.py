@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -104,6 +105,13 @@ def test_the_overview_shows_runs_as_they_come_and_change(browser, runs):
         assert "failed" in text_of(browser, ".state") and "7.000" in text_of(browser, "tbody")
         record(runs / "third", [(100, 3.0)])
         waited(browser, lambda: "third" in text_of(browser, "tbody"))
+        record(runs / "search" / "trial-0-seed-0", [(100, 3.0)])
+        (runs / "search" / "search.json").write_text('{"space": {}}')
+        record(runs / "search" / "trial-1-seed-0", [(100, 3.0)])
+        waited(browser, lambda: browser.find_elements(By.LINK_TEXT, "search"))
+        shutil.rmtree(runs / "search")
+        waited(browser, lambda: "Searches" not in text_of(browser, "main"))
+        waited(browser, lambda: "3 of 3 runs" in text_of(browser, "main"))
         browser.find_element(By.ID, "filter").send_keys("dqn failed")
         assert text_of(browser, "tbody th") == "second" and "1 of 3 runs" in text_of(browser, "main")
         browser.find_element(By.ID, "filter").clear()

@@ -582,7 +582,12 @@ def test_the_stream_tells_what_is_new_behind_a_cursor(folder, served):
     cursor = json.loads(served.ask(f"/api/runs/{id_}/history")[2])["cursor"]
     connection, stream = served.stream(f"/api/runs/{id_}/stream?cursor={cursor}")
     try:
-        assert json.loads(event(stream, "status")["data"])["state"] == "done"
+        first = json.loads(event(stream, "status")["data"])
+        assert (first["state"], first["tables"]) == ("done", {"policies": {}, "nodes": {}})
+        path = run.directory.path / "status.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"policies": [{"name": EVIL, "steps": 1_000}]}))
+        later = json.loads(event(stream, "status")["data"])
+        assert later["tables"]["policies"] == {"policy": [EVIL], "steps": ["1,000"], "updates": ["0"]}
         with open(run.directory.metrics, "a") as file:
             file.write('{"steps": 300, "seconds": 30, "a": 1}\n{"steps": 4')
         told = event(stream, "news")

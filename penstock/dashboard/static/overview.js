@@ -24,6 +24,7 @@ export async function overview(page) {
   const filter = el("input", { type: "search", id: "filter", placeholder: "cartpole ppo running", oninput: draw });
   const archived = el("input", { type: "checkbox", id: "archived", onchange: draw });
   const chosen = new Set(), all = el("a", { href: "#/curves" }, "Curves of these runs"), compared = el("a", { href: "#/compare" }), unlike = el("a", { href: "#/differences" }, "What differs between the chosen runs");
+  const searches = el("span", { class: "ways" });
   const heads = columns.map((column) =>
     el("th", { scope: "col", class: looks(column) },
       el("button", { type: "button", onclick: () => { down = sort === column.name ? !down : !isText(column); sort = column.name; draw(); } }, column.heading)));
@@ -87,16 +88,25 @@ export async function overview(page) {
     return made.tr;
   }
 
+  let known = "";
+  function link(found) {
+    if (JSON.stringify(found) === known) return;
+    known = JSON.stringify(found);
+    searches.replaceChildren(...(found.length ? ["Searches: ", ...found.map(({ id, name }) => el("a", { href: `#/search/${id}` }, name))] : []));
+  }
+
   for (const run of first.runs) runs.set(run.id, run);
+  link(first.searches);
   page.append(
     el("h1", {}, "Runs"),
     el("p", { class: "ways" }, el("span", {}, el("label", { for: "filter" }, "Show "), filter), el("label", {}, archived, " archived runs"), told),
-    el("p", { class: "ways" }, all, compared, unlike, first.searches.length ? el("span", { class: "ways" }, "Searches: ", first.searches.map(({ id, name }) => el("a", { href: `#/search/${id}` }, name))) : null),
+    el("p", { class: "ways" }, all, compared, unlike, searches),
     el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Runs" },
       el("table", { class: "runs whole" }, el("thead", {}, el("tr", {}, el("td", {}), heads)), body)));
   draw();
   return stream(() => "/api/stream", {
-    runs: ({ changed, ids }) => {
+    runs: ({ changed, ids, searches: found }) => {
+      link(found);
       for (const run of changed) runs.set(run.id, run);
       const there = new Set(ids);
       for (const id of [...runs.keys()]) if (!there.has(id)) { runs.delete(id); rows.delete(id); }
