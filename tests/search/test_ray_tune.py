@@ -49,8 +49,8 @@ def test_asha_ends_bad_trials_early_and_the_best_one_spends_its_budget(example, 
 
 def test_a_population_goes_on_from_the_checkpoints_of_others_with_other_settings(example, tmp_path):
     scheduler = PopulationBasedTraining(
-        time_attr="training_iteration", perturbation_interval=4, hyperparam_mutations={"learning_rate": [1e-3, 3e-3]},
-        quantile_fraction=0.5,
+        time_attr="training_iteration", perturbation_interval=3, hyperparam_mutations={"learning_rate": [1e-3, 3e-3]},
+        quantile_fraction=0.5, synch=True,
     )  # fmt: skip
     results = fitted(example, scheduler, tmp_path, 2, learning_rate=tune.choice([1e-3, 3e-3]))
     assert all(result.metrics["steps"] >= 800 for result in results)
