@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import fields
-from functools import partial
 from typing import Any
 
 import torch
@@ -93,7 +92,7 @@ class PlannedGradient:
         self, algorithm: Any, model: Any, autocast: AbstractContextManager[object], trained: Sequence[nn.Parameter]
     ) -> None:
         self._algorithm, self._model, self._autocast, self._trained = algorithm, model, autocast, trained
-        self._plans = Plans(algorithm, partial(algorithm.evaluate, model), [model], autocast)
+        self._plans = Plans(algorithm, lambda batch: algorithm.evaluate(model, batch), [model], autocast)
 
     def __call__(self, batch: Batch) -> tuple[Tensor, Metrics]:
         """Compute the gradient of the parameters; return loss and metrics."""
