@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engine.messages import Failed, Listening, NodesSeen, Ready
+from penstock.engine.nodes import dispatcher
 from penstock.engine.nodes.choosing import Wanted
 from penstock.engine.nodes.gateways import FAN_OUT, NODES_PER_GATEWAY, levels_of, relay_roles
 from penstock.engine.nodes.host import HostReports, HostTask, with_paths
@@ -195,7 +196,8 @@ def test_segments_pass_a_gateway_byte_for_byte_into_the_lanes_that_they_are_of(b
     t.until(lambda: len(small.free()) == 4 and len(large.free()) == 8)  # granted again, and no sooner
 
 
-def test_home_sends_a_gateway_each_version_once_however_many_nodes_it_has(below):
+def test_home_sends_a_gateway_each_version_once_however_many_nodes_it_has(below, monkeypatch):
+    monkeypatch.setattr(dispatcher, "ALIVE_INTERVAL", 60.0)  # what is sent is sent because it is there
     t, _, small, large = below()
     t.until(lambda: small.arena.weights.version == large.arena.weights.version == 4)
     for version in (5, 6):
@@ -290,7 +292,7 @@ class Player:
         self.steps = 0
 
     def step(self) -> None:
-        while self.writer.open():
+        if self.writer.open():
             self.lanes.step(np.zeros(self.lanes.num_lanes, np.int64))
             self.writer.record()
             self.steps += self.lanes.num_lanes
