@@ -317,7 +317,8 @@ def _policies(policies: Sequence[PolicyStatus], width: int, chosen: int, most: i
     columns = policies_table(policies)
     known = {part.heading for part in POLICIES}
     tuned = [title for title in columns if title not in known or title == "learning rate"]
-    order = ("policy", "return", "evaluation", "steps", *tuned, "rating", "copies", *(columns.keys() - {"best"}))
+    others = [title for title in columns if title != "best"]
+    order = ("policy", "return", "evaluation", "steps", *tuned, "rating", "copies", *others)
     return columns_table(columns, width - 4, order, {chosen: "bold"})
 
 
