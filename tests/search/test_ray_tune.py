@@ -2,7 +2,7 @@
 
 import pytest
 
-tune = pytest.importorskip("ray.tune")
+tune = pytest.importorskip("ray.tune", exc_type=ImportError)
 
 import ray  # noqa: E402
 from ray.tune.schedulers import ASHAScheduler, PopulationBasedTraining  # noqa: E402
