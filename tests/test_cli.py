@@ -66,7 +66,7 @@ engine = SimpleNamespace()
 def ending(**changes):
     values = {
         "steps": 96_256, "seconds": 5.83, "reached_target": False, "target_return": None, "eval_return": 487.31,
-        "mean_return": 312.4, "stopped": "steps", "run_dir": None, "eval_unfinished": 0,
+        "mean_return": 312.4, "stopped": "steps", "run_dir": None, "eval_unfinished": 0, "unsent": (),
     }  # fmt: skip
     return SimpleNamespace(**{**values, **changes})
 

@@ -98,7 +98,7 @@ def test_no_command_prints_them(runs, capsys, tmp_path):
         main([word for word in command if word != "--"] if command[0] == "runs" else command)
     told = capsys.readouterr()
     assert SECRET not in told.out + told.err + (tmp_path / "curves.csv").read_text()
-    assert "'size': 4" in told.out and "***" in told.out, "all else is shown"
+    assert '"size": 4' in told.out and "***" in told.out, "all else is shown"
 
 
 @pytest.mark.parametrize(
