@@ -160,7 +160,7 @@ def save_checkpoint(
             "format_version": FORMAT_VERSION,
             **meta,
             "saved_at": datetime.now(UTC).isoformat(timespec="seconds"),
-            "files": {name: {"bytes": len(data), "sha256": _sha256(data)} for name, data in files.items()},
+            "files": {name: {"bytes": len(data), "sha256": sha256_of(data)} for name, data in files.items()},
         }
     )
     description["sha256"] = _digest(description)
@@ -337,7 +337,7 @@ def _read_once(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
             raise DamagedCheckpointError(
                 f"the checkpoint {path} is damaged: {name} has {len(data)} bytes instead of {expected['bytes']}"
             )
-        if _sha256(data) != expected["sha256"]:
+        if sha256_of(data) != expected["sha256"]:
             raise DamagedCheckpointError(f"the checkpoint {path} is damaged: the content of {name} was altered")
         files[name] = data
     return meta, files
@@ -411,9 +411,10 @@ def _require_replaceable(path: Path) -> None:
         )
 
 
-def _sha256(data: bytes) -> str:
+def sha256_of(data: bytes) -> str:
+    """Return the checksum of a file's content."""
     return hashlib.sha256(data).hexdigest()
 
 
 def _digest(meta: Mapping[str, Any]) -> str:
-    return _sha256(json.dumps(meta, sort_keys=True).encode())
+    return sha256_of(json.dumps(meta, sort_keys=True).encode())

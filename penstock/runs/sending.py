@@ -8,7 +8,6 @@ saved: files under new names, then their manifest. Other files are sent whole wh
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 import threading
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.replay.manifest import MANIFEST, OWN_NAME, ReplayFileError, read_manifest
-from penstock.runs.checkpoint import FILES, META, description_of, holds_only_a_checkpoint
+from penstock.runs.checkpoint import FILES, META, description_of, holds_only_a_checkpoint, sha256_of
 from penstock.runs.documents import document_in
 from penstock.runs.lock import LOCK
 from penstock.runs.remote import ChangedError, RemoteDirectory, RemoteError, why
@@ -232,7 +231,7 @@ class Sender:
                         replaced = folder  # unless it is the newest of its name
                         if (moment := moment_of(about)) >= saved.get(name, ("", 0)):
                             saved[name], replaced = moment, self._checkpoints.get(name, ("",))[0]
-                            self._checkpoints[name] = folder, _digest(data)
+                            self._checkpoints[name] = folder, sha256_of(data)
             elif names <= FILES and CHECKPOINTS in folder.split("/"):
                 replaced = folder
             if replaced and folders_of(there)[replaced] <= FILES:
@@ -284,10 +283,10 @@ class Sender:
             return
         meta, about = (path / META).read_bytes(), description_of(path)
         target, digest = self._checkpoints.get(name, ("", ""))
-        if about is None or digest == _digest(meta):
+        if about is None or digest == sha256_of(meta):
             return
         files = {file: (each["bytes"], each["sha256"]) for file, each in about["files"].items()}
-        files[META] = len(meta), _digest(meta)
+        files[META] = len(meta), sha256_of(meta)
         chosen = name if f"{name}/{META}" not in (self._there or {}) else f"{name}.{files[META][1][:8]}"
 
         def send() -> None:
@@ -310,7 +309,7 @@ class Sender:
 
     def _replay(self, name: str, path: Path) -> Iterator[_Due]:
         manifest, there = (path / MANIFEST).read_bytes(), self._there or {}
-        whole = (int(_digest(manifest)[:15], 16),)
+        whole = (int(sha256_of(manifest)[:15], 16),)
         if self._sent.get(name) == whole:
             return
         named = read_manifest(path).file_names()
@@ -378,7 +377,3 @@ def folders_of(names: Mapping[str, int]) -> dict[str, set[str]]:
 def moment_of(about: Mapping[str, Any]) -> tuple[str, int]:
     """Return when a checkpoint was saved, from its description: later ones are larger."""
     return str(about.get("saved_at", "")), int(about.get("steps") or 0)
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()

@@ -31,7 +31,7 @@ from penstock.ipc import SlotState
 from penstock.replay import RateLimiter, ReplayBuffer
 from penstock.runs.status import NodeStatus
 from tests.envs.arrangements import counting_lanes
-from tests.experience.writing import LOGITS, run_shape
+from tests.experience.writing import LOGITS, fill_slots, run_shape
 
 TOKEN, RUN = b"t" * 32, 11
 cluster = pytest.importorskip("penstock.engine.nodes.cluster", reason="Ray is not installed")
@@ -82,16 +82,7 @@ class End:
         return sorted(self.arena.slots.in_state(SlotState.FULL).tolist())
 
     def fill(self, slots: list[int], seed: int = 0) -> None:
-        """Fill granted slots as a node's lanes would, with bytes of chance."""
-        numbers, arena, at = np.random.default_rng(seed), self.arena, np.array(slots)
-        assert arena.slots.claim(at, SlotState.FREE, SlotState.WRITING, 0).all()
-        for column in arena.columns.values():
-            whole = column.reshape(arena.shape.num_slots, -1)
-            whole[at] = numbers.integers(0, 2, whole[at].shape).astype(column.dtype)
-        arena.slot_epoch[at], arena.slot_number[at] = arena.control[Control.RUN_EPOCH], at + 1
-        arena.slot_memory[at] = numbers.normal(size=(len(at), 3))
-        arena.slots.claim(at, SlotState.WRITING, SlotState.FULL, 0)
-        arena.full.push_many(at)
+        fill_slots(self.arena, slots, seed)
 
     def learn(self) -> None:
         """Free all slots that have arrived, as a learner does."""

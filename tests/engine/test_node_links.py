@@ -27,7 +27,7 @@ from penstock.engine.paths.segments import SegmentPath
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.segments import HEADROOM
 from penstock.ipc import SlotState
-from tests.experience.writing import LOGITS, run_shape
+from tests.experience.writing import LOGITS, fill_slots, run_shape
 
 TOKEN, RUN = b"t" * 32, 11
 WORKERS = [range(1), range(1, 2)]  # of two nodes
@@ -68,17 +68,9 @@ class Ends:
         return self.node.slots.in_state(SlotState.FREE).tolist()
 
     def fill(self, slots: list[int], seed: int = 0) -> None:
-        """Fill granted slots of the node as its lanes would, with bytes of chance, and have them sent."""
-        numbers, node, at = np.random.default_rng(seed), self.node, np.array(slots)
-        assert node.slots.claim(at, SlotState.FREE, SlotState.WRITING, 0).all()
-        for column in node.columns.values():
-            whole = column.reshape(node.shape.num_slots, -1)
-            whole[at] = numbers.integers(0, 2, whole[at].shape).astype(column.dtype)
-        node.slot_epoch[at], node.slot_number[at] = node.control[Control.RUN_EPOCH], at + 1
-        node.slot_memory[at] = numbers.normal(size=(len(at), 3))
-        node.columns["version"][:] = node.weights.version
-        node.slots.claim(at, SlotState.WRITING, SlotState.FULL, 0)
-        node.full.push_many(at)
+        """Fill granted slots of the node, and have them sent."""
+        fill_slots(self.node, slots, seed)
+        self.node.columns["version"][:] = self.node.weights.version
         assert self.sender.poll()
 
     def arrived(self) -> list[int]:

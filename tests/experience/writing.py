@@ -39,6 +39,19 @@ def run_shape(**numbers: object) -> RunShape:
 LOGITS = Column("logits", (2,), "float32")
 
 
+def fill_slots(arena: ExperienceArena, slots: Sequence[int], seed: int = 0) -> None:
+    """Fill granted slots of a node as its lanes would, with bytes of chance."""
+    numbers, at = np.random.default_rng(seed), np.array(slots)
+    assert arena.slots.claim(at, SlotState.FREE, SlotState.WRITING, 0).all()
+    for column in arena.columns.values():
+        whole = column.reshape(arena.shape.num_slots, -1)
+        whole[at] = numbers.integers(0, 2, whole[at].shape).astype(column.dtype)
+    arena.slot_epoch[at], arena.slot_number[at] = arena.control[Control.RUN_EPOCH], at + 1
+    arena.slot_memory[at] = numbers.normal(size=(len(at), 3))
+    arena.slots.claim(at, SlotState.WRITING, SlotState.FULL, 0)
+    arena.full.push_many(at)
+
+
 @dataclass
 class Segment:
     """A copy of one slot's rows; the columns with a row for each transition have T of them."""

@@ -84,9 +84,12 @@ def _filled(value: float | None = None) -> Find:
     return find
 
 
+def _reshaped(r: Steps, number: Number, before: Sequence[int], after: Sequence[int]) -> Number:
+    return number if tuple(before) == tuple(after) else r.step(Operation.COPY, after, number)
+
+
 def _copied(r: Steps, shape: Any, args: Any, kwargs: Mapping[str, Any]) -> Number:
-    number = r.number(args[0])
-    return number if args[0].shape == shape else r.step(Operation.COPY, shape, number)
+    return _reshaped(r, r.number(args[0]), args[0].shape, shape)
 
 
 def _converted(r: Steps, shape: Any, args: Any, kwargs: Mapping[str, Any]) -> Number:
@@ -140,8 +143,7 @@ def _summed(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
     if len(args) > 1 and args[1]:
         dims = {dim % args[0].ndim for dim in args[1]}
         kept = [1 if dim in dims else size for dim, size in enumerate(args[0].shape)]
-    whole = r.step(Operation.SUM, kept, args[0])
-    return whole if tuple(kept) == tuple(shape) else r.step(Operation.COPY, shape, whole)
+    return _reshaped(r, r.step(Operation.SUM, kept, args[0]), kept, shape)
 
 
 def _averaged(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
@@ -155,8 +157,8 @@ def _along_the_last(operation: Operation) -> Find:
         dims = [dims] if isinstance(dims, int) else dims
         if not dims or [dim % args[0].ndim for dim in dims] != [args[0].ndim - 1]:
             raise Unplannable("a largest number is not one of the last dimension")
-        found = r.step(operation, [*args[0].shape[:-1], 1], args[0])
-        return found if len(shape) == args[0].ndim else r.step(Operation.COPY, shape, found)
+        kept = [*args[0].shape[:-1], 1]
+        return _reshaped(r, r.step(operation, kept, args[0]), kept, shape)
 
     return find
 
@@ -166,8 +168,7 @@ def _log_of_sum(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
     largest = _along_the_last(Operation.LARGEST)(r, kept := [*args[0].shape[:-1], 1], args, {})
     powers = r.step(Operation.EXP, args[0].shape, r.step(Operation.ADD, args[0].shape, args[0], largest, x=-1.0))
     logarithm = r.step(Operation.LOG, kept, r.step(Operation.SUM, kept, powers))
-    found = r.step(Operation.ADD, kept, logarithm, largest, x=1.0)
-    return found if len(shape) == args[0].ndim else r.step(Operation.COPY, shape, found)
+    return _reshaped(r, r.step(Operation.ADD, kept, logarithm, largest, x=1.0), kept, shape)
 
 
 def _size(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:

@@ -40,7 +40,7 @@ from penstock.engine.nodes.node import Gateway, Node, gateways_between, nodes_of
 from penstock.engine.nodes.placing import LEAVE_SECONDS, Placement
 from penstock.engine.nodes.receiver import RECEIVER, ReceiverRole
 from penstock.engine.nodes.sender import Home
-from penstock.engine.nodes.stream import OwnDelay
+from penstock.engine.nodes.stream import FRESH_SECONDS, OwnDelay
 from penstock.engine.nodes.tasks import Tasks, roles_at_home
 from penstock.engine.nodes.transport import transport_of
 from penstock.engine.roles.specs import EvaluatorRole, LearnerRole, RolloutRole
@@ -52,7 +52,6 @@ from penstock.runs.machine import About, about_here, differences
 from penstock.runs.status import NodeStatus
 
 CONNECT_SECONDS = 120.0  # for a node to make its roles and connect
-FRESH_SECONDS = 3.0  # since the last bytes of a node, within which it is connected: it sends each second
 KNOCK_INTERVAL = 2.0  # seconds between two checks of the head node
 LOOK_INTERVAL = 0.25  # seconds between two looks at nodes whose gateways ask them
 MOST_UNANSWERED = 3  # checks in a row, after which the head node is lost

@@ -13,12 +13,11 @@ from typing import Any
 from penstock.engine.messages import Failed, NodesSeen, Report
 from penstock.engine.nodes.cluster import Asked, NodeLost, poll_answers
 from penstock.engine.nodes.host import HostReports, NodeHost
-from penstock.engine.nodes.stream import OwnDelay
+from penstock.engine.nodes.stream import FRESH_SECONDS, OwnDelay
 from penstock.runs.status import NodeStatus
 
 LOOK_SECONDS = 0.1  # between two looks at the hosts of its nodes
 SHOW_SECONDS = 2.5  # between two statuses of all nodes
-FRESH_SECONDS = 3.0  # since the last bytes of a node, within which it is connected: it sends each second
 
 
 class GatewayHost(NodeHost):

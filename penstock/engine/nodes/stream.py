@@ -28,6 +28,7 @@ MAGIC = b"PsN1"
 HEADER = struct.Struct("<4sIQIIqqQQ")
 MOST_NBYTES = 1 << 34  # of a frame: more is a damaged header
 SILENCE = 4.0  # seconds without a frame after which the other end is gone
+FRESH_SECONDS = 3.0  # since the last bytes of an end, within which it is connected: it sends each second
 ALIVE_INTERVAL = 1.0  # seconds between frames that carry nothing else
 FADING = 0.9  # of a process's delay from one observation to the next
 MOST_DELAY = 30.0  # seconds by which a limit of silence is longer
