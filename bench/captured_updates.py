@@ -65,7 +65,7 @@ def main() -> None:
     print(f"{describe()} | {torch.cuda.get_device_name()}")
     for name, settings in SETTINGS.items():
         run = Collecting(APPO, **COMMON, **settings, num_workers=1, num_envs_per_worker=16, num_groups=1)
-        batch = run.take()._map(lambda _, tensor: tensor.cuda())
+        batch = run.take().map(lambda _, tensor: tensor.cuda())
         updates = run.algorithm.config.num_epochs * run.algorithm.config.num_minibatches
         plain, captured = (milliseconds(run, batch, captures, given.batches) for captures in (False, True))
         print(

@@ -100,6 +100,8 @@ class Learning:
         began = time.perf_counter()
         for _ in range(updates):
             self.update()
+        if torch.cuda.is_initialized():
+            torch.cuda.synchronize()
         return time.perf_counter() - began
 
     def cpu_seconds_per_update(self, updates: int = 400) -> float:
@@ -132,9 +134,9 @@ class Replaying(Learning):
         Of hidden layers.
     """
 
-    def __init__(self, work: Work, rows: int, precision: str = "float32") -> None:
+    def __init__(self, work: Work, rows: int, precision: str = "float32", device: str = "cpu") -> None:
         kind = load_algorithm(work.algorithm)
-        unlimited = {"learning_starts": rows, "ratio_slack": 10**9, "total_steps": 10**9}
+        unlimited = {"learning_starts": rows, "ratio_slack": 10**9, "total_steps": 10**9, "device": device}
         values = {"env": "HalfCheetah-v5", "backend": "serial", "num_workers": 1, "buffer_size": rows}
         settings = {**values, **SETTINGS, **unlimited, **dict(work.settings), "precision": precision}
         learns: Any = kind(make_config(kind.Config, settings), work.observation, work.action)

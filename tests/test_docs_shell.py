@@ -33,7 +33,7 @@ LEFT_OUT = {
     r"^docker ": "needs Docker",
     r"walk\.py:": "names an environment of the reader's own",
     r"--device cuda": "needs a GPU",
-    r"^(srun|until srun|head=|ray )|--learner-nodes": "needs several machines",
+    r"^(srun|until srun|head=|ray )|--learner-nodes|--address auto": "needs several machines",
     r"^penstock dashboard": "shows pages until it is stopped; tests/dashboard starts it",
     r"X/bin/python|--install-peers|before_after\.py RUNS": "needs other libraries, in environments of their own",
     r"(learning\.py (pong|pong-18|breakout|halfcheetah|lunarlander)|on_minatar\.py|population\.py lunarlander)":
