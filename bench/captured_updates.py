@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for what collects a batch 
 
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.bases.segment import SegmentUpdater
-from penstock.engine.paths.captured_gradient import CapturedGradient
+from penstock.engine.paths.captured_updates import CapturedGradient
 from penstock.runs.machine import describe
 from tests.engine.collecting import Collecting
 

@@ -2,15 +2,16 @@
 
     python bench/updates.py [--sb3 X/bin/python] [--sbx Y/bin/python] [--bfloat16] [--rounds 5] [--updates 416]
         [--threads 1 2] [--algorithms td3 sac ddpg flashsac dqn c51 appo appo-small] [--profile]
+    python bench/updates.py --device cuda --threads 8 --algorithms td3 sac flashsac dqn btr [--sb3 ...] [--sbx ...]
 
 TD3, SAC, DDPG and APPO have the shapes of HalfCheetah-v5 (17 observed numbers, 6 actions), DQN and C51 (DQN with
 distributional="c51") those of LunarLander-v3 (8 numbers, 4 actions). Networks of 256x256, batches of 256, learning rate
-3e-4, on the CPU; sampling from a full replay buffer of each library is included. Penstock's learner is polled as in the
+3e-4; sampling from a full replay buffer of each library is included. Penstock's learner is polled as in the
 serial backend: it samples in the same thread, publishes its weights and reports after every update. APPO's updates use
 one batch in memory, 8 segments of 32 steps, without reading from slots and publishing; appo-small has layers of 64x64.
 Each peer has its own environment (python -m venv X; X/bin/pip install stable-baselines3 or sbx-rl). TD3, SAC and DDPG
 are measured beside both, DQN beside Stable-Baselines3. SBX makes 1 or 32 updates per call; ratios are to the faster
-variant.
+variant. btr has the network and batch of its preset "atari", and frames of Atari games.
 
 --profile also prints the parts of an update's time, with one thread (bench/update_parts.py).
 """
@@ -42,7 +43,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for what collects a batch 
 from penstock.algorithms import load_algorithm
 from penstock.algorithms.bases.segment import SegmentUpdater
 from penstock.config import make_config
-from penstock.engine.acting.inference import SharedWeights
+from penstock.engine.acting.device_inference import LearnerWeights, WeightsExchange
+from penstock.engine.acting.inference import SharedWeights, through_block
 from penstock.engine.backends.launcher import KEEP_MEMORY
 from penstock.engine.contracts import LearnerState, Start
 from penstock.engine.paths.replay import make_replay
@@ -63,10 +65,16 @@ class Work:
     action: ActionSpec
     settings: tuple[tuple[str, Any], ...] = ()
     peers: tuple[str, ...] = ("sb3", "sbx")
+    most_rows: int = 1_000_000
 
 
 CHEETAH = ObservationSpec((17,), "float32"), ActionSpec((6,), "float32", low=(-1.0,) * 6, high=(1.0,) * 6)
 LANDER = ObservationSpec((8,), "float32"), ActionSpec((), "int64", num_actions=4)
+ATARI = ObservationSpec((84, 84, 4), "uint8"), ActionSpec((), "int64", num_actions=18)
+BTR = (
+    ("encoder", "impala_resnet"), ("resnet_width", 2), ("resnet_pool", 6), ("spectral_norm", True),
+    ("hidden_sizes", (512,)), ("target_period", 500),
+)  # fmt: skip
 WORKS = {
     "td3": Work("td3", *CHEETAH),
     "sac": Work("sac", *CHEETAH),
@@ -74,6 +82,7 @@ WORKS = {
     "flashsac": Work("flashsac", *CHEETAH, settings=(("hidden_sizes", (64, 64)),), peers=()),
     "dqn": Work("dqn", *LANDER, peers=("sb3",)),
     "c51": Work("dqn", *LANDER, settings=(("distributional", "c51"),), peers=()),
+    "btr": Work("btr", *ATARI, settings=BTR, peers=(), most_rows=10_000),
     "appo": Work("appo", *CHEETAH, peers=()),
     "appo-small": Work("appo", *CHEETAH, settings=(("hidden_sizes", (64, 64)),), peers=()),
 }
@@ -132,10 +141,13 @@ class Replaying(Learning):
         Size of the buffer, a multiple of 1,000.
     precision
         Of hidden layers.
+    device
+        Of the learner, which passes its weights on as in a run.
     """
 
     def __init__(self, work: Work, rows: int, precision: str = "float32", device: str = "cpu") -> None:
         kind = load_algorithm(work.algorithm)
+        rows = min(rows, work.most_rows)
         unlimited = {"learning_starts": rows, "ratio_slack": 10**9, "total_steps": 10**9, "device": device}
         values = {"env": "HalfCheetah-v5", "backend": "serial", "num_workers": 1, "buffer_size": rows}
         settings = {**values, **SETTINGS, **unlimited, **dict(work.settings), "precision": precision}
@@ -149,7 +161,8 @@ class Replaying(Learning):
         SharedWeights(model, arena.weights).publish(0, 0)
         gc.collect()
         gc.freeze()  # as the launcher does: what is imported is none of the collector's business
-        self._learner = ReplayLearner(learns, arena, LearnerState(), None, lambda report: None, replay)
+        weights: Any = through_block if device == "cpu" else partial(LearnerWeights, exchange=WeightsExchange())
+        self._learner = ReplayLearner(learns, arena, LearnerState(), None, lambda report: None, replay, weights)
         self._learns, self._buffer = learns, replay.buffer
         self.seconds(WARM_UP, 1)
 
@@ -212,9 +225,9 @@ class OfSegments(Learning):
         optimizer.step = marked(OPTIMISER, optimizer.step)
 
 
-def learning(work: Work, rows: int, precision: str = "float32") -> Learning:
+def learning(work: Work, rows: int, precision: str, device: str) -> Learning:
     """Return the learner of a measurement."""
-    return OfSegments(work, precision) if work.algorithm == "appo" else Replaying(work, rows, precision)
+    return OfSegments(work, precision) if work.algorithm == "appo" else Replaying(work, rows, precision, device)
 
 
 class Peer:
@@ -236,9 +249,9 @@ class Peer:
         self._name = program
         self.versions = self._answer()
 
-    def open(self, algorithm: str, rows: int) -> None:
+    def open(self, algorithm: str, rows: int, device: str) -> None:
         """Make the learner and fill its buffer."""
-        self._ask({"open": algorithm, "rows": rows, "warm_up": WARM_UP, **SETTINGS})
+        self._ask({"open": algorithm, "rows": rows, "device": device, "warm_up": WARM_UP, **SETTINGS})
 
     def seconds(self, updates: int, threads: int, **more: Any) -> float:
         """As of `Learning`."""
@@ -266,10 +279,16 @@ def _fill(buffer: Any, rows: int, work: Work) -> None:
     """Random transitions, one in a thousand the last of its episode."""
     random = np.random.default_rng(0)
     writer = buffer.writer(LANES)
-    obs = random.standard_normal((LANES, *work.observation.shape), np.float32)
+    is_image = work.observation.dtype == "uint8"
+
+    def observed() -> np.ndarray:
+        shape = LANES, *work.observation.shape
+        return random.integers(0, 256, shape, np.uint8) if is_image else random.standard_normal(shape, np.float32)
+
+    obs = observed()
     num_actions = work.action.num_actions
     for _ in range(rows // LANES):
-        next_obs = random.standard_normal(obs.shape, np.float32)
+        next_obs = observed()
         numbers = random.uniform(-1.0, 1.0, (LANES, *work.action.shape)).astype(np.float32)
         writer.add(
             obs=obs,
@@ -286,9 +305,8 @@ def _fill(buffer: Any, rows: int, work: Work) -> None:
 def compare(name: str, peers: Sequence[Path | None], arguments: argparse.Namespace) -> None:
     """Measure one algorithm in rounds with rotating order, and print its lines."""
     work = WORKS[name]
-    ours = {"float32": learning(work, arguments.rows)}
-    if arguments.bfloat16:
-        ours["bfloat16"] = learning(work, arguments.rows, precision="bfloat16")
+    precisions = ["float32", *(["bfloat16"] if arguments.bfloat16 else [])]
+    ours = {each: learning(work, arguments.rows, each, arguments.device) for each in precisions}
     sb3, sbx = (python if peer in work.peers else None for peer, python in zip(("sb3", "sbx"), peers, strict=True))
     for threads in arguments.threads:
         players: dict[str, Callable[[], float]] = {
@@ -305,7 +323,7 @@ def compare(name: str, peers: Sequence[Path | None], arguments: argparse.Namespa
                     opened[-1].seconds, arguments.updates, threads, per_call=per_call
                 )
         for peer in opened:
-            peer.open(name, arguments.rows)
+            peer.open(name, arguments.rows, arguments.device)
         rates: dict[str, list[float]] = {who: [] for who in players}
         for turn in range(arguments.rounds):
             order = list(players)
@@ -331,6 +349,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sb3", type=Path)
     parser.add_argument("--sbx", type=Path)
+    parser.add_argument("--device", default="cpu", help="of Penstock and Stable-Baselines3; JAX takes a GPU it finds")
     parser.add_argument("--bfloat16", action="store_true")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--algorithms", nargs="+", choices=WORKS, default=["td3", "sac", "ddpg"])

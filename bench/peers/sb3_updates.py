@@ -20,11 +20,13 @@ from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 ALGORITHMS = {name.lower(): getattr(stable_baselines3, name) for name in ("TD3", "SAC", "DDPG", "DQN")}
 
 
-def opened(algorithm: str, rows: int, hidden_sizes: list[int], batch_size: int, learning_rate: float):
+def opened(
+    algorithm: str, rows: int, hidden_sizes: list[int], batch_size: int, learning_rate: float, device: str
+):
     """Make the learner, with its defaults for all that is not said here, and fill its buffer."""
     model: OffPolicyAlgorithm = ALGORITHMS[algorithm](
         "MlpPolicy", shapes_for(algorithm), learning_rate=learning_rate, batch_size=batch_size, buffer_size=rows,
-        policy_kwargs={"net_arch": hidden_sizes}, device="cpu", seed=0,
+        policy_kwargs={"net_arch": hidden_sizes}, device=device, seed=0,
     )  # fmt: skip
     model.set_logger(Logger(None, []))
     fill(model.replay_buffer)
@@ -49,6 +51,8 @@ def main() -> None:
             torch.set_num_threads(command["threads"])
             began = time.perf_counter()
             model.train(command["updates"], model.batch_size)
+            if torch.cuda.is_initialized():
+                torch.cuda.synchronize()
             print(time.perf_counter() - began, flush=True)
 
 

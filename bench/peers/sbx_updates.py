@@ -19,8 +19,15 @@ from stable_baselines3.common.logger import Logger
 ALGORITHMS = {name.lower(): getattr(sbx, name) for name in ("TD3", "SAC", "DDPG")}
 
 
-def opened(algorithm: str, rows: int, hidden_sizes: list[int], batch_size: int, learning_rate: float):
-    """Make the learner, with its defaults for all that is not said here, and fill its buffer."""
+def opened(
+    algorithm: str, rows: int, hidden_sizes: list[int], batch_size: int, learning_rate: float, device: str
+):
+    """Make the learner, with its defaults for all that is not said here, and fill its buffer.
+
+    JAX chooses the device: `device` must be that.
+    """
+    if (jax.default_backend() == "cpu") != (device == "cpu"):
+        sys.exit(f"JAX computes on {jax.default_backend()}, and --device is {device}")
     model = ALGORITHMS[algorithm](
         "MlpPolicy", shapes_for(algorithm), learning_rate=learning_rate, batch_size=batch_size, buffer_size=rows,
         policy_kwargs={"net_arch": hidden_sizes}, seed=0,

@@ -80,6 +80,7 @@ class ApeXDPG(DDPG):
 
     Config: ClassVar[type[Config]] = ApeXDPGConfig
     config: ApeXDPGConfig
+    updates_alike = True
 
     def sampler(self) -> Sampler:
         """Return prioritized sampling, weights divided by the largest in the whole buffer; eviction by priority."""
@@ -105,6 +106,10 @@ class ApeXDPG(DDPG):
     def improve_policy(self, loss: Tensor) -> None:
         """Take one step of the policy down its loss, each element of the gradient clipped to `max_actor_grad`."""
         self.minimize("actor", loss, max_grad=self.config.max_actor_grad or math.inf)
+
+    def kind_of_update(self, number: int) -> bool:
+        """Return whether the update moves the target networks."""
+        return number % self.config.target_period == 0
 
     def follow(self, number: int) -> None:
         """Move the target networks every `target_period` updates."""

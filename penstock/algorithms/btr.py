@@ -72,6 +72,7 @@ class BTR(DQN):
 
     Config: ClassVar[type[Config]] = BTRConfig
     config: BTRConfig
+    updates_alike = True
 
     @property
     def final_epsilon(self) -> float:

@@ -58,6 +58,7 @@ class CrossQ(SAC):
     Config: ClassVar[type[Config]] = CrossQConfig
     config: CrossQConfig
     has_target = False
+    updates_alike = True
 
     @property
     def normalizes_by_batch(self) -> bool:

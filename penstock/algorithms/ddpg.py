@@ -37,6 +37,7 @@ class DDPG(ControlAlgorithm):
 
     Config: ClassVar[type[Config]] = DDPGConfig
     config: DDPGConfig
+    updates_alike = True
 
     def build_model(self) -> DeterministicActorCritic:
         """Make the policy and its critic."""

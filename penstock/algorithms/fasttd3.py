@@ -82,6 +82,7 @@ class FastTD3(TD3):
 
     Config: ClassVar[type[Config]] = FastTD3Config
     config: FastTD3Config
+    updates_alike = True
 
     def build_model(self) -> DeterministicActorCritic:
         """Make the policy and both critics."""

@@ -65,6 +65,7 @@ class FlashSAC(SAC):
 
     Config: ClassVar[type[Config]] = FlashSACConfig
     config: FlashSACConfig
+    updates_alike = True
 
     def learning_rate(self, base: Scheduled, progress: float) -> float:
         """Return the learning rate at a point of the run. See `Algorithm.learning_rate`."""

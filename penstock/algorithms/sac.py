@@ -61,6 +61,7 @@ class SAC(SoftCritics):
 
     Config: ClassVar[type[Config]] = SACConfig
     config: SACConfig
+    updates_alike = True
 
     def build_model(self) -> StochasticActorCritic:
         """Make the policy, both critics and the temperature."""
@@ -87,16 +88,20 @@ class SAC(SoftCritics):
         q, next_q = self.both_ends(model, batch, next_action)
         critic_loss, td_error, q = self.critic_loss(model, q, next_q, -alpha * next_log_prob, batch)
         self.minimize("critic", critic_loss)
-        follow(model.critics)
+        follow(model.critics, self.lost)
 
         metrics = {"critic_loss": critic_loss, "q": q}
 
         if batch.number % self.config.policy_delay == 0:
             metrics |= self.improve_policy(model, model.policy(batch.obs), batch.obs, alpha)
-            follow(model.encoder)
+            follow(model.encoder, self.lost)
         if self.has_target:
             self.move_target(self.config.tau)
         return td_error, metrics
+
+    def kind_of_update(self, number: int) -> bool:
+        """Return whether the update moves policy and temperature."""
+        return number % self.config.policy_delay == 0
 
     def improve_policy(
         self, model: StochasticActorCritic, policy: TanhGaussian, obs: Tensor, alpha: Tensor

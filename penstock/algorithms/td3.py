@@ -41,11 +41,16 @@ class TD3(ControlAlgorithm):
 
     Config: ClassVar[type[Config]] = TD3Config
     config: TD3Config
+    updates_alike = True
 
     def build_model(self) -> DeterministicActorCritic:
         """Make the policy and both critics."""
         std = self.config.exploration_noise
         return self.build_network(DeterministicActorCritic, num_critics=2, exploration_std=std)
+
+    def kind_of_update(self, number: int) -> bool:
+        """Return whether the update moves the policy."""
+        return number % self.config.policy_delay == 0
 
     def update(self, model: DeterministicActorCritic, batch: TransitionBatch) -> tuple[Tensor, Metrics]:
         """``L_Q = sum_i mean w (Q_i(o, a) - y)^2``; every `policy_delay` updates ``L_mu = -mean Q_1(o, mu(o))``."""

@@ -55,6 +55,7 @@ class TQC(SAC):
 
     Config: ClassVar[type[Config]] = TQCConfig
     config: TQCConfig
+    updates_alike = True
 
     def build_model(self) -> StochasticActorCritic:
         """Make the policy, all critics and the temperature."""

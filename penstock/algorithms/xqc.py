@@ -55,3 +55,4 @@ class XQC(SAC):
 
     Config: ClassVar[type[Config]] = XQCConfig
     config: XQCConfig
+    updates_alike = True

@@ -118,6 +118,9 @@ class Config:
 
     num_workers: int | None = None
     """Rollout workers; with backend="ray", per node. None: one per core, at most 16."""
+    pin_workers: bool | None = None
+    """Keep each rollout worker on one core. None: with a GPU and one worker for each core, where the scheduler would
+    leave cores idle."""
     num_envs_per_worker: int = 16
     """Environments per rollout worker; with one agent each, also its number of lanes."""
     num_groups: int | None = None
@@ -254,6 +257,11 @@ class Config:
         require(all(size > 0 for size in self.hidden_sizes), "hidden_sizes", self.hidden_sizes, "all more than 0")
         is_foreign = isinstance(self.encoder, str) and value_hint("encoder", self.encoder) != ""
         require(not is_foreign, "encoder", self.encoder, "the name of an encoder, or your own")
+        if self.pin_workers and self.backend != "local":
+            raise ConfigError(
+                f'pin_workers=True is for backend="local", found backend="{self.backend}", whose rollout workers are '
+                "no processes of this machine: leave it out"
+            )
         is_device = re.fullmatch(r"cpu|cuda(:\d+)?", self.device) is not None
         require(is_device, "device", self.device, '"cpu", "cuda" or "cuda:<index>"')
         self._validate_population()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -86,12 +87,13 @@ def role_specs(
             paths, acting = (*paths, ActingPath()), (*acting, algorithms[other.plays])
     # A resumed run does not play its first episodes again: the incarnation is that of the weights it starts from.
     incarnation = policies[0].start.state.version
+    is_pinned = pins_workers(config, shape.num_workers)
     lanes_per_worker = tuple(each.lanes_per_worker for each in (shape, *shape.others))
     specs: list[RoleSpec] = [
         RolloutRole(
             RolloutSpec(
                 i, env, paths, config.seed, incarnation, 1, lanes_per_worker, config.backend != "serial",
-                tuple(algorithm.noise_hold for algorithm in acting),
+                is_pinned=is_pinned, noise_hold=tuple(algorithm.noise_hold for algorithm in acting),
             ),
             () if is_central else acting,
         )
@@ -154,6 +156,13 @@ def infers_centrally(inference: str, algorithm: Algorithm) -> bool:
 def shares_device(config: Config) -> bool:
     """Whether policy worker and learner share one process, as on a GPU, whose memory one process owns."""
     return config.backend == "local" and torch.device(config.device).type != "cpu"
+
+
+def pins_workers(config: Config, num_workers: int) -> bool:
+    """Whether rollout workers keep to one core each: as the setting says, or with a GPU and one worker per core."""
+    if config.pin_workers is not None:
+        return config.pin_workers
+    return shares_device(config) and num_workers == whole_cores() == len(os.sched_getaffinity(0))
 
 
 def share_threads(

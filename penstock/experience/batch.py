@@ -195,15 +195,15 @@ class Watched:
 
     Attributes
     ----------
-    point_was_read
-        Whether one of `POINTS_IN_TIME` has been read.
+    points_read
+        Which of `POINTS_IN_TIME` have been read.
     """
 
-    point_was_read = False
+    points_read: frozenset[str] = frozenset()
 
     def __getattribute__(self, name: str) -> Any:
         if name in POINTS_IN_TIME:
-            object.__setattr__(self, "point_was_read", True)
+            object.__setattr__(self, "points_read", self.points_read | {name})
         return super().__getattribute__(name)
 
 

@@ -69,10 +69,10 @@ class BatchRenorm(BatchNorm):
         return torch.addcmul(self.shift, y, self.scale)
 
     @torch.no_grad()
-    def follow(self) -> None:
-        """Update the running moments with those of the last batch, after an update, and count it."""
-        super().follow()
-        self.batches.add_(1)
+    def follow(self, lost: Tensor | None = None) -> None:
+        """Update the running moments with those of the last batch, after an update, and count it. See `BatchNorm`."""
+        super().follow(lost)
+        self.batches.add_(1 if lost is None else (lost == 0.0).long())
 
 
 class NormalizedMLP(nn.Module):

@@ -91,10 +91,18 @@ class BatchNorm(Norm):
         return y.view(rows.shape).movedim(0, -2)
 
     @torch.no_grad()
-    def follow(self) -> None:
-        """Update the running moments with those of the last batch, after an update."""
+    def follow(self, lost: Tensor | None = None) -> None:
+        """Update the running moments with those of the last batch, after an update.
+
+        Parameters
+        ----------
+        lost
+            1: the moments stay, float32 ``[]``; None: they move.
+        """
         assert self._seen is not None
         mean, var = self._seen
+        if lost is not None:
+            mean, var = torch.where(lost > 0.0, self.mean, mean), torch.where(lost > 0.0, self.var, var)
         self.mean.lerp_(mean, 1.0 - MOMENTUM)
         self.var.lerp_(var, 1.0 - MOMENTUM)
 
@@ -123,8 +131,8 @@ NORMS: dict[str, type[BatchNorm | LayerNorm | RMSNorm]] = {"batch": BatchNorm, "
 """Normalisations by the names of settings."""
 
 
-def follow(network: nn.Module) -> None:
+def follow(network: nn.Module, lost: Tensor | None = None) -> None:
     """Update all running moments of a network with those of the last batch. See :meth:`BatchNorm.follow`."""
     for module in network.modules():
         if isinstance(module, BatchNorm):
-            module.follow()
+            module.follow(lost)

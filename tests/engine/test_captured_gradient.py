@@ -18,35 +18,12 @@ from penstock.algorithms.impala import IMPALA
 from penstock.algorithms.laser import LASER
 from penstock.algorithms.ppo import PPO
 from penstock.algorithms.pqn import PQN
-from penstock.engine.paths.captured_gradient import WARM_UP, CapturedGradient
+from penstock.engine.paths.captured import WARM_UP, CapturedWork
+from penstock.engine.paths.captured_updates import CapturedGradient
 from tests.algorithms.batches import collect, make, make_model
+from tests.engine.recorded import recorded
 
 CPU = torch.device("cpu")
-
-
-class Replayed:
-    """A graph that does its computation again, in the memory of the first time."""
-
-    def __init__(self, compute, result):
-        self._compute, self._result = compute, result
-
-    def replay(self):
-        _, numbers = self._compute()
-        self._result[1].copy_(numbers)
-
-
-class Recorded(CapturedGradient):
-    """Records without a GPU; recording leaves gradients as they were."""
-
-    num_recorded = 0
-
-    def _record(self, compute):
-        gradients = [parameter.grad.clone() for parameter in self._model.parameters()]
-        result = compute()
-        for parameter, gradient in zip(self._model.parameters(), gradients, strict=True):
-            parameter.grad.copy_(gradient)
-        self.num_recorded += 1
-        return Replayed(compute, result), result
 
 
 def made(kind, **settings):
@@ -75,9 +52,10 @@ def batches_for(algorithm, count):
     return batches
 
 
-def gradient_of(algorithm, model, notes=None, kind=Recorded):
+def gradient_of(algorithm, model, notes=None, graphs=None):
     note = pytest.fail if notes is None else notes.append
-    return kind(algorithm, model, algorithm.autocast(CPU), note)
+    graphs = graphs or recorded(lambda: [parameter.grad for parameter in model.parameters()])
+    return CapturedGradient(algorithm, model, algorithm.autocast(CPU), note, graphs)
 
 
 def learn(algorithm, model, batches, gradient=None):
@@ -106,7 +84,7 @@ def test_what_is_learned_is_the_same(algorithm, settings):
         gradient = gradient_of(made_one, model) if captures else None
         told.append(learn(made_one, model, batches_for(made_one, WARM_UP + 6), gradient))
         weights.append(model.state_dict())
-    assert gradient.num_recorded > 0
+    assert gradient._graphs.num_recorded > 0
     for name, tensor in weights[0].items():
         assert torch.equal(tensor, weights[1][name]), name
     assert told[0].keys() == told[1].keys()
@@ -122,7 +100,7 @@ def test_batches_of_another_shape_have_a_graph_of_their_own():
     for count in (24, 20, 24, 20):
         for _ in range(WARM_UP + 2):
             gradient(batch.transitions(torch.arange(count)))
-    assert gradient.num_recorded == 2
+    assert gradient._graphs.num_recorded == 2
 
 
 def test_updates_that_depend_on_the_progress_of_the_run_are_not_captured_and_that_is_said_once():
@@ -130,14 +108,14 @@ def test_updates_that_depend_on_the_progress_of_the_run_are_not_captured_and_tha
     notes: list[str] = []
     gradient = gradient_of(algorithm, model, notes)
     learn(algorithm, model, batches_for(algorithm, WARM_UP + 3), gradient)
-    assert gradient.num_recorded == 1
+    assert gradient._graphs.num_recorded == 1
     assert notes == [
         "updates run without CUDA graphs: they depend on how far the run is, as a schedule of entropy_coef does"
     ]
 
 
 def test_what_cannot_be_captured_runs_as_it_is_written():
-    class Unrecordable(CapturedGradient):
+    class Unrecordable(CapturedWork):
         def _record(self, compute):
             raise RuntimeError("operation not permitted when stream is capturing")
 
@@ -156,7 +134,7 @@ def test_an_algorithm_that_does_not_say_that_its_updates_are_alike_is_left_alone
     algorithm, model = made(Changing)
     gradient = gradient_of(algorithm, model)
     learn(algorithm, model, batches_for(algorithm, WARM_UP + 3), gradient)
-    assert gradient.num_recorded == 0
+    assert gradient._graphs.num_recorded == 0
 
 
 def test_a_replay_whose_loss_is_not_finite_is_left_out_and_the_next_is_not():
@@ -171,4 +149,4 @@ def test_a_replay_whose_loss_is_not_finite_is_left_out_and_the_next_is_not():
     updater.gradient, skipped = gradient, []
     assert updater.learn(broken, skipped=skipped.append) == {} and "loss" in skipped[0]
     assert updater.learn(batches[-1])["grad_norm"].isfinite()
-    assert gradient.num_recorded == 1
+    assert gradient._graphs.num_recorded == 1

@@ -1,20 +1,33 @@
 """Behaviour on a GPU: skipped without one."""
 
+import dataclasses
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 
 from penstock.algorithms.a2c import A2C
 from penstock.algorithms.appo import APPO
-from penstock.algorithms.bases.algorithm import Request
+from penstock.algorithms.bases.algorithm import NonFiniteUpdate, Request
 from penstock.algorithms.bases.segment import SegmentUpdater
+from penstock.algorithms.btr import BTR
 from penstock.algorithms.clear import CLEAR
+from penstock.algorithms.crossq import CrossQ
+from penstock.algorithms.ddpg import DDPG
 from penstock.algorithms.dqn import DQN
+from penstock.algorithms.fasttd3 import FastTD3
+from penstock.algorithms.flashsac import FlashSAC
 from penstock.algorithms.impact import IMPACT
 from penstock.algorithms.impala import IMPALA
 from penstock.algorithms.laser import LASER
 from penstock.algorithms.ppo import PPO
 from penstock.algorithms.pqn import PQN
+from penstock.algorithms.r2d2 import R2D2
+from penstock.algorithms.sac import SAC
+from penstock.algorithms.td3 import TD3
+from penstock.algorithms.tqc import TQC
+from penstock.algorithms.xqc import XQC
 from penstock.engine.acting.device_inference import (
     DeviceInference,
     InferenceWeights,
@@ -24,13 +37,15 @@ from penstock.engine.acting.device_inference import (
 )
 from penstock.engine.acting.inference import Inference
 from penstock.engine.messages import Note
-from penstock.engine.paths.captured_gradient import WARM_UP, CapturedGradient
+from penstock.engine.paths.captured import WARM_UP
+from penstock.engine.paths.captured_updates import CapturedGradient, CapturedUpdate
 from penstock.engine.paths.segment_learner import PinnedMemory
 from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.roles.policy_worker import PolicyWorker
 from penstock.engine.trainer import Trainer
 from penstock.envs.spaces import ObservationSpec
 from penstock.experience.arena import Pending
+from penstock.nn import flatten_
 from tests.algorithms import transitions
 from tests.algorithms.batches import collect, make, make_model
 from tests.engine.collecting import FIRST_VERSION, SHORT, Collecting, Recording
@@ -158,11 +173,72 @@ def test_captured_updates_learn_what_updates_operation_by_operation_learn(exact,
             metrics = updater.learn(batch)
             made.updated(model, seed)
         learned.append((model.state_dict(), metrics))
-    assert gradient._captured, "nothing was captured"
+    assert gradient._graphs._captured, "nothing was captured"
     for name, tensor in learned[0][0].items():
         torch.testing.assert_close(tensor, learned[1][0][name], rtol=1e-4, atol=1e-5)
     for name, number in learned[0][1].items():
         torch.testing.assert_close(number.float(), learned[1][1][name], rtol=1e-3, atol=1e-4, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "settings"),
+    [
+        (DDPG, {}), (TD3, {}), (FastTD3, {}), (SAC, {}), (SAC, {"alpha": 0.2}), (TQC, {}), (CrossQ, {}), (XQC, {}),
+        (FlashSAC, {}), (DQN, {"target_period": 4}), (DQN, {"optimizer": "adamw", "munchausen": True}), (BTR, {}),
+    ],
+)  # fmt: skip
+def test_captured_updates_from_replay_learn_what_updates_operation_by_operation_learn(exact, algorithm, settings):
+    action = CHOICE if issubclass(algorithm, DQN) else transitions.TORQUE
+    sizes = {"hidden_sizes": (8,), "batch_size": 16, "learning_starts": 16, "learning_rate_schedule": "linear"}
+    learned = []
+    for captures in (False, True):
+        made = transitions.make(algorithm, transitions.VECTOR, action, device="cuda", **sizes, **settings)
+        torch.manual_seed(0)
+        model = made.make_model(GPU)
+        flatten_(model)
+        made.begin(model)
+        update = partial(made.update, model)
+        if captures:
+            update = captured = CapturedUpdate(made, model, pytest.fail, waits=False)
+        for number in range(1, 5 * WARM_UP):
+            batch = transitions.random_transitions(action, seed=number, number=number)
+            batch = dataclasses.replace(batch, running_return=batch.reward)
+            tensors = {name: each.to(GPU) for name, each in vars(batch).items() if isinstance(each, torch.Tensor)}
+            made.schedule_learning_rates(number / 100)
+            batch, _ = made.prepare(model, dataclasses.replace(batch, **tensors))
+            with made.training_mode(model):
+                error, metrics = update(batch)
+        learned.append((model.state_dict(), error, metrics))
+    assert captured._graphs._captured, "nothing was captured"
+    (weights, error, metrics), (found, found_error, found_metrics) = learned
+    for name, tensor in weights.items():
+        torch.testing.assert_close(found[name], tensor, rtol=1e-3, atol=3e-3, msg=name)
+    torch.testing.assert_close(found_error, error, rtol=1e-2, atol=1e-2)
+    for name, value in metrics.items():
+        torch.testing.assert_close(found_metrics[name], value.float().mean(), rtol=1e-2, atol=1e-2, msg=name)
+
+
+def test_a_captured_update_that_is_not_finite_moves_nothing_and_is_told_by_the_next():
+    made = transitions.make(SAC, transitions.VECTOR, transitions.TORQUE, device="cuda", learning_starts=16)
+    model = made.make_model(GPU)
+    flatten_(model)
+    made.begin(model)
+    update = CapturedUpdate(made, model, pytest.fail, waits=False)
+
+    def learn(number, **changes):
+        batch = transitions.random_transitions(transitions.TORQUE, number=number)
+        tensors = {name: each.to(GPU) for name, each in vars(batch).items() if isinstance(each, torch.Tensor)}
+        update(dataclasses.replace(batch, **{**tensors, **changes}))
+
+    for number in range(1, 2 * WARM_UP):
+        learn(number)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    learn(10, reward=torch.full((16,), torch.nan, device="cuda"))
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    with pytest.raises(NonFiniteUpdate):
+        learn(11)
+    learn(12)
+    assert not all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
 
 @pytest.mark.parametrize("kind", ["none", "c51", "quantile", "iqn"])
@@ -259,9 +335,18 @@ def test_it_learns_to_balance_a_pole(precision):
     assert family.left_after(0.0) == []
 
 
-@pytest.mark.parametrize("backend", ["local", "serial"])
-def test_replay_learns_on_a_gpu_too(backend):
-    settings = {"learning_starts": 200, "num_workers": 1, "num_envs_per_worker": 4, "run_dir": None, "eval_interval": 0}
-    with Trainer(DQN, env="CartPole-v1", device="cuda", backend=backend, **settings) as trainer:
+@pytest.mark.parametrize(
+    ("algorithm", "env", "backend", "said"),
+    [
+        (DQN, "CartPole-v1", "local", None), (DQN, "CartPole-v1", "serial", None), (SAC, "Pendulum-v1", "local", None),
+        (FlashSAC, "Pendulum-v1", "local", None), (BTR, "CartPole-v1", "local", None),
+        (R2D2, "CartPole-v1", "local", "updates run without CUDA graphs: R2D2 does not declare its updates alike"),
+    ],
+)  # fmt: skip
+def test_replay_learns_on_a_gpu_too(algorithm, env, backend, said, tmp_path):
+    settings = {"learning_starts": 500, "num_workers": 1, "num_envs_per_worker": 4, "eval_interval": 0}
+    with Trainer(algorithm, env=env, device="cuda", backend=backend, run_dir=tmp_path / "run", **settings) as trainer:
         trainer.train(2_000, quiet=True)
         assert trainer.status.version > 100 and all(np.isfinite(list(trainer.status.losses.values())))
+    log = (tmp_path / "run" / "log.txt").read_text()
+    assert ("without CUDA graphs" in log) == (said is not None) and (said or "") in log

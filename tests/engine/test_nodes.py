@@ -328,7 +328,8 @@ def metrics_of_ray(cluster, run):
     for node in cluster.list_all_nodes():
         with urllib.request.urlopen(f"http://{node.node_ip_address}:{node.metrics_export_port}/metrics") as page:
             lines = [line.rpartition(" ") for line in page.read().decode().splitlines()]
-        found |= {name: float(value) for name, _, value in lines if name.startswith("ray_penstock_") and f'run="{run}"' in name}
+        of_run = [line for line in lines if line[0].startswith("ray_penstock_") and f'run="{run}"' in line[0]]
+        found |= {name: float(value) for name, _, value in of_run}
     return found
 
 

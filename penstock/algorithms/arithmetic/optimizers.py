@@ -67,14 +67,49 @@ def as_if_made(optimizer: torch.optim.Optimizer, made: torch.optim.Optimizer) ->
         group.update(settings)
 
 
+@dataclass(frozen=True)
+class OnDevice:
+    """Numbers that steps within a CUDA graph read on the device.
+
+    Attributes
+    ----------
+    learning_rate
+        Step size, float32 ``[]``.
+    lost
+        1: the step moves nothing, float32 ``[]``.
+    """
+
+    learning_rate: torch.Tensor
+    lost: torch.Tensor
+
+
+def step_on_device(optimizer: torch.optim.Optimizer, numbers: OnDevice, kernel: Callable[..., object]) -> None:
+    """Make a step of fused Adam or AdamW, which has made one before, without a number from the host."""
+    for group in optimizer.param_groups:
+        moved = [parameter for parameter in group["params"] if parameter.grad is not None]
+        states = [optimizer.state[parameter] for parameter in moved]
+        steps, (beta1, beta2) = [of["step"] for of in states], group["betas"]
+        torch._foreach_add_(steps, 1.0 - numbers.lost)
+        kernel(
+            moved, [parameter.grad for parameter in moved], [of["exp_avg"] for of in states],
+            [of["exp_avg_sq"] for of in states], [], steps, lr=numbers.learning_rate, beta1=beta1, beta2=beta2,
+            weight_decay=group["weight_decay"], eps=group["eps"], amsgrad=False, maximize=False, found_inf=numbers.lost,
+        )  # fmt: skip
+
+
 class Adam(Eager, torch.optim.Adam):
     """Adam (Kingma and Ba 2014, arXiv:1412.6980)."""
 
+    on_device: OnDevice | None = None
+    """Numbers of a step within a CUDA graph; None: the step reads the groups' settings."""
     _step_of_any = plain(torch.optim.Adam.step)
 
     @plain
     def step(self, closure: Any = None) -> None:
         """Make one step, in half the time of torch's: every group is one call of the kernel that torch calls."""
+        if self.on_device is not None:
+            step_on_device(self, self.on_device, torch._fused_adam_)
+            return
         groups = [[each for each in group["params"] if each.grad is not None] for group in self.param_groups]
         is_plain = all(group["fused"] and not group["weight_decay"] for group in self.param_groups)
         if not is_plain or not all(self.state.get(parameter) for moved in groups for parameter in moved):
@@ -96,7 +131,17 @@ class Adam(Eager, torch.optim.Adam):
 class AdamW(Eager, torch.optim.AdamW):
     """Adam with decoupled weight decay, ``theta <- (1 - learning_rate * weight_decay) theta`` (arXiv:1711.05101)."""
 
-    step = plain(torch.optim.AdamW.step)
+    on_device: OnDevice | None = None
+    """As of `Adam`; the parameters are fused."""
+    _step_of_any = plain(torch.optim.AdamW.step)
+
+    @plain
+    def step(self, closure: Any = None) -> None:
+        """Make one step."""
+        if self.on_device is not None:
+            step_on_device(self, self.on_device, torch._fused_adamw_)
+        else:
+            self._step_of_any(closure)
 
 
 class TorchRMSProp(Eager, torch.optim.RMSprop):

@@ -300,14 +300,15 @@ def linear_schedule(start: float, end: float, step: float, duration: float) -> f
 
 
 @torch.no_grad()
-def polyak_(targets: Sequence[Tensor], parameters: Sequence[Tensor], tau: float) -> None:
+def polyak_(targets: Sequence[Tensor], parameters: Sequence[Tensor], tau: float | Tensor) -> None:
     """Move target parameters towards the online ones, in place: ``theta^- <- tau theta + (1 - tau) theta^-``.
 
     Parameters
     ----------
     targets, parameters : sequence of Tensor
         Parameters of equal shapes in the same order (arXiv:1509.02971, algorithm 1).
-    tau : float
-        Fraction of the distance, in [0, 1].
+    tau : float or Tensor
+        Fraction of the distance, in [0, 1]; as a tensor float32 ``[]``.
     """
-    torch._foreach_lerp_(list(targets), list(parameters), tau)
+    weight: Any = [tau] * len(targets) if isinstance(tau, Tensor) else tau
+    torch._foreach_lerp_(list(targets), list(parameters), weight)

@@ -134,7 +134,7 @@ class Planned:
         with torch.enable_grad(), recorder:
             loss, metrics = compute(copied)
             gradients = torch.autograd.grad(loss, self._parameters, allow_unused=True)
-        if copied.point_was_read:
+        if copied.points_read:
             raise Unplannable("it depends on how far the run is")
         if not all(isinstance(each, Tensor) for each in (loss, *metrics.values())):
             raise Unplannable("a metric is no tensor")

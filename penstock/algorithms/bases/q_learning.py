@@ -364,6 +364,19 @@ class QLearning(ReplayAlgorithm):
         if number % self.config.target_period == 0:
             self.move_target(1.0)
 
+    def kind_of_update(self, number: int) -> bool:
+        """Return whether the update moves the target network."""
+        return number % self.config.target_period == 0
+
+    def reason_not_to_capture(self) -> str | None:
+        """Return the reason why no graph can repeat the updates; None: none is known."""
+        c = self.config
+        if c.normalize_returns:
+            return "normalize_returns follows the targets of each update"
+        if c.distributional == "c51":
+            return "the support of c51 is watched beside them"
+        return super().reason_not_to_capture()
+
     def evaluate(self, model: QNetwork, batch: Any) -> tuple[Tensor, Tensor, Metrics]:
         """Return TD errors or priorities ``[B]``, loss and metrics of a batch, among these its values "q".
 

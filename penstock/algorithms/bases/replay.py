@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
@@ -45,6 +46,9 @@ class ReplayAlgorithm(Algorithm):
         Optimisers by name, in the learner alone.
     generator
         Random numbers of the learner.
+    lost
+        In an update that a graph repeats, 1 once a loss or gradient of it was not finite, float32 ``[]``: the rest of
+        it moves nothing. None: such an update raises.
     remarks
         Notes of updates for the user; the learner reports and removes them.
     """
@@ -55,8 +59,8 @@ class ReplayAlgorithm(Algorithm):
     has_target: ClassVar[bool] = True
     """Whether there is a target network. Without, `target` is the model itself."""
     updates_alike: ClassVar[bool] = False
-    """True: `evaluate` is the same computation in every update, of the batch and of networks, so that a plan may replay
-    it. Not inherited: each subclass sets it."""
+    """True: every update of a kind (see `kind_of_update`) is the same computation of batch, networks and random
+    numbers, so that a plan, or on a GPU a graph, may repeat it. Not inherited: each subclass sets it."""
     scales_rewards: bool = False
     """Whether running returns are stored beside rewards, by which `prepare` scales them."""
 
@@ -64,6 +68,7 @@ class ReplayAlgorithm(Algorithm):
     evaluating: AbstractContextManager[bool]
     optimizers: dict[str, torch.optim.Optimizer]
     generator: torch.Generator
+    lost: Tensor | None = None
     remarks: list[str]
 
     def sampler(self) -> Sampler:
@@ -118,7 +123,7 @@ class ReplayAlgorithm(Algorithm):
         metrics : dict of str to Tensor
             Metrics, whose means are reported.
         """
-        name, plan = next(iter(self.optimizers)), self._plans.plan_for(batch)
+        name, plan = next(iter(self.optimizers)), self._plans.plan_for(batch) if self.lost is None else None
         if plan is None:
             td_error, loss, metrics = self.evaluate(model, batch)
             grad_norm = self.minimize(name, loss, max_grad_norm=self.max_grad_norm)
@@ -127,7 +132,8 @@ class ReplayAlgorithm(Algorithm):
             td_error = metrics.pop(TD_ERROR)
             grad_norm = self._step(name, loss, max_grad_norm=self.max_grad_norm)
         self.follow(batch.number)
-        self.updated(model, batch)
+        if self.lost is None:
+            self.updated(model, batch)
         return td_error.detach(), {"loss": loss, **metrics, "grad_norm": grad_norm}
 
     def evaluate(self, model: Any, batch: Any) -> tuple[Tensor, Tensor, Metrics]:
@@ -157,7 +163,20 @@ class ReplayAlgorithm(Algorithm):
         """Let the target network follow the model after the update of this number. Without effect here."""
 
     def updated(self, model: Any, batch: Any) -> None:
-        """Follow the update of `evaluate`'s loss with a batch. Without effect here."""
+        """Follow an update with a batch by what no graph repeats. Without effect here."""
+
+    def kind_of_update(self, number: int) -> Hashable:
+        """Return the kind of the update of this number: what it does beside others (see `updates_alike`)."""
+        return None
+
+    def reason_not_to_capture(self) -> str | None:
+        """Return the reason why no graph can repeat the updates; None: none is known."""
+        if not vars(type(self)).get("updates_alike", False):
+            return f"{type(self).__name__} does not declare its updates alike (updates_alike)"
+        if self.config.num_learners > 1:
+            return "several learners average their gradients"
+        others = [type(each).__name__ for each in self.optimizers.values() if not hasattr(each, "on_device")]
+        return f"{others[0]} steps by numbers of the host" if others else None
 
     def begin(self, model: PolicyNetwork, learning: dict[str, Any] | None = None) -> None:
         """Make the learner's own state, or restore it from that of `learning_state`.
@@ -210,7 +229,8 @@ class ReplayAlgorithm(Algorithm):
 
         Parameters move. Buffers of custom encoders, such as BatchNorm's running statistics, are copied.
         """
-        polyak_([self._whole_target], [self._whole_model], tau)
+        part = tau if self.lost is None else tau * (1.0 - self.lost)
+        polyak_([self._whole_target], [self._whole_model], part)
         for place, own in zip(self._kept_by_target, self._kept, strict=True):
             buffer_in(place).copy_(buffer_in(own))
 
@@ -281,7 +301,9 @@ class ReplayAlgorithm(Algorithm):
         if self.config.num_learners > 1:
             average_gradients_([whole], loss, *map(buffer_in, self._kept))
         norm = torch.linalg.vector_norm(whole.grad)
-        if not math.isfinite((loss.detach() + norm).item()):
+        if self.lost is not None:
+            self.lost.copy_(torch.maximum(self.lost, (~torch.isfinite(loss.detach() + norm)).float()))
+        elif not math.isfinite((loss.detach() + norm).item()):
             raise NonFiniteUpdate(f"{name} loss {loss.item()}, gradient norm {norm.item()}")
         if max_grad_norm < math.inf:
             shrink_(whole.grad, norm, max_grad_norm)

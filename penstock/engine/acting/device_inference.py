@@ -116,9 +116,9 @@ def bucket_sizes(shape: RunShape) -> list[int]:
     return [num_groups * shape.group_size for num_groups in [*powers, most]]
 
 
-def after_failed_capture(error: Exception) -> str:
-    """Make the GPU's random numbers usable again after a failed capture; return the cause as text."""
-    for generator in torch.cuda.default_generators:  # the generator stays bound to the capture; a copy does not
+def after_failed_capture(error: Exception, generators: Iterable[torch.Generator] = ()) -> str:
+    """Make random numbers, the GPU's and those of generators, usable after a failed capture; return its cause."""
+    for generator in (*torch.cuda.default_generators, *generators):  # bound to the capture; a copy is not
         generator.graphsafe_set_state(generator.clone_state())
     cause = error.__context__ or error  # the end of a failed capture raises, too
     return f"{type(cause).__name__}: {cause}"

@@ -55,7 +55,10 @@ def run_role(name: str, launcher: int, arena_fd: int, control: Channel) -> int:
         setup: RoleSetup = _receive_setup(control)
         _set_threads(setup.spec.num_threads)
         if isinstance(setup.spec, RolloutRole):
-            os.nice(NICENESS)  # before environments are made: their threads and processes inherit it
+            os.nice(NICENESS)  # before environments are made: their threads and processes inherit it, and the core
+            if setup.spec.rollout.is_pinned:
+                cores = sorted(os.sched_getaffinity(0))
+                os.sched_setaffinity(0, {cores[setup.spec.rollout.worker % len(cores)]})
         arena = ExperienceArena.attach(setup.shape, arena_fd)
         role = setup.spec.build(arena, control.send)
         control.send(Ready())

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle
 from typing import Any, ClassVar
 
@@ -13,11 +15,12 @@ import torch
 from torch import Tensor
 
 from penstock.algorithms.arithmetic.td import largest_error
-from penstock.algorithms.bases.algorithm import NonFiniteUpdate
+from penstock.algorithms.bases.algorithm import Metrics, NonFiniteUpdate
 from penstock.algorithms.bases.replay import ReplayAlgorithm
 from penstock.engine.acting.inference import MakeWeights, through_block
 from penstock.engine.contracts import LearnerState
 from penstock.engine.messages import Note, Save, Tell
+from penstock.engine.paths.captured_updates import CapturedUpdate
 from penstock.engine.roles.learner import Learner, save_contents
 from penstock.engine.watching.clock import distribution
 from penstock.experience.arena import Control, ExperienceArena
@@ -178,10 +181,16 @@ class ReplayLearner(Learner):
         self._reader = make_reader(replay, self._device, in_order=config.backend == "serial")
         sampler = algorithm.sampler()
         self._is_prioritized = isinstance(sampler, Prioritized)
+        self._update: Callable[[Any], tuple[Tensor, Metrics]] = partial(algorithm.update, self._model)
+        if self._device.type == "cuda":
+            self._update = CapturedUpdate(algorithm, self._model, self._note_of_updates, waits=self._is_prioritized)
         self._has_order = not isinstance(sampler, Prioritized) or sampler.eviction_alpha is None
         self._ids, self._priorities = np.empty(0, np.int64), np.empty(0, np.float32)  # of the last batch
         self._batches = replay.batches_before  # learned from since the limiter began to count
         self._published_at = self._steps  # steps that the weights were published with
+
+    def _note_of_updates(self, text: str) -> None:
+        self._report(Note(text))
 
     def poll(self) -> bool:
         """Make one update; return False while none is due, or while the goal is reached."""
@@ -244,10 +253,10 @@ class ReplayLearner(Learner):
             with self.in_group(batch), self._training, self._autocast:
                 batch, further = self._algorithm.prepare(self._model, batch)
                 try:
-                    td_error, metrics = self._algorithm.update(self._model, batch)
+                    td_error, metrics = self._update(batch)
                 except GroupBroken:
                     leave_group()
-                    td_error, metrics = self._algorithm.update(self._model, batch)
+                    td_error, metrics = self._update(batch)
         except NonFiniteUpdate as problem:
             self._skip(str(problem))
             return {}

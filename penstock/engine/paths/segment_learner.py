@@ -423,7 +423,7 @@ class SegmentLearner(Learner):
     def _capture_gradient(self) -> None:
         """Capture gradients anew on a GPU: a capture holds the networks and settings of its time."""
         if self._device.type == "cuda" and self._config.num_learners == 1:
-            from penstock.engine.paths.captured_gradient import CapturedGradient
+            from penstock.engine.paths.captured_updates import CapturedGradient
 
             self._updater.gradient = CapturedGradient(
                 self._algorithm, self._model, self._autocast, note=lambda text: self._report(Note(text))

@@ -44,6 +44,8 @@ class RolloutSpec:
     """Lanes of each policy, where a population shares the workers."""
     uses_clock: bool = True
     """Whether episodes are reported by the clock; False in a serial run, where nothing depends on time."""
+    is_pinned: bool = False
+    """Whether the worker's process keeps to one core."""
     noise_hold: tuple[int, ...] = ()
     """Most steps for which a lane keeps the random numbers of its actions, of each policy; empty: 1."""
 
