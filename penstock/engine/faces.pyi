@@ -92,6 +92,9 @@ class _Shared(TypedDict, total=False):
     clipping. Default: None."""
     num_workers: int | None
     """Rollout workers; with backend="ray", per node. None: one per core, at most 16. Default: None."""
+    pin_workers: bool | None
+    """Keep each rollout worker on one core. None: with a GPU and one worker for each core, where the scheduler would
+    leave cores idle. Default: None."""
     num_envs_per_worker: int
     """Environments per rollout worker; with one agent each, also its number of lanes. Default: 16."""
     backend: Literal["local", "serial", "ray"]

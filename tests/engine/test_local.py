@@ -96,6 +96,15 @@ def test_rollout_workers_yield_to_all_other_roles():
     }
 
 
+def test_a_pinned_rollout_worker_keeps_to_one_core_of_those_that_the_run_may_use():
+    cores = sorted(os.sched_getaffinity(0))
+    with Trainer(APPO, **{**TINY, "num_workers": 2, "pin_workers": True}, run_dir=None) as trainer:
+        trainer.train(64, quiet=True)
+        found = {name: sorted(os.sched_getaffinity(pid)) for name, pid in pids_of(trainer).items()}
+    assert [found[f"rollout-{number}"] for number in range(2)] == [[cores[0]], [cores[1 % len(cores)]]]
+    assert found["learner"] == cores
+
+
 def test_the_learner_says_what_its_last_batch_took():
     began = time.monotonic_ns()
     with Trainer(APPO, **TINY, run_dir=None) as trainer:

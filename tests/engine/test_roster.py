@@ -3,11 +3,12 @@
 import pytest
 
 from penstock.algorithms.appo import APPO
+from penstock.config import ConfigError
 from penstock.engine.groups.board import GroupSpec
 from penstock.engine.groups.follower import RankRole
 from penstock.engine.preparation import run_shape
 from penstock.engine.roles.shared_process import DeviceRole, parts_of
-from penstock.engine.roles.specs import PolicyRole
+from penstock.engine.roles.specs import PolicyRole, RolloutRole
 from penstock.engine.roster import role_specs
 from penstock.envs.making import probe
 from penstock.envs.spec import EnvSpec
@@ -49,6 +50,28 @@ SERIAL = {"inference": "central", "backend": "serial"}
 )
 def test_learner_and_policy_worker_share_what_the_other_roles_leave_over(settings, expected, monkeypatch):
     assert threads_of_roles(monkeypatch, 9, num_workers=2, **settings) == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "quota", "pinned"),
+    [
+        ({**ON_GPU, "num_workers": 4}, 4, True), ({**ON_GPU, "num_workers": 3}, 4, False),
+        ({**ON_GPU, "num_workers": 2}, 2, False), ({**CENTRAL, "num_workers": 4}, 4, False),
+        ({**CENTRAL, "num_workers": 4, "pin_workers": True}, 4, True),
+        ({**ON_GPU, "num_workers": 4, "pin_workers": False}, 4, False),
+    ],
+    ids=["one for each core", "fewer", "a quota of fewer", "without a GPU", "wanted", "not wanted"],
+)  # fmt: skip
+def test_workers_that_fill_a_machine_with_a_gpu_keep_to_a_core_each(settings, quota, pinned, monkeypatch):
+    monkeypatch.setattr("penstock.ipc.limits.available_cores", lambda: quota)
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(4)))
+    specs, _ = roles_of_run(**settings)
+    assert {spec.rollout.is_pinned for spec in specs if isinstance(spec, RolloutRole)} == {pinned}
+
+
+def test_workers_that_are_no_processes_here_cannot_be_pinned():
+    with pytest.raises(ConfigError, match='pin_workers=True is for backend="local", found backend="serial"'):
+        APPO.Config(env="CartPole-v1", backend="serial", pin_workers=True)
 
 
 @pytest.mark.parametrize("settings", [LOCAL, CENTRAL, ON_GPU], ids=["local", "central", "GPU"])
