@@ -131,7 +131,8 @@ class SAC(SoftCritics):
 
     def alpha(self, model: StochasticActorCritic) -> Tensor:
         """Return the present temperature, 0-dimensional."""
-        return model.log_alpha.detach().exp() if self.config.alpha is None else torch.tensor(self.config.alpha)
+        fixed = self.config.alpha
+        return model.log_alpha.detach().exp() if fixed is None else torch.full((), fixed, device=model.log_alpha.device)
 
     def sample(self, policy: TanhGaussian) -> tuple[Tensor, Tensor]:
         """Draw actions from a policy with the learner's random numbers; return them and their log-probabilities."""
