@@ -146,6 +146,9 @@ class Config:
     nodes_per_gateway: int | None = None
     """With backend="ray", largest number of nodes of a gateway, a process on one of them that stands between home and
     these nodes; None: no gateways up to 64 nodes, and one for each 64 of more."""
+    node_weights: Literal["float32", "bfloat16"] = "float32"
+    """With backend="ray", precision in which weights are sent to nodes: "bfloat16" halves the bytes, and lanes act by
+    the rounded weights, whose probabilities are recorded."""
     learner_nodes: int | dict[str, int] = 0
     """With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
     resource name. The first learner always runs at home."""
@@ -326,13 +329,19 @@ class Config:
         most = self.nodes_per_gateway
         require(most is None or most >= 2, "nodes_per_gateway", most, "2 or more, or None")
         on_one_machine = {
-            "nodes": 1, "nodes_per_gateway": None, "address": None, "evaluator": "home", "learner_nodes": 0,
+            "nodes": 1, "nodes_per_gateway": None, "node_weights": "float32", "address": None, "evaluator": "home",
+            "learner_nodes": 0,
         }  # fmt: skip
         given = [name for name, value in on_one_machine.items() if getattr(self, name) != value]
         if given and self.backend != "ray":
             raise ConfigError(
                 f'{given[0]}={getattr(self, given[0])!r} is for backend="ray", found backend="{self.backend}", which '
                 'runs on this machine alone: use backend="ray", or leave it out'
+            )
+        if self.node_weights != "float32" and self.evaluator == "node":
+            raise ConfigError(
+                f'node_weights="{self.node_weights}" is not possible with evaluator="node", which keeps the best '
+                'weights whole: use evaluator="home", or node_weights="float32"'
             )
 
     def _validate_learners(self) -> None:

@@ -67,8 +67,8 @@ _GROUPS = {
         "schedule", "schedule_policy",
     },
     "machine": {
-        "num_groups", "inference", "backend", "address", "nodes", "nodes_per_gateway", "evaluator",
-        "num_learners", "learner_nodes", "precision",
+        "pin_workers", "num_groups", "inference", "backend", "address", "nodes", "nodes_per_gateway", "node_weights",
+        "evaluator", "num_learners", "learner_nodes", "precision",
     },
     "network": {
         "encoder", "hidden_sizes", "activation", "shared_encoder", "memory", "memory_size", "memory_span",

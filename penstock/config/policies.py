@@ -15,9 +15,10 @@ from penstock.self_play import settings as self_play
 AGENTS = "agents"
 """Key of a policy's settings: patterns of its agents' names."""
 OF_THE_RUN = (
-    "env", "env_kwargs", "vectorize", "on_env_error", "num_workers", "num_envs_per_worker", "num_groups", "num_agents",
+    "env", "env_kwargs", "vectorize", "on_env_error", "num_workers", "pin_workers", "num_envs_per_worker", "num_groups",
+    "num_agents",
     "num_policies", "policies", "policy_of", "seats", "inference", "backend", "address", "nodes", "nodes_per_gateway",
-    "evaluator", "num_learners", "learner_nodes", "device", "seed", "total_steps", "max_seconds",
+    "node_weights", "evaluator", "num_learners", "learner_nodes", "device", "seed", "total_steps", "max_seconds",
     "opponents", "opponent_pool", "opponent_interval", "opponent_share", "opponent_sampling", "eval_against",
     "pbt", "pbt_space", "pbt_interval", "pbt_start", "pbt_fraction", "pbt_metric", "pbt_episodes",
     "schedule", "schedule_policy",

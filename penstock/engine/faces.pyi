@@ -115,6 +115,9 @@ class _Shared(TypedDict, total=False):
     nodes_per_gateway: int | None
     """With backend="ray", largest number of nodes of a gateway, a process on one of them that stands between home and
     these nodes; None: no gateways up to 64 nodes, and one for each 64 of more. Default: None."""
+    node_weights: Literal["float32", "bfloat16"]
+    """With backend="ray", precision in which weights are sent to nodes: "bfloat16" halves the bytes, and lanes act by
+    the rounded weights, whose probabilities are recorded. Default: "float32"."""
     learner_nodes: int | dict[str, int]
     """With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
     resource name. The first learner always runs at home. Default: 0."""

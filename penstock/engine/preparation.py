@@ -18,7 +18,7 @@ from penstock.envs.making import Probed, agents_of, probe_all, require_goal_rule
 from penstock.envs.spec import EnvSpec
 from penstock.experience.layout import RunShape
 from penstock.ipc import whole_cores
-from penstock.nn import PolicyNetwork
+from penstock.nn import PolicyNetwork, WeightsLayout
 from penstock.nn.encoders import encodes_images
 from penstock.nn.layers import is_bfloat16, is_faster_in_bfloat16
 from penstock.play.film import require_packages, require_pictures
@@ -54,7 +54,18 @@ def run_shape(algorithm: Algorithm, model: PolicyNetwork) -> RunShape:
         records=algorithm.record_columns(),
         state_size=algorithm.lane_state_size(model),
         weights_nbytes=weights_nbytes(model),
+        rounded_nbytes=_rounded_nbytes(model) if config.node_weights == "bfloat16" else 0,
     )
+
+
+def _rounded_nbytes(model: PolicyNetwork) -> int:
+    """Return the size of a network's parameters for `RunShape.rounded_nbytes`."""
+    if others := {parameter.dtype for parameter in model.parameters()} - {torch.float32}:
+        raise ConfigError(
+            f'node_weights="bfloat16" rounds parameters of float32, found {", ".join(map(str, others))}: use '
+            'node_weights="float32"'
+        )
+    return WeightsLayout(model).parameters_nbytes
 
 
 def resolve_env(config: Config) -> EnvSpec:

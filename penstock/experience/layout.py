@@ -131,6 +131,8 @@ class RunShape:
         Numbers of memory state per lane; 0 without memory.
     weights_nbytes
         Size of the weights block's payload.
+    rounded_nbytes
+        Size of its first part, of float32 parameters, that is sent to nodes as bfloat16.
     shared_nbytes
         Size of the parameters that rollout workers train together; 0: they train none.
     num_agents
@@ -165,6 +167,7 @@ class RunShape:
     records: tuple[Column, ...]
     state_size: int
     weights_nbytes: int
+    rounded_nbytes: int = 0
     shared_nbytes: int = 0
     path_memory: PathMemory = PathMemory()
     num_agents: int | None = None

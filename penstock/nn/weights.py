@@ -29,8 +29,8 @@ class WeightsLayout:
     ----------
     offsets : tuple of int
         First byte of each tensor, a multiple of 64.
-    nbytes : int
-        Total size, a multiple of 64.
+    nbytes, parameters_nbytes : int
+        Total size, and that of the parameters, multiples of 64.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -40,6 +40,7 @@ class WeightsLayout:
             end += -(-tensor.nbytes // ALIGNMENT) * ALIGNMENT
         self.offsets = tuple(offsets)
         self.nbytes = end
+        self.parameters_nbytes = [*offsets, end][len(list(module.parameters()))]
 
 
 def flatten_(module: nn.Module, tail: int = 0) -> Tensor:

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 from penstock.engine.messages import Dismiss, Failed, GoOnWithout, Listening, NodesSeen, Ready
 from penstock.engine.nodes import dispatcher
@@ -20,7 +21,7 @@ from penstock.engine.nodes.lanes import NodeLanes, Occupancy
 from penstock.engine.nodes.node import Node
 from penstock.engine.nodes.receiver import RECEIVER, Receiver, ReceiverRole
 from penstock.engine.nodes.sender import Home, Sender, keep_all_slots
-from penstock.engine.nodes.stream import HEADER, NONCE_NBYTES, SILENCE, Frame, Kind, _proof
+from penstock.engine.nodes.stream import HEADER, NONCE_NBYTES, SILENCE, Frame, Kind, _proof, rounded, widened
 from penstock.engine.nodes.transport import transport_of
 from penstock.engine.paths.segment_learner import READER
 from penstock.engine.paths.segments import SegmentPath
@@ -37,10 +38,16 @@ class Ends:
     """Home of two nodes, of which one is there: node 1, whose two lanes are 2 and 3 at home."""
 
     def __init__(
-        self, *, takes_turns: bool = False, slots_per_lane: int = 2, pace: int = 0, weights_nbytes: int = 16
+        self,
+        *,
+        takes_turns: bool = False,
+        slots_per_lane: int = 2,
+        pace: int = 0,
+        weights_nbytes: int = 16,
+        rounded_nbytes: int = 0,
     ) -> None:
-        numbers = {"records": (LOGITS,), "state_size": 3}
-        numbers |= {"slots_per_lane": slots_per_lane, "weights_nbytes": weights_nbytes}
+        numbers = {"records": (LOGITS,), "state_size": 3, "slots_per_lane": slots_per_lane}
+        numbers |= {"weights_nbytes": weights_nbytes, "rounded_nbytes": rounded_nbytes}
         self.home = ExperienceArena.create(run_shape(num_workers=2, segments_per_batch=4, **numbers))
         self.reports: list[NodesSeen] = []
         spec = ReceiverRole("127.0.0.1", TOKEN, RUN, WORKERS, (transport_of(SegmentPath()),), (takes_turns,))
@@ -226,6 +233,26 @@ def test_a_node_that_sends_nothing_for_too_long_is_gone(ends):
     for seconds, is_there in ((SILENCE, True), (SILENCE + 0.1, False)):
         link.end_if_silent(link._received_at + seconds)
         assert e.status().is_there == is_there
+
+
+@pytest.mark.parametrize("rounds", [False, True])
+def test_rounded_weights_are_half_as_large_on_the_way_and_those_of_torch_there(rounds):
+    numbers, rest = np.random.default_rng(0).standard_normal(256, np.float32), np.arange(16, dtype=np.uint8)
+    e = Ends(weights_nbytes=1_040, rounded_nbytes=1_024 if rounds else 0)
+    e.until(lambda: e.status().weights_nbytes)
+    before = e.status().weights_nbytes
+    e.home.weights.publish(np.concatenate([numbers.view(np.uint8), rest]), 5)
+    e.home.ring_rollout_workers()
+    e.until(lambda: e.node.weights.version == 5)
+    found = np.zeros(1_040, np.uint8)
+    e.node.weights.read_into(found)
+    expected = torch.from_numpy(numbers).to(torch.bfloat16 if rounds else torch.float32).float().numpy()
+    assert np.array_equal(found[:1_024].view(np.float32), expected) and np.array_equal(found[1_024:], rest)
+    e.until(lambda: e.status().weights_nbytes > before)
+    assert e.status().weights_nbytes - before == HEADER.size + (528 if rounds else 1_040)
+    again = rounded(found, 1_024 if rounds else 0)
+    assert np.array_equal(widened(again, 1_024 if rounds else 0), found)  # a gateway sends on what came
+    e.close()
 
 
 def test_weights_larger_than_a_connection_takes_at_once_arrive_whole_and_nobody_waits_for_them():

@@ -15,7 +15,7 @@ import numpy as np
 
 from penstock.engine.nodes.lanes import NodeLanes, Occupancy
 from penstock.engine.nodes.sender import CONTROLS
-from penstock.engine.nodes.stream import ALIVE_INTERVAL, Kind, OwnDelay, array_views
+from penstock.engine.nodes.stream import ALIVE_INTERVAL, Kind, OwnDelay, array_views, rounded
 from penstock.experience.arena import Control
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ class Dispatcher(threading.Thread):
         if arena.weights.version != self._version:
             self._weights = np.empty(arena.weights.size, np.uint8)  # links may still be sending the last
             self._version = arena.weights.read_into(self._weights)
+            self._weights = rounded(self._weights, arena.shape.rounded_nbytes)
         version, control = self._version, arena.control[list(CONTROLS)].tobytes()
         epoch = int(arena.control[Control.RUN_EPOCH])
         for link, slots in granted:

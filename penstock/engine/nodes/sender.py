@@ -26,6 +26,7 @@ from penstock.engine.nodes.stream import (
     connect,
     nbytes_of,
     views_of,
+    widened,
 )
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.outbox import OutboxReader
@@ -150,7 +151,7 @@ class Sender:
 
     def _listen(self) -> None:
         try:
-            weights = np.empty(self._arena.weights.size, np.uint8)
+            weights = np.empty(self._arena.weights.size - self._arena.shape.rounded_nbytes // 2, np.uint8)
             while True:
                 self._receive(self._stream.receive(), weights)
         except BaseException as error:
@@ -163,7 +164,7 @@ class Sender:
             if frame.nbytes != weights.nbytes:
                 raise StreamError(f"weights of {frame.nbytes} bytes came, where the network has {weights.nbytes}")
             self._stream.receive_into([weights.data])
-            arena.weights.publish(weights, frame.version)
+            arena.weights.publish(widened(weights, arena.shape.rounded_nbytes), frame.version)
             if self._relays:
                 arena.rollout_bells[0].ring()
         elif frame.kind is Kind.CONTROL:

@@ -64,6 +64,23 @@ class StreamError(ConnectionError):
     """The received bytes are no frame of this program."""
 
 
+def rounded(weights: np.ndarray, nbytes: int) -> np.ndarray:
+    """Return a weights block, uint8, whose first bytes, finite float32 numbers, are rounded to bfloat16."""
+    if not nbytes:
+        return weights
+    bits = weights[:nbytes].view(np.uint32)
+    to_even = 0x7FFF + (bits >> 16 & 1)
+    return np.concatenate([(bits + to_even >> 16).astype(np.uint16).view(np.uint8), weights[nbytes:]])
+
+
+def widened(weights: np.ndarray, nbytes: int) -> np.ndarray:
+    """Return the weights block of `rounded` with float32 numbers again."""
+    if not nbytes:
+        return weights
+    bits = weights[: nbytes // 2].view(np.uint16).astype(np.uint32) << 16
+    return np.concatenate([bits.view(np.uint8), weights[nbytes // 2 :]])
+
+
 @dataclass(slots=True)  # not frozen: it is made in a third of the time
 class Frame:
     """The header of a frame.
