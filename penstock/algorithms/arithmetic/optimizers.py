@@ -84,12 +84,15 @@ class OnDevice:
 
 
 def step_on_device(optimizer: torch.optim.Optimizer, numbers: OnDevice, kernel: Callable[..., object]) -> None:
-    """Make a step of fused Adam or AdamW, which has made one before, without a number from the host."""
+    """Make a step of fused Adam or AdamW, which has made one before, without a number from the host.
+
+    Overloads are named: torch would read a tensor of one number as a number, and wait for the device.
+    """
     for group in optimizer.param_groups:
         moved = [parameter for parameter in group["params"] if parameter.grad is not None]
         states = [optimizer.state[parameter] for parameter in moved]
         steps, (beta1, beta2) = [of["step"] for of in states], group["betas"]
-        torch._foreach_add_(steps, 1.0 - numbers.lost)
+        torch.ops.aten._foreach_add_.Tensor(steps, 1.0 - numbers.lost)
         kernel(
             moved, [parameter.grad for parameter in moved], [of["exp_avg"] for of in states],
             [of["exp_avg_sq"] for of in states], [], steps, lr=numbers.learning_rate, beta1=beta1, beta2=beta2,
@@ -108,7 +111,7 @@ class Adam(Eager, torch.optim.Adam):
     def step(self, closure: Any = None) -> None:
         """Make one step, in half the time of torch's: every group is one call of the kernel that torch calls."""
         if self.on_device is not None:
-            step_on_device(self, self.on_device, torch._fused_adam_)
+            step_on_device(self, self.on_device, torch.ops.aten._fused_adam_.tensor_lr)
             return
         groups = [[each for each in group["params"] if each.grad is not None] for group in self.param_groups]
         is_plain = all(group["fused"] and not group["weight_decay"] for group in self.param_groups)
@@ -139,7 +142,7 @@ class AdamW(Eager, torch.optim.AdamW):
     def step(self, closure: Any = None) -> None:
         """Make one step."""
         if self.on_device is not None:
-            step_on_device(self, self.on_device, torch._fused_adamw_)
+            step_on_device(self, self.on_device, torch.ops.aten._fused_adamw_.tensor_lr)
         else:
             self._step_of_any(closure)
 

@@ -310,5 +310,7 @@ def polyak_(targets: Sequence[Tensor], parameters: Sequence[Tensor], tau: float 
     tau : float or Tensor
         Fraction of the distance, in [0, 1]; as a tensor float32 ``[]``.
     """
-    weight: Any = [tau] * len(targets) if isinstance(tau, Tensor) else tau
-    torch._foreach_lerp_(list(targets), list(parameters), weight)
+    if isinstance(tau, Tensor):  # the overload is named: torch would wait for the number
+        torch.ops.aten._foreach_lerp_.List(list(targets), list(parameters), [tau] * len(targets))
+    else:
+        torch._foreach_lerp_(list(targets), list(parameters), tau)

@@ -289,7 +289,12 @@ class ReplayAlgorithm(Algorithm):
         """
         (whole,) = self.optimizers[name].param_groups[0]["params"]
         whole.grad.zero_()
-        loss.backward(inputs=self._trained[name])
+        if self.lost is None:
+            loss.backward(inputs=self._trained[name])
+        else:  # what adds to gradients may belong to another stream than the graph's
+            trained = self._trained[name]
+            gradients = torch.autograd.grad(loss, trained, allow_unused=True, materialize_grads=True)
+            torch._foreach_copy_([each.grad for each in trained if each.grad is not None], gradients)
         return self._step(name, loss, max_grad_norm, max_grad)
 
     def _step(

@@ -118,7 +118,8 @@ def bucket_sizes(shape: RunShape) -> list[int]:
 
 def after_failed_capture(error: Exception, generators: Iterable[torch.Generator] = ()) -> str:
     """Make random numbers, the GPU's and those of generators, usable after a failed capture; return its cause."""
-    for generator in (*torch.cuda.default_generators, *generators):  # bound to the capture; a copy is not
+    bound = [each for each in (*torch.cuda.default_generators, *generators) if each.device.type == "cuda"]
+    for generator in bound:  # to the capture; a copy is not
         generator.graphsafe_set_state(generator.clone_state())
     cause = error.__context__ or error  # the end of a failed capture raises, too
     return f"{type(cause).__name__}: {cause}"
