@@ -78,4 +78,5 @@ class R2D2(ApeX):
 
     Config: ClassVar[type[Config]] = R2D2Config
     config: R2D2Config
+    updates_alike = True
     data_path = "sequences"

@@ -51,3 +51,4 @@ class Rainbow(DQN):
 
     Config: ClassVar[type[Config]] = RainbowConfig
     config: RainbowConfig
+    updates_alike = True

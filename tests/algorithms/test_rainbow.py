@@ -253,9 +253,9 @@ def test_targets_outside_of_the_support_are_measured_and_said_once():
     remarks, share = remarks_of([0.0, 5.5, -3.0, 2.0], 300)
     assert share == 0.5
     assert remarks == [
-        "50% of the targets lie outside the support, v_min=-1 to v_max=2, and are cut off: they go from -3 to 5.5, and "
-        "rewards, summed over n_step, from -3 to 5.5; no return of such rewards lies outside -3 to 5.5; give that, or "
-        "lower reward_scale or gamma"
+        "50% of the targets lie outside the support, v_min=-1 to v_max=2, and are cut off: rewards, summed over "
+        "n_step, go from -3 to 5.5; no return of such rewards lies outside -3 to 5.5; give that, or lower reward_scale "
+        "or gamma"
     ]
 
 
@@ -263,7 +263,7 @@ def test_the_remark_says_a_support_that_holds_what_the_rewards_come_to():
     reward = [2.0, 1.0, 0.0, -0.5]
     (remark,), share = remarks_of(reward, 100, discount=0.75)  # 2 / (1 - 0.75) = 8, and -0.5 / (1 - 0.75) = -2
     assert share > 0.0
-    assert "rewards, summed over n_step, from -0.5 to 2; no return of such rewards lies outside -2 to 8;" in remark
+    assert "rewards, summed over n_step, go from -0.5 to 2; no return of such rewards lies outside -2 to 8;" in remark
     assert remarks_of(reward, 100, discount=0.75, v_min=-2.0, v_max=8.0) == ([], 0.0)
 
 
@@ -285,7 +285,7 @@ def test_no_order_of_transitions_has_a_return_outside_of_the_support_that_is_sai
     said = []
     watch = SupportWatch(-1e-9, 1e-9, said.append)
     reward, discount = torch.tensor(rows).unbind(1)
-    watch.see(torch.ones(len(rows)), reward, discount, 100)
+    watch.see(torch.ones(()), reward, discount, 100)
     low, high = map(float, re.search(r"outside (\S+) to (\S+);", said[0]).groups())
     value = rows[0][0] / (1.0 - rows[0][1])  # in the end the first of them comes for ever
     for which in order:  # from behind

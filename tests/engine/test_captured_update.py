@@ -16,6 +16,7 @@ from penstock.algorithms.ddpg import DDPG
 from penstock.algorithms.dqn import DQN
 from penstock.algorithms.fasttd3 import FastTD3
 from penstock.algorithms.flashsac import FlashSAC
+from penstock.algorithms.rainbow import Rainbow
 from penstock.algorithms.sac import SAC
 from penstock.algorithms.td3 import TD3
 from penstock.algorithms.tqc import TQC
@@ -82,6 +83,7 @@ def require_same(one, other, atol=1e-6):
         (SAC, {"alpha": 0.2}), (SAC, {"policy_delay": 3, "normalization": "layer"}),
         (DQN, {"target_period": 3}), (DQN, {"optimizer": "adamw", "double": True, "dueling": True}),
         (DQN, {"munchausen": True, "max_grad_norm": 0.1}), (DQN, {"noisy": True}), (BTR, {"target_period": 4}),
+        (Rainbow, {"v_min": -5.0, "v_max": 5.0}),
     ],
 )  # fmt: skip
 def test_what_is_learned_is_the_same(kind, settings):
@@ -152,7 +154,6 @@ class Altered(SAC):
     ("kind", "settings", "reason"),
     [
         (Altered, {}, "Altered does not declare its updates alike (updates_alike)"),
-        (DQN, {"distributional": "c51"}, "the support of c51 is watched beside them"),
         (DQN, {"normalize_returns": True}, "normalize_returns follows the targets of each update"),
         (DQN, {"optimizer": "rmsprop"}, "TorchRMSProp steps by numbers of the host"),
     ],

@@ -24,6 +24,7 @@ from penstock.algorithms.laser import LASER
 from penstock.algorithms.ppo import PPO
 from penstock.algorithms.pqn import PQN
 from penstock.algorithms.r2d2 import R2D2
+from penstock.algorithms.rainbow import Rainbow
 from penstock.algorithms.sac import SAC
 from penstock.algorithms.td3 import TD3
 from penstock.algorithms.tqc import TQC
@@ -185,6 +186,7 @@ def test_captured_updates_learn_what_updates_operation_by_operation_learn(exact,
     [
         (DDPG, {}), (TD3, {}), (FastTD3, {}), (SAC, {}), (SAC, {"alpha": 0.2}), (TQC, {}), (CrossQ, {}), (XQC, {}),
         (FlashSAC, {}), (DQN, {"target_period": 4}), (DQN, {"optimizer": "adamw", "munchausen": True}), (BTR, {}),
+        (Rainbow, {}),
     ],
 )  # fmt: skip
 def test_captured_updates_from_replay_learn_what_updates_operation_by_operation_learn(exact, algorithm, settings):
@@ -340,7 +342,7 @@ def test_it_learns_to_balance_a_pole(precision):
     [
         (DQN, "CartPole-v1", "local", None), (DQN, "CartPole-v1", "serial", None), (SAC, "Pendulum-v1", "local", None),
         (FlashSAC, "Pendulum-v1", "local", None), (BTR, "CartPole-v1", "local", None),
-        (R2D2, "CartPole-v1", "local", "updates run without CUDA graphs: R2D2 does not declare its updates alike"),
+        (Rainbow, "CartPole-v1", "local", None), (R2D2, "CartPole-v1", "local", None),
     ],
 )  # fmt: skip
 def test_replay_learns_on_a_gpu_too(algorithm, env, backend, said, tmp_path):

@@ -20,6 +20,7 @@ from penstock.algorithms.bases.q_losses import (
     DistributionalLoss,
     QLoss,
     SequenceLoss,
+    SupportWatch,
     bonus_of,
     distribution_of,
 )
@@ -265,6 +266,7 @@ class QLearning(ReplayAlgorithm):
     actions: ClassVar[tuple[ActionKind, ...]] = ("discrete",)
     _other_loss: QLoss | None = None
     _rewards: RewardWatch | None = None
+    _support: SupportWatch | None = None
     _targets: tuple[Tensor, Tensor | None]
 
     def __init__(self, config: Any, observation: ObservationSpec, action: ActionSpec) -> None:
@@ -342,8 +344,9 @@ class QLearning(ReplayAlgorithm):
         if c.memory != "none":
             self._other_loss = SequenceLoss(c, self.target, self.draw_noise)
         elif c.distributional != "none":
-            remark = self.remarks.append
-            self._other_loss = DistributionalLoss(c, self.target, self.draw_noise, self.generator, remark)
+            self._other_loss = DistributionalLoss(c, self.target, self.draw_noise, self.generator)
+            if c.distributional == "c51":
+                self._support = SupportWatch(c.v_min, c.v_max, self.remarks.append, rescaled=c.rescale_values)
 
     @property
     def max_grad_norm(self) -> float:
@@ -351,13 +354,15 @@ class QLearning(ReplayAlgorithm):
         norm: float | None = self.config.max_grad_norm
         return norm or math.inf
 
-    def updated(self, model: QNetwork, batch: Any) -> None:
-        """Update the running normalisation of returns with a batch's targets, and look at its rewards."""
+    def updated(self, model: QNetwork, batch: Any, metrics: Metrics) -> None:
+        """Update the running normalisation of returns with a batch's targets, and look at rewards and support."""
         if model.return_moments is not None:
             targets = self._targets if self._other_loss is None else self._other_loss.targets
             model.update_return_statistics(*targets, copies=(self.target,))
         if self._rewards is not None:
             self._rewards.see(batch.reward, batch.number)
+        if self._support is not None:
+            self._support.see(metrics["outside_support"], batch.reward, batch.discount, batch.number)
 
     def follow(self, number: int) -> None:
         """Copy the network to the target network every ``target_period`` updates."""
@@ -373,8 +378,6 @@ class QLearning(ReplayAlgorithm):
         c = self.config
         if c.normalize_returns:
             return "normalize_returns follows the targets of each update"
-        if c.distributional == "c51":
-            return "the support of c51 is watched beside them"
         return super().reason_not_to_capture()
 
     def evaluate(self, model: QNetwork, batch: Any) -> tuple[Tensor, Tensor, Metrics]:

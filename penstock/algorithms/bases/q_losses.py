@@ -136,8 +136,6 @@ class DistributionalLoss(QLoss):
         As for `QLoss`.
     generator
         Random numbers for the fractions of "iqn".
-    remark
-        Called with a note for the user if the support of "c51" is too narrow.
     """
 
     def __init__(
@@ -146,11 +144,9 @@ class DistributionalLoss(QLoss):
         target: QNetwork,
         draw_noise: Callable[[], Tensor | None],
         generator: torch.Generator,
-        remark: Callable[[str], object],
     ) -> None:
         super().__init__(config, target, draw_noise)
         self._generator = generator
-        self._support = SupportWatch(config.v_min, config.v_max, remark, rescaled=config.rescale_values)
 
     def __call__(self, model: QNetwork, batch: TransitionBatch) -> tuple[Tensor, Tensor, Metrics]:
         """Return priorities ``[B]``, loss and metrics, among these the means "q"."""
@@ -183,11 +179,10 @@ class DistributionalLoss(QLoss):
                 else:
                     next_returns, probability = atoms, of_next.softmax(1)
                 returns = td_target(reward, discount, next_returns, rescaled=c.rescale_values)
-                self._support.see((returns * probability).sum(1), batch.reward, batch.discount, batch.number)
+                metrics["outside_support"] = share_outside((returns * probability).sum(1), c.v_min, c.v_max)
                 target = categorical_projection(returns, probability, atoms)
             self.targets = returns, None
             priority = distance = categorical_kl(target, of_taken.log_softmax(1))
-            metrics["outside_support"] = self._support.last
         else:
             if fractions is None:
                 fractions = midpoints(c.num_quantiles, outputs.device)
@@ -212,8 +207,14 @@ def _of_actions(outputs: Tensor, action: Tensor) -> Tensor:
     return outputs[torch.arange(len(action), device=action.device), action]
 
 
+def share_outside(target: Tensor, low: float, high: float) -> Tensor:
+    """Return the share of targets, float32 ``[B]``, that lie outside of a support but for rounding, 0-dimensional."""
+    rounding = 1e-5 * (high - low)
+    return ((target < low - rounding) | (target > high + rounding)).float().mean()
+
+
 class SupportWatch:
-    """Share of C51's targets outside [v_min, v_max]; one remark if it is 1 % or more over 100 updates.
+    """One remark if 1 % or more of C51's targets over 100 updates lie outside [v_min, v_max].
 
     Targets outside are clipped to the support, and values beyond the bounds are never learned. Targets computed from
     clipped values lie at most one step outside. The remark therefore names a support that is wide enough, too: from the
@@ -228,47 +229,36 @@ class SupportWatch:
         Called with the remark.
     rescaled
         Whether targets and support are rescaled returns.
-
-    Attributes
-    ----------
-    last
-        Share of the last batch's targets that lie outside, 0-dimensional.
     """
-
-    last: Tensor
 
     def __init__(self, v_min: float, v_max: float, remark: Callable[[str], object], *, rescaled: bool = False) -> None:
         self._bounds = v_min, v_max
         self._remark = remark
         self._rescaled = rescaled
         self._shares: list[Tensor] = []
-        self._least = torch.full((3,), math.inf)
+        self._least = torch.full((2,), math.inf)
         self._largest = -self._least
         self._has_remarked = False
 
-    def see(self, target: Tensor, reward: Tensor, discount: Tensor, number: int) -> None:
-        """Add a batch, before its targets are projected.
+    def see(self, share: Tensor, reward: Tensor, discount: Tensor, number: int) -> None:
+        """Add a batch.
 
         Parameters
         ----------
-        target
-            Means of the targets, float32 ``[B]``.
+        share
+            Share of its targets that lie outside, 0-dimensional.
         reward, discount
             ``R`` and ``disc`` of the transitions, float32 ``[B]``.
         number
             Number of the update.
         """
-        low, high = self._bounds
-        rounding = 1e-5 * (high - low)
-        outside = (target < low - rounding) | (target > high + rounding)
-        self.last = outside.float().mean()
         if self._has_remarked:
             return
         forever = torch.where(reward == 0.0, 0.0, reward / (1.0 - discount))
-        of_batch = torch.stack((target, reward, rescale(forever) if self._rescaled else forever))
+        of_batch = torch.stack((reward, rescale(forever) if self._rescaled else forever))
         self._least = torch.minimum(self._least.to(of_batch.device), of_batch.amin(1))
         self._largest = torch.maximum(self._largest.to(of_batch.device), of_batch.amax(1))
-        self._shares.append(self.last)
+        self._shares.append(share)
         if number % UPDATES_BETWEEN_LOOKS == 0:
             self._look()
 
@@ -279,13 +269,12 @@ class SupportWatch:
             return
         self._has_remarked = True
         (low, high), least, largest = self._bounds, self._least.tolist(), self._largest.tolist()
-        targets, rewards, returns = (f"{a:.4g} to {b:.4g}" for a, b in zip(least, largest, strict=True))
-        if math.isfinite(largest[2] - least[2]):
+        rewards, returns = (f"{a:.4g} to {b:.4g}" for a, b in zip(least, largest, strict=True))
+        if math.isfinite(largest[1] - least[1]):
             advice = f"no return of such rewards lies outside {returns}; give that"
         else:
             advice = "undiscounted, such rewards bound no return; widen the support"
         self._remark(
             f"{share:.0%} of the targets lie outside the support, v_min={low:g} to v_max={high:g}, and are cut off: "
-            f"they go from {targets}, and rewards, summed over n_step, from {rewards}; {advice}, or lower "
-            "reward_scale or gamma"
+            f"rewards, summed over n_step, go from {rewards}; {advice}, or lower reward_scale or gamma"
         )

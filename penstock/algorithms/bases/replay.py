@@ -133,7 +133,7 @@ class ReplayAlgorithm(Algorithm):
             grad_norm = self._step(name, loss, max_grad_norm=self.max_grad_norm)
         self.follow(batch.number)
         if self.lost is None:
-            self.updated(model, batch)
+            self.updated(model, batch, metrics)
         return td_error.detach(), {"loss": loss, **metrics, "grad_norm": grad_norm}
 
     def evaluate(self, model: Any, batch: Any) -> tuple[Tensor, Tensor, Metrics]:
@@ -162,7 +162,7 @@ class ReplayAlgorithm(Algorithm):
     def follow(self, number: int) -> None:
         """Let the target network follow the model after the update of this number. Without effect here."""
 
-    def updated(self, model: Any, batch: Any) -> None:
+    def updated(self, model: Any, batch: Any, metrics: Metrics) -> None:
         """Follow an update with a batch by what no graph repeats. Without effect here."""
 
     def kind_of_update(self, number: int) -> Hashable:

@@ -126,7 +126,7 @@ class CapturedUpdate:
             self._copied.record()
         if self._waits:
             self._raise_if_lost()
-        self._algorithm.updated(self._model, batch)
+        self._algorithm.updated(self._model, batch, metrics)
         return tensors[TD_ERROR], metrics
 
     def _results(self, batch: Any) -> Results:
