@@ -1,6 +1,7 @@
 """Real trainings by the real commands, several seeds, judged on fresh episodes; prints a table per task.
 
-    python bench/learning.py TASK [TASK ...] [--seeds N] [--plot FILE] [--plots DIRECTORY] [--runs DIRECTORY]
+    python bench/learning.py TASK [TASK ...] [--seeds N] [--max-seconds S] [--plot FILE] [--plots DIRECTORY]
+                             [--runs DIRECTORY]
 
     cartpole             APPO, seconds from the command to the target, defaults only
     cartpole-ppo, cartpole-impala, cartpole-a2c, cartpole-a3c
@@ -326,7 +327,10 @@ def measure(task: Task, seed: int, run_dir: Path) -> Outcome:
 
 def scored(printed: str) -> tuple[float, float] | None:
     """Mean and deviation of the returns that ``penstock eval`` printed, over all policies; None: it printed none."""
-    each = [(float(mean), float(std)) for mean, std in re.findall(r"mean return (\S+) \+/- (\S+) over", printed)]
+    each = [
+        (float(mean.replace(",", "")), float(std.replace(",", "")))
+        for mean, std in re.findall(r"mean return (\S+) \+/- (\S+) over", printed)
+    ]
     if not each:
         return None
     of_all = statistics.fmean(mean for mean, _ in each)
@@ -415,16 +419,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tasks", choices=TASKS, nargs="+", metavar="TASK")
     parser.add_argument("--seeds", type=int)
+    parser.add_argument("--max-seconds", type=float, help="of each training: a quick look at a task, no measurement")
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--plots", type=Path)
     parser.add_argument("--panels", type=Path, help="draw all tasks into this file, a panel for each")
     parser.add_argument("--runs", type=Path, help="keep the run directories here")
     arguments = parser.parse_args()
     print(describe())
+    limit = "" if arguments.max_seconds is None else f" --max-seconds {arguments.max_seconds:g}"
     with tempfile.TemporaryDirectory() as aside:
         runs = arguments.runs or Path(aside)
         for name in arguments.tasks:
-            table(name, TASKS[name], arguments.seeds or TASKS[name].seeds, runs)
+            task = replace(TASKS[name], train=TASKS[name].train + limit)
+            table(name, task, arguments.seeds or task.seeds, runs)
         if arguments.plot:
             plot(runs, arguments.tasks, arguments.plot)
         if arguments.panels:

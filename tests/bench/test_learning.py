@@ -9,6 +9,7 @@ OF = "over 300 episodes (simple_spread_v3, weights of step 2,000,000, checkpoint
 
 def test_one_policy_is_scored_by_what_it_returned():
     assert scored(f"mean return -11.40 +/- 3.20 {OF}\nagainst random as a: 3 won, mean return 7.0") == (-11.4, 3.2)
+    assert scored(f"mean return -1,184.1 +/- 1,003.5 {OF}") == (-1184.1, 1003.5)
     assert scored("error: no run") is None
 
 
