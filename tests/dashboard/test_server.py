@@ -727,7 +727,8 @@ def test_ctrl_c_ends_it_though_a_stream_is_open(tmp_path):
 
 
 def test_it_disturbs_no_other_process_and_loads_no_torch(served):
-    assert os.getpriority(os.PRIO_PROCESS, served.process.pid) >= os.getpriority(os.PRIO_PROCESS, 0) + 10
+    lowest = 19  # of Linux, for tests that run at a low priority themselves
+    assert os.getpriority(os.PRIO_PROCESS, served.process.pid) >= min(lowest, os.getpriority(os.PRIO_PROCESS, 0) + 10)
     assert "libtorch" not in Path(f"/proc/{served.process.pid}/maps").read_text()
 
 

@@ -28,7 +28,28 @@ from tests.places import ROOT
 STORE_NBYTES = 100 * 2**20  # of Ray's object store, through which next to nothing goes
 PATIENCE = 120.0  # seconds that Ray has to start or to end a node
 PRIVATE = (Path("/tmp"), Path("/dev/shm"))
-RAY = "from ray.scripts.scripts import main; main()"
+RAY = f"""
+import time
+from ray._private import services
+
+ask = services.get_node
+
+def ask_patiently(*arguments):
+    end = time.monotonic() + {PATIENCE}
+    while True:
+        try:
+            return ask(*arguments)
+        except RuntimeError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.1)
+
+services.get_node = ask_patiently
+from ray.scripts.scripts import main
+
+main()
+"""
+"""The command `ray`, which otherwise ends a node that has not joined within half a minute, as on a busy machine."""
 APART = ("unshare", "--net", "--mount", "--pid", "--uts", "--fork", "--kill-child=KILL", "--mount-proc")
 FIRST_PROCESS = """
 set -e
@@ -127,7 +148,7 @@ class IsolatedNode:
     # -- Ray -------------------------------------------------------------------------------------------------------
 
     def keep_ray(self, head: str, cores: int = 1) -> None:
-        """Join a cluster, in the background, unless Ray runs there: it ends where it needs half a minute to begin."""
+        """Join a cluster, in the background, unless Ray runs there."""
         if self._ray is not None and self._ray.poll() is None:
             return
         self.stop_ray()
@@ -220,6 +241,7 @@ class IsolatedCluster:
         self._head: Any = None
         mine = {name: value for name, value in os.environ.items() if name != "TMPDIR"}  # which lies below home's /tmp
         mine["RAY_worker_niceness"] = "0"  # otherwise hosts starve where other programs are busy
+        mine["RAY_agent_register_timeout_ms"] = f"{PATIENCE * 1000:.0f}"  # after which a node ends by itself
         try:
             for number, name in enumerate(names):
                 there = {**mine, **(environment or {}).get(name, {})}
@@ -235,11 +257,15 @@ class IsolatedCluster:
         """Start Ray on all nodes; wait until they have joined."""
         end = time.monotonic() + PATIENCE
         while not {node.address for node in self.nodes.values()} <= self.alive():
-            for node in self.nodes.values():
-                node.keep_ray(self.address, self._cores)
+            self.keep()
             if time.monotonic() > end:
                 raise TimeoutError(f"not all of {', '.join(self.nodes)} have joined within {PATIENCE:.0f} s")
             time.sleep(0.1)
+
+    def keep(self) -> None:
+        """Start Ray on each node where it has ended, in the background."""
+        for node in self.nodes.values():
+            node.keep_ray(self.address, self._cores)
 
     def alive(self) -> set[str]:
         """Addresses of the nodes that Ray believes to be alive."""
