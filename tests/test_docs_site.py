@@ -14,7 +14,8 @@ from tests.places import DOC_PAGES, DOCS, ROOT
 pytest.importorskip("furo", reason="the extra docs is not installed")
 
 AXE = Path(sys.prefix) / "axe" / "node_modules" / "axe-core" / "axe.min.js"  # of tests/dashboard/set_up_browser.sh
-WIDTHS = (390, 900, 1400)
+WINDOWS = ((390, "light"), (900, "dark"), (1400, "light"))
+"""Widths, each with a layout of its own, and themes, each with colours of its own."""
 LOOKED_AT = (
     "index", "reference/settings", "start/tutorial", "algorithms/ppo", "reference/python/trainer", "how-it-works/map",
     "benchmarks/speed", "repository/penstock/algorithms/ppo.py", "search", "algorithms/impala",
@@ -69,17 +70,17 @@ def show(browser, address: str, page: str, width: int, theme: str) -> None:
     assert browser.find_element("tag name", "body").get_attribute("data-theme") == theme
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("page", LOOKED_AT)
-def test_a_page_fits_each_width_and_axe_finds_nothing(browser, address, page, theme):
+def test_a_page_fits_each_width_and_axe_finds_nothing(browser, address, page):
     if not AXE.is_file():
         pytest.skip("axe-core is not installed: make browser")
-    for width in WIDTHS:
+    for width, theme in WINDOWS:
         show(browser, address, page, width, theme)
         assert browser.execute_script("return document.documentElement.scrollWidth") <= width, width
         browser.execute_script(AXE.read_text())
         found = browser.execute_async_script("const done = arguments[0]; axe.run().then(done)")
-        assert [(each["id"], [node["html"] for node in each["nodes"]][:3]) for each in found["violations"]] == [], width
+        violations = [(each["id"], [node["html"] for node in each["nodes"]][:3]) for each in found["violations"]]
+        assert violations == [], (width, theme)
 
 
 def test_search_finds_a_page_without_any_other_server(browser, address):

@@ -13,7 +13,6 @@ from gymnasium.spaces import Box, Dict
 
 from penstock.algorithms.apex import ApeX
 from penstock.algorithms.arithmetic.priorities import absolute_td_error
-from penstock.algorithms.ddpg import DDPG
 from penstock.algorithms.dqn import DQN
 from penstock.algorithms.sac import SAC
 from penstock.algorithms.td3 import TD3
@@ -232,7 +231,7 @@ def test_bit_flipping_is_learned_with_hindsight_and_not_without():
     assert rates[0] >= 0.9 and rates[1] <= 0.2
 
 
-@pytest.mark.parametrize("algorithm", [pytest.param(DDPG, marks=LONG), TD3, pytest.param(SAC, marks=LONG)])
+@pytest.mark.parametrize("algorithm", [TD3, pytest.param(SAC, marks=LONG)])
 def test_a_goal_on_a_line_is_reached_by_continuous_actions(algorithm):
     settings = {
         **SERIAL, "env": Reach, "env_kwargs": {}, "hidden_sizes": (32, 32), "batch_size": 64, "learning_rate": 3e-3,

@@ -74,6 +74,5 @@ def test_what_lies_before_a_segment_reaches_it_through_the_memory_state():
     assert return_of(penstock.A2C, memory="gru", **settings) > 0.95
 
 
-@pytest.mark.parametrize(("algorithm", "settings"), only("ppo", ALGORITHMS))
-def test_without_memory_it_is_a_matter_of_luck(algorithm, settings):
-    assert abs(return_of(algorithm, memory="none", **settings)) < 0.3
+def test_without_memory_it_is_a_matter_of_luck():
+    assert abs(return_of(penstock.PPO, memory="none", batch_size=64, num_epochs=2)) < 0.3

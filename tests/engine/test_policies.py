@@ -369,11 +369,13 @@ class Numbered(AtOnce):
 
 
 @pytest.mark.parametrize(
-    "more",
-    [{}, pytest.param({"opponents": "1"}, marks=LONG), {"opponents": "past", "opponent_share": 1.0}],
-    ids=["both learn", "guest", "past"],
+    ("algorithm", "more"),
+    [
+        pytest.param(penstock.APPO, {}, id="both learn"),
+        pytest.param(penstock.APPO, {"opponents": "past", "opponent_share": 1.0}, id="past"),
+        pytest.param(penstock.PPO, {"opponents": "1"}, id="guest", marks=LONG),
+    ],
 )
-@pytest.mark.parametrize("algorithm", [pytest.param(penstock.PPO, marks=LONG), penstock.APPO])
 def test_with_shuffled_seats_each_policy_learns_from_every_agent(algorithm, more, monkeypatch):
     seen = defaultdict(set)
     learn = SegmentLearner.learn
