@@ -48,9 +48,12 @@ SLOW_FILES = (
 )  # fmt: skip
 """Files elsewhere that take seconds."""
 LONGEST = (
-    "engine/test_nodes.py", "engine/test_signals.py", "dashboard/test_browser.py", "studies/test_multirun.py",
-    "bench/test_replay.py", "engine/test_games.py", "engine/test_failure.py", "engine/test_redistributed_runs.py",
-    "test_docs.py", "self_play/test_past_of_several.py", "engine/test_policies.py", "engine/test_hindsight_runs.py",
+    "test_docs_shell.py", "engine/test_nodes.py", "trials/test_cluster.py", "test_docs_site.py",
+    "dashboard/test_browser.py", "engine/test_signals.py", "studies/test_multirun.py", "export/test_export.py",
+    "engine/test_remote_runs.py", "engine/test_pbt.py", "engine/test_redistributed_replay.py", "engine/test_games.py",
+    "engine/test_policies.py", "test_docs.py", "engine/test_redistributed_runs.py", "engine/test_hindsight_runs.py",
+    "self_play/test_past_of_several.py", "engine/test_failure.py", "algorithms/test_learning_at_all.py",
+    "test_examples.py", "bench/test_replay.py",
 )  # fmt: skip
 """Files that take longest: they come first, so that no process of the suite is left with one at the end."""
 

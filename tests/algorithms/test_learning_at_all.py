@@ -34,8 +34,8 @@ class OneStep(gymnasium.Env):
 
 
 SERIAL: dict[str, Any] = {"backend": "serial", "num_workers": 1, "seed": 1, "run_dir": None, "eval_interval": 0}
-CONTROL = {**SERIAL, "num_envs_per_worker": 2, "hidden_sizes": (32,), "learning_rate": 3e-3, "batch_size": 64,
-           "learning_starts": 200, "total_steps": 1_200}  # fmt: skip
+CONTROL = {**SERIAL, "num_envs_per_worker": 2, "hidden_sizes": (32,), "learning_rate": 1e-2, "batch_size": 64,
+           "learning_starts": 100, "total_steps": 600}  # fmt: skip
 PRIORITIZED = {"prioritized": True, "n_step": 3}
 
 
@@ -46,15 +46,21 @@ PRIORITIZED = {"prioritized": True, "n_step": 3}
         pytest.param(penstock.SAC, {**PRIORITIZED, "alpha": 0.01}, id="sac-prioritized"),
         pytest.param(penstock.DDPG, PRIORITIZED, id="ddpg-prioritized"),
         pytest.param(penstock.TQC, {"alpha": 0.01}, id="tqc"),
-        pytest.param(penstock.CrossQ, {"alpha": 0.01, "critic_hidden_sizes": (32,)}, id="crossq"),
+        pytest.param(
+            penstock.CrossQ,
+            {"alpha": 0.01, "critic_hidden_sizes": (32,), "learning_rate": 3e-3, "total_steps": 1_200},
+            id="crossq",
+        ),
         pytest.param(
             penstock.FlashSAC,
-            {"critic_hidden_sizes": (16,), "hidden_sizes": (8,), "target_std": 0.05, "total_steps": 3_000},
+            {"critic_hidden_sizes": (16,), "hidden_sizes": (8,), "target_std": 0.05, "total_steps": 1_500},
             id="flashsac",
         ),
         pytest.param(penstock.FastTD3, {"updates_per_step": 1.0, "batch_size": 64}, id="fasttd3"),
         pytest.param(penstock.XQC, {"alpha": 0.01, "critic_hidden_sizes": (32,), "policy_delay": 1}, id="xqc"),
-        pytest.param(penstock.ApeXDPG, {"target_period": 10}, id="apexdpg"),
+        pytest.param(
+            penstock.ApeXDPG, {"target_period": 10, "learning_rate": 3e-3, "total_steps": 1_200}, id="apexdpg"
+        ),
     ],
 )
 def test_a_policy_for_continuous_actions_finds_the_best_one(algorithm, settings):

@@ -128,13 +128,13 @@ import ast, sys
 import penstock
 
 with penstock.PPO(**ast.literal_eval(sys.argv[1])) as trainer:
-    trainer.train(quiet=True)
+    trainer.train(quiet=True, on_update=lambda status: status.experience.get("learners/together") != 2)
     assert trainer.status.experience["learners/together"] == 2
 """
 
 
 def test_learners_that_connect_print_nothing(tmp_path):
-    settings = {**TINY, "num_learners": 2, "total_steps": 4_096, "run_dir": None}
+    settings = {**TINY, "num_learners": 2, "total_steps": FOR_EVER, "run_dir": None}
     with script(TWO_LEARNERS, tmp_path, repr(settings)) as process:
         assert (process.communicate(timeout=90)[0], process.returncode) == ("", 0)
 

@@ -148,7 +148,7 @@ def test_episodes_that_began_with_other_weights_are_not_scored():
 def test_one_seed_gives_one_lineage_and_one_set_of_weights(tmp_path):
     found = []
     for name in ("a", "b"):
-        settings = {**PBT, "num_policies": 4, "num_envs_per_worker": 8, "total_steps": 5_000}
+        settings = {**PBT, "num_policies": 4, "num_envs_per_worker": 8, "total_steps": 2_500}
         with penstock.PPO(**{**settings, "run_dir": str(tmp_path / name)}) as trainer:
             trainer.train(quiet=True)
             found.append(trainer.get_parameters())

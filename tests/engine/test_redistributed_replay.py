@@ -54,17 +54,18 @@ def trained(steps, algorithm=DQN, **settings):
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "settings"),
+    ("algorithm", "steps", "settings"),
     [
-        (DQN, {}),
-        (DQN, {"prioritized": True, "env_kwargs": {"length": 37}, "redistributor_chunk": 10, "learning_starts": 150}),
-        (DQN, {"env_kwargs": {"length": PIECE + 30}, "redistribution_attribution": "integrated_gradients",
-               "learning_starts": 640}),
-        (DDPG, {"env": Continuous, "num_envs_per_worker": 1}),
+        (DQN, 480, {}),
+        (DQN, 740, {"prioritized": True, "env_kwargs": {"length": 37}, "redistributor_chunk": 10,
+                    "learning_starts": 150}),
+        (DQN, 1_280, {"env_kwargs": {"length": PIECE + 30}, "redistribution_attribution": "integrated_gradients",
+                      "learning_starts": 640}),
+        (DDPG, 320, {"env": Continuous, "num_envs_per_worker": 1}),
     ],
 )  # fmt: skip
-def test_each_episodes_redistributed_rewards_add_up_to_its_return(open_gate, algorithm, settings):
-    episodes, lessons, status = trained(1_280, algorithm, **settings)
+def test_each_episodes_redistributed_rewards_add_up_to_its_return(open_gate, algorithm, steps, settings):
+    episodes, lessons, status = trained(steps, algorithm, **settings)
     sums = np.array([episode["reward"].sum() for episode in episodes])
     length = settings.get("env_kwargs", {"length": 10})["length"]
     assert len(sums) >= 4 and all(len(episode["reward"]) == length for episode in episodes)
