@@ -162,7 +162,8 @@ def test_each_reason_to_leave_a_command_out_has_a_command():
         ("penstock train --help", "penstock train --help"),
         ("penstock search --show runs/search", "penstock search --show runs/search"),
         ("python bench/policy_lag.py", "python bench/policy_lag.py --steps 2000 --seeds 1 --lags 1"),
-        ("python bench/fake_nodes.py --nodes 100 1000 --blocks", "python bench/fake_nodes.py --nodes 20 --blocks --seconds 1"),
+        ("python bench/learning.py a b --plots c", "python bench/learning.py a --plots c --seeds 1 --max-seconds 3"),
+        ("python bench/fake_nodes.py --nodes 9 99 --alone", "python bench/fake_nodes.py --nodes 9 --alone --seconds 1"),
     ],
 )
 def test_commands_are_shortened_by_what_says_how_long(command, expected):
