@@ -39,7 +39,6 @@ SCRIPTS = {
     "slow_env.py": {"--rounds": 1, "--seconds": 1, "--workers": 2, "--ways": "central"},
     "startup.py": {"--repeats": 1},
     "steps_to_target.py": {"--seeds": 1, "--set": f"max_seconds={TRAINING_SECONDS}"},
-    "torture.py": {"--faults": 2},
     "trials_on_nodes.py": {"--trials": 2, "--steps": 2_000, "--nodes": 2},
     "updates.py": {"--rounds": 1, "--updates": 8, "--rows": 2_000},
 }

@@ -42,6 +42,7 @@ LEFT_OUT = {
     r"^hf auth|^penstock hub|import-sb3|runs/(imported|fetched)|bench/import_sb3":
         "needs the Hub, or a model of another library; tests/exchange has a stand-in and models",
     r"--cpu-list 0-7|--cpu-list 8-15": "needs 16 cores",
+    r"^python bench/torture\.py": "plays stories for minutes; tests/bench/test_torture.py plays its short form",
     r"bench cluster appo --env ALE/Pong": "renders frames for minutes; the same command runs with CartPole on its page",
 }  # fmt: skip
 ONCE = re.compile(r"^(penstock (train|doctor|autotune|bench) (?!.*--run-dir)|python bench/)", re.DOTALL)
