@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -13,6 +13,7 @@ from typing import Any
 
 from penstock.dashboard.feed import Feed
 from penstock.runs.descriptions import AXES, NO_FRAMES
+from penstock.runs.drawing import games_html
 from penstock.runs.files import json_values
 from penstock.runs.films import films_of
 from penstock.runs.labels import LABELS
@@ -20,7 +21,7 @@ from penstock.runs.metrics import METRICS
 from penstock.runs.reading import RecordedRun, paths_in, recorded
 from penstock.runs.run_directory import CHECKPOINTS
 from penstock.runs.state import STATUS, status_of
-from penstock.runs.tables import tables_of
+from penstock.runs.tables import WORDS, about_of, facts_of, games_of, limit_of, tables_of
 from penstock.runs.vacancy import CONFIG, RunDirectoryError
 from penstock.studies.lineage import has_lineage
 from penstock.studies.searches import is_search, search_page
@@ -139,7 +140,9 @@ class Catalogue:
         return {
             "summary": json_values(run.summary),
             "status": json_values(run.status),
-            "tables": tables_of(status_of(run.status)),
+            "shown": shown_of(run.summary, run.status),
+            "about": about_of(run.summary),
+            "words": WORDS,
             "config": run.settings,
             "made": run.made,
             "films": [film.name for film in films_of(run.directory.path)],
@@ -164,6 +167,14 @@ class Catalogue:
             while len(self._feeds) > _MOST_FEEDS:
                 self._feeds.pop(next(iter(self._feeds)))
         return feed
+
+
+def shown_of(summary: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts about a run, its limit, its tables by name, and its games as HTML, from summary and status."""
+    record = {**summary, **status}
+    found = status_of(status)
+    about = {"facts": facts_of(record), "limit": limit_of(record)}
+    return {**about, "tables": tables_of(found), "games": games_html(games_of(found))}
 
 
 def unlike(runs: Sequence[RecordedRun]) -> list[dict[str, Any]]:

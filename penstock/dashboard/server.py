@@ -212,7 +212,7 @@ class Pages:
             cursors_in(cursor)
         except ValueError:
             return PlainTextResponse("This cursor is not legal.\n", 400)
-        return self._events(run_events(run.directory.path, cursor))
+        return self._events(run_events(run, cursor))
 
     async def stop(self, request: Request) -> Response:
         """Request a run to save and end."""

@@ -7,18 +7,17 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from penstock.dashboard.catalogue import Catalogue
+from penstock.dashboard.catalogue import Catalogue, shown_of
 from penstock.dashboard.curves import Curves
 from penstock.dashboard.feed import news
 from penstock.runs.descriptions import AXES, NO_FRAMES
 from penstock.runs.films import films_of
-from penstock.runs.state import read_state, state_of, status_of
-from penstock.runs.tables import tables_of
+from penstock.runs.reading import RecordedRun
+from penstock.runs.state import read_state, state_of
 from penstock.studies.compare_page import settings_unlike
 
 LOOK_SECONDS = 0.5
@@ -45,10 +44,10 @@ async def overview_events(catalogue: Catalogue) -> AsyncIterator[str]:
         await asyncio.sleep(OVERVIEW_SECONDS)
 
 
-async def run_events(path: Path, cursor: str) -> AsyncIterator[str]:
+async def run_events(run: RecordedRun, cursor: str) -> AsyncIterator[str]:
     """Yield new lines of a run's files, with the cursor after them as event id, and the run's status."""
+    path, summary = run.directory.path, run.summary
     shown: dict[str, Any] = {}
-    tables: dict[str, Any] = {}
     while True:
         found, cursor = await run_in_threadpool(news, path, cursor)
         if found:
@@ -56,12 +55,9 @@ async def run_events(path: Path, cursor: str) -> AsyncIterator[str]:
         status = await run_in_threadpool(read_state, path)
         films = [film.name for film in await run_in_threadpool(films_of, path)]
         now = {"state": await run_in_threadpool(state_of, status, path), "status": status, "films": films}
-        if not tables or status != shown.get("status"):
-            tables = tables_of(status_of(status))
-        now["tables"] = tables
         if now != shown:
             shown = now
-            yield _event("status", shown)
+            yield _event("status", {**now, "shown": shown_of(summary, status)})
         elif not found:
             yield _NOTHING
         await asyncio.sleep(LOOK_SECONDS)

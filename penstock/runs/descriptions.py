@@ -30,7 +30,7 @@ Cell = Literal["state", "text", "number", "count", "share", "clock", "ago"]
 Kind = Literal["line", "dots", "area", "band"]
 QUANTILES = {"min": 0.0, "q25": 0.25, "median": 0.5, "q75": 0.75, "max": 1.0}
 """Quantiles of a distribution, by the last part of the names of its metrics."""
-_NESTED = {("min", "max"): "min to max", ("q25", "q75"): "25 to 75 %"}
+_NESTED = {("min", "max"): "min to max", ("q25", "q75"): "25 to 75 %", ("low", "high"): "95 % interval"}
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,8 @@ class Series:
         Unit of the values; "share" is from 0 to 1.
     kind
         "line"; "dots": a line with marked points, for few values; "area": stacked areas, for shares of one whole;
-        "band": nested bands between `QUANTILES`, which ``*`` at the end stands for, with a line of the median.
+        "band": nested bands between `QUANTILES`, or the "low" and "high" end of an interval, which ``*`` at the end
+        stands for, with a line of the median, or of the metric that the interval is of.
     """
 
     pattern: str
@@ -130,6 +131,7 @@ METRICS = (
     Series("evaluation/return/*", "Learning", "Returns within an evaluation", "{0}", "reward", "band"),
     Series("evaluation/length/*", "Learning", "Lengths within an evaluation", "{0}", "steps", "band"),
     Series("opponents/rating", "Opponents", "Rating", unit="Elo points"),
+    Series("opponents/rating/*", "Opponents", "Rating", "{0}", "Elo points", "band"),
     Series("opponents/mean_score", "Opponents", "Score against past versions", "mean", "share"),
     Series("opponents/min_score", "Opponents", "Score against past versions", "hardest", "share"),
     Series("opponents/games", "Opponents", "Games against past versions"),
@@ -163,6 +165,7 @@ METRICS = (
     Series("nodes/connected", "Nodes", "Number of connected nodes", unit="nodes", short="nodes"),
     Series("node/*/steps_per_second", "Nodes", "Steps per second of nodes", "{0}", "steps/s"),
     Series("node/*/policy_lag", "Nodes", "Policy lag of nodes", "{0}", "updates"),
+    Series("node/*/policy_lag_max", "Nodes", "Largest policy lag of nodes", "{0}", "updates"),
     Series("node/*/bytes_per_second", "Nodes", "Bytes received per second", "{0}", "bytes/s"),
     Series("node/*/is_there", "Nodes", "Connected nodes", "{0}"),
     Series("node/*/steps", "Nodes", "Steps received", "{0}", "steps"),

@@ -12,6 +12,7 @@ import numpy as np
 
 from penstock.runs.descriptions import WAIT
 from penstock.runs.formatting import number
+from penstock.runs.tables import Games
 
 _WIDTH, _HEIGHT = 480, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 8, 8, 24
@@ -37,6 +38,7 @@ STYLE = """
 }
 @media (max-width: 499px) { .chart text { font-size: 14px; } }
 .dot { fill: var(--c); } .band { fill: var(--c); fill-opacity: 0.2; }
+.games { width: 7rem; height: 0.7rem; }
 .front { stroke: var(--ink); stroke-width: 1.5; }
 """
 """Style of the charts; the page defines the colours --ink, --quiet, --paper and --line."""
@@ -70,6 +72,39 @@ def chart_html(chart: Mapping[str, Any], columns: Columns, x: str = "steps", tar
     shapes: Sequence[Any] = _stacked(drawn) if is_area else [*inside, *((*one, None) for one in drawn)]
     picture, legend = _picture(chart, shapes, x, target), _legend(chart, drawn, target)
     return f'<figure class="chart">{title}{picture}{legend}</figure>'
+
+
+def games_html(games: Games) -> str:
+    """Return a table of games with a bar of those won, drawn and lost for each policy and opponent; "" without."""
+    opponents = dict.fromkeys(name for its in games.values() for name, results in its.items() if any(results))
+    if not opponents:
+        return ""
+    heads = "".join(f'<th scope="col">against {escape(name)}</th>' for name in opponents)
+    rows = "".join(
+        f'<tr><th scope="row">{escape(policy)}</th>{"".join(_result(its.get(name, ())) for name in opponents)}</tr>'
+        for policy, its in games.items()
+    )
+    return (
+        '<div><p class="quiet">Against past versions, games are those of the whole training; against other opponents, '
+        'those of the last evaluation.</p>'
+        '<div class="wide" tabindex="0" role="region" aria-label="Games won, by policy and opponent">'
+        f'<table class="runs"><thead><tr><th scope="col">policy</th>{heads}</tr></thead><tbody>{rows}</tbody></table>'
+        "</div></div>"
+    )
+
+
+def _result(results: Sequence[int]) -> str:
+    """Return the cell of the games won, drawn and lost."""
+    games = sum(results)
+    if not games:
+        return "<td></td>"
+    shares, left, parts = [100 * count / games for count in results], 0.0, []
+    for look, share in zip(("c0", "wait", "c1"), shares, strict=True):
+        parts.append(f'<rect class="area {look}" x="{left:.1f}" width="{share:.1f}" height="10"/>' if share else "")
+        left += share
+    bar = f'<svg class="games" viewBox="0 0 100 10" aria-hidden="true">{"".join(parts)}</svg>'
+    said = f"{shares[0]:.0f} % won, {shares[1]:.0f} % drawn"
+    return f'<td>{bar}<br>{said}<br><span class="quiet">of {games:,} games</span></td>'
 
 
 def _points(columns: Columns, x: str, name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -29,10 +29,10 @@ from penstock.runs.panes import (
     packed,
     panel,
     spark_line,
-    versions_table,
+    versions_pane,
 )
 from penstock.runs.status import REAL_WORK, MatchStatus, PolicyStatus, RoleShare, Status
-from penstock.runs.tables import POLICIES, lag_of, policies_table
+from penstock.runs.tables import POLICIES, each_of, lag_of_batch, policies_table, versions_table
 
 _SIDE_BY_SIDE, _WIDE, _WIDE_ENOUGH_FOR_THREE = 80, 100, 140
 _MOST_NUMBERS = 7
@@ -78,7 +78,7 @@ def panels(
 
 def _panes(status: Status, returns: Sequence[float], width: int, chosen: int) -> list[Pane]:
     """Return the panes of a run, from top to bottom."""
-    each = _each(status)
+    each = each_of(status)
     policy = each[min(chosen, len(each) - 1)]
     throughput, learning, losses = _throughput(status), _learning(status, returns), _losses(status, policy)
     least = 3 if len(each) > 2 else 2  # rows of a population: return, range over the policies, evaluation
@@ -100,8 +100,8 @@ def _panes(status: Status, returns: Sequence[float], width: int, chosen: int) ->
         panes.append(of_table(3, title, 2, nodes, len(status.gateways + status.nodes)))
     if status.roles:
         panes.append(_roles(status, width))
-    if versions := sum(len(policy.opponents) + 1 for policy in each if policy.opponents):
-        panes.append(of_table(6, "past versions", 2, partial(versions_table, each), versions))
+    if versions := versions_table(each):
+        panes.append(of_table(6, "past versions", 2, partial(versions_pane, versions, width), len(versions["steps"])))
     return panes
 
 
@@ -125,10 +125,10 @@ def plain_line(status: Status) -> str:
     if status.eval_success_rate is not None:
         parts.append(f"success {status.eval_success_rate:.0%}")
     parts += [f"{about} {results}" for about, results in _matches(status).items()]
-    if rated := [policy for policy in _each(status) if policy.rating is not None]:
+    if rated := [policy for policy in each_of(status) if policy.rating is not None]:
         parts.append("rating " + ", ".join(f"{policy.name} {policy.rating:.0f}".lstrip() for policy in rated))
     if "policy_lag/mean" in status.experience:
-        parts.append(f"lag {lag_of(status)}")
+        parts.append(f"lag {lag_of_batch(status)}")
     if status.updates_per_step is not None:
         parts.append(f"{number(status.updates_per_step)} updates/step")
     for label, count in (
@@ -201,7 +201,7 @@ def _throughput(status: Status) -> list[Row]:
     ratio = status.updates_per_step
     rows.append(("updates", f"{status.updates:,}" + ("" if ratio is None else f", {number(ratio)} per step")))
     if "policy_lag/mean" in experience:
-        rows.append(("policy lag", lag_of(status)))
+        rows.append(("policy lag", lag_of_batch(status)))
     rows.append(("learned from", f"{status.steps:,} steps"))
     if status.env_steps is not None:
         rows.append(("environments", f"{status.env_steps:,} steps"))
@@ -292,7 +292,7 @@ def _losses(status: Status, policy: PolicyStatus) -> list[Row]:
 def _matches(status: Status) -> dict[str, str]:
     """Return texts with the results of an evaluation's games, by opponent."""
     found: dict[str, list[tuple[str, MatchStatus]]] = {}
-    for policy in _each(status):
+    for policy in each_of(status):
         for match in policy.eval_matches:
             found.setdefault(match.opponent, []).append((policy.name or match.seat, match))
     shown = {}
@@ -303,11 +303,6 @@ def _matches(status: Status) -> dict[str, str]:
         else:
             shown[f"return against {opponent}"] = ", ".join(f"{n} {number(match.mean_return)}" for n, match in matches)
     return shown
-
-
-def _each(status: Status) -> Sequence[PolicyStatus]:
-    """Return the policies of a run; the run itself if it has one policy."""
-    return status.policies or (status,)
 
 
 def _policies(policies: Sequence[PolicyStatus], width: int, chosen: int, most: int) -> Table:

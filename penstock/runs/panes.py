@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.runs.formatting import number
-from penstock.runs.status import NodeStatus, PolicyStatus
-from penstock.runs.tables import WORDS, nodes_table, rating_of
+from penstock.runs.status import NodeStatus
+from penstock.runs.tables import WORDS, Cells, nodes_table
 
 _SPARKS = "▁▂▃▄▅▆▇█"
 _DOTS = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))  # of a braille character: left and right, from below
@@ -144,23 +144,11 @@ def nodes_pane(nodes: Sequence[NodeStatus], width: int, most: int) -> Table:
     return columns_table(nodes_table(nodes), width - 4, order, looks)
 
 
-def versions_table(policies: Sequence[PolicyStatus], most: int) -> Table:
-    """Return a table of the past versions in each policy's pool, the last `most` rows."""
-    has_names = len(policies) > 1
-    rows: list[tuple[str, ...]] = []
-    for policy in policies:
-        for one in policy.opponents:
-            counts = (f"{count:,}" for count in (one.wins, one.draws, one.losses))
-            rows.append((policy.name, one.policy, f"{one.steps:,}", f"{one.rating:.0f}", f"{one.score:.2f}", *counts))
-        if policy.opponents:
-            rows.append((policy.name, "", "now", rating_of(policy) or "0"))
-    table = Table(box=None, padding=(0, 1), header_style="dim")
-    names = ("policy", "against")
-    for title in (*(names if has_names else ()), "steps", "rating", "score now", "won", "drawn", "lost"):
-        table.add_column(title, justify="left" if title in names else "right", no_wrap=True)
-    for row in rows[max(0, len(rows) - most) :]:
-        table.add_row(*(row if has_names else row[2:]), style="bold" if row[2] == "now" else "")
-    return table
+def versions_pane(columns: Cells, width: int, most: int) -> Table:
+    """Return a table of the last `most` rows of past versions, with policies in bold."""
+    shown = {title: cells[len(cells) - most :] for title, cells in columns.items()}
+    looks = {place: "bold" for place, steps in enumerate(shown["steps"]) if steps == "now"}
+    return columns_table(shown, width - 4, ("policy", "steps", "rating", "score now"), looks)
 
 
 def chart_of(history: Sequence[Point], width: int) -> Pane:

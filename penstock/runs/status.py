@@ -66,6 +66,8 @@ class NodeStatus:
     steps_per_second: float = 0.0
     policy_lag: float = 0.0
     """Mean policy lag of its last steps when they arrived."""
+    policy_lag_max: float = 0.0
+    """Largest policy lag among them."""
     nbytes: int = 0
     """Bytes received from the node."""
     weights_nbytes: int = 0

@@ -1,36 +1,51 @@
-"""Tables of the policies and nodes of a run, described once: terminal, pages and reports show the same columns."""
+"""Facts about a run, and tables of its parts, described once: terminal, pages and reports show the same ones."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.runs.formatting import number
-from penstock.runs.status import NodeStatus, PolicyStatus, Status
+from penstock.runs.formatting import clock, number
+from penstock.runs.status import NodeStatus, OpponentStatus, PolicyStatus, Status
 
 Cells = dict[str, list[str]]
 """Cells of a table by heading, a cell per row."""
-WORDS = ("policy", "node", "machine", "state")
+Games = dict[str, dict[str, tuple[int, int, int]]]
+"""Games won, drawn and lost of each policy, by opponent."""
+WORDS = ("policy", "against", "node", "machine", "state")
 """Headings of columns of words, aligned left."""
-_MISSING = "-"
 
 
 @dataclass(frozen=True)
 class Part:
-    """Column of a table of parts of a run.
+    """Column of a table of parts of a run, or fact about a run.
 
     Attributes
     ----------
     heading
         Title shown.
     text
-        Function that returns the cell of a policy or node; "" for a missing value.
+        Function that returns the text for a policy, a node or a run; "" for a missing value.
     """
 
     heading: str
     text: Callable[[Any], str]
 
+
+FACTS = (
+    Part("steps", lambda run: _said(run, "steps", of="total_steps")),
+    Part("time trained", lambda run: _said(run, "seconds", clock)),
+    Part("steps/s", lambda run: _said(run, "steps_per_second")),
+    Part("return", lambda run: _said(run, "mean_return", number)),
+    Part("evaluation", lambda run: _said(run, "eval_return", number, of="target_return")),
+    Part("best", lambda run: _said(run, "best_return", number)),
+    Part("updates", lambda run: _said(run, "updates")),
+    Part("skipped updates", lambda run: _said(run, "skipped_updates")),
+    Part("restarts", lambda run: _said(run, "restarts")),
+    Part("ended by", lambda run: run.get("reason") or ""),
+)
+"""Facts about a run."""
 
 POLICIES = (
     Part("policy", lambda policy: policy.name),
@@ -41,7 +56,7 @@ POLICIES = (
     Part("rating", lambda policy: rating_of(policy)),
     Part("copies", lambda policy: "" if policy.exploits is None else f"{policy.exploits:,}"),
     Part("updates", lambda policy: f"{policy.updates:,}"),
-    Part("policy lag", lambda policy: lag_of(policy) if "policy_lag/mean" in policy.experience else ""),
+    Part("policy lag", lambda policy: lag_of_batch(policy) if "policy_lag/mean" in policy.experience else ""),
     Part("replay age", lambda policy: _number(policy.experience.get("replay/age/median"))),
     Part("learning rate", lambda policy: _number(policy.learning_rate)),
 )
@@ -53,12 +68,31 @@ NODES = (
     Part("state", lambda node: node.state),
     Part("lanes", lambda node: node.share),
     Part("steps/s", lambda node: f"{node.steps_per_second:,.0f}" if _steps(node) else ""),
-    Part("policy lag", lambda node: number(node.policy_lag) if _steps(node) else ""),
+    Part("policy lag", lambda node: lag_of(node.policy_lag, node.policy_lag_max) if _steps(node) else ""),
     Part("kB/s", lambda node: f"{node.bytes_per_second / 1e3:,.0f}" if _steps(node) else ""),
     Part("restarts", lambda node: f"{node.faults:,}"),
     Part("dropped", lambda node: f"{node.stale + node.doubled + node.missing:,}"),
 )
 """Columns of a table of nodes."""
+
+_VERSIONS = ("policy", "against", "steps", "rating", "score now", "won", "drawn", "lost")
+
+
+def about_of(summary: Mapping[str, Any]) -> str:
+    """Return algorithm, environment and seed of a run from its summary."""
+    seed = "unknown" if summary["seed"] is None else summary["seed"]
+    return f"{summary['algorithm']} on {summary['env']}, seed {seed}"
+
+
+def facts_of(record: Mapping[str, Any]) -> dict[str, str]:
+    """Return the known facts about a run by heading, from its summary or its status."""
+    return {part.heading: text for part in FACTS if (text := part.text(record))}
+
+
+def limit_of(status: Mapping[str, Any]) -> str:
+    """Return the limiting role and the reason from a status; "" without."""
+    known = filter(None, (status.get("limiting_role"), status.get("limiting_reason")))
+    return f"Limited by {': '.join(known)}" if status.get("limiting_role") else ""
 
 
 def policies_table(policies: Sequence[PolicyStatus]) -> Cells:
@@ -77,11 +111,42 @@ def nodes_table(nodes: Sequence[NodeStatus]) -> Cells:
     return _filled(NODES, nodes)
 
 
+def versions_table(policies: Sequence[PolicyStatus]) -> Cells:
+    """Return the table of the past versions in each policy's pool, and of the policy after them."""
+    rows = list[Sequence[str]]()
+    for policy in policies:
+        rows += (_version(policy, one) for one in policy.opponents)
+        if policy.opponents:
+            rows.append((policy.name, "", "now", rating_of(policy) or "0", *[""] * 4))
+    return _columns(_VERSIONS, rows, missing="")
+
+
 def tables_of(status: Status | None) -> dict[str, Cells]:
-    """Return the tables of a run by name, "policies" and "nodes", each empty without rows."""
+    """Return the tables of a run by name, "policies", "nodes" and "past versions", each empty without rows."""
     if status is None:
-        return {"policies": {}, "nodes": {}}
-    return {"policies": policies_table(status.policies), "nodes": nodes_table(status.gateways + status.nodes)}
+        return {"policies": {}, "nodes": {}, "past versions": {}}
+    return {
+        "policies": policies_table(status.policies),
+        "nodes": nodes_table(status.gateways + status.nodes),
+        "past versions": versions_table(each_of(status)),
+    }
+
+
+def games_of(status: Status | None) -> Games:
+    """Return the games of each policy: of the last evaluation by opponent, and all games against past versions."""
+    found: Games = {}
+    for policy in () if status is None else each_of(status):
+        its = found.setdefault(policy.name or "policy", {})
+        versions = [(f"past versions of {one.policy}".removesuffix(" of "), one) for one in policy.opponents]
+        for opponent, one in (*((match.opponent, match) for match in policy.eval_matches), *versions):
+            won, drawn, lost = its.get(opponent, (0, 0, 0))
+            its[opponent] = won + one.wins, drawn + one.draws, lost + one.losses
+    return found
+
+
+def each_of(status: Status) -> Sequence[PolicyStatus]:
+    """Return the policies of a run; the run itself if it has one policy."""
+    return status.policies or (status,)
 
 
 def rating_of(policy: PolicyStatus) -> str:
@@ -91,15 +156,35 @@ def rating_of(policy: PolicyStatus) -> str:
     return f"{policy.rating:.0f}" + ("" if policy.rating_error is None else f" ± {policy.rating_error:.0f}")
 
 
-def lag_of(policy: PolicyStatus) -> str:
+def lag_of_batch(policy: PolicyStatus) -> str:
     """Return mean and largest policy lag of a policy's last batch."""
-    return f"{policy.policy_lag_mean:.1f}, max {policy.policy_lag_max:.0f}"
+    return lag_of(policy.policy_lag_mean, policy.policy_lag_max)
+
+
+def lag_of(mean: float, largest: float) -> str:
+    """Return mean and largest policy lag: "1.5, max 7"; early runs have no largest lag of nodes."""
+    return f"{mean:.1f}" + (f", max {largest:.0f}" if largest >= mean else "")
+
+
+def _version(policy: PolicyStatus, one: OpponentStatus) -> Sequence[str]:
+    counts = (f"{count:,}" for count in (one.wins, one.draws, one.losses))
+    return policy.name, one.policy, f"{one.steps:,}", f"{one.rating:.0f}", f"{one.score:.2f}", *counts
 
 
 def _filled(parts: Sequence[Part], rows: Sequence[Any]) -> Cells:
-    """Return the columns that have any text, with a dash for each missing value."""
-    found = {part.heading: [part.text(row) for row in rows] for part in parts}
-    return {heading: [cell or _MISSING for cell in cells] for heading, cells in found.items() if any(cells)}
+    return _columns([part.heading for part in parts], [[part.text(row) for part in parts] for row in rows])
+
+
+def _columns(headings: Iterable[str], rows: Sequence[Sequence[str]], missing: str = "-") -> Cells:
+    """Return the columns that have any text, with `missing` for each missing value."""
+    found = zip(headings, zip(*rows, strict=True), strict=bool(rows))
+    return {heading: [cell or missing for cell in cells] for heading, cells in found if any(cells)}
+
+
+def _said(run: Mapping[str, Any], name: str, form: Callable[[Any], str] = "{:,.0f}".format, of: str = "") -> str:
+    """Return a number of a run, with the limit that it has: "100 of 1,000"."""
+    value, limit = run.get(name), run.get(of)
+    return "" if value is None else form(value) + ("" if limit is None else f" of {form(limit)}")
 
 
 def _number(value: float | None) -> str:

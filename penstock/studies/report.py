@@ -17,7 +17,7 @@ from typing import Any, Literal
 from penstock.flags import Places, parse_flags
 from penstock.runs.descriptions import AXES, COLUMNS, EPISODE, HARDWARE, METRICS, NO_FRAMES, Column, Series, charts_of
 from penstock.runs.documents import DocumentError, open_ordinary, read_ordinary
-from penstock.runs.drawing import STYLE, chart_html
+from penstock.runs.drawing import STYLE, chart_html, games_html
 from penstock.runs.episodes import read_episode
 from penstock.runs.files import replace_file
 from penstock.runs.films import films_of
@@ -29,7 +29,7 @@ from penstock.runs.run_directory import HARDWARE as HARDWARE_FILE
 from penstock.runs.run_directory import LOG
 from penstock.runs.series import Columns
 from penstock.runs.state import status_of
-from penstock.runs.tables import WORDS, Cells, tables_of
+from penstock.runs.tables import WORDS, Cells, about_of, facts_of, games_of, limit_of, tables_of
 from penstock.studies import StudyError, warn
 from penstock.studies.compare_page import comparison_html
 from penstock.studies.lineage import lineage_html, lineage_of, steps_of
@@ -57,6 +57,8 @@ th, td { text-align: left; padding: 0.2rem 0.8rem 0.2rem 0; border-bottom: 1px s
   vertical-align: top; overflow-wrap: break-word; }
 thead th { font-weight: 600; } .right { text-align: right; white-space: nowrap; }
 .charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(400px, 100%), 1fr)); gap: 0.8rem; }
+dl { display: flex; flex-wrap: wrap; gap: 0.4rem 1.6rem; } dd { margin: 0; }
+dt { color: var(--quiet); font-size: 12px; }
 details { margin: 0.8rem 0; } summary { font-weight: 600; cursor: pointer; }
 .parallel svg { display: block; width: 100%; min-width: 40rem; max-width: 64rem; height: auto; }
 .parallel text { font-size: 13px; fill: var(--ink); } .parallel .axis { stroke: var(--quiet); }
@@ -195,8 +197,9 @@ def _columns(path: Path) -> dict[str, list[float | None]]:
 def _of_run(run: RecordedRun, history: dict[str, list[float | None]], x: str) -> list[str]:
     """Return the parts of one run: status, policies, charts by section, log, settings."""
     status, summary = run.status, run.summary
-    limit = f"Limited by {status['limiting_role']}: {status['limiting_reason']}" if status.get("limiting_role") else ""
-    about = f"{summary['algorithm']} on {summary['env']}, seed {summary['seed']}, {summary['state']}"
+    limit, found, facts = limit_of(status), status_of(status), facts_of(summary)
+    games = games_html(games_of(found))
+    about = f"{about_of(summary)}, {summary['state']}"
     about += f", weights from {run.origin}" if run.origin else ""
     labels = "; ".join(filter(None, (", ".join(run.labels.tags), run.labels.note)))
     parts = [
@@ -204,7 +207,9 @@ def _of_run(run: RecordedRun, history: dict[str, list[float | None]], x: str) ->
         f"<p>{escape(about)}</p>",
         f"<p><strong>{escape(limit)}</strong></p>" if limit else "",
         f"<p>{escape(labels)}</p>" if labels else "",
-        *(_parts_of(title.capitalize(), columns) for title, columns in tables_of(status_of(status)).items()),
+        f"<dl>{''.join(f'<div><dt>{name}</dt><dd>{escape(text)}</dd></div>' for name, text in facts.items())}</dl>",
+        *(_parts_of(title.capitalize(), columns) for title, columns in tables_of(found).items()),
+        f"<h3>Games</h3>{games}" if games else "",
         lineage_html(lineage_of(run.directory.path), steps_of(status)),
     ]
     target = summary["target_return"]

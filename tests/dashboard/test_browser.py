@@ -500,7 +500,9 @@ def test_policies_games_nodes_and_lineage_have_parts_of_the_page(browser, runs):
         assert index[:3] == ["Losses", "Policies", "Nodes"] and {"Population", "Speed", "Settings"} <= set(index)
         rows = text_of(browser, "[aria-label=Policies] tbody tr")
         assert "red6004.25050 ± 121" in rows and f"{EVIL}6004.250-7 ± 121" in rows
-        assert "75 % won, 25 % drawnof 4 games" in text_of(browser, ".result")
+        assert "75 % won, 25 % drawnof 4 games" in text_of(browser, "[aria-label^='Games won'] td")
+        assert text_of(browser, "details [aria-label='Past versions'] tbody tr").startswith(f"red{EVIL}6410.50101 | rednow50")
+        assert "600 of 1,000" not in text_of(browser, ".facts dd") and "ended by" in text_of(browser, ".facts dt")
         rows = text_of(browser, "[aria-label=Nodes] tbody tr").split(" | ")
         assert rows[0].startswith(f"gateway-0{EVIL}connected1 of 2 nodes")
         assert rows[1].startswith(f"node-0{EVIL}connected") and rows[2].startswith(f"node-1{EVIL}left")

@@ -583,11 +583,12 @@ def test_the_stream_tells_what_is_new_behind_a_cursor(folder, served):
     connection, stream = served.stream(f"/api/runs/{id_}/stream?cursor={cursor}")
     try:
         first = json.loads(event(stream, "status")["data"])
-        assert (first["state"], first["tables"]) == ("done", {"policies": {}, "nodes": {}})
+        assert first["state"] == "done" and not any(first["shown"]["tables"].values())
+        assert first["shown"]["facts"]["steps"] == "100 of 1,000" and first["shown"]["facts"]["ended by"] == "steps"
         path = run.directory.path / "status.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | {"policies": [{"name": EVIL, "steps": 1_000}]}))
         later = json.loads(event(stream, "status")["data"])
-        assert later["tables"]["policies"] == {"policy": [EVIL], "steps": ["1,000"], "updates": ["0"]}
+        assert later["shown"]["tables"]["policies"] == {"policy": [EVIL], "steps": ["1,000"], "updates": ["0"]}
         with open(run.directory.metrics, "a") as file:
             file.write('{"steps": 300, "seconds": 30, "a": 1}\n{"steps": 4')
         told = event(stream, "news")

@@ -135,6 +135,19 @@ def test_a_block_is_byte_for_byte_what_the_node_has_written(ends):
     assert columns < status.nbytes < columns + 600  # a hello, a header, and some bytes for each segment
 
 
+def test_a_status_has_the_mean_and_the_largest_policy_lag_of_the_last_steps(ends):
+    e = ends()
+    e.until(lambda: e.free() == [0, 1, 2, 3])
+    e.home.weights.publish(np.zeros(16, np.uint8), 9)
+    fill_slots(e.node, [0], 0)
+    e.node.columns["version"][:] = np.arange(e.node.columns["version"].size)
+    e.node.columns["valid"][:] = True
+    assert e.sender.poll()
+    e.until(lambda: len(e.home.full) == 1)
+    status = e.status()
+    assert (status.policy_lag, status.policy_lag_max) == (7.5, 9.0), "steps of versions 0 to 3"
+
+
 def test_a_lane_is_granted_a_slot_again_only_when_the_learner_gives_it_back(ends):
     e = ends(slots_per_lane=1)
     e.until(lambda: e.free() == [0, 1])

@@ -105,7 +105,7 @@ def test_policy_lag_of_steps_is_that_of_the_weights_that_the_node_had_when_it_se
     for home, node, lag in ((4, 4, 0.0), (9, 6, 3.0), (9, 9, 0.0)):
         ends.home.weights.publish(np.zeros(16, np.uint8), home)
         arrive(version=node)
-        assert seat.status().policy_lag == lag
+        assert seat.status().policy_lag == seat.status().policy_lag_max == lag
     assert seat.status().steps == len(ends.buffer) == 6
 
 

@@ -87,6 +87,17 @@ def test_distributions_of_policies_are_medians_with_their_inner_bands_in_one_cha
     assert [line["label"] for line in chart["lines"] if not line["edge"]] == ["red, median", "blue, median"]
 
 
+def test_a_rating_is_a_line_in_the_band_of_its_interval():
+    names = [f"policy/{policy}/opponents/rating{end}" for policy in ("red", "blue") for end in ("", "/low", "/high")]
+    (chart,) = charts_of(names, ["red", "blue"])
+    told = [(band["label"], *(chart["lines"][band[end]]["name"] for end in ("of", "low", "high")))
+            for band in chart["bands"]]  # fmt: skip
+    assert told == [("95 % interval", *names[:3]), ("95 % interval", *names[3:])]
+    assert [line["label"] for line in chart["lines"] if not line["edge"]] == ["red", "blue"]
+    (before,) = charts_of(["opponents/rating"])
+    assert before["bands"] == [], "early runs have no interval"
+
+
 def test_a_metric_without_a_description_has_a_chart_of_its_own():
     (chart,) = charts_of(["{0}/<b>"])
     assert (chart["section"], chart["title"], chart["lines"][0]["name"]) == ("Other", "{0}/<b>", "{0}/<b>")
@@ -139,7 +150,7 @@ run = RecordedRun.open(f"{folder}/run")
 pages = Pages(Catalogue([folder]), False, lambda: False)
 print(json.dumps({
     "page": Feed(run.directory.path).whole(), "overview": asyncio.run(pages.runs(None)).body.decode(),
-    "tables": pages.catalogue.about(run)["tables"],
+    "tables": pages.catalogue.about(run)["shown"]["tables"],
 }))
 print("=")
 Console(width=150).print(panels(status_of(run.status), (), 150))

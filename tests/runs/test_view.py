@@ -360,7 +360,8 @@ def test_the_history_of_the_return_stays_small_and_reaches_back_to_the_start():
 
 
 def test_every_node_has_a_line_and_one_that_is_gone_is_named():
-    node = NodeStatus(name="node-0", host="amber", lanes=64, is_there=True, steps_per_second=12_345.0, policy_lag=1.25)
+    lags = {"policy_lag": 1.25, "policy_lag_max": 4.0}
+    node = NodeStatus(name="node-0", host="amber", lanes=64, is_there=True, steps_per_second=12_345.0, **lags)
     gone = NodeStatus(name="node-1", host="basalt", lanes=64, faults=2, stale=1, doubled=3, missing=4)
     of_learner = NodeStatus(name="node-2", host="coral", learner=3, is_there=True)
     shown = status(nodes=(node, gone, of_learner, NodeStatus(name="node-3", lanes=64)))
@@ -368,7 +369,7 @@ def test_every_node_has_a_line_and_one_that_is_gone_is_named():
     console.print(panels(shown, width=100))
     lines = console.file.getvalue().splitlines()
     first, second, third, fourth = (next(line for line in lines if f"node-{number}" in line) for number in range(4))
-    assert first.split()[1:-1] == ["node-0", "amber", "connected", "64", "12,345", "1.250", "0", "0", "0"]
+    assert first.split()[1:-1] == ["node-0", "amber", "connected", "64", "12,345", "1.2,", "max", "4", "0", "0", "0"]
     assert second.split()[1:-1] == ["node-1", "basalt", "lost", "64", "-", "-", "-", "2", "8"]
     assert third.split()[1:-1] == ["node-2", "coral", "connected", "rank", "3", "-", "-", "-", "0", "0"]
     assert fourth.split()[1:-1] == ["node-3", "-", "asked", "for", "64", "-", "-", "-", "0", "0"]

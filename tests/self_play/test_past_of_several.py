@@ -215,6 +215,8 @@ def test_a_run_goes_on_with_the_pool_of_each_policy(tmp_path):
     assert not counts["red"][:2].any() and not counts["blue"][1:].any() and counts["red"][2] > 10 < counts["blue"][0]
     logged = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()][-1]
     assert logged["policy/red/opponents/mean_score"] < 0.5 < logged["policy/blue/opponents/mean_score"]
+    low, high = (logged[f"policy/blue/opponents/rating/{end}"] for end in ("low", "high"))
+    assert low < logged["policy/blue/opponents/rating"] < high
     assert logged["policy/blue/opponents/pool"] == 3 and "opponents/rating" not in logged
 
 

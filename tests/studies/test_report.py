@@ -79,6 +79,29 @@ def test_a_population_has_its_lineage(tmp_path):
     assert "<script" not in page
 
 
+def test_games_and_past_versions_of_policies_are_tables_and_a_rating_has_its_interval(tmp_path):
+    run = record(tmp_path / "run", [(100, 1.0)], target=5.0)
+    games = {"seat": "a", "mean_return": 0.0, "opponent": EVIL}
+    versions = [{"steps": 64, "rating": 1.0, "score": 0.5, "wins": 2, "draws": 1, "losses": 1, "policy": "red"}]
+    policies = [
+        {"name": "red", "steps": 1, "eval_matches": [{**games, "wins": 3, "draws": 1, "losses": 0}]},
+        {"name": "blue", "steps": 1, "opponents": versions, "rating": 50.0, "rating_error": 12.0},
+    ]
+    path = run.directory.path / "status.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"policies": policies}))
+    for at, rating in ((100, 10.0), (200, 50.0)):
+        ends = {"": rating, "/low": rating - 12, "/high": rating + 12}
+        append(run, steps=at, seconds=at, **{f"policy/blue/opponents/rating{end}": value for end, value in ends.items()})
+    page = report_html(find_runs([tmp_path])).decode()
+    text = re.sub(r"\s+", " ", " ".join(Tags(page).text))
+    assert f"policy against {EVIL} against past versions of red".replace("  ", " ") in text
+    assert "75 % won, 25 % drawn of 4 games" in text and "50 % won, 25 % drawn of 4 games" in text
+    assert page.count('<svg class="games"') == 2 and 'c0" x="0.0" width="75.0"' in page
+    assert "Past versions policy against steps rating score now won drawn lost blue red 64 1 0.50 2 1 1" in text
+    assert "bands: 95 % interval" in text and page.count('<polygon class="band') == 1
+    assert "steps 100 of 1,000" in text and "evaluation 1.000 of 5.000" in text and "Limited by learner" in text
+
+
 def test_a_report_runs_nothing_and_asks_for_nothing(tmp_path):
     run = record(tmp_path / "evil<b>", [(1, 1.0)], env=EVIL, algorithm=EVIL, state="failed", reason=EVIL, note=EVIL)
     append(run, steps=2, seconds=2, **{f"loss/{EVIL}": 1.0, f"policy/{EVIL}/loss/x": 2.0, "__proto__": 1.0})

@@ -55,8 +55,8 @@ export class Chart {
     this.isStale = false;
     const whole = this.data(), isArea = this.options.kind === "area";
     this.isWhole = whole.slice(1).every((column) => column.every((value) => value === null || Number.isInteger(value)));
-    // A part that is never there would be a line at the edge of its neighbour.
-    this.parts = this.lines.map((line, n) => ({ ...line, n })).filter(({ n }) => !this.hidden.has(this.owners.get(n) ?? n) && !(isArea && !whole[n + 1].some(Boolean)));
+    // A part that is never there would be a line at the edge of its neighbour, an end without its band would stretch the axis.
+    this.parts = this.lines.map((line, n) => ({ ...line, n })).filter(({ n, edge }) => !(edge && !this.owners.has(n)) && !this.hidden.has(this.owners.get(n) ?? n) && !(isArea && !whole[n + 1].some(Boolean)));
     this.raw = [whole[0], ...this.parts.map(({ n }) => whole[n + 1])];
     const shown = this.labelled(whole), label = shown.slice(0, MOST_SAID).map(([line, n]) => `${line.label} ${this.said(lastOf(whole[n + 1]))}`).join(", ");
     this.canvas.setAttribute("aria-label", `${this.title}: ${label}${shown.length > MOST_SAID ? ` and ${shown.length - MOST_SAID} other lines` : ""}`);

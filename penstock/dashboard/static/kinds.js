@@ -1,11 +1,9 @@
 // Parts of a run's page that only some kinds of runs have: policies, nodes, the lineage of a population.
 
 import { Chart } from "./chart.js";
-import { count, el, get, number, pictureOf, svg, table } from "./dom.js";
-import { colorOf, WAIT } from "./looks.js";
+import { count, el, get, number, pictureOf, replace, svg, table } from "./dom.js";
+import { colorOf } from "./looks.js";
 import { Store } from "./store.js";
-
-const WORDS = ["policy", "node", "machine", "state"]; // columns aligned left
 
 function listed(value) {
   return Array.isArray(value) ? value : [];
@@ -17,94 +15,50 @@ function swatch(color) {
   return made;
 }
 
-// Policies beside each other, and the results of their games.
-export function policiesPanel() {
-  const element = el("div", {});
+// Policies beside each other, the games between them and others, and their past versions.
+export function policiesPanel(words) {
+  const element = el("div", {}), now = el("div", {}), summary = el("summary", {}), rows = el("div", {}), past = el("details", {}, summary, rows);
   return {
     element,
-    show(status) {
-      const policies = listed(status.policies), each = policies.length ? policies : [status];
-      const made = [];
-      if (policies.length) made.push(parts("Policies", status.tables.policies));
-      const games = matrix(each);
-      if (games) made.push(games);
-      const versions = each.flatMap((policy) => listed(policy.opponents).map((one) => [policy, one]));
-      if (versions.length) made.push(past(versions, policies.length > 0));
-      element.replaceChildren(...made);
+    show({ tables: { policies, "past versions": versions }, games }) {
+      const made = [], count = Object.values(versions)[0]?.length;
+      if (Object.keys(policies).length) made.push(parts("Policies", policies, words, (text, n, head) => (head === "policy" ? named(text, n) : text)));
+      if (games) made.push(el("h3", {}, "Games"), pictureOf(games));
+      replace(now, made);
+      replace(rows, count ? [parts("Past versions", versions, words)] : []);
+      summary.textContent = `Past versions (${count})`;
+      const filled = [...(made.length ? [now] : []), ...(count ? [past] : [])];
+      if (filled.length !== element.children.length) element.replaceChildren(...filled); // else details stay open, with the focus
     },
   };
 }
 
-// Table of policies or nodes from its cells by heading, as the server describes them; the first column has a swatch of each row.
-function parts(title, columns, more = () => ({})) {
+// Table of parts of a run from its cells by heading, as the server describes them. words: headings of columns of words; looks: of a cell.
+function parts(title, columns, words, looks = (text) => text) {
   const heads = Object.keys(columns), [first] = heads;
-  const cells = columns[first].map((_, n) => heads.map((head) => {
-    const text = columns[head][n], looks = more(n, text);
-    return head === first ? el("span", {}, swatch(n), text) : Object.hasOwn(looks, head) ? looks[head] : text;
-  }));
-  return table(title, heads.map((head) => [head, !WORDS.includes(head)]), cells, "runs");
+  const cells = columns[first].map((_, n) => heads.map((head) => looks(columns[head][n], n, head)));
+  return table(title, heads.map((head) => [head, !words.includes(head)]), cells, "runs");
 }
 
-// Who plays whom: results of each policy against each opponent, of the last evaluation and of past versions.
-function matrix(policies) {
-  const found = policies.map((policy) => {
-    const games = new Map();
-    const add = (name, one) => {
-      const sum = games.get(name) || { wins: 0, draws: 0, losses: 0 };
-      for (const key of Object.keys(sum)) sum[key] += one[key];
-      games.set(name, sum);
-    };
-    for (const one of listed(policy.eval_matches)) add(one.opponent, one);
-    for (const one of listed(policy.opponents)) add(one.policy ? `past versions of ${one.policy}` : "past versions", one);
-    return games;
-  });
-  const opponents = [...new Set(found.flatMap((games) => [...games.keys()]))].filter((name) => found.some((games) => played(games.get(name))));
-  if (!opponents.length) return null;
-  const cells = policies.map((policy, n) => [policy.name || "policy", ...opponents.map((name) => result(found[n].get(name)))]);
-  const made = table("Games won, by policy and opponent", [["policy", false], ...opponents.map((name) => [`against ${name}`, false])], cells, "runs");
-  return el("div", {}, el("h3", {}, "Games"), el("p", { class: "quiet" }, "Against other opponents those of the last evaluation, against past versions all of the training."), made);
-}
-
-function played(one) {
-  return one ? one.wins + one.draws + one.losses : 0;
-}
-
-function result(one) {
-  const games = played(one);
-  if (!games) return "";
-  const bar = el("span", { class: "bar games", "aria-hidden": "true" });
-  for (const [color, part] of [[0, one.wins], [WAIT, one.draws], [1, one.losses]]) {
-    const made = el("span", {});
-    made.style.width = `${(100 * part) / games}%`;
-    made.style.background = colorOf(color);
-    bar.append(made);
-  }
-  const share = (part) => Math.round((100 * part) / games);
-  return el("div", { class: "result" }, bar, el("span", {}, `${share(one.wins)} % won, ${share(one.draws)} % drawn`), el("span", { class: "quiet" }, `of ${count(games)} games`));
-}
-
-function past(versions, hasPolicies) {
-  const heads = [["policy", false], ["against", false], ["steps", true], ["rating", true], ["score now", true], ["won", true], ["drawn", true], ["lost", true]];
-  const cells = versions.map(([policy, one]) => [policy.name || "policy", one.policy || "itself", count(one.steps), number(one.rating), number(one.score), count(one.wins), count(one.draws), count(one.losses)]);
-  const drop = hasPolicies ? [] : [0, 1];
-  const kept = (row) => row.filter((_, n) => !drop.includes(n));
-  return el("details", {}, el("summary", {}, `Past versions (${versions.length})`), table("Past versions", kept(heads), cells.map(kept), "runs"));
+function named(name, color) {
+  return el("span", {}, swatch(color), name);
 }
 
 // A row for each gateway and each node, with rates over time: of gateways where there are some.
-export function nodesPanel(metrics) {
+export function nodesPanel(words, metrics) {
   const element = el("div", {});
   return {
     element,
-    show(status) {
+    show(status, tables) {
       const own = listed(status.nodes), nodes = [...listed(status.gateways), ...own];
-      if (!nodes.length) return;
-      const looks = (n, text) => ({
-        state: el("span", { class: `state ${nodes[n].is_there ? "running" : nodes[n].has_left ? "" : "failed"}` }, text),
-        "steps/s": el("span", { class: "with-spark" }, text, spark(metrics().columns[`node/${nodes[n].name}/steps_per_second`], n)),
-      });
+      if (!Object.keys(tables.nodes).length) return;
+      const looks = (text, n, head) => {
+        if (head === "node") return named(text, n);
+        if (head === "state") return el("span", { class: `state ${nodes[n].is_there ? "running" : nodes[n].has_left ? "" : "failed"}` }, text);
+        return head === "steps/s" ? el("span", { class: "with-spark" }, text, spark(metrics().columns[`node/${nodes[n].name}/steps_per_second`], n)) : text;
+      };
       const there = own.filter((node) => node.is_there).length;
-      element.replaceChildren(el("p", { class: "quiet" }, `${there} of ${status.nodes_asked || own.length} nodes are connected`), parts("Nodes", status.tables.nodes, looks));
+      replace(element, [el("p", { class: "quiet" }, `${there} of ${status.nodes_asked || own.length} nodes are connected`), parts("Nodes", tables.nodes, words, looks)]);
     },
   };
 }

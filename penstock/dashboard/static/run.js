@@ -2,7 +2,7 @@
 
 import { Chart } from "./chart.js";
 import { Controls, soon } from "./controls.js";
-import { clock, count, el, get, number, stream } from "./dom.js";
+import { count, el, get, stream } from "./dom.js";
 import { episodePanel, lineagePanel, nodesPanel, policiesPanel } from "./kinds.js";
 import { colorOf, WAIT } from "./looks.js";
 import { Store } from "./store.js";
@@ -26,7 +26,7 @@ export async function runPage(page, id, asked) {
   const parts = [
     el("p", { class: "ways" }, el("a", { href: "#/" }, "All runs"), el("a", { href: `#/run/${id}/files` }, "Files"), el("a", { href: `#/curves?runs=${id}` }, "Curves")),
     el("h1", {}, about.summary.run, " ", state),
-    el("p", {}, `${about.summary.algorithm} on ${about.summary.env}, seed ${about.summary.seed ?? "unknown"}`),
+    el("p", {}, about.about),
     about.parent && el("p", { class: "parent" }, "Weights from ", about.parent.id ? el("a", { href: `#/run/${about.parent.id}` }, about.parent.words) : about.parent.words),
     facts, limit, roles,
     labels(id, about.summary, overview.control),
@@ -38,16 +38,16 @@ export async function runPage(page, id, asked) {
   page.append(...parts.filter((part) => part !== null));
 
   let metrics = new Store({}), hardware = new Store({}), drawn = [], names = "", cursor = "", isClosed = false, isReading = false;
-  let drawnAt = 0, waiting = 0, charts = [], status = {}, shades = new Map(), needsCharts = false;
+  let drawnAt = 0, waiting = 0, charts = [], status = {}, shown = {}, shades = new Map(), needsCharts = false;
 
-  const policies = policiesPanel(), nodes = nodesPanel(() => metrics), lineage = about.has_lineage ? lineagePanel(id) : null;
+  const policies = policiesPanel(about.words), nodes = nodesPanel(about.words, () => metrics), lineage = about.has_lineage ? lineagePanel(id) : null;
   const episode = episodePanel(id);
   const films = el("div", { class: "charts" });
   let marks = [];
   section("Log").append(log);
   const made = section("Settings");
   made.append(details("Settings", about.config), details("Made with", about.made));
-  showStatus({ state: about.summary.state, status: about.status, films: about.films, tables: about.tables });
+  showStatus({ ...about, state: about.summary.state });
   order([]);
 
   function section(title) {
@@ -79,25 +79,12 @@ export async function runPage(page, id, asked) {
   function showStatus(news) {
     state.textContent = news.state;
     state.className = `state ${news.state}`;
-    status = { ...about.summary, ...news.status, tables: news.tables };
-    const target = status.target_return === null || status.target_return === undefined ? "" : ` of ${number(status.target_return)}`;
-    const pairs = [
-      ["steps", `${count(status.steps)}${status.total_steps ? ` of ${count(status.total_steps)}` : ""}`],
-      ["time trained", clock(status.seconds)],
-      ["steps/s", count(status.steps_per_second)],
-      ["return", number(status.mean_return)],
-      ["evaluation", `${number(status.eval_return)}${target}`],
-      ["best", number(status.best_return)],
-      ["updates", count(status.updates)],
-      ["skipped updates", count(status.skipped_updates)],
-      ["restarts", count(status.restarts)],
-      ["ended by", status.reason || ""],
-    ];
-    facts.replaceChildren(...pairs.filter(([, text]) => text).map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", { "data-fact": name }, text))));
-    limit.textContent = status.limiting_role ? ["Limited by", [status.limiting_role, status.limiting_reason].filter(Boolean).join(": ")].join(" ") : "";
+    [status, shown] = [news.status, news.shown];
+    facts.replaceChildren(...Object.entries(shown.facts).map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", { "data-fact": name }, text))));
+    limit.textContent = shown.limit;
     roles.replaceChildren(...listed(status.roles).map((role) => roleBar(role, shades)));
-    policies.show(status);
-    nodes.show(status);
+    policies.show(shown);
+    nodes.show(status, shown.tables);
     showFilms(news.films);
     order(titles());
   }
@@ -153,7 +140,7 @@ export async function runPage(page, id, asked) {
       section(title).append(...(grids.has(title) ? [grids.get(title)] : []), ...(none.length ? [el("p", { class: "quiet zero" }, `Always 0: ${none.join(", ")}`)] : []));
     }
     roles.replaceChildren(...listed(status.roles).map((role) => roleBar(role, shades)));
-    nodes.show(status);
+    nodes.show(status, shown.tables);
     order(titles());
   }
 
@@ -247,7 +234,7 @@ export async function runPage(page, id, asked) {
     for (const chart of drawn) chart.rebuild();
     episode.rebuild();
     roles.replaceChildren(...listed(status.roles).map((role) => roleBar(role, shades)));
-    policies.show(status);
+    policies.show(shown);
   };
   // The file of an episode is replaced as a whole.
   const reading = setInterval(() => {

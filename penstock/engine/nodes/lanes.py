@@ -145,7 +145,7 @@ class NodeLanes:
         self.is_waited_for, self._is_closed = True, False
         self._steps = 0
         self._counts: Counter[str] = Counter()  # of earlier connections
-        self._lag = 0.0
+        self._lag = self._largest_lag = 0.0
         self._is_dismissed, self._arrived_at = False, 0.0
         arena.give_up(node)  # of a receiver that has died
 
@@ -220,7 +220,8 @@ class NodeLanes:
             counts = self._counts + Counter(counts)
         return NodeStatus(
             lanes=self.num_lanes, is_there=link is not None and link.is_there, is_leaving=self._is_dismissed,
-            has_left=self.has_delivered, steps=self._steps, policy_lag=self._lag, **counts,
+            has_left=self.has_delivered, steps=self._steps, policy_lag=self._lag,
+            policy_lag_max=self._largest_lag, **counts,
         )  # fmt: skip
 
     # -- slots -----------------------------------------------------------------------------------------------------
@@ -310,7 +311,8 @@ class NodeLanes:
         steps = int(valid.sum())
         if steps:
             self._steps += steps
-            self._lag = self.arena.weights.version - float(self.arena.columns["version"][rows][valid].mean())
+            lags = self.arena.weights.version - self.arena.columns["version"][rows][valid]
+            self._lag, self._largest_lag = float(lags.mean()), float(lags.max())
 
     def _claim_free(self, slots: np.ndarray) -> np.ndarray:
         claimed: np.ndarray = slots[self.arena.slots.claim(slots, SlotState.FREE, SlotState.WRITING, self.node)]
@@ -371,7 +373,7 @@ class StepNodeLanes(NodeLanes):
             self._arrived_at = time.monotonic()
             self._inbox.add(calls)
             self._steps += steps_in(calls)
-            self._lag = float(self.arena.weights.version - frame.version)
+            self._lag = self._largest_lag = float(self.arena.weights.version - frame.version)
             self.arena.learner_bell.ring()
 
     def _is_quiet(self) -> bool:

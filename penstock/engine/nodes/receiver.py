@@ -218,10 +218,11 @@ class Receiver:
 
 
 def _status_of(lanes: Sequence[NodeLanes]) -> NodeStatus:
-    """Status of a node: sums over its lanes of each policy, and the largest policy lag."""
+    """Status of a node: sums over its lanes of each policy, and the largest policy lags."""
     found = [each.status() for each in lanes]
     if len(found) == 1:
         return found[0]
     sums: dict[str, Any] = {name: sum(getattr(each, name) for each in found) for name in SUMMED}
     sums |= {name: all(getattr(each, name) for each in found) for name in ("is_there", "has_left")}
-    return replace(found[0], policy_lag=max(each.policy_lag for each in found), **sums)
+    lags = {name: max(getattr(each, name) for each in found) for name in ("policy_lag", "policy_lag_max")}
+    return replace(found[0], **lags, **sums)

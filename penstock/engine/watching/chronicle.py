@@ -36,8 +36,8 @@ METRICS_INTERVAL = 1.0  # seconds between two lines of metrics.jsonl, and two st
 HARDWARE_INTERVAL = 2.0  # seconds between two lines of hardware.jsonl
 
 OF_A_NODE = (
-    "is_there", "steps", "steps_per_second", "policy_lag", "bytes_per_second", "weights_nbytes", "stale", "doubled",
-    "missing", "faults",
+    "is_there", "steps", "steps_per_second", "policy_lag", "policy_lag_max", "bytes_per_second", "weights_nbytes",
+    "stale", "doubled", "missing", "faults",
 )  # fmt: skip
 """Logged numbers of each node, or of each gateway where a run has some, by the names of `NodeStatus`."""
 
@@ -365,6 +365,9 @@ def _metrics_of_policy(policy: PolicyStatus) -> dict[str, float]:
             "opponents/mean_score": fmean(scores),
             "opponents/min_score": min(scores),
         }
+    if policy.rating is not None and policy.rating_error is not None:
+        values["opponents/rating/low"] = policy.rating - policy.rating_error
+        values["opponents/rating/high"] = policy.rating + policy.rating_error
     values |= {f"tuned/{name}": value for name, value in policy.tuned.items()}
     return values | {f"loss/{name}": value for name, value in policy.losses.items()}
 
