@@ -3,10 +3,10 @@
     python bench/pictures.py [--runs FOLDER] [--all FOLDER] [--terminals]
 
 Runs that are missing in the folder are trained first: minutes on two cores. Without ``--all``, the pictures of the
-documentation are written to docs/images, in 128 colours, and the beginning of the page of each kind of run at three
-widths in both themes to docs/images/kinds. With it, every page is written to that folder whole, at 390, 900 and 1,400
-pixels in both themes, and the live view at five sizes, to be looked at. A page that is wider than its window is an
-error. With ``--terminals``, only the pictures of the live view are made, without a browser.
+documentation are written to docs/images, in 128 colours, and the page of each kind of run, from the section that others
+lack, at three widths in both themes to docs/images/kinds. With it, every page is written to that folder whole, at 390,
+900 and 1,400 pixels in both themes, and the live view at five sizes, to be looked at. A page that is wider than its
+window is an error. With ``--terminals``, only the pictures of the live view are made, without a browser.
 """
 
 from __future__ import annotations
@@ -96,15 +96,19 @@ ON_NODES = {
 """Flags of runs on two machines of a cluster, which namespaces of this machine stand for."""
 SEARCH = ("ppo", *CARTPOLE, "4000", "--total-steps", "12000", "--trials", "12", "--num-workers", "1")
 SHOWN = {
-    "dashboard-overview": ("#/", 620), "dashboard-run": ("#/run/appo-1", 1000), "dashboard-curves": ("#/curves", 1000),
-    "dashboard-policies": ("#/run/two-policies", 1200), "dashboard-population": ("#/run/population", 1900),
-    "dashboard-comparison": ("#/compare?words=search&by=num_epochs", 1100),
-    "dashboard-search": ("#/search/search", 1300),
-    "dashboard-delayed": ("#/run/rudder", 1300), "dashboard-nodes": ("#/run/nodes", 1000),
+    "dashboard-overview": ("#/", 620, ""), "dashboard-run": ("#/run/appo-1", 1000, ""),
+    "dashboard-curves": ("#/curves", 1000, ""), "dashboard-policies": ("#/run/two-policies", 1000, "Policies"),
+    "dashboard-population": ("#/run/population", 1900, ""), "dashboard-search": ("#/search/search", 1300, ""),
+    "dashboard-comparison": ("#/compare?words=search&by=num_epochs", 1100, ""),
+    "dashboard-delayed": ("#/run/rudder", 1300, ""), "dashboard-nodes": ("#/run/nodes", 1000, ""),
+    "dashboard-speed": ("#/run/nodes", 1150, "Speed"),
 }  # fmt: skip
-"""Page and height of each picture of the documentation."""
-KINDS = ("two-policies", "population", "self-play", "nodes", "learners", "mixture", "rudder", "search")
-"""Runs, and a search, whose pages are kept at all widths."""
+"""Page, height and first section of each picture of the documentation."""
+KINDS = {
+    "two-policies": "Policies", "population": "Policies", "self-play": "Policies", "nodes": "Nodes",
+    "learners": "Speed", "mixture": "Experience", "rudder": "Recent episode", "search": "",
+}  # fmt: skip
+"""First section of the pages, of runs and a search, that are kept at all widths."""
 WIDTHS = {1400: 1100, 900: 1300, 390: 1600}
 """Heights of the pages that are kept, by their widths."""
 TERMINALS = {
@@ -145,8 +149,10 @@ def make_runs(folder: Path) -> None:
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
 
 
-def take(chrome: Chrome, address: str, page: str, width: int, height: int | None, theme: str, out: Path) -> int:
-    """Write a picture of a page, whole if `height` is None; return the pixels by which it is too wide."""
+def take(
+    chrome: Chrome, address: str, page: str, width: int, height: int | None, theme: str, out: Path, section: str = ""
+) -> int:
+    """Write a picture of a page from a section on, whole if `height` is None; return the pixels that it is too wide."""
     size = {"width": width, "height": height or 1000, "deviceScaleFactor": 1, "mobile": False}
     chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     chrome.execute_script("localStorage.setItem('theme', arguments[0])", theme)
@@ -161,6 +167,10 @@ def take(chrome: Chrome, address: str, page: str, width: int, height: int | None
         chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         time.sleep(2.0)
         tall, wide = chrome.execute_script(whole)
+    go = "[...document.querySelectorAll('.index button')].find((one) => one.textContent === arguments[0]).click()"
+    for _ in range(3 if section else 0):
+        chrome.execute_script(go, section)
+        time.sleep(1.0)
     chrome.save_screenshot(os.fspath(out))
     return max(0, int(wide) - width)
 
@@ -180,27 +190,27 @@ def pages(folder: Path, out: Path, *, is_all: bool) -> list[str]:
         chrome.execute_cdp_cmd("Emulation.setScrollbarsHidden", {"hidden": True})
         ids = ids_of(chrome)
         both = ",".join(ids[name] for name in ("appo-1", "replay"))
-        wanted: list[tuple[str, str, int, int | None, str]]
+        wanted: list[tuple[str, str, int, int | None, str, str]]
         if is_all:
             names = {"overview": "#/", "curves": "#/curves", "comparison": "#/compare", "search": "#/search/search"}
             names |= {name: f"#/run/{name}" for name in (*RUNS, *ON_NODES)}
             names |= {"files": f"#/run/{ids['appo-1']}/files", "differences": f"#/differences?runs={both}"}
             wanted = [
-                (f"{name}-{width}-{theme}", page, width, None, theme)
+                (f"{name}-{width}-{theme}", page, width, None, theme, "")
                 for name, page in names.items() for width in WIDTHS for theme in ("light", "dark")
             ]  # fmt: skip
         else:
             (out / "kinds").mkdir(exist_ok=True)
-            wanted = [(name, page, 1400, height, "light") for name, (page, height) in SHOWN.items()]
-            places = {name: f"#/{name if name == 'search' else 'run'}/{name}" for name in KINDS}
+            wanted = [(name, page, 1400, height, "light", section) for name, (page, height, section) in SHOWN.items()]
             wanted += [
-                (f"kinds/{name}-{width}-{theme}", page, width, height, theme)
-                for name, page in places.items() for width, height in WIDTHS.items() for theme in ("light", "dark")
+                (f"kinds/{name}-{width}-{theme}", f"#/{'search' if name == 'search' else 'run'}/{name}",
+                 width, height, theme, section)
+                for name, section in KINDS.items() for width, height in WIDTHS.items() for theme in ("light", "dark")
             ]  # fmt: skip
-        for name, page, width, height, theme in wanted:
+        for name, page, width, height, theme, section in wanted:
             head, _, run = page.rpartition("/")
             place = f"{head}/{ids[run]}" if run in ids else page
-            if take(chrome, address, place, width, height, theme, out / f"{name}.png"):
+            if take(chrome, address, place, width, height, theme, out / f"{name}.png", section):
                 too_wide.append(name)
             if not is_all:
                 in_colors(out / f"{name}.png")

@@ -12,7 +12,7 @@ import numpy as np
 
 from penstock.runs.descriptions import WAIT
 from penstock.runs.formatting import number
-from penstock.runs.tables import Games
+from penstock.runs.tables import MOST_COLUMNS, Games
 
 _WIDTH, _HEIGHT = 480, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 8, 8, 24
@@ -76,9 +76,10 @@ def chart_html(chart: Mapping[str, Any], columns: Columns, x: str = "steps", tar
 
 def games_html(games: Games) -> str:
     """Return a table of games with a bar of those won, drawn and lost for each policy and opponent; "" without."""
-    opponents = dict.fromkeys(name for its in games.values() for name, results in its.items() if any(results))
-    if not opponents:
+    known = list(dict.fromkeys(name for its in games.values() for name, results in its.items() if any(results)))
+    if not known:
         return ""
+    opponents, more = known[:MOST_COLUMNS], f" {MOST_COLUMNS} of {len(known)} opponents are shown."
     heads = "".join(f'<th scope="col">against {escape(name)}</th>' for name in opponents)
     rows = "".join(
         f'<tr><th scope="row">{escape(policy)}</th>{"".join(_result(its.get(name, ())) for name in opponents)}</tr>'
@@ -86,7 +87,7 @@ def games_html(games: Games) -> str:
     )
     return (
         '<div><p class="quiet">Against past versions, games are those of the whole training; against other opponents, '
-        'those of the last evaluation.</p>'
+        f'those of the last evaluation.{more if len(known) > MOST_COLUMNS else ""}</p>'
         '<div class="wide" tabindex="0" role="region" aria-label="Games won, by policy and opponent">'
         f'<table class="runs"><thead><tr><th scope="col">policy</th>{heads}</tr></thead><tbody>{rows}</tbody></table>'
         "</div></div>"

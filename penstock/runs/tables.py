@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.runs.formatting import clock, number
-from penstock.runs.status import NodeStatus, OpponentStatus, PolicyStatus, Status
+from penstock.runs.status import MatchStatus, NodeStatus, OpponentStatus, PolicyStatus, Status
 
 Cells = dict[str, list[str]]
 """Cells of a table by heading, a cell per row."""
 Games = dict[str, dict[str, tuple[int, int, int]]]
 """Games won, drawn and lost of each policy, by opponent."""
+MOST_COLUMNS = 24
+"""Largest number of tuned settings, or of opponents, in a table: a hostile file may name any number in each row."""
 WORDS = ("policy", "against", "node", "machine", "state")
 """Headings of columns of words, aligned left."""
 
@@ -97,7 +99,7 @@ def limit_of(status: Mapping[str, Any]) -> str:
 
 def policies_table(policies: Sequence[PolicyStatus]) -> Cells:
     """Return the table of policies, with a column for each setting that was tuned."""
-    tuned = list(dict.fromkeys(name for policy in policies for name in policy.tuned))
+    tuned = list(dict.fromkeys(name for policy in policies for name in policy.tuned))[:MOST_COLUMNS]
     settings = [Part(name.replace("_", " "), lambda policy, name=name: _number(policy.tuned.get(name)))  # type: ignore[misc]
                 for name in tuned]  # fmt: skip
     place = [part.heading for part in POLICIES].index("copies") + 1
@@ -137,8 +139,9 @@ def games_of(status: Status | None) -> Games:
     found: Games = {}
     for policy in () if status is None else each_of(status):
         its = found.setdefault(policy.name or "policy", {})
-        versions = [(f"past versions of {one.policy}".removesuffix(" of "), one) for one in policy.opponents]
-        for opponent, one in (*((match.opponent, match) for match in policy.eval_matches), *versions):
+        results: list[tuple[str, MatchStatus | OpponentStatus]] = [(one.opponent, one) for one in policy.eval_matches]
+        results += ((f"past versions of {one.policy}".removesuffix(" of "), one) for one in policy.opponents)
+        for opponent, one in results:
             won, drawn, lost = its.get(opponent, (0, 0, 0))
             its[opponent] = won + one.wins, drawn + one.draws, lost + one.losses
     return found

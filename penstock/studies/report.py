@@ -197,8 +197,10 @@ def _columns(path: Path) -> dict[str, list[float | None]]:
 def _of_run(run: RecordedRun, history: dict[str, list[float | None]], x: str) -> list[str]:
     """Return the parts of one run: status, policies, charts by section, log, settings."""
     status, summary = run.status, run.summary
-    limit, found, facts = limit_of(status), status_of(status), facts_of(summary)
-    games = games_html(games_of(found))
+    limit, found = limit_of(status), status_of(status)
+    facts = "".join(f"<div><dt>{name}</dt><dd>{escape(text)}</dd></div>" for name, text in facts_of(summary).items())
+    tables, games = tables_of(found), games_html(games_of(found))
+    versions = _cells(tables["past versions"])
     about = f"{about_of(summary)}, {summary['state']}"
     about += f", weights from {run.origin}" if run.origin else ""
     labels = "; ".join(filter(None, (", ".join(run.labels.tags), run.labels.note)))
@@ -207,9 +209,10 @@ def _of_run(run: RecordedRun, history: dict[str, list[float | None]], x: str) ->
         f"<p>{escape(about)}</p>",
         f"<p><strong>{escape(limit)}</strong></p>" if limit else "",
         f"<p>{escape(labels)}</p>" if labels else "",
-        f"<dl>{''.join(f'<div><dt>{name}</dt><dd>{escape(text)}</dd></div>' for name, text in facts.items())}</dl>",
-        *(_parts_of(title.capitalize(), columns) for title, columns in tables_of(found).items()),
+        f"<dl>{facts}</dl>",
+        *(f"<h3>{name.capitalize()}</h3>{_cells(tables[name])}" for name in ("policies", "nodes") if tables[name]),
         f"<h3>Games</h3>{games}" if games else "",
+        f"<details><summary>Past versions</summary>{versions}</details>" if versions else "",
         lineage_html(lineage_of(run.directory.path), steps_of(status)),
     ]
     target = summary["target_return"]
@@ -321,10 +324,10 @@ def _search(name: str, found: Mapping[str, Any]) -> list[str]:
     return [*parts, "<h3>Best trials</h3>", _table(heads, rows)] if rows else parts
 
 
-def _parts_of(title: str, columns: Cells) -> str:
+def _cells(columns: Cells) -> str:
+    """Return the table of some columns; "" without."""
     rows = [list(cells) for cells in zip(*columns.values(), strict=True)]
-    heads = [(heading, heading not in WORDS) for heading in columns]
-    return f"<h3>{title}</h3>{_table(heads, rows)}" if rows else ""
+    return _table([(heading, heading not in WORDS) for heading in columns], rows) if rows else ""
 
 
 def _differences(runs: Sequence[RecordedRun]) -> str:

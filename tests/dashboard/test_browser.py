@@ -501,8 +501,9 @@ def test_policies_games_nodes_and_lineage_have_parts_of_the_page(browser, runs):
         rows = text_of(browser, "[aria-label=Policies] tbody tr")
         assert "red6004.25050 ± 121" in rows and f"{EVIL}6004.250-7 ± 121" in rows
         assert "75 % won, 25 % drawnof 4 games" in text_of(browser, "[aria-label^='Games won'] td")
-        assert text_of(browser, "details [aria-label='Past versions'] tbody tr").startswith(f"red{EVIL}6410.50101 | rednow50")
-        assert "600 of 1,000" not in text_of(browser, ".facts dd") and "ended by" in text_of(browser, ".facts dt")
+        versions = "details [aria-label='Past versions'] tbody tr"
+        assert text_of(browser, versions).startswith(f"red{EVIL}6410.50101 | rednow50 ± 12 | ")
+        assert "0 of 1,000" in text_of(browser, ".facts dd") and "ended by" in text_of(browser, ".facts dt")
         rows = text_of(browser, "[aria-label=Nodes] tbody tr").split(" | ")
         assert rows[0].startswith(f"gateway-0{EVIL}connected1 of 2 nodes")
         assert rows[1].startswith(f"node-0{EVIL}connected") and rows[2].startswith(f"node-1{EVIL}left")
@@ -512,6 +513,11 @@ def test_policies_games_nodes_and_lineage_have_parts_of_the_page(browser, runs):
         assert titles[1] == f"{EVIL} at 300 steps: exploit copies red; gamma 0.950 → 0.970"
         events = text_of(browser, "[aria-label='Events of the lineage'] tbody tr")
         assert events == f"{EVIL}300exploitred1.000, 5.000gamma 0.950 → 0.970"
+        browser.find_element(By.XPATH, "//summary[text()='Past versions (4)']").click()
+        path = runs / "kinds" / "status.json"
+        path.write_text(path.read_text().replace('"score": 0.5', '"score": 0.75'))
+        waited(browser, lambda: f"red{EVIL}6410.75101" in text_of(browser, versions))
+        assert browser.find_element(By.CSS_SELECTOR, versions).is_displayed(), "details stay open"
         browser.execute_script("document.querySelector('.charts').scrollIntoView()")
         waited(browser, lambda: EVIL in text_of(browser, ".legend") and "red" in text_of(browser, ".legend"))
         assert not browser.find_elements(By.CSS_SELECTOR, "main img, main script") and complaints(browser) == []

@@ -8,6 +8,9 @@ import sys
 import pytest
 
 from penstock.runs.descriptions import COLUMNS, HARDWARE, METRICS, QUANTILES, WAIT, charts_of, shades_of
+from penstock.runs.drawing import games_html
+from penstock.runs.status import MatchStatus, PolicyStatus, Status
+from penstock.runs.tables import MOST_COLUMNS, games_of, policies_table
 from tests.places import DOCS
 from tests.studies.recorded import record
 
@@ -118,6 +121,15 @@ def test_every_metric_of_the_page_of_metrics_has_a_description():
     assert len(names) > 40
     assert [chart["title"] for chart in charts_of(names) if chart["section"] == "Other"] == []
     assert len({series.pattern for series in METRICS}) == len(METRICS)
+
+
+def test_settings_and_opponents_of_a_hostile_status_do_not_make_its_tables_wide():
+    matches = [(MatchStatus(f"o{n}", "a", 1, 0, 0, 1.0),) for n in range(100)]
+    policies = [PolicyStatus(name="x", steps=1, tuned={f"t{n}": 1.0}, eval_matches=matches[n]) for n in range(100)]
+    assert len([heading for heading in policies_table(policies) if heading.startswith("t")]) == MOST_COLUMNS
+    status = Status(algorithm="ppo", env="x", steps=1, total_steps=1, seconds=1.0, policies=tuple(policies))
+    games = games_html(games_of(status))
+    assert games.count('col">against o') == MOST_COLUMNS and "24 of 100 opponents are shown" in games
 
 
 def test_columns_are_named_once():

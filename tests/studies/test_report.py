@@ -91,7 +91,7 @@ def test_games_and_past_versions_of_policies_are_tables_and_a_rating_has_its_int
     path.write_text(json.dumps(json.loads(path.read_text()) | {"policies": policies}))
     for at, rating in ((100, 10.0), (200, 50.0)):
         ends = {"": rating, "/low": rating - 12, "/high": rating + 12}
-        append(run, steps=at, seconds=at, **{f"policy/blue/opponents/rating{end}": value for end, value in ends.items()})
+        append(run, steps=at, seconds=at, **{f"policy/blue/opponents/rating{end}": ends[end] for end in ends})
     page = report_html(find_runs([tmp_path])).decode()
     text = re.sub(r"\s+", " ", " ".join(Tags(page).text))
     assert f"policy against {EVIL} against past versions of red".replace("  ", " ") in text

@@ -134,7 +134,7 @@ export class Chart {
     const axis = { stroke: ink, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 }, font: "12px system-ui, sans-serif" };
     const isTime = view.x === "time";
     const short = (axis, of) => (_, values) => values.map((value) => (value === null ? "" : shortened(this.valueOf(value, axis), of)));
-    const splits = (axis) => (plot, _, low, high, step) => (this.isLog(axis) ? logTicks(low, high, plot.bbox[axis === "x" ? "width" : "height"] / uPlot.pxRatio) : ticks(low, high, step));
+    const splits = (axis) => (plot, _, low, high, step) => (this.isLog(axis) ? logTicks(low, high, plot.bbox[axis === "x" ? "width" : "height"] / uPlot.pxRatio) : ticks(low, high, axis === "y" && this.isWhole && unit !== "share" ? Math.max(1, step) : step));
     const wide = (_, values) => (values ? 22 + 7 * Math.max(...values.map((value) => String(value ?? "").length)) : 50);
     let waits = 0;
     const series = this.parts.map(({ color, dash = 0, width = 1.6, faint = false, edge = false, dots: isDotted = false }, n) => {
