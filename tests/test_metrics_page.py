@@ -28,6 +28,7 @@ TOLD = {"episode/success_rate", "evaluation/success_rate"}  # by some environmen
 REDISTRIBUTION = {f"redistribution/{name}" for name in ("share", *predictor.TOLD)}  # with rewards="rudder" alone
 OPPONENTS = {  # of games against opponents alone
     *(f"opponents/{name}" for name in ("rating", "pool", "games", "mean_score", "min_score")),
+    *(f"opponents/rating/{end}" for end in ("low", "high")),
     *(f"against/NAME/{name}" for name in ("wins", "draws", "losses", "mean_return")),
 }
 SET = {"tuned/NAME", "exploits"}  # where settings are set, or policies copy each other

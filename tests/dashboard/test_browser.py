@@ -481,7 +481,9 @@ def of_kinds(runs):
     (run.directory.path / "config.json").write_text(json.dumps(config))
     for n in range(3):
         line = {f"policy/{policy}/loss/entropy": float(n) for policy in ("red", EVIL)}
-        line |= {"time/rollout/env": 0.5, "node/node-0/steps_per_second": 5.0}
+        line |= {"time/rollout/env": 0.5, "node/node-0/steps_per_second": 5.0, "nodes/connected": 1 + n // 2}
+        lags = zip(QUANTILES, (0.0, 0.0, 0.5, 1.5, 60.0), strict=True)
+        line |= {f"policy/red/policy_lag/{name}": value for name, value in lags}
         append(run, steps=600 + n, seconds=60 + n, **line)
     events = [
         {"event": "start", "policy": "red", "steps": 0, "after": {"gamma": 0.9}},
@@ -489,6 +491,22 @@ def of_kinds(runs):
          "scores": {"red": 5.0, EVIL: 1.0}, "before": {"gamma": 0.95}, "after": {"gamma": 0.97}},
     ]  # fmt: skip
     (run.directory.path / "lineage.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+
+
+def test_whole_numbers_have_whole_ticks_and_an_end_without_its_band_is_not_in_the_range(browser, runs):
+    of_kinds(runs)
+    with dashboard_of(runs) as served:
+        open_run(browser, served, "kinds")
+        ticks = {}
+        for title in ("Number of connected nodes", "Policy lag"):
+            find = f"[...document.querySelectorAll('figure')].find((each) => each.textContent.startsWith('{title}'))"
+            waited(browser, lambda find=find: browser.execute_script(f"return Boolean({find})"))
+            browser.execute_script(f"{find}.scrollIntoView()")
+            waited(browser, lambda find=find: browser.execute_script(f"return {find}.querySelector('canvas') !== null"))
+            drawn = ElementTree.fromstring(saved_picture(browser, title, "SVG")[1])
+            ends = drawn.iterfind(".//{http://www.w3.org/2000/svg}text[@text-anchor='end']")
+            ticks[title] = {float(text.text) for text in ends}
+        assert ticks["Number of connected nodes"] == {1.0, 2.0} and max(ticks["Policy lag"]) < 3.0
 
 
 def test_policies_games_nodes_and_lineage_have_parts_of_the_page(browser, runs):
