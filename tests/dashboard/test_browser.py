@@ -389,11 +389,12 @@ def test_curves_of_many_runs_are_grouped_with_seeds_as_one_band(browser, study):
 
 
 def saved_picture(browser, title, kind):
-    """Media type and text of the picture that a button of a chart saves."""
+    """Media type and text of the picture that a button of a chart or drawing saves."""
     return browser.execute_async_script(
         "const [title, kind, done] = arguments, make = URL.createObjectURL;"
         "URL.createObjectURL = (blob) => { blob.text().then((text) => done([blob.type, text])); return make(blob); };"
-        "const chart = [...document.querySelectorAll('figure')].find((each) => each.textContent.includes(title));"
+        "const chart = [...document.querySelectorAll('figure')].find((each) =>"
+        "each.textContent.includes(title) || each.querySelector(`[aria-label='${title}']`));"
         "[...chart.querySelectorAll('button')].find((button) => button.textContent === kind).click();",
         title, kind,
     )  # fmt: skip
@@ -528,6 +529,10 @@ def test_policies_games_nodes_and_lineage_have_parts_of_the_page(browser, runs):
         assert "1 of 1 to 2 nodes are connected" in text_of(browser, "main p")
         assert len(browser.find_elements(By.CSS_SELECTOR, "[aria-label=Nodes] svg polyline")) == 1
         titles = text_of(browser, ".lineage title").split(" | ")
+        kind, drawn = saved_picture(browser, "Lineage", "SVG")
+        paths = [each for each in ElementTree.fromstring(drawn).iter() if each.tag.endswith("}path")]
+        assert kind == "image/svg+xml" and paths
+        assert all(path.get("stroke").startswith("rgb") or path.get("fill").startswith("rgb") for path in paths)
         assert titles[1] == f"{EVIL} at 300 steps: exploit copies red; gamma 0.950 → 0.970"
         events = text_of(browser, "[aria-label='Events of the lineage'] tbody tr")
         assert events == f"{EVIL}300exploitred1.000, 5.000gamma 0.950 → 0.970"

@@ -4,7 +4,7 @@ import uPlot from "./uPlot.esm.js";
 import { moved } from "./controls.js";
 import { count, el, number } from "./dom.js";
 import { COLORS, colorOf, inks, isDark, logTicks, shortened, ticks, WAIT } from "./looks.js";
-import { pngOf, svgOf } from "./pictures.js";
+import { pngOf, save, svgOf } from "./pictures.js";
 import { valueAt } from "./store.js";
 
 const DASHES = [[], [6, 4], [2, 3], [8, 3, 2, 3]];
@@ -21,7 +21,7 @@ export class Chart {
     this.table = el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": `${title}, as a table`, hidden: true });
     this.button = el("button", { type: "button", "aria-pressed": "false", onclick: () => this.toggle() }, "Table");
     const csv = el("button", { type: "button", onclick: () => this.download() }, "CSV");
-    const pictures = [["PNG", pngOf], ["SVG", svgOf]].map(([kind, draw]) => el("button", { type: "button", onclick: async () => this.plot && this.save(await draw(this), kind.toLowerCase()) }, kind));
+    const pictures = [["PNG", pngOf], ["SVG", svgOf]].map(([kind, draw]) => el("button", { type: "button", onclick: async () => this.plot && save(this.title, await draw(this), kind.toLowerCase()) }, kind));
     const words = [options.unit === "share" ? "" : options.unit, options.isNamed ? `over ${options.view.x}` : ""].filter(Boolean);
     const unit = words.length ? el("span", { class: "unit" }, words.join(" ")) : null;
     this.value = el("span", { class: "value" });
@@ -301,13 +301,7 @@ export class Chart {
     const data = this.data(), names = this.lines.map(({ name }) => name);
     const lines = [[this.options.view.x, ...names].map(quoted).join(",")];
     data[0].forEach((at, row) => lines.push([at, ...names.map((_, n) => data[n + 1][row] ?? "")].join(",")));
-    this.save(new Blob([lines.join("\n") + "\n"], { type: "text/csv" }), "csv");
-  }
-
-  save(blob, ending) {
-    const url = URL.createObjectURL(blob);
-    el("a", { href: url, download: `${this.title.replace(/[^\w.-]+/g, "-")}.${ending}` }).click();
-    setTimeout(() => URL.revokeObjectURL(url), 1000);
+    save(this.title, new Blob([lines.join("\n") + "\n"], { type: "text/csv" }), "csv");
   }
 
   rebuild() {

@@ -2,6 +2,7 @@
 
 import { Chart } from "./chart.js";
 import { count, el, get, number, pictureOf, replace, svg, table } from "./dom.js";
+import { drawing } from "./pictures.js";
 import { colorOf } from "./looks.js";
 import { Store } from "./store.js";
 
@@ -113,7 +114,7 @@ export function lineageParts({ events, left_out: leftOut, picture }, who) {
   const notes = leftOut ? [el("p", { class: "quiet" }, `The first ${count(leftOut)} events are left out.`)] : [];
   return [
     el("p", { class: "quiet" }, `A lane for each ${who} over its steps. Arrows lead from a ${who} to its copy, points are changes of settings.`),
-    el("div", { class: "wide lineage", tabindex: "0", role: "region", "aria-label": "Picture of the lineage" }, pictureOf(picture)), ...notes,
+    drawing("Lineage", "lineage", pictureOf(picture)), ...notes,
     el("details", {}, el("summary", {}, `Events (${cells.length})`), table("Events of the lineage", heads, cells, "runs"))];
 }
 

@@ -1,4 +1,4 @@
-// Pictures of a chart as it is shown, with title and legend: PNG and SVG.
+// Pictures as they are shown: of a chart PNG and SVG, with title and legend; of a drawing of the server SVG.
 
 import { el, svg } from "./dom.js";
 import { inks } from "./looks.js";
@@ -75,6 +75,29 @@ export function svgOf(chart) {
     svg("title", {}, title), svg("clipPath", { id: "plot" }, svg("rect", { x: left, y: top, width: wide, height: tall })), svg("rect", { width, height, fill: paper }),
     write(title, [EDGE, 18], { "font-size": 14, "font-weight": 600 }), svg("g", { transform: `translate(0 ${HEAD})` }, axes, svg("g", { "clip-path": "url(#plot)" }, shapes)), legend);
   return new Blob([new XMLSerializer().serializeToString(whole)], { type: "image/svg+xml" });
+}
+
+export function save(title, blob, ending) {
+  const url = URL.createObjectURL(blob);
+  el("a", { href: url, download: `${title.replace(/[^\w.-]+/g, "-")}.${ending}` }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 1000);
+}
+
+const LOOKS = ["fill", "fill-opacity", "stroke", "stroke-opacity", "stroke-width", "stroke-dasharray", "opacity", "font-family", "font-size", "font-weight", "text-anchor"];
+
+// A drawing of the server in a region that scrolls, with a button for its SVG, in which the page's looks are written out.
+export function drawing(title, kind, picture) {
+  const button = el("button", { type: "button", onclick: () => {
+    const whole = picture.cloneNode(true), copies = [whole, ...whole.querySelectorAll("*")];
+    [picture, ...picture.querySelectorAll("*")].forEach((shown, n) => {
+      const look = getComputedStyle(shown);
+      for (const name of LOOKS) copies[n].setAttribute(name, look.getPropertyValue(name));
+    });
+    whole.prepend(svg("title", {}, title), svg("rect", { width: "100%", height: "100%", fill: inks().paper }));
+    save(title, new Blob([new XMLSerializer().serializeToString(whole)], { type: "image/svg+xml" }), "svg");
+  } }, "SVG");
+  const shown = el("div", { class: `wide ${kind}`, tabindex: "0", role: "region", "aria-label": title }, picture);
+  return el("figure", {}, shown, el("div", { class: "foot" }, el("span", { class: "tools" }, button)));
 }
 
 // Rows within a range, and their neighbours: lines lead out of the picture.

@@ -2,6 +2,7 @@
 
 import { count, el, follow, get, number, pictureOf, replace, table } from "./dom.js";
 import { lineageParts } from "./kinds.js";
+import { drawing } from "./pictures.js";
 
 const STOPS = 100; // of a slider
 
@@ -56,7 +57,7 @@ export async function searchPage(page, id) {
     return [
       el("h2", {}, "Trials"),
       el("p", { class: "quiet" }, "A line per trial, through its settings to its value. The best fifth stands out; ranges below make other trials faint."),
-      picture ? el("div", { class: "wide parallel", tabindex: "0", role: "region", "aria-label": "Parallel coordinates" }, pictureOf(picture)) : "",
+      picture ? drawing("Parallel coordinates", "parallel", pictureOf(picture)) : "",
       el("div", { class: "choices" }, axes.map((axis, n) => el("fieldset", { class: "brush" }, el("legend", {}, axis.name), slider(axis, n, 0), slider(axis, n, 1)))),
       el("h2", {}, isPopulation ? "History" : "Importance and history"),
       el("div", { class: "charts broad" },
