@@ -113,5 +113,5 @@ class ApeXDPG(DDPG):
 
     def follow(self, number: int) -> None:
         """Move the target networks every `target_period` updates."""
-        if number % self.config.target_period == 0:
+        if self.kind_of_update(number):
             self.move_target(self.config.tau)

@@ -136,7 +136,7 @@ class FastTD3(TD3):
         self.minimize("critic", critic_loss)
         metrics = {"critic_loss": critic_loss, "q": model.returns.mean(z.detach())}
 
-        if batch.number % c.policy_delay == 0:
+        if self.kind_of_update(batch.number):  # it moves the policy
             actor_loss = -model.values(batch.obs, model.policy(batch.obs)).amin(0).mean()
             self.minimize("actor", actor_loss)
             metrics["actor_loss"] = actor_loss

@@ -92,7 +92,7 @@ class SAC(SoftCritics):
 
         metrics = {"critic_loss": critic_loss, "q": q}
 
-        if batch.number % self.config.policy_delay == 0:
+        if self.kind_of_update(batch.number):  # it moves the policy
             metrics |= self.improve_policy(model, model.policy(batch.obs), batch.obs, alpha)
             follow(model.encoder, self.lost)
         if self.has_target:

@@ -66,7 +66,7 @@ class TD3(ControlAlgorithm):
         self.minimize("critic", critic_loss)
         metrics = {"critic_loss": critic_loss, "q": q}
 
-        if batch.number % c.policy_delay == 0:
+        if self.kind_of_update(batch.number):  # it moves the policy
             actor_loss = -model.q1(batch.obs, model.policy(batch.obs)).mean()
             self.minimize("actor", actor_loss)
             self.move_target(c.tau)

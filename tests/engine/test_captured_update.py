@@ -23,17 +23,16 @@ from penstock.algorithms.tqc import TQC
 from penstock.algorithms.xqc import XQC
 from penstock.engine.paths.captured import WARM_UP
 from penstock.engine.paths.captured_updates import CapturedUpdate
-from penstock.envs.spaces import ActionSpec
 from tests.algorithms.transitions import TORQUE, VECTOR, begin, make, random_transitions
 from tests.engine.recorded import recorded
+from tests.nn.plain import CHOICE
 
-FOUR_ACTIONS = ActionSpec((), "int64", num_actions=4)
 CONTROL = [DDPG, TD3, FastTD3, SAC, TQC, CrossQ, XQC, FlashSAC]
 
 
 def begun_with(kind, **settings):
     """An algorithm and its network, ready to learn."""
-    action = FOUR_ACTIONS if issubclass(kind, DQN) else TORQUE
+    action = CHOICE if issubclass(kind, DQN) else TORQUE
     sizes = {"hidden_sizes": (8,), "batch_size": 16, "learning_starts": 16}
     algorithm = make(kind, VECTOR, action, **{**sizes, **settings})
     return algorithm, begin(algorithm)

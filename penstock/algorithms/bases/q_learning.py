@@ -366,7 +366,7 @@ class QLearning(ReplayAlgorithm):
 
     def follow(self, number: int) -> None:
         """Copy the network to the target network every ``target_period`` updates."""
-        if number % self.config.target_period == 0:
+        if self.kind_of_update(number):
             self.move_target(1.0)
 
     def kind_of_update(self, number: int) -> bool:

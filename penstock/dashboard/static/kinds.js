@@ -2,8 +2,8 @@
 
 import { Chart } from "./chart.js";
 import { count, el, get, number, pictureOf, replace, svg, table } from "./dom.js";
-import { drawing } from "./pictures.js";
 import { colorOf } from "./looks.js";
+import { drawing } from "./pictures.js";
 import { Store } from "./store.js";
 
 function listed(value) {

@@ -74,7 +74,11 @@ export function svgOf(chart) {
   const whole = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img" },
     svg("title", {}, title), svg("clipPath", { id: "plot" }, svg("rect", { x: left, y: top, width: wide, height: tall })), svg("rect", { width, height, fill: paper }),
     write(title, [EDGE, 18], { "font-size": 14, "font-weight": 600 }), svg("g", { transform: `translate(0 ${HEAD})` }, axes, svg("g", { "clip-path": "url(#plot)" }, shapes)), legend);
-  return new Blob([new XMLSerializer().serializeToString(whole)], { type: "image/svg+xml" });
+  return written(whole);
+}
+
+function written(picture) {
+  return new Blob([new XMLSerializer().serializeToString(picture)], { type: "image/svg+xml" });
 }
 
 export function save(title, blob, ending) {
@@ -94,7 +98,7 @@ export function drawing(title, kind, picture) {
       for (const name of LOOKS) copies[n].setAttribute(name, look.getPropertyValue(name));
     });
     whole.prepend(svg("title", {}, title), svg("rect", { width: "100%", height: "100%", fill: inks().paper }));
-    save(title, new Blob([new XMLSerializer().serializeToString(whole)], { type: "image/svg+xml" }), "svg");
+    save(title, written(whole), "svg");
   } }, "SVG");
   const shown = el("div", { class: `wide ${kind}`, tabindex: "0", role: "region", "aria-label": title }, picture);
   return el("figure", {}, shown, el("div", { class: "foot" }, el("span", { class: "tools" }, button)));

@@ -183,14 +183,13 @@ class ReplayLearner(Learner):
         self._is_prioritized = isinstance(sampler, Prioritized)
         self._update: Callable[[Any], tuple[Tensor, Metrics]] = partial(algorithm.update, self._model)
         if self._device.type == "cuda":
-            self._update = CapturedUpdate(algorithm, self._model, self._note_of_updates, waits=self._is_prioritized)
+            self._update = CapturedUpdate(
+                algorithm, self._model, lambda text: report(Note(text)), waits=self._is_prioritized
+            )
         self._has_order = not isinstance(sampler, Prioritized) or sampler.eviction_alpha is None
         self._ids, self._priorities = np.empty(0, np.int64), np.empty(0, np.float32)  # of the last batch
         self._batches = replay.batches_before  # learned from since the limiter began to count
         self._published_at = self._steps  # steps that the weights were published with
-
-    def _note_of_updates(self, text: str) -> None:
-        self._report(Note(text))
 
     def poll(self) -> bool:
         """Make one update; return False while none is due, or while the goal is reached."""
