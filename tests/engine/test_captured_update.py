@@ -67,6 +67,7 @@ def learn(algorithm, model, update, numbers):
         batch, _ = algorithm.prepare(model, batch_of(algorithm, number))
         with algorithm.training_mode(model):
             told = update(batch)
+        assert not isinstance(update, CapturedUpdate) or not any(value.requires_grad for value in told[1].values())
     return told
 
 

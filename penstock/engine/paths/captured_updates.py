@@ -117,7 +117,9 @@ class CapturedUpdate:
         self._set_rates()
         results = self._graphs.replay(self._algorithm.kind_of_update(batch.number), batch, self._results)
         if results is None:
-            return self._algorithm.update(self._model, batch)
+            td_error, metrics = self._algorithm.update(self._model, batch)
+            # What adds to gradients belongs to this stream, and must not live on until a graph is captured.
+            return td_error, {name: value.detach() for name, value in metrics.items()}
         metrics, tensors = results.copies()
         if not self._waits:
             self._raise_if_lost()
