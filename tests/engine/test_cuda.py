@@ -37,10 +37,10 @@ from penstock.engine.acting.device_inference import (
     WeightsExchange,
 )
 from penstock.engine.acting.inference import Inference
+from penstock.engine.acting.pinned import PinnedMemory
 from penstock.engine.messages import Note
 from penstock.engine.paths.captured import WARM_UP
 from penstock.engine.paths.captured_updates import CapturedGradient, CapturedUpdate
-from penstock.engine.paths.segment_learner import PinnedMemory
 from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.roles.policy_worker import PolicyWorker
 from penstock.engine.trainer import Trainer
@@ -51,6 +51,7 @@ from tests.algorithms import transitions
 from tests.algorithms.batches import collect, make, make_model
 from tests.engine.collecting import FIRST_VERSION, SHORT, Collecting, Recording
 from tests.engine.processes import Watched, pids_of
+from tests.envs.pictures import Pictures
 from tests.experience.reading import CPU, filled_arena, read, reader
 from tests.nn.plain import CHOICE
 
@@ -105,6 +106,20 @@ def test_graphs_answer_what_the_cpu_answers_to_1e_5(exact, memory):
         torch.testing.assert_close(one.memory, two.memory, rtol=1e-5, atol=1e-5)
     assert all(bucket.graph is not None for bucket in inference._buckets)
     assert len({bucket.graph.pool() for bucket in inference._buckets}) == 1
+    assert not [report.text for report in run.reports.of(Note)]
+    plain.close()
+    run.close()
+
+
+def test_a_graph_reads_large_observations_in_the_arena():
+    layout = {"env": Pictures, "env_kwargs": {}, "num_workers": 3, "num_envs_per_worker": 4, "num_groups": 2}
+    plain = Collecting(Recording, inference="central", **layout)
+    run, inference = on_gpu(**layout)
+    assert inference._in_place is not None
+    for _ in range(4):
+        one, two = plain.take(), run.take()
+        assert torch.equal(one.obs, two.obs) and torch.equal(one.action, two.action)
+        torch.testing.assert_close(one.records["logits"], two.records["logits"], rtol=1e-5, atol=1e-4)
     assert not [report.text for report in run.reports.of(Note)]
     plain.close()
     run.close()
@@ -303,22 +318,24 @@ def test_weights_cross_from_one_stream_to_another_whole_and_the_block_gets_what_
 def test_a_batch_of_large_observations_comes_out_of_registered_memory():
     arena = filled_arena(observation=ObservationSpec((256, 256, 1), "uint8"))
     one = reader(arena, device=GPU)
-    assert one._takes_slots and torch.from_numpy(arena.columns["obs"]).is_pinned()
+    other = PinnedMemory.of(arena.columns["obs"], GPU)  # as inference in the same process has it
+    assert one._takes_slots and other is one._pinned and torch.from_numpy(arena.columns["obs"]).is_pinned()
     found, _ = one.read(np.array([4, 1]), 50, 0.0)
     expected, _ = read(arena, device=CPU)
     arena.columns["obs"][...] = 0
     assert torch.equal(found.obs.cpu(), expected.obs)
     one.close()
+    assert torch.equal(other.on_device()[:8].cpu(), torch.zeros(8, dtype=torch.uint8))
+    del other
     assert not torch.from_numpy(arena.columns["obs"]).is_pinned()
 
 
 def test_memory_that_cuda_refuses_is_used_without_it():
     array = np.zeros(1 << 20, np.uint8)
     first = PinnedMemory(array, GPU)
-    second = PinnedMemory(array, GPU)  # a second time is refused
+    second = PinnedMemory(array[1:], GPU)  # a second time is refused
     assert first.is_registered and not second.is_registered
     assert torch.ones(3, device="cuda").sum().item() == 3.0
-    first.close()
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])

@@ -2,6 +2,7 @@
 
 from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,12 +12,14 @@ from penstock.algorithms.appo import APPO
 from penstock.algorithms.bases.algorithm import Request
 from penstock.engine.acting.device_inference import DeviceInference, Staging, WatchedRequest
 from penstock.engine.acting.inference import Inference
+from penstock.engine.acting.pinned import PinnedMemory
 from penstock.engine.messages import Note
 from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.roles.policy_worker import PolicyWorker
 from penstock.experience.arena import Pending
 from tests.engine.collecting import COLUMNS, SHORT, Collecting, Recording
 from tests.envs.masked import MaskedEnv
+from tests.envs.pictures import Pictures
 from tests.experience.reading import CPU
 
 
@@ -68,6 +71,29 @@ def test_lanes_collect_the_same_to_1e_5_as_without_buckets_and_staging(infer, me
         torch.testing.assert_close(one.records["logits"], two.records["logits"], rtol=1e-5, atol=1e-4)
     plain.close()
     staged.close()
+
+
+def test_large_observations_are_read_in_the_arena_with_the_same_answers(infer):
+    settings = {"env": Pictures, "env_kwargs": {}, "num_workers": 3, "num_envs_per_worker": 2, "num_groups": 1}
+    plain, staged = (Collecting(Recording, inference="central", **settings) for _ in range(2))
+    inference = infer(staged)
+    staged.policy_worker = PolicyWorker(staged.arena, inference)
+    assert all("obs" not in bucket.asked.arrays for bucket in inference._buckets)
+    for _ in range(2):
+        one, two = plain.take(), staged.take()
+        assert torch.equal(one.obs, two.obs) and torch.equal(one.action, two.action)
+        torch.testing.assert_close(one.records["logits"], two.records["logits"], rtol=1e-5, atol=1e-4)
+    plain.close()
+    staged.close()
+
+
+def test_observations_that_the_gpu_does_not_reach_are_copied_by_the_host(monkeypatch):
+    run = Collecting(Recording, inference="central", env=Pictures, env_kwargs={})
+    monkeypatch.setattr(PinnedMemory, "of", lambda array, device: SimpleNamespace(is_registered=False))
+    inference = device_inference(run)
+    assert all("obs" in bucket.asked.arrays for bucket in inference._buckets)
+    assert "the host copies them to the GPU" in run.reports.of(Note)[0].text
+    run.close()
 
 
 def test_answers_are_those_of_the_weights_of_now(infer):

@@ -136,7 +136,7 @@ def test_large_observations_are_registered_for_cuda_and_gathered_where_it_refuse
     one = reader(arena, device=torch.device("cuda:1"), note=notes.append)
     column = arena.columns["obs"]
     is_large = side == 256
-    assert registered == ([(column.ctypes.data, column.nbytes, 0)] if is_large else [])
+    assert registered == ([(column.ctypes.data, column.nbytes, 1 | 2)] if is_large else [])
     assert len(pinned) == len(arena.columns) - (is_large and is_accepted)
     assert asked == ([] if is_accepted else ["cuda:1"])
     assert ["gathered on the host" in note for note in notes] == ([] if is_accepted else [True])

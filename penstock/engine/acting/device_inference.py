@@ -1,5 +1,7 @@
 """Choosing actions on a GPU: pinned memory, one copy to the device and one back for each batch, and CUDA graphs.
 
+Large observations are not copied by the host: the device reads them in the arena, where rollout workers wrote them.
+
 A learner in the same process passes its weights on without their leaving the device.
 """
 
@@ -25,12 +27,14 @@ from penstock.engine.acting.inference import (
     request_fields,
     through_block,
 )
+from penstock.engine.acting.pinned import PinnedMemory, RowsInPlace
 from penstock.engine.messages import Note, Tell
 from penstock.experience.arena import ExperienceArena, Pending
 from penstock.experience.layout import RunShape
 
 ALIGNMENT = 64
 MEMORY = "memory after"  # no column has this name
+ROWS = "rows"  # no field of a request has this name
 
 
 class Staging:
@@ -91,10 +95,20 @@ class WatchedRequest(Request):
 class Bucket:
     """Memory of requests and answers for batches of up to `size` lanes, and the graph of the computation between.
 
+    Parameters
+    ----------
+    size, shape, device
+        Lanes, shape of the run, and device.
+    in_place
+        Observations that the device reads in the arena; None: they are fields of the request.
+
     Attributes
     ----------
     asked, answered
-        Fields of a `Request`; columns and memory states.
+        What crosses to the device and back: fields of a `Request`, with rows in the place of observations that the
+        device reads in the arena; columns and memory states.
+    request
+        Fields of a `Request`, tensors of the device.
     graph
         Captured computation; None: it runs operation by operation.
     """
@@ -102,11 +116,22 @@ class Bucket:
     answered: Staging
     graph: torch.cuda.CUDAGraph | None = None
 
-    def __init__(self, size: int, shape: RunShape, device: torch.device) -> None:
-        fields = [(name, (size, *one), getattr(torch, dtype)) for name, one, dtype in request_fields(shape)]
-        self.asked = Staging(fields, device)
+    def __init__(self, size: int, shape: RunShape, device: torch.device, in_place: RowsInPlace | None) -> None:
+        fields = {name: ((size, *one), getattr(torch, dtype)) for name, one, dtype in request_fields(shape)}
+        self._in_place, self.request = in_place, {}
+        if in_place is not None:
+            obs_shape, dtype = fields.pop("obs")
+            self.request["obs"] = torch.zeros(obs_shape, dtype=dtype, device=device)
+            fields[ROWS] = (size,), torch.int64
+        self.asked = Staging([(name, *field) for name, field in fields.items()], device)
+        self.request.update((name, tensor) for name, tensor in self.asked.tensors.items() if name != ROWS)
         if (mask := shape.observation.mask) is not None:  # padding has legal actions, too
             self.asked.arrays["obs"][:, mask.offset : mask.offset + math.prod(mask.spec.shape)] = 1
+
+    def read_observations(self) -> None:
+        """Read the observations in the arena, on the device."""
+        if self._in_place is not None:
+            self._in_place.read(self.asked.tensors[ROWS], self.request["obs"])
 
 
 def bucket_sizes(shape: RunShape) -> list[int]:
@@ -157,6 +182,7 @@ class DeviceInference(Inference):
             super().__init__(arena, algorithm, device, steps_taken, weights)
             # A graph would not make bfloat16 copies of weights anew if they outlived an operation.
             self._autocast = algorithm.autocast(self._device, cache=False)
+            self._in_place = self._observations_in_place()
             self._sizes = bucket_sizes(arena.shape)
             self._buckets = [self._make_bucket(size) for size in self._sizes]
 
@@ -175,13 +201,30 @@ class DeviceInference(Inference):
     def _arrays_for(self, count: int) -> dict[str, np.ndarray]:
         return self._bucket(count).asked.arrays
 
+    def _observations_in_place(self) -> RowsInPlace | None:
+        """Return the arena's observations as the device reads them; None if they are small, or CUDA refuses."""
+        column = self._arena.columns["obs"]
+        if not RowsInPlace.serves(column) or self._arena.shape.observation.mask is not None:
+            return None
+        memory = PinnedMemory.of(column, self._device)
+        if not memory.is_registered:
+            self._report(Note("CUDA does not register the observations' memory: the host copies them to the GPU"))
+            return None
+        return RowsInPlace(memory, column[0].nbytes)
+
+    def _read_observations(self, rows: np.ndarray, fields: dict[str, np.ndarray]) -> None:
+        if self._in_place is None:
+            super()._read_observations(rows, fields)
+        else:
+            fields[ROWS][:] = rows
+
     def _act(self, count: int, steps: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
         bucket = self._bucket(count)
         bucket.asked.send()
         if bucket.graph is not None:
             bucket.graph.replay()
         else:
-            self._run(bucket, Request(**bucket.asked.tensors, steps=steps))
+            self._run(bucket, Request(**bucket.request, steps=steps))
         bucket.answered.fetch()
         columns = {name: array[:count] for name, array in bucket.answered.arrays.items()}
         return columns, columns.pop(MEMORY)
@@ -189,9 +232,9 @@ class DeviceInference(Inference):
     @torch.inference_mode()
     def _make_bucket(self, size: int) -> Bucket:
         """Make a bucket, with memory for the answer's fields, and capture its graph if possible."""
-        bucket = Bucket(size, self._arena.shape, self._device)
+        bucket = Bucket(size, self._arena.shape, self._device, self._in_place)
         bucket.asked.send()
-        request = WatchedRequest(**bucket.asked.tensors, steps=0)
+        request = WatchedRequest(**bucket.request, steps=0)
         answer = self._answer(request)
         fields = [(name, tuple(tensor.shape), tensor.dtype) for name, tensor in answer.items()]
         bucket.answered = Staging(fields, self._device)
@@ -206,6 +249,7 @@ class DeviceInference(Inference):
 
     def _run(self, bucket: Bucket, request: Request) -> None:
         """Compute the answer into the bucket's tensors, operation by operation."""
+        bucket.read_observations()
         for name, tensor in self._answer(request).items():
             bucket.answered.tensors[name].copy_(tensor)
 

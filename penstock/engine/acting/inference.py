@@ -245,7 +245,7 @@ class Inference:
                 requests.keep_memory(pending, requests.memory(pending))
                 return
         fields = self._request_buffer(len(rows)).arrays
-        gather(arena.columns["obs"], rows, fields["obs"])
+        self._read_observations(rows, fields)
         gather(arena.columns["first"], rows, fields["first"])
         gather(requests.noise.reshape(-1, shape.action.noise_size), lanes, fields["noise"])
         fields["lane"][:] = lanes + shape.first_lane
@@ -267,6 +267,9 @@ class Inference:
                 arena.decision_memory[lanes] = fields["memory"]
             memory[is_asked] = memory_after
             requests.keep_memory(pending, memory)
+
+    def _read_observations(self, rows: np.ndarray, fields: dict[str, np.ndarray]) -> None:
+        gather(self._arena.columns["obs"], rows, fields["obs"])
 
     def _request_buffer(self, count: int) -> RequestBuffer:
         if count not in self._request_buffers:

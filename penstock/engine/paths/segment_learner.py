@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +13,7 @@ from torch import Tensor
 from penstock.algorithms.bases.segment import SegmentAlgorithm, SegmentUpdater
 from penstock.config import AsynchronousConfig
 from penstock.engine.acting.inference import MakeWeights, through_block
+from penstock.engine.acting.pinned import PinnedMemory
 from penstock.engine.contracts import LearnerState
 from penstock.engine.messages import Note, Tell
 from penstock.engine.roles.learner import Learner
@@ -25,37 +25,6 @@ from penstock.ipc import SlotState, gather
 
 READER = 0xFFFF  # owner of slots in state READING
 WORTH_A_COPY = 1 << 16  # bytes of a slot's observations from which on a GPU takes them out of the arena itself
-
-
-class PinnedMemory:
-    """Memory of an array, registered with CUDA: copies from it to the GPU need no buffer, and do not wait.
-
-    Parameters
-    ----------
-    array
-        Array, which stays where it is and is kept alive.
-    device
-        GPU.
-
-    Attributes
-    ----------
-    is_registered
-        False if CUDA refused: copies are slower then.
-    """
-
-    def __init__(self, array: np.ndarray, device: torch.device) -> None:
-        self._array = array
-        cudart = torch.cuda.cudart()
-        self.is_registered = int(cudart.cudaHostRegister(array.ctypes.data, array.nbytes, 0)) == 0
-        if not self.is_registered:
-            with suppress(RuntimeError):  # CUDA raises the error again at the next call
-                torch.zeros(1, device=device)
-
-    def close(self) -> None:
-        """Unregister the memory; a second call does nothing."""
-        if self.is_registered:
-            self.is_registered = False
-            torch.cuda.cudart().cudaHostUnregister(self._array.ctypes.data)
 
 
 class BatchReader:
@@ -107,7 +76,7 @@ class BatchReader:
         obs = arena.columns["obs"]
         self._obs_of_slots = torch.from_numpy(obs).unflatten(0, (-1, rows))
         is_large = self._obs_of_slots[0].nbytes >= WORTH_A_COPY
-        self._pinned = PinnedMemory(obs, device) if pin and is_large else None
+        self._pinned = PinnedMemory.of(obs, device) if pin and is_large else None
         is_registered = self._pinned is not None and self._pinned.is_registered
         self._takes_slots = is_registered and not num_replayed
         if self._pinned is not None and not is_registered:
@@ -218,8 +187,7 @@ class BatchReader:
 
     def close(self) -> None:
         """Unregister the arena's memory."""
-        if self._pinned is not None:
-            self._pinned.close()
+        self._pinned = None
 
     def _put_beside(
         self, replayed: Sequence[Mapping[str, np.ndarray]], memory: np.ndarray, lane: np.ndarray
