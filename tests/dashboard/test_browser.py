@@ -392,7 +392,9 @@ def saved_picture(browser, title, kind):
     """Media type and text of the picture that a button of a chart or drawing saves."""
     return browser.execute_async_script(
         "const [title, kind, done] = arguments, make = URL.createObjectURL;"
-        "URL.createObjectURL = (blob) => { blob.text().then((text) => done([blob.type, text])); return make(blob); };"
+        "URL.createObjectURL = (blob) => {"
+        "  if (blob.type.includes(kind.toLowerCase())) blob.text().then((text) => done([blob.type, text]));"
+        "  return make(blob); };"
         "const chart = [...document.querySelectorAll('figure')].find((each) =>"
         "each.textContent.includes(title) || each.querySelector(`[aria-label='${title}']`));"
         "[...chart.querySelectorAll('button')].find((button) => button.textContent === kind).click();",
@@ -444,6 +446,23 @@ def test_a_picture_is_what_the_chart_shows(browser, study):
     assert of_y["100"] - of_y["200"] == pytest.approx(of_y["200"] - of_y["400"], abs=0.3), "logarithms have equal steps"
     assert len(drawn.findall(".//polygon", space)) == len(drawn.findall(".//polyline", space)) == 2
     assert saved_picture(browser, "CartPole", "PNG")[0] == "image/png" and complaints(browser) == []
+
+
+def test_charts_are_printed_light_and_whole_even_those_never_in_view(browser, runs):
+    ended = record(runs / "paper", state="finished")
+    append(ended, steps=600, seconds=60.0, **{"loss/policy": 1.0, "loss/value": 2.0})
+    append(ended, steps=700, seconds=70.0, **{"loss/policy": 0.5, "loss/value": 1.0})
+    with dashboard_of(runs) as served:
+        open_run(browser, served, "paper")
+        waited(browser, lambda: browser.find_elements(By.CSS_SELECTOR, "figure canvas"))
+        browser.execute_script("document.documentElement.dataset.theme = 'dark'; localStorage.setItem('theme', 'dark')")
+        count = "return [document.documentElement.dataset.theme, document.querySelectorAll('figure').length,"
+        count += " document.querySelectorAll('figure canvas').length, document.querySelectorAll('.on-paper svg polyline').length]"
+        browser.execute_script("window.addEventListener('beforeprint', () => { window.seen = (() => { " + count + "; })(); })")
+        browser.execute_cdp_cmd("Page.printToPDF", {})
+        theme, figures, drawn, lines = browser.execute_script("return window.seen")
+        assert theme == "light" and figures == drawn <= lines
+        assert browser.execute_script(count)[::3] == ["dark", 0] and complaints(browser) == []
 
 
 def test_chosen_runs_are_compared_with_the_keyboard_alone(browser, study):
@@ -533,6 +552,8 @@ def test_policies_games_nodes_and_lineage_have_parts_of_the_page(browser, runs):
         paths = [each for each in ElementTree.fromstring(drawn).iter() if each.tag.endswith("}path")]
         assert kind == "image/svg+xml" and paths
         assert all(path.get("stroke").startswith("rgb") or path.get("fill").startswith("rgb") for path in paths)
+        kind, drawn = saved_picture(browser, "Lineage", "PNG")
+        assert kind == "image/png" and len(drawn) > 4_000, "no more than paper"
         assert titles[1] == f"{EVIL} at 300 steps: exploit copies red; gamma 0.950 → 0.970"
         events = text_of(browser, "[aria-label='Events of the lineage'] tbody tr")
         assert events == f"{EVIL}300exploitred1.000, 5.000gamma 0.950 → 0.970"

@@ -44,19 +44,29 @@ async function show() {
 
 const THEMES = ["auto", "light", "dark"];
 
-function useTheme(theme) {
-  const button = document.getElementById("theme");
-  button.textContent = `Theme: ${theme}`;
+function chosenTheme() {
+  const found = localStorage.getItem("theme");
+  return THEMES.includes(found) ? found : "auto";
+}
+
+function paint(theme) {
   if (theme === "auto") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = theme;
-  localStorage.setItem("theme", theme);
   window.dispatchEvent(new Event("theme"));
+}
+
+function useTheme(theme) {
+  document.getElementById("theme").textContent = `Theme: ${theme}`;
+  localStorage.setItem("theme", theme);
+  paint(theme);
 }
 
 document.getElementById("theme").addEventListener("click", () => {
   const now = document.documentElement.dataset.theme || "auto";
   useTheme(THEMES[(THEMES.indexOf(now) + 1) % THEMES.length]);
 });
-useTheme(THEMES.includes(localStorage.getItem("theme")) ? localStorage.getItem("theme") : "auto");
+useTheme(chosenTheme());
+window.addEventListener("beforeprint", () => paint("light")); // before the charts', which draw for paper then
+window.addEventListener("afterprint", () => paint(chosenTheme()));
 window.addEventListener("hashchange", show);
 show();

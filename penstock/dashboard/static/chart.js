@@ -4,7 +4,7 @@ import uPlot from "./uPlot.esm.js";
 import { moved } from "./controls.js";
 import { count, el, number } from "./dom.js";
 import { COLORS, colorOf, inks, isDark, logTicks, shortened, ticks, WAIT } from "./looks.js";
-import { pngOf, save, svgOf } from "./pictures.js";
+import { drawingOf, pngOf, save, svgOf } from "./pictures.js";
 import { valueAt } from "./store.js";
 
 const DASHES = [[], [6, 4], [2, 3], [8, 3, 2, 3]];
@@ -30,7 +30,8 @@ export class Chart {
     this.legend = el("div", { class: "legend" });
     this.hidden = new Set();
     this.owners = new Map((options.bands || []).flatMap(({ low, high, of }) => [[low, of], [high, of]]));
-    this.element = el("figure", {}, el("figcaption", {}, el("span", { class: "title" }, title), unit, this.value), this.note, el("div", { class: "plot" }, this.canvas), el("div", { class: "foot" }, this.legend, el("span", { class: "tools" }, this.button, csv, pictures)), this.table);
+    this.onPaper = el("div", { class: "on-paper" });
+    this.element = el("figure", {}, this.onPaper, el("figcaption", {}, el("span", { class: "title" }, title), unit, this.value), this.note, el("div", { class: "plot" }, this.canvas), el("div", { class: "foot" }, this.legend, el("span", { class: "tools" }, this.button, csv, pictures)), this.table);
     this.mark(options.marks || []);
     this.observer = new IntersectionObserver((entries) => {
       this.isSeen = entries[entries.length - 1].isIntersecting;
@@ -40,6 +41,16 @@ export class Chart {
     this.height = options.height || HEIGHT;
     this.resizer = new ResizeObserver(() => { if (this.plot) this.plot.setSize({ width: this.width(), height: this.height }); });
     this.resizer.observe(this.element);
+    this.printing = new AbortController();
+    window.addEventListener("beforeprint", () => this.print(), this.printing);
+    window.addEventListener("afterprint", () => this.onPaper.replaceChildren(), this.printing);
+  }
+
+  // Draws the picture that stands for the chart on paper: it fits any width, and is there for charts that were never in view.
+  print() {
+    if (this.isStale) this.draw();
+    this.plot.batch(() => {}); // what it has put off, such as the words of its axes
+    this.onPaper.replaceChildren(drawingOf(this));
   }
 
   width() {
@@ -313,6 +324,7 @@ export class Chart {
   destroy() {
     this.observer.disconnect();
     this.resizer.disconnect();
+    this.printing.abort();
     if (this.plot) this.plot.destroy();
     this.plot = null;
   }

@@ -1,4 +1,4 @@
-// Pictures as they are shown: of a chart PNG and SVG, with title and legend; of a drawing of the server SVG.
+// Pictures as they are shown, PNG and SVG: of a chart, with title and legend, and of a drawing of the server.
 
 import { el, svg } from "./dom.js";
 import { inks } from "./looks.js";
@@ -46,7 +46,14 @@ export function pngOf(chart) {
 }
 
 export function svgOf(chart) {
-  const { plot } = chart, { title, names, ink, grid, paper, width, height } = layoutOf(chart);
+  return written(drawingOf(chart));
+}
+
+let drawings = 0;
+
+// A chart as SVG, with title and legend.
+export function drawingOf(chart) {
+  const { plot } = chart, clip = `plot-${++drawings}`, { title, names, ink, grid, paper, width, height } = layoutOf(chart);
   const [left, top, wide, tall] = ["left", "top", "width", "height"].map((side) => (plot.bbox[side] * plot.width) / plot.ctx.canvas.width);
   const { x, y } = plot.scales, right = (value) => left + (wide * (value - x.min)) / (x.max - x.min), down = (value) => top + tall * (1 - (value - y.min) / (y.max - y.min));
   const write = (words, at, look = {}) => svg("text", { x: at[0].toFixed(1), y: at[1].toFixed(1), fill: ink, "font-family": FONT, "font-size": 12, ...look }, words);
@@ -71,10 +78,9 @@ export function svgOf(chart) {
     return made;
   });
   const legend = names.map(({ words, left: at, top: row, color, dash }) => svg("g", {}, svg("line", { x1: at, x2: at + 20, y1: row - 4, y2: row - 4, ...stroke(color, 2, dash) }), write(words, [at + 26, row], { "font-size": 13 })));
-  const whole = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img" },
-    svg("title", {}, title), svg("clipPath", { id: "plot" }, svg("rect", { x: left, y: top, width: wide, height: tall })), svg("rect", { width, height, fill: paper }),
-    write(title, [EDGE, 18], { "font-size": 14, "font-weight": 600 }), svg("g", { transform: `translate(0 ${HEAD})` }, axes, svg("g", { "clip-path": "url(#plot)" }, shapes)), legend);
-  return written(whole);
+  return svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img" },
+    svg("title", {}, title), svg("clipPath", { id: clip }, svg("rect", { x: left, y: top, width: wide, height: tall })), svg("rect", { width, height, fill: paper }),
+    write(title, [EDGE, 18], { "font-size": 14, "font-weight": 600 }), svg("g", { transform: `translate(0 ${HEAD})` }, axes, svg("g", { "clip-path": `url(#${clip})` }, shapes)), legend);
 }
 
 function written(picture) {
@@ -89,19 +95,34 @@ export function save(title, blob, ending) {
 
 const LOOKS = ["fill", "fill-opacity", "stroke", "stroke-opacity", "stroke-width", "stroke-dasharray", "opacity", "font-family", "font-size", "font-weight", "text-anchor"];
 
-// A drawing of the server in a region that scrolls, with a button for its SVG, in which the page's looks are written out.
+// A drawing of the server in a region that scrolls, with buttons for its pictures.
 export function drawing(title, kind, picture) {
-  const button = el("button", { type: "button", onclick: () => {
-    const whole = picture.cloneNode(true), copies = [whole, ...whole.querySelectorAll("*")];
-    [picture, ...picture.querySelectorAll("*")].forEach((shown, n) => {
-      const look = getComputedStyle(shown);
-      for (const name of LOOKS) copies[n].setAttribute(name, look.getPropertyValue(name));
-    });
-    whole.prepend(svg("title", {}, title), svg("rect", { width: "100%", height: "100%", fill: inks().paper }));
-    save(title, written(whole), "svg");
-  } }, "SVG");
+  const buttons = [["PNG", pngOfDrawing], ["SVG", (whole) => written(whole)]].map(([kind, draw]) =>
+    el("button", { type: "button", onclick: async () => save(title, await draw(withLooks(title, picture)), kind.toLowerCase()) }, kind));
   const shown = el("div", { class: `wide ${kind}`, tabindex: "0", role: "region", "aria-label": title }, picture);
-  return el("figure", {}, shown, el("div", { class: "foot" }, el("span", { class: "tools" }, button)));
+  return el("figure", {}, shown, el("div", { class: "foot" }, el("span", { class: "tools" }, buttons)));
+}
+
+// Copy of a drawing in which the page's looks are written out.
+function withLooks(title, picture) {
+  const whole = picture.cloneNode(true), copies = [whole, ...whole.querySelectorAll("*")];
+  [picture, ...picture.querySelectorAll("*")].forEach((shown, n) => {
+    const look = getComputedStyle(shown);
+    for (const name of LOOKS) copies[n].setAttribute(name, look.getPropertyValue(name));
+  });
+  const { width, height } = picture.getBoundingClientRect();
+  for (const [name, value] of Object.entries({ width, height })) whole.setAttribute(name, value);
+  whole.prepend(svg("title", {}, title), svg("rect", { width: "100%", height: "100%", fill: inks().paper }));
+  return whole;
+}
+
+async function pngOfDrawing(whole) {
+  const url = URL.createObjectURL(written(whole)), image = new Image(), scale = Math.max(2, devicePixelRatio);
+  image.src = url;
+  try { await image.decode(); } finally { URL.revokeObjectURL(url); }
+  const canvas = el("canvas", { width: scale * whole.getAttribute("width"), height: scale * whole.getAttribute("height") });
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+  return new Promise((done) => canvas.toBlob(done, "image/png"));
 }
 
 // Rows within a range, and their neighbours: lines lead out of the picture.
