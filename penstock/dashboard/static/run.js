@@ -93,7 +93,7 @@ export async function runPage(page, id, asked) {
   function showFilms(names) {
     for (const shown of [...films.children]) if (!names.includes(shown.dataset.film)) shown.remove();
     names.forEach((name, n) => {
-      if (films.children[n]?.dataset.film !== name) films.insertBefore(el("figure", { "data-film": name }, el("figcaption", {}, name), filmOf(id, name, { preload: "none" })), films.children[n] ?? null);
+      if (films.children[n]?.dataset.film !== name) films.insertBefore(el("figure", { "data-film": name }, el("figcaption", {}, name), filmOf(id, name, { preload: "metadata" })), films.children[n] ?? null);
     });
     marks = names.map((name) => /^step-(\d+)(?:-\d+)?\.mp4$/.exec(name)).filter((found) => found).map(([name, steps]) => ({
       steps: Number(steps), label: `Film of step ${count(Number(steps))}${name === `step-${steps}.mp4` ? "" : `, ${name}`}`, act: (event) => play(event.currentTarget, name),
@@ -280,7 +280,9 @@ function isReturn({ name }) {
 }
 
 function filmOf(id, name, how) {
-  return el("video", { controls: true, src: `/api/runs/${id}/films/${encodeURIComponent(name)}`, ...how });
+  const film = el("video", { controls: true, src: `/api/runs/${id}/films/${encodeURIComponent(name)}`, ...how });
+  film.muted = Boolean(how.muted); // the attribute alone mutes nothing, and browsers start no film with sound by themselves
+  return film;
 }
 
 function details(title, values) {
