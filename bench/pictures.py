@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from penstock.runs.panels import panels
 from penstock.runs.reading import RecordedRun
 from penstock.runs.state import status_of
-from penstock.studies.watch import history_of
+from penstock.studies.watch import histories_of
 from tests.engine.isolated_nodes import IsolatedCluster, why_not
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -115,7 +115,8 @@ TERMINALS = {
     "live-view": ("appo-1", 80, 24), "live-view-population": ("population", 80, 24),
     "live-view-small": ("population", 60, 15), "live-view-policies": ("two-policies", 120, 40),
     "live-view-learners": ("learners", 80, 24), "live-view-rudder": ("rudder", 120, 40),
-    "live-view-wide": ("mixture", 200, 50),
+    "live-view-wide": ("mixture", 200, 50), "live-view-nodes": ("nodes", 120, 40),
+    "live-view-self-play": ("self-play", 120, 40),
 }  # fmt: skip
 """Run, columns and lines of each picture of the live view."""
 TALLEST = 12_000
@@ -231,7 +232,7 @@ def terminal(run: Path, columns: int, lines: int, out: Path) -> None:
     assert status is not None
     with open(os.devnull, "w") as nowhere:
         console = Console(width=columns, height=lines, record=True, file=nowhere, force_terminal=True)
-        console.print(panels(status, history_of(recorded), columns, lines - 1))
+        console.print(panels(status, histories_of(recorded)[0], columns, lines - 1))
         drawn = console.export_svg(title=f"penstock watch runs/{run.name}")
     # rich names fonts of another site: a picture asks for nothing.
     drawn = re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL)

@@ -120,11 +120,13 @@ class Series:
     short: str = ""
 
 
+RETURN = "Return"
+"""Title of the chart of returns."""
 _OWN, _OTHER = "Metrics of your own", Series("*", "Other")
 
 METRICS = (
-    Series("episode/mean_return", "Learning", "Return", "training episodes", "reward"),
-    Series("evaluation/mean_return", "Learning", "Return", "evaluations", "reward", "dots"),
+    Series("episode/mean_return", "Learning", RETURN, "training episodes", "reward"),
+    Series("evaluation/mean_return", "Learning", RETURN, "evaluations", "reward", "dots"),
     Series("episode/success_rate", "Learning", "Success rate", "training episodes", "share"),
     Series("evaluation/success_rate", "Learning", "Success rate", "evaluations", "share", "dots"),
     Series("episode/mean_length", "Learning", "Episode length", unit="steps"),
@@ -233,7 +235,8 @@ def charts_of(
     Returns
     -------
     list
-        ``section``, ``title``, ``unit``, ``kind``, ``lines`` and ``bands`` of each chart. A line has ``name``, of its
+        ``section``, ``title``, ``unit``, ``kind``, ``is_return``, ``lines`` and ``bands`` of each chart. Charts of
+        returns have a line of the target and marks of films. A line has ``name``, of its
         metric, ``label``, ``color``, a number that is equal for all lines of a policy and for a part of all areas of a
         section, or `WAIT`, ``dash``, a number, ``dots``, whether its points are marked, and ``edge``, whether it is
         an end of bands. A band has ``label`` and ``color``, the numbers of its ends, the lines ``low`` and ``high``,
@@ -251,6 +254,7 @@ def charts_of(
         whole = f"{title}, {policy}" if is_of_one else title
         chart: dict[str, Any] = {"section": series.section, "title": whole, "unit": series.unit, "lines": []}
         chart["kind"] = "area" if series.kind == "area" else "line"
+        chart["is_return"] = series.title == RETURN
         order = (places[series.section, series.title], title if is_of_one else "")  # policies beside each other
         chart = charts.setdefault((series.section, whole), {"place": order, **chart})
         line = {"name": name, "label": series.label.format(*words), "policy": "" if is_of_one else policy}
@@ -336,7 +340,8 @@ def _finished(chart: dict[str, Any], policies: Sequence[str], shades: Mapping[st
         drawn.sort(key=lambda line: (line["color"], line["dash"]))
     bands = _bands(drawn, 1 if has_policies else len(_NESTED))
     shown = [{name: value for name, value in line.items() if name != "quantile"} for line in drawn]
-    return {key: chart[key] for key in ("section", "title", "unit", "kind")} | {"lines": shown, "bands": bands}
+    told = {key: chart[key] for key in ("section", "title", "unit", "kind", "is_return")}
+    return told | {"lines": shown, "bands": bands}
 
 
 def _bands(lines: Sequence[Mapping[str, Any]], most: int) -> list[dict[str, Any]]:

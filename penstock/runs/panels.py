@@ -32,7 +32,7 @@ from penstock.runs.panes import (
     versions_pane,
 )
 from penstock.runs.status import REAL_WORK, MatchStatus, PolicyStatus, RoleShare, Status
-from penstock.runs.tables import POLICIES, each_of, lag_of_batch, policies_table, versions_table
+from penstock.runs.tables import POLICIES, each_of, lag_of_batch, policies_table, return_of, versions_table
 
 _SIDE_BY_SIDE, _WIDE, _WIDE_ENOUGH_FOR_THREE = 80, 100, 140
 _MOST_NUMBERS = 7
@@ -59,20 +59,20 @@ def panels(
     status
         Status to show.
     history
-        Returns so far, in order of steps, shown as a spark line, and in tall terminals as a chart.
+        Returns of the chosen policy so far, in order of steps, shown as a spark line, and in tall terminals as a chart.
     width
         Columns of the terminal. From 80 on, panels are side by side.
     height
         Lines of the terminal: panels lose rows, the least important ones first; limiting role and returns stay. None:
         no limit.
     chosen
-        Number of the policy whose losses are shown, of several.
+        Number of the policy whose returns and losses are shown, of several.
     """
     panes = _panes(status, [value for _, value, _ in history if value is not None], width, chosen)
     if height is None:
         return Group(*(pane.draw(pane.rows) for pane in panes))
     if len(history) > 1 and width >= _SIDE_BY_SIDE:
-        panes.append(chart_of(history, width))
+        panes.append(chart_of(history, width, f"return{_whose(status, chosen)} over steps"))
     return fitted(panes, height)
 
 
@@ -80,21 +80,25 @@ def _panes(status: Status, returns: Sequence[float], width: int, chosen: int) ->
     """Return the panes of a run, from top to bottom."""
     each = each_of(status)
     policy = each[min(chosen, len(each) - 1)]
-    throughput, learning, losses = _throughput(status), _learning(status, returns), _losses(status, policy)
-    least = 3 if len(each) > 2 else 2  # rows of a population: return, range over the policies, evaluation
+    whose = _whose(status, chosen)
+    throughput, losses = _throughput(status), _losses(status, policy, whose)
+    reached, learning = _returns(status, policy, whose, returns), _learning(status)
+    learned = reached + learning
+    both = reached + losses + learning if whose else learned + losses  # the losses of one policy follow its returns
+    least = len(reached)
     limit = _limit(status, width - 4)
     heading = _header(status, width, limit)
     panes = [Pane(0, 0, 0, 0, 3 + len(limit), lambda _: heading)]
     if width >= _WIDE_ENOUGH_FOR_THREE:
-        panes.append(beside(1, [("throughput", throughput), ("learning", learning), ("losses", losses)], width, least))
+        panes.append(beside(1, [("throughput", throughput), ("learning", learned), ("losses", losses)], width, least))
     elif width >= _SIDE_BY_SIDE:
-        panes.append(beside(1, [("throughput", throughput), ("learning", learning + losses)], width, least))
+        panes.append(beside(1, [("throughput", throughput), ("learning", both)], width, least))
     else:
         panes.append(beside(5, [("throughput", throughput)], width, 1))
-        panes.append(beside(1, [("learning", learning + losses)], width, least))
+        panes.append(beside(1, [("learning", both)], width, least))
     if status.policies:
         table = partial(_policies, status.policies, width, chosen)
-        panes.append(of_table(2, "policies", 4, table, len(status.policies)))
+        panes.append(of_table(2, "policies", 1, table, len(status.policies)))
     if status.nodes:
         title, nodes = f"nodes: {status.nodes_in_words}", partial(nodes_pane, status.gateways + status.nodes, width)
         panes.append(of_table(3, title, 2, nodes, len(status.gateways + status.nodes)))
@@ -103,6 +107,11 @@ def _panes(status: Status, returns: Sequence[float], width: int, chosen: int) ->
     if versions := versions_table(each):
         panes.append(of_table(6, "past versions", 2, partial(versions_pane, versions, width), len(versions["steps"])))
     return panes
+
+
+def _whose(status: Status, chosen: int) -> str:
+    """Return " of red" for the chosen one of several policies; "" otherwise."""
+    return f" of {status.policies[min(chosen, len(status.policies) - 1)].name}" if status.policies else ""
 
 
 def plain_line(status: Status) -> str:
@@ -116,8 +125,8 @@ def plain_line(status: Status) -> str:
         parts.append(f"{status.steps_per_second * status.frame_skip:,.0f} frames/s")
     if status.env_steps is not None:
         parts.append(f"{status.env_steps:,} environment steps")
-    if status.mean_return is not None:
-        parts.append(f"return {number(status.mean_return)}")
+    if shown := return_of(status):
+        parts.append(f"return {shown}")
     if status.eval_return is not None:
         target = "" if status.target_return is None else f" of {number(status.target_return)}"
         shown = evaluated(status.eval_return, status.eval_unfinished, status.target_return)
@@ -238,17 +247,23 @@ def _sources(experience: Mapping[str, float]) -> dict[str, dict[str, float]]:
     return {kind: facts for kind, facts in found.items() if len(facts) == len(_FACTS)}
 
 
-def _learning(status: Status, returns: Sequence[float]) -> list[Row]:
+def _returns(status: Status, policy: PolicyStatus, whose: str, returns: Sequence[float]) -> list[Row]:
+    """Return rows of a policy's returns, and of the range over several."""
     rows = list[Row]()
-    mean_return = "-" if status.mean_return is None else number(status.mean_return)
-    rows.append(("return", Text.assemble((spark_line(returns), "cyan"), "  ", (mean_return, "bold"))))
+    mean_return = "-" if policy.mean_return is None else number(policy.mean_return)
+    rows.append((f"return{whose}", Text.assemble((spark_line(returns), "cyan"), "  ", (mean_return, "bold"))))
     returns_of = {policy.name: policy.mean_return for policy in status.policies if policy.mean_return is not None}
     if len(returns_of) > 2:
         best, worst = max(returns_of.values()), min(returns_of.values())
         names = ", ".join(name for name, value in returns_of.items() if value == best)
         rows.append(("policies", f"{number(worst)} to {number(best)} by {names}"))
-    if status.eval_return is not None or status.target_return is not None:
-        rows.append(("evaluation", _evaluation(status)))
+    if policy.eval_return is not None or status.target_return is not None:
+        rows.append((f"evaluation{whose}", _evaluation(policy, status.target_return)))
+    return rows
+
+
+def _learning(status: Status) -> list[Row]:
+    rows = list[Row]()
     if status.mean_length is not None:
         rows.append(("episodes", f"{status.episodes:,}, {number(status.mean_length)} steps long"))
     if status.success_rate is not None:
@@ -265,21 +280,20 @@ def _learning(status: Status, returns: Sequence[float]) -> list[Row]:
     return rows
 
 
-def _evaluation(status: Status) -> Text:
+def _evaluation(policy: PolicyStatus, target: float | None) -> Text:
     """Return the last evaluation, the best one, and the target."""
-    evaluation, target = status.eval_return, status.target_return
-    reached = evaluation is not None and target is not None and evaluation >= target and not status.eval_unfinished
-    result = "-" if evaluation is None else evaluated(evaluation, status.eval_unfinished, target)
+    evaluation = policy.eval_return
+    reached = evaluation is not None and target is not None and evaluation >= target and not policy.eval_unfinished
+    result = "-" if evaluation is None else evaluated(evaluation, policy.eval_unfinished, target)
     return Text.assemble(
         (result, "bold green" if reached else "bold"),
-        "" if status.best_return is None else f", best {number(status.best_return)}",
+        "" if policy.best_return is None else f", best {number(policy.best_return)}",
         "" if target is None else f", target {number(target)}",
     )
 
 
-def _losses(status: Status, policy: PolicyStatus) -> list[Row]:
+def _losses(status: Status, policy: PolicyStatus, whose: str) -> list[Row]:
     """Return rows of a policy's losses, and of the metrics of the run."""
-    whose = f" of {policy.name}" if policy.name else ""
     rows: list[Row] = []
     hidden = 0
     for values, prefix, of in ((policy.losses, "loss/", whose), (status.metrics, "metrics/", "")):

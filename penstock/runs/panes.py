@@ -151,8 +151,8 @@ def versions_pane(columns: Cells, width: int, most: int) -> Table:
     return columns_table(shown, width - 4, ("policy", "steps", "rating", "score now"), looks)
 
 
-def chart_of(history: Sequence[Point], width: int) -> Pane:
-    """Return the pane of a chart of the returns over steps, in dots: training dotted, evaluations solid."""
+def chart_of(history: Sequence[Point], width: int, heading: str) -> Pane:
+    """Return the pane of a chart of returns over steps, in dots: training dotted, evaluations solid."""
     columns = width - 4 - _AXIS_WIDTH
     curves = [
         (title, look, gap, [(point[0], value) for point in history if (value := point[place]) is not None])
@@ -191,7 +191,7 @@ def chart_of(history: Sequence[Point], width: int) -> Pane:
         middle = f"{ends[1]:^{max(0, columns - len(ends[0]) - len(ends[2]))}}"
         lines.append(Text(f"{'steps':>{_AXIS_WIDTH - 1}} {ends[0]}{middle}{ends[2]}"[: width - 4], "dim"))
         names = Text(", ").join([Text(title, look) for title, look, *_ in reversed(curves)])
-        return panel(Group(*lines), Text.assemble(("return over steps: ", "default"), names))
+        return panel(Group(*lines), Text.assemble((f"{heading}: ", "default"), names))
 
     return Pane(7, 24, 8, 5, 2, draw)
 

@@ -39,7 +39,7 @@ FACTS = (
     Part("steps", lambda run: _said(run, "steps", of="total_steps")),
     Part("time trained", lambda run: _said(run, "seconds", clock)),
     Part("steps/s", lambda run: _said(run, "steps_per_second")),
-    Part("return", lambda run: _said(run, "mean_return", number)),
+    Part("return", lambda run: _range_of(run, "mean_return")),
     Part("evaluation", lambda run: _said(run, "eval_return", number, of="target_return")),
     Part("best", lambda run: _said(run, "best_return", number)),
     Part("updates", lambda run: _said(run, "updates")),
@@ -188,6 +188,23 @@ def _said(run: Mapping[str, Any], name: str, form: Callable[[Any], str] = "{:,.0
     """Return a number of a run, with the limit that it has: "100 of 1,000"."""
     value, limit = run.get(name), run.get(of)
     return "" if value is None else form(value) + ("" if limit is None else f" of {form(limit)}")
+
+
+def return_of(status: Status) -> str:
+    """Return the mean return in training; of several policies the lowest and the highest: "-0.3 to 0.3"."""
+    return _range([policy.mean_return for policy in each_of(status)])
+
+
+def _range_of(run: Mapping[str, Any], name: str) -> str:
+    policies = run.get("policies")
+    its = [one.get(name) for one in policies if isinstance(one, Mapping)] if isinstance(policies, list) else []
+    return _range(its or [run.get(name)])
+
+
+def _range(values: Sequence[Any]) -> str:
+    known = [value for value in values if isinstance(value, int | float)]
+    ends = [number(end(known)) for end in (min, max)] if known else []
+    return " to ".join(dict.fromkeys(ends))
 
 
 def _number(value: float | None) -> str:

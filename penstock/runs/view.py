@@ -19,6 +19,7 @@ from penstock.runs.keys import Keys
 from penstock.runs.panels import panels, plain_line
 from penstock.runs.panes import Point
 from penstock.runs.status import Status
+from penstock.runs.tables import each_of
 
 _LIVE_INTERVAL = 0.25
 _PLAIN_INTERVAL = 2.0
@@ -57,8 +58,8 @@ class View(Owned, ABC):
         self.has_ended = False
         """Whether a key has ended the view; a training goes on without regard to it."""
 
-    def remember(self, history: Sequence[Point]) -> None:
-        """Take returns from before the view began; views without a chart ignore them."""
+    def remember(self, histories: Sequence[Sequence[Point]]) -> None:
+        """Take the returns of each policy from before the view began; views without a chart ignore them."""
 
     def wait(self, seconds: float) -> None:
         """Wait for some seconds at most, less if a key of the view is pressed."""
@@ -95,13 +96,13 @@ class LiveView(View):
     """Panels that are redrawn in place at most four times a second, with events above them.
 
     Panels are drawn in the thread that calls `update`, in the terminal's height, so that the last ones remain whole.
-    Keys 1 to 9 and the arrows choose the policy whose losses are shown, of several.
+    Keys 1 to 9 and the arrows choose the policy whose returns and losses are shown, of several.
     """
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
         self._live = Live(console=console, auto_refresh=False)
-        self._history: list[Point] = []
+        self._histories: list[list[Point]] = []  # of the policies
         self._stride = 1
         self._updates = 0
         self._keys: Keys | None = None
@@ -120,9 +121,9 @@ class LiveView(View):
         self._remember(status)
         self._draw(status)
 
-    def remember(self, history: Sequence[Point]) -> None:
-        """Begin the history of the return with earlier ones."""
-        self._history = list(history[: MOST_RETURNS - 1])
+    def remember(self, histories: Sequence[Sequence[Point]]) -> None:
+        """Begin the histories of the returns with earlier ones."""
+        self._histories = [list(history[: MOST_RETURNS - 1]) for history in histories]
 
     def wait(self, seconds: float) -> None:
         """Wait for keys for some seconds at most."""
@@ -174,17 +175,28 @@ class LiveView(View):
     def _begin_below(self) -> None:
         self._live._live_render._shape = None  # or rich would draw over as many lines as the last panels had
 
+    @property
+    def _history(self) -> Sequence[Point]:
+        """Returns of the chosen policy."""
+        return self._histories[min(self._chosen, len(self._histories) - 1)] if self._histories else ()
+
     def _remember(self, status: Status) -> None:
-        """Keep a bounded, evenly spaced history of the return; when full, every second value is dropped."""
-        trained, scored = (None if value is None or not isfinite(value) else value
-                           for value in (status.mean_return, status.eval_return))  # fmt: skip
-        if (trained, scored) != (None, None):
+        """Keep bounded, evenly spaced histories of the returns; when full, every second value is dropped."""
+        each = each_of(status)
+        now = [(status.steps, _finite(policy.mean_return), _finite(policy.eval_return)) for policy in each]
+        self._histories += [[] for _ in each[len(self._histories) :]]
+        if any(point[1:] != (None, None) for point in now):
             if self._updates % self._stride == 0:
-                self._history.append((status.steps, trained, scored))
+                for history, point in zip(self._histories, now, strict=False):
+                    history.append(point)
             self._updates += 1
-        if len(self._history) >= MOST_RETURNS:
-            self._history = self._history[::2]
+        if max(map(len, self._histories)) >= MOST_RETURNS:
+            self._histories = [history[::2] for history in self._histories]
             self._stride *= 2
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or not isfinite(value) else value
 
 
 class NotebookView(LiveView):

@@ -82,13 +82,6 @@ def comparison_page(
     return parts, notes
 
 
-def comparison_html(runs: Sequence[RecordedRun]) -> str:
-    """Return the figures of a comparison for a report; runs that differ in their seeds alone are one group."""
-    keys = [key for key in settings_unlike(runs) if key != "seed"]
-    parts, _ = comparison_page(sides_of(runs, keys))
-    return "".join(figure for part in parts for figure in part["figures"])
-
-
 def settings_table(runs: Sequence[RecordedRun]) -> dict[str, list[str]]:
     """Return the settings that differ between runs, but for the environment, as texts, a value per run."""
     known = {"algorithm", *(name for run in runs for name in run.settings)} - {"env"}

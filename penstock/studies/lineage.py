@@ -76,13 +76,6 @@ def steps_of(status: Mapping[str, Any]) -> dict[str, int]:
     return {policy["name"]: policy["steps"] for policy in known}
 
 
-def lineage_html(lineage: Mapping[str, Any], steps: Mapping[str, int]) -> str:
-    """Return the picture of a lineage as a figure; "" without events. Arguments as of `lineage_picture`."""
-    picture = lineage_picture(lineage, steps)
-    unit = '<span class="unit">steps of each policy</span>'
-    return picture and f'<figure class="chart"><figcaption>Lineage {unit}</figcaption>{picture}</figure>'
-
-
 def lineage_picture(lineage: Mapping[str, Any], steps: Mapping[str, int]) -> str:
     """Return a picture of a lineage as SVG: a lane for each policy, an arrow for each copy; "" without events.
 

@@ -31,8 +31,8 @@ from penstock.runs.series import Columns
 from penstock.runs.state import status_of
 from penstock.runs.tables import WORDS, Cells, about_of, facts_of, games_of, limit_of, tables_of
 from penstock.studies import StudyError, warn
-from penstock.studies.compare_page import comparison_html
-from penstock.studies.lineage import lineage_html, lineage_of, steps_of
+from penstock.studies.compare_page import comparison_page, settings_unlike, sides_of
+from penstock.studies.lineage import lineage_page, steps_of
 from penstock.studies.searches import best_first, is_search, search_page
 from penstock.studies.table import differences
 
@@ -43,6 +43,7 @@ _MOST_RUNS = 20
 _MOST_LOG_LINES, _MOST_ROWS = 200, 50
 _MOST_OF_SEARCH = 5  # runs of a search
 _MOST_FILM_NBYTES = 1 << 24  # of each run
+_OF_WORDS = ("group", "groups", "environment")  # headings of tables of a comparison
 _COMPARED = ("evaluation/mean_return", "episode/mean_return", "steps_per_second")
 _STYLE = """
 :root { --ink: #17324a; --quiet: #4c6275; --paper: #ffffff; --line: #d5e2ec; color-scheme: light dark; }
@@ -197,8 +198,8 @@ def _columns(path: Path) -> dict[str, list[float | None]]:
 def _of_run(run: RecordedRun, history: dict[str, list[float | None]], x: str) -> list[str]:
     """Return the parts of one run: status, policies, charts by section, log, settings."""
     status, summary = run.status, run.summary
-    limit, found = limit_of(status), status_of(status)
-    facts = "".join(f"<div><dt>{name}</dt><dd>{escape(text)}</dd></div>" for name, text in facts_of(summary).items())
+    limit, found, known = limit_of(status), status_of(status), {**summary, "policies": status.get("policies")}
+    facts = "".join(f"<div><dt>{name}</dt><dd>{escape(text)}</dd></div>" for name, text in facts_of(known).items())
     tables, games = tables_of(found), games_html(games_of(found))
     versions = _cells(tables["past versions"])
     about = f"{about_of(summary)}, {summary['state']}"
@@ -213,7 +214,7 @@ def _of_run(run: RecordedRun, history: dict[str, list[float | None]], x: str) ->
         *(f"<h3>{name.capitalize()}</h3>{_cells(tables[name])}" for name in ("policies", "nodes") if tables[name]),
         f"<h3>Games</h3>{games}" if games else "",
         f"<details><summary>Past versions</summary>{versions}</details>" if versions else "",
-        lineage_html(lineage_of(run.directory.path), steps_of(status)),
+        *_lineage(lineage_page(run.directory.path, steps_of(status)), "policy"),
     ]
     target = summary["target_return"]
     goal = target if type(target) in (int, float) else None
@@ -241,9 +242,8 @@ def _charts(
 ) -> Iterable[tuple[str, str, str]]:  # fmt: skip
     """Yield section, title and HTML of each chart; "" for one that has nothing but zeros."""
     for chart in charts_of(history, policies, known):
-        is_return = any(line["name"] in _COMPARED[:2] for line in chart["lines"])
-        is_zero = not is_return and not any(any(history[line["name"]]) for line in chart["lines"])
-        shown = "" if is_zero else chart_html(chart, history, x, target=target if is_return else None)
+        is_zero = not chart["is_return"] and not any(any(history[line["name"]]) for line in chart["lines"])
+        shown = "" if is_zero else chart_html(chart, history, x, target=target if chart["is_return"] else None)
         if shown or is_zero:
             yield chart["section"], chart["title"], shown
 
@@ -282,7 +282,16 @@ def _comparison(runs: Sequence[RecordedRun], histories: Sequence[dict[str, list[
             lines.append({**chart["lines"][0], "name": name, "label": run.name, "color": color, "dash": 0})
         title = ", ".join(dict.fromkeys((chart["title"], chart["lines"][0]["label"]))) + f" on {env}"
         parts.append(chart_html({**chart, "title": title, "lines": lines}, columns, x) if lines else "")
-    return f'<h3>Comparison</h3><div class="charts">{"".join(parts)}{comparison_html(runs)}</div>'
+    keys = [key for key in settings_unlike(runs) if key != "seed"]  # runs that differ in their seeds alone are a group
+    compared, notes = comparison_page(sides_of(runs, keys))
+    figures = "".join(figure for part in compared for figure in part["figures"])
+    tables = []
+    for part in compared:
+        for title, (heads, *rows) in part["tables"].items():
+            table = _table([(head, head not in _OF_WORDS) for head in heads], rows)
+            tables.append(f"<h3>{escape(title)}, {escape(part['env'])}</h3>{table}" if rows else "")
+    noted = "".join(f'<p class="quiet">{escape(note)}</p>' for note in notes)
+    return f'<h2>Comparison</h2>{noted}<div class="charts">{"".join(parts)}{figures}</div>{"".join(tables)}'
 
 
 def _runs_table(runs: Sequence[RecordedRun]) -> str:
@@ -310,18 +319,24 @@ def _search(name: str, found: Mapping[str, Any]) -> list[str]:
     parts.append(f'<div class="charts">{found["figure"]}<div>{important}</div></div>')
     if found["picture"]:
         parts.append(f'<h3>Trials</h3><div class="wide parallel">{found["picture"]}</div>')
-    if found["lineage"] and found["lineage"]["events"]:
-        events = [event for event in found["lineage"]["events"] if event["event"] != "start"][-_MOST_ROWS:]
-        rows = [[event["policy"], f"{event['steps']:,.0f}", event["event"], event["parent"] or "", event["change"]]
-                for event in events]  # fmt: skip
-        heads = [("member", False), ("steps", True), ("event", False), ("copied from", False), ("settings", False)]
-        parts.append(f'<h3>Lineage</h3><div class="wide parallel">{found["lineage"]["picture"]}</div>')
-        parts.append(_table(heads, rows) if rows else "")
+    parts += _lineage(found["lineage"], "member") if found["lineage"] else []
     axes = [axis["name"] for axis in found["axes"][:-1]]
     rows = [[trial["name"], trial["state"], "" if trial["value"] is None else number(trial["value"]),
              *trial["settings"][: len(axes)]] for trial in best_first(found["trials"])[:_MOST_ROWS]]  # fmt: skip
     heads = [("trial", False), ("state", False), ("value", True), *((axis, True) for axis in axes)]
     return [*parts, "<h3>Best trials</h3>", _table(heads, rows)] if rows else parts
+
+
+def _lineage(found: Mapping[str, Any], who: str) -> list[str]:
+    """Return picture and newest events of a lineage as of `lineage_page`, whose members are named `who`."""
+    if not found["events"]:
+        return []
+    events = [event for event in found["events"] if event["event"] != "start"][-_MOST_ROWS:]
+    rows = [[event["policy"], f"{event['steps']:,.0f}", event["event"], event["parent"] or "", event["change"]]
+            for event in events]  # fmt: skip
+    heads = [(who, False), ("steps", True), ("event", False), ("copied from", False), ("settings", False)]
+    picture = f'<h3>Lineage</h3><div class="wide parallel">{found["picture"]}</div>'
+    return [picture, _table(heads, rows)] if rows else [picture]
 
 
 def _cells(columns: Cells) -> str:
@@ -334,7 +349,7 @@ def _differences(runs: Sequence[RecordedRun]) -> str:
     found = differences(runs)
     heads = [("setting", False), *((run.name, False) for run in runs)]
     rows = [[name, *("" if value is None else words_of(value) for value in values)] for name, values in found.items()]
-    return f"<h3>Differences</h3>{_table(heads, rows)}" if rows else ""
+    return f"<h2>Differences</h2>{_table(heads, rows)}" if rows else ""
 
 
 def _log(path: Path) -> list[str]:

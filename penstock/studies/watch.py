@@ -10,6 +10,7 @@ import numpy as np
 import tyro
 
 from penstock.flags import parse_flags
+from penstock.runs.descriptions import POLICY
 from penstock.runs.formatting import printable
 from penstock.runs.panes import Point
 from penstock.runs.reading import RecordedRun
@@ -24,8 +25,8 @@ _LOOK_SECONDS = 0.5  # between two reads of the files
 class Flags:
     """Show the live view of a run that trains in another terminal, or on another machine that shares its files.
 
-    Keys 1 to 9 and the arrows choose the policy whose losses are shown, q ends the view. Of a run that has ended, the
-    last state is shown.
+    Keys 1 to 9 and the arrows choose the policy whose returns and losses are shown, q ends the view. Of a run that has
+    ended, the last state is shown.
     """
 
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
@@ -47,10 +48,16 @@ def command(args: list[str]) -> int:
     return 0
 
 
-def history_of(run: RecordedRun) -> list[Point]:
-    """Return the returns of a run so far, at places spread over its lines."""
+def histories_of(run: RecordedRun) -> list[list[Point]]:
+    """Return the returns of each policy of a run so far, of the run itself if it has one policy."""
+    policies = run.directory.policies
+    return [_history_of(run, f"{POLICY}{policy}/") for policy in policies] if policies else [_history_of(run, "")]
+
+
+def _history_of(run: RecordedRun, before: str) -> list[Point]:
+    """Return the returns of metrics with a prefix, at places spread over the run's lines."""
     (at, returns), (evaluated_at, scores) = (
-        run.points("steps", f"{kind}/mean_return") for kind in ("episode", "evaluation")
+        run.points("steps", f"{before}{kind}/mean_return") for kind in ("episode", "evaluation")
     )
     places = np.unique(np.concatenate([at, evaluated_at]))
     places = places[np.linspace(0, places.size - 1, min(places.size, MOST_RETURNS)).astype(int)]
@@ -77,7 +84,7 @@ def watch(run: RecordedRun, view: View) -> None:
         The run has no status that can be read.
     """
     path = run.directory.path
-    view.remember(history_of(run))
+    view.remember(histories_of(run))
     while True:
         record = read_state(path)
         state, status = state_of(record, path), status_of(record)

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 from penstock.runs.descriptions import NO_FRAMES, QUANTILES
+from penstock.runs.reading import find_runs
+from penstock.studies.report import report_html
 from penstock.studies.statistics import interquartile_mean, interval
 from tests.dashboard.serving import dashboard_of
 from tests.studies.recorded import record
@@ -456,9 +458,12 @@ def test_charts_are_printed_light_and_whole_even_those_never_in_view(browser, ru
         open_run(browser, served, "paper")
         waited(browser, lambda: browser.find_elements(By.CSS_SELECTOR, "figure canvas"))
         browser.execute_script("document.documentElement.dataset.theme = 'dark'; localStorage.setItem('theme', 'dark')")
-        count = "return [document.documentElement.dataset.theme, document.querySelectorAll('figure').length,"
-        count += " document.querySelectorAll('figure canvas').length, document.querySelectorAll('.on-paper svg polyline').length]"
-        browser.execute_script("window.addEventListener('beforeprint', () => { window.seen = (() => { " + count + "; })(); })")
+        count = (
+            "return [document.documentElement.dataset.theme,"
+            " ...['figure', 'figure canvas', '.on-paper polyline'].map((css) => document.querySelectorAll(css).length)]"
+        )
+        seeing = f"window.addEventListener('beforeprint', () => {{ window.seen = (() => {{ {count}; }})(); }})"
+        browser.execute_script(seeing)
         browser.execute_cdp_cmd("Page.printToPDF", {})
         theme, figures, drawn, lines = browser.execute_script("return window.seen")
         assert theme == "light" and figures == drawn <= lines
@@ -501,10 +506,13 @@ def of_kinds(runs):
     (run.directory.path / "config.json").write_text(json.dumps(config))
     for n in range(3):
         line = {f"policy/{policy}/loss/entropy": float(n) for policy in ("red", EVIL)}
+        line |= {f"policy/{policy}/episode/mean_return": float(n) for policy in ("red", EVIL)}
         line |= {"time/rollout/env": 0.5, "node/node-0/steps_per_second": 5.0, "nodes/connected": 1 + n // 2}
         lags = zip(QUANTILES, (0.0, 0.0, 0.5, 1.5, 60.0), strict=True)
         line |= {f"policy/red/policy_lag/{name}": value for name, value in lags}
         append(run, steps=600 + n, seconds=60 + n, **line)
+    (run.directory.path / "videos").mkdir()
+    (run.directory.path / "videos" / "step-601.mp4").write_bytes(b"no film")
     events = [
         {"event": "start", "policy": "red", "steps": 0, "after": {"gamma": 0.9}},
         {"event": "exploit", "policy": EVIL, "steps": 300, "parent": "red", "parent_steps": 310,
@@ -535,7 +543,8 @@ def test_policies_games_nodes_and_lineage_have_parts_of_the_page(browser, runs):
         open_run(browser, served, "kinds")
         waited(browser, lambda: browser.find_elements(By.CSS_SELECTOR, ".lineage path"))
         index = text_of(browser, ".index button").split(" | ")
-        assert index[:3] == ["Losses", "Policies", "Nodes"] and {"Population", "Speed", "Settings"} <= set(index)
+        assert index[:3] == ["Learning", "Policies", "Nodes"] and {"Population", "Speed", "Settings"} <= set(index)
+        waited(browser, lambda: browser.find_elements(By.CSS_SELECTOR, ".mark[title='Film of step 601']:not([hidden])"))
         rows = text_of(browser, "[aria-label=Policies] tbody tr")
         assert "red6004.25050 ± 121" in rows and f"{EVIL}6004.250-7 ± 121" in rows
         assert "75 % won, 25 % drawnof 4 games" in text_of(browser, "[aria-label^='Games won'] td")
@@ -644,6 +653,10 @@ def test_chosen_runs_are_compared(browser, study):
     waited(browser, lambda: "3 of 3 runs are compared, in 2 groups" in text_of(browser, "[role=status]"))
     assert "dqn over ppo1.00" in text_of(browser, "section tbody tr")
     assert len(browser.find_elements(By.CSS_SELECTOR, "figure.chart svg[role=img]")) == 3
+    kind, drawn = saved_picture(browser, "Share of runs above a final return", "SVG")
+    words = [each.text for each in ElementTree.fromstring(drawn).iter() if each.tag.endswith("}text")]
+    assert words[0].startswith("Share of runs above a final return") and {"dqn", "ppo"} < set(words)
+    assert len(saved_picture(browser, "Share of runs above a final return", "PNG")[1]) > 4_000
     assert "dqn0donedqnCartPole-v1400.0400.020.0 s200seconds, stepsdqn0" in text_of(browser, "[aria-label=Runs] tr")
     choose(browser, "first", "ppo")
     waited(browser, lambda: "ppo over dqn0.00" in text_of(browser, "section tbody tr"))
@@ -671,7 +684,7 @@ def search(tmp_path_factory):
     (folder / "journal.log").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     of_kinds(folder.parent)
     population_of_runs(folder.parent)
-    with dashboard_of(folder.parent) as served:
+    with dashboard_of(folder.parent, "--control") as served:
         yield served
 
 
@@ -801,3 +814,17 @@ def test_every_page_is_accessible_in_both_themes(browser, study, search, is_sear
                 assert count > 3
                 browser.find_element(By.TAG_NAME, "body").send_keys(Keys.TAB * (2 * count + 10))
                 assert browser.execute_script(UNREACHED) == [], f"the tab key does not reach this on {page}"
+
+
+def test_a_report_is_accessible(browser, tmp_path):
+    if not AXE.is_file():
+        pytest.skip("axe-core is not installed: make browser")
+    of_kinds(tmp_path / "runs")
+    record(tmp_path / "runs" / "other", [(100, 2.0), (200, 3.0)], gamma=0.5)
+    page = tmp_path / "report.html"
+    page.write_bytes(report_html(find_runs([tmp_path / "runs"])))
+    browser.get(page.as_uri())
+    browser.execute_script(AXE.read_text())
+    found = browser.execute_async_script("const done = arguments[0]; axe.run().then(done)")
+    assert [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in found["violations"]] == []
+    assert len(found["passes"]) > 10

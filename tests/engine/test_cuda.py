@@ -119,7 +119,8 @@ def test_a_graph_reads_large_observations_in_the_arena():
     for _ in range(4):
         one, two = plain.take(), run.take()
         assert torch.equal(one.obs, two.obs) and torch.equal(one.action, two.action)
-        torch.testing.assert_close(one.records["logits"], two.records["logits"], rtol=1e-2, atol=1e-3)  # convolutions in TF32
+        # Convolutions in TF32.
+        torch.testing.assert_close(one.records["logits"], two.records["logits"], rtol=1e-2, atol=1e-3)
     assert not [report.text for report in run.reports.of(Note)]
     plain.close()
     run.close()

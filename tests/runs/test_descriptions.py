@@ -37,6 +37,7 @@ def test_policies_are_beside_each_other_with_a_colour_each_and_a_dash_for_each_m
         ("red, training episodes", 0, 0), ("red, evaluations", 0, 1),
         ("blue, training episodes", 1, 0), ("blue, evaluations", 1, 1),
     ], "the means over policies are left out"  # fmt: skip
+    assert chart["is_return"] and not charts_of(["policy/red/loss/x"], ["red"])[0]["is_return"]
 
 
 def test_a_policy_may_have_slashes_in_its_name():

@@ -425,8 +425,11 @@ def crowded() -> Status:
     """A run of several policies with past versions, nodes and many roles."""
     versions = tuple(OpponentStatus(64 * n, 1.0, 0.5, policy="b") for n in range(9))
     policies = tuple(
-        of_policy(name, tuned={"gamma": 0.97}, exploits=3, opponents=versions, losses={"entropy": 0.5})
-        for name in ("a", "b", "c", "d")
+        of_policy(
+            name, tuned={"gamma": 0.97}, exploits=3, opponents=versions, losses={"entropy": 0.5},
+            mean_return=value, eval_return=value + 1.8,
+        )
+        for name, value in zip("abcd", (13.4, 2.0, 3.0, 4.0), strict=True)
     )
     nodes = tuple(NodeStatus(name=f"node-{n}", host="amber", lanes=8, is_there=True) for n in range(5))
     return status(policies=policies, nodes=nodes, roles=(*ROLES, RoleShare(name="evaluator", activities={}, busy=0.0)))
@@ -449,12 +452,13 @@ def test_panels_fit_the_terminal_and_the_most_important_remain(shown, width, hei
 @pytest.mark.parametrize("height", [9, 10, 13, 14])
 def test_a_small_terminal_keeps_the_reason_whole_and_a_line_of_the_population(height):
     reason = "rollout workers wait 62% of their time for it"
-    policies = tuple(of_policy(str(number), mean_return=float(number)) for number in range(4))
+    policies = tuple(of_policy(f"p{number}", mean_return=float(number), eval_return=15.2) for number in range(4))
     console = Console(width=60, file=io.StringIO())
-    console.print(panels(status(limiting_reason=reason, policies=policies), course([1.0, 2.0]), 60, height))
+    console.print(panels(status(limiting_reason=reason, policies=policies), course([1.0, 2.0]), 60, height, 2))
     text = console.file.getvalue()
-    assert len(text.splitlines()) <= height and reason in text and "0.0 to 3.000 by 3" in text
-    assert "13.4" in text and ("15.2" in text or height < 10)
+    assert len(text.splitlines()) <= height and reason in text and "0.0 to 3.000 by p3" in text
+    assert "return of p2" in text and ("15.2" in text or height < 10)
+    assert height < 14 or ("p2" in text.partition("policies, 3 more hidden")[2])
 
 
 def test_panels_side_by_side_are_as_wide_as_their_values_need():
@@ -567,12 +571,14 @@ def test_a_pane_says_how_many_of_its_rows_are_hidden():
 
 def test_policies_show_what_was_tuned_and_copied_and_losses_say_whose_they_are():
     rows = [line.split()[1:8] for line in drawn(crowded(), 80).splitlines()]
-    assert ["policy", "steps", "copies", "gamma", "updates", "policy", "lag"] in rows
-    assert ["a", "600", "3", "0.970", "40", "1.5,", "max"] in rows
+    assert ["policy", "steps", "return", "evaluation", "copies", "gamma", "updates"] in rows
+    assert ["a", "600", "13.4", "15.2", "3", "0.970", "40"] in rows
     assert "entropy of a" in drawn(crowded(), 80) and "entropy of b" not in drawn(crowded(), 80)
     console = Console(width=80, file=io.StringIO())
     console.print(panels(crowded(), width=80, chosen=1))
-    assert "entropy of b" in console.file.getvalue()
+    text = console.file.getvalue()
+    places = [text.index(words) for words in ("return of b", "evaluation of b", "entropy of b", "episodes")]
+    assert places == sorted(places), "losses of a policy follow its returns"
     assert "entropy of" not in drawn(status(losses={"entropy": 1.0}), 80)
 
 

@@ -60,6 +60,7 @@ def test_a_report_has_what_the_runs_have_and_what_differs(tmp_path, capsys):
     assert "Return, evaluations on CartPole-v1" in text, "runs of an environment are compared"
     assert "Share of runs above a final return, CartPole-v1" in text
     assert text.count("dashed, with rings: the front") == 2
+    assert "Final return, CartPole-v1" in text and "Best return, CartPole-v1" in text and "interval" in text
     assert {"table", "svg", "polyline", "polygon"} <= page.tags
 
 
@@ -77,6 +78,8 @@ def test_a_population_has_its_lineage(tmp_path):
     assert 'x1="495.0" y1="36.0" x2="880.0" y2="71.0"' in page and 'd="M 880.0 80.0 l -5 -9 l 10 0 z"' in page
     assert page.count("<circle") == 4, "two beginnings, a change of settings, and the evaluation"
     assert "<script" not in page
+    text = re.sub(r"\s+", " ", " ".join(Tags(page).text))
+    assert f"policy steps event copied from settings {EVIL} 100 exploit a gamma 0.900" in text, "print has no tooltips"
 
 
 def test_games_and_past_versions_of_policies_are_tables_and_a_rating_has_its_interval(tmp_path):
@@ -238,6 +241,6 @@ def test_areas_are_stacked_and_parts_that_are_never_there_are_left_out():
 
 def test_the_lines_of_twenty_runs_differ_in_color_or_dashes(tmp_path):
     runs = [record(tmp_path / f"run-{number}", [(0, 1.0), (100, 2.0)]) for number in range(20)]
-    comparison = report_html(runs).decode().partition("<h3>Comparison</h3>")[2].partition("</div></figure>")[0]
+    comparison = report_html(runs).decode().partition("<h2>Comparison</h2>")[2].partition("</div></figure>")[0]
     lines = re.findall(r'<polyline class="line (c\d)" stroke-dasharray="([\d ]*)"', comparison)
     assert len(lines) == len(set(lines)) == 20

@@ -10,10 +10,11 @@ import pytest
 from rich.console import Console
 
 from penstock.cli import main
+from penstock.runs.reading import RecordedRun
 from penstock.runs.state import StateFile, read_state, status_of
 from penstock.runs.status import MatchStatus, NodeStatus, OpponentStatus, PolicyStatus, RoleShare, Status
 from penstock.runs.view import open_view
-from penstock.studies.watch import watch
+from penstock.studies.watch import histories_of, watch
 from tests.runs.terminals import OWN, read_until, terminal
 from tests.studies.recorded import record
 
@@ -71,6 +72,33 @@ def test_what_cannot_be_watched_is_told(tmp_path, capsys):
     (run.directory.path / "status.json").write_text("[")
     assert main(["watch", str(run.directory.path)]) == 2
     assert "cannot be read" in capsys.readouterr().err
+
+
+def test_the_chosen_policy_has_its_own_returns_from_the_beginning(tmp_path):
+    run = record(tmp_path / "run", state="running", policies=["red", "blue"])
+    lines = [
+        {"steps": steps, "seconds": 1.0, "policy/red/episode/mean_return": 1.0 * steps,
+         "policy/blue/evaluation/mean_return": -1.0 * steps}
+        for steps in (10, 20)
+    ]  # fmt: skip
+    run.directory.metrics.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    run = RecordedRun.open(run.directory.path)
+    run.directory.info["policies"] = ["red", "blue"]
+    assert histories_of(run) == [[(10, 10.0, None), (20, 20.0, None)], [(10, None, -10.0), (20, None, -20.0)]]
+    console, view = screen()
+    view.remember(histories_of(run))
+    policies = [PolicyStatus(name=name, steps=1, mean_return=at) for name, at in (("red", 30.0), ("blue", -0.5))]
+    status = Status(algorithm="ppo", env="Walk", steps=30, total_steps=100, seconds=1.0, policies=tuple(policies))
+    view.wait = lambda seconds: None
+    with view:
+        view.update(status)
+        before = console.file.getvalue()
+        view._chosen, view._next = 1, 0.0
+        view.update(status)
+        after = console.file.getvalue()[len(before) :]
+    assert "return of red over steps" in before and "return of blue over steps" in after
+    assert "30.0" in before.partition("return of red")[2].splitlines()[0]
+    assert "-0.500" in after.partition("return of blue")[2].splitlines()[0]
 
 
 def test_outside_a_terminal_an_ended_run_is_one_line(tmp_path, capsys):

@@ -1,13 +1,14 @@
 // Comparison of runs: returns with intervals, probability of improvement, profiles, and returns against their costs.
 
-import { field, fill } from "./controls.js";
+import { field, fill, Grouping } from "./controls.js";
 import { clock, count, el, follow, get, number, pictureOf, replace, table } from "./dom.js";
+import { pictured } from "./pictures.js";
 
 export async function comparePage(page, asked) {
   document.title = "Comparison · Penstock";
   const only = asked.get("runs") || "", words = asked.get("words") || "";
   const score = el("select", { id: "score" }), first = el("select", { id: "first" });
-  const keys = el("fieldset", { class: "keys" }), shown = el("div", {}), told = el("p", { role: "status", class: "quiet" });
+  const grouping = new Grouping((names) => { by = names.join(); asking(""); }), shown = el("div", {}), told = el("p", { role: "status", class: "quiet" });
   let by = asked.has("by") ? asked.get("by") : null, arrivals = 0, known = "";
   fill(score, [["final", "last evaluation"], ["best", "best evaluation, which flatters"]], asked.get("score") === "best" ? "best" : "final");
 
@@ -19,7 +20,7 @@ export async function comparePage(page, asked) {
     const found = await get(`/api/comparison?${query}`);
     if (arrival !== arrivals) return;
     fill(first, found.groups.toSorted().map((name) => [name, name]), found.groups[0] ?? "");
-    choose(found);
+    grouping.show(found.keys, found.by);
     const compared = found.envs.reduce((sum, env) => sum + env.runs.length, 0);
     told.textContent = `${compared} of ${found.runs.length} runs are compared, in ${found.groups.length} ${found.groups.length === 1 ? "group" : "groups"}`;
     if (known === JSON.stringify(found)) return;
@@ -29,15 +30,6 @@ export async function comparePage(page, asked) {
 
   const asking = (reference, isQuiet) => ask(reference, isQuiet).catch((error) => { told.textContent = `This cannot be shown: ${error.message}`; });
 
-  function choose({ keys: names, by: used }) {
-    const there = [...keys.querySelectorAll("input")].map((box) => box.value);
-    if (there.join() === names.join()) return;
-    keys.replaceChildren(el("legend", {}, "Settings that differ"), ...names.map((name) => el("label", {}, el("input", { type: "checkbox", value: name, checked: used.includes(name), onchange: () => {
-      by = [...keys.querySelectorAll("input:checked")].map((each) => each.value).join();
-      asking("");
-    } }), name)));
-  }
-
   score.addEventListener("change", () => asking());
   first.addEventListener("change", () => asking());
   page.append(
@@ -45,8 +37,7 @@ export async function comparePage(page, asked) {
     el("h1", {}, "Comparison"),
     el("form", { class: "choices", onsubmit: (event) => event.preventDefault() },
       field("score", "Score of a run", score), field("first", "Compared with the others", first)),
-    el("details", { class: "group" }, el("summary", {}, "Group by"), keys),
-    told, shown);
+    grouping.element, told, shown);
   await ask(asked.get("first") || "");
   const close = follow(shown, () => asking(first.value, true));
   return () => { arrivals += 1; close(); };
@@ -55,7 +46,7 @@ export async function comparePage(page, asked) {
 function environment({ env, figures, tables }) {
   const isNumber = (title) => !["group", "groups", "environment"].includes(title);
   const parts = Object.entries(tables).map(([title, [heads, ...cells]]) => el("section", {}, el("h3", {}, title), table(`${title}, ${env}`, heads.map((head) => [head, isNumber(head)]), cells, "runs")));
-  return [el("h2", {}, env), el("div", { class: "charts fitted" }, figures.map(pictureOf)), el("div", { class: "beside" }, parts)];
+  return [el("h2", {}, env), el("div", { class: "charts fitted" }, figures.map((figure) => pictured(pictureOf(figure)))), el("div", { class: "beside" }, parts)];
 }
 
 function rows({ envs, runs, settings }) {

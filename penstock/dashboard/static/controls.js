@@ -23,6 +23,29 @@ export function soon(act) {
   return Object.assign(later, { cancel: () => clearTimeout(timer) });
 }
 
+// Choice of the settings that runs are grouped by, with a search among their names; chosen ones stay in view.
+export class Grouping {
+  constructor(changed) {
+    Object.assign(this, { changed, boxes: el("fieldset", { class: "keys" }) });
+    this.sought = el("input", { type: "search", id: "sought", placeholder: "learning_rate", oninput: () => this.narrow() });
+    this.element = el("details", { class: "group" }, el("summary", {}, "Group by"), field("sought", "Settings that have", this.sought), this.boxes);
+  }
+
+  show(names, chosen) {
+    const there = [...this.boxes.querySelectorAll("input")].map((box) => box.value);
+    if (there.join() === names.join()) return;
+    const change = () => this.changed([...this.boxes.querySelectorAll("input:checked")].map((each) => each.value));
+    this.boxes.replaceChildren(el("legend", {}, "Settings that differ"), ...names.map((name) =>
+      el("label", {}, el("input", { type: "checkbox", value: name, checked: chosen.includes(name), onchange: change }), name)));
+    this.narrow();
+  }
+
+  narrow() {
+    const word = this.sought.value.toLowerCase();
+    for (const label of this.boxes.querySelectorAll("label")) label.hidden = !label.textContent.toLowerCase().includes(word) && !label.firstChild.checked;
+  }
+}
+
 export class Controls {
   // axes: values and titles of the choice of x. asked: parameters of the address. changed: called with "x", "zoom" or "look".
   constructor(axes, asked, changed) {

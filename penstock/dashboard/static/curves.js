@@ -1,7 +1,7 @@
 // Curves of many runs: one curve with a band per group of equal settings, one chart per environment.
 
 import { Chart } from "./chart.js";
-import { Controls, field, fill, soon } from "./controls.js";
+import { Controls, field, fill, Grouping, soon } from "./controls.js";
 import { el, stream } from "./dom.js";
 
 export async function curvesPage(page, asked) {
@@ -9,8 +9,7 @@ export async function curvesPage(page, asked) {
   const only = asked.get("runs") || "";
   const words = el("input", { type: "search", id: "words", value: asked.get("words") || "", placeholder: "cartpole ppo done" });
   const y = el("select", { id: "y" }), band = el("select", { id: "band" });
-  const sought = el("input", { type: "search", id: "sought", placeholder: "learning_rate", oninput: narrow });
-  const keys = el("fieldset", { class: "keys" });
+  const grouping = new Grouping((names) => { by = new Set(names); ask(); });
   const by_ = el("p", { class: "by" });
   const told = el("p", { role: "status", class: "quiet" }, "Reading");
   const bar = el("progress", { max: "1", value: "0", "aria-label": "Runs read", hidden: true });
@@ -35,7 +34,7 @@ export async function curvesPage(page, asked) {
     el("form", { class: "choices", onsubmit: (event) => event.preventDefault() },
       field("words", "Show", words), field("y", "Metric", y), field("band", "Band", band), controls.elements),
     by_,
-    el("details", { class: "group" }, el("summary", {}, "Group by"), field("sought", "Settings that have", sought), keys),
+    grouping.element,
     only ? el("p", {}, `Only the ${only.split(",").length} runs that were chosen. `, el("a", { href: "#/curves" }, "Show all")) : "",
     told, bar, charts);
 
@@ -67,7 +66,8 @@ export async function curvesPage(page, asked) {
     bar.hidden = !found.is_sampled;
     fill(y, [...new Set([metric, ...found.names])].filter((name) => name === metric || !["steps", "seconds", "frames", "time"].includes(name)).map((name) => [name, name]), metric);
     if (found.axes.length) fill(x, found.axes, x.value);
-    choose(found.settings);
+    by_.replaceChildren("Grouped by ", el("strong", {}, [...by].join(", ") || "nothing: all runs are one group"));
+    grouping.show(found.settings, [...by]);
     const lines = found.panels.flatMap((panel) => panel.groups).reduce((sum, group) => sum + group.count, 0);
     const over = x.value === "steps" ? "" : ` over ${x.value}`, why = found.no_frames && lines < found.count ? `: ${found.no_frames}` : "";
     told.textContent = `${lines ? `${lines} of ${found.count} runs have` : `None of ${found.count} runs has`} this metric${over}${lines || why ? why : " yet"}`;
@@ -84,26 +84,6 @@ export async function curvesPage(page, asked) {
     for (const chart of drawn.values()) chart.destroy();
     drawn = new Map(found.panels.map((panel) => [panel.name, chartOf(panel, controls, metric)]));
     charts.replaceChildren(...[...drawn.values()].map((chart) => chart.element));
-  }
-
-  function choose(settings) {
-    const there = [...keys.querySelectorAll("input")].map((box) => box.value);
-    by_.replaceChildren("Grouped by ", el("strong", {}, [...by].join(", ") || "nothing: all runs are one group"));
-    if (there.join() === settings.join()) return;
-    keys.replaceChildren(el("legend", {}, "Settings that differ"), ...settings.map((name) => {
-      const box = el("input", { type: "checkbox", value: name, checked: by.has(name), onchange: () => {
-        by = new Set([...keys.querySelectorAll("input:checked")].map((each) => each.value));
-        ask();
-      } });
-      return el("label", {}, box, name);
-    }));
-    narrow();
-  }
-
-  // Chosen settings stay in view.
-  function narrow() {
-    const word = sought.value.toLowerCase();
-    for (const label of keys.querySelectorAll("label")) label.hidden = !label.textContent.toLowerCase().includes(word) && !label.firstChild.checked;
   }
 
   y.addEventListener("change", () => { metric = y.value; ask(); });

@@ -97,23 +97,55 @@ const LOOKS = ["fill", "fill-opacity", "stroke", "stroke-opacity", "stroke-width
 
 // A drawing of the server in a region that scrolls, with buttons for its pictures.
 export function drawing(title, kind, picture) {
-  const buttons = [["PNG", pngOfDrawing], ["SVG", (whole) => written(whole)]].map(([kind, draw]) =>
-    el("button", { type: "button", onclick: async () => save(title, await draw(withLooks(title, picture)), kind.toLowerCase()) }, kind));
   const shown = el("div", { class: `wide ${kind}`, tabindex: "0", role: "region", "aria-label": title }, picture);
-  return el("figure", {}, shown, el("div", { class: "foot" }, el("span", { class: "tools" }, buttons)));
+  return el("figure", {}, shown, buttonsFor(title, () => alone(title, picture)));
 }
 
-// Copy of a drawing in which the page's looks are written out.
-function withLooks(title, picture) {
-  const whole = picture.cloneNode(true), copies = [whole, ...whole.querySelectorAll("*")];
+// A figure of the server with buttons for its pictures.
+export function pictured(figure) {
+  const title = figure.querySelector("figcaption").textContent.trim();
+  figure.append(buttonsFor(title, () => withLegend(title, figure)));
+  return figure;
+}
+
+function buttonsFor(title, draw) {
+  const buttons = [["PNG", pngOfDrawing], ["SVG", written]].map(([kind, make]) =>
+    el("button", { type: "button", onclick: async () => save(title, await make(draw()), kind.toLowerCase()) }, kind));
+  return el("div", { class: "foot" }, el("span", { class: "tools" }, buttons));
+}
+
+// Copy of a picture in which the page's looks are written out, at a place and of a size.
+function placed(picture, place) {
+  const copy = picture.cloneNode(true), copies = [copy, ...copy.querySelectorAll("*")];
   [picture, ...picture.querySelectorAll("*")].forEach((shown, n) => {
     const look = getComputedStyle(shown);
     for (const name of LOOKS) copies[n].setAttribute(name, look.getPropertyValue(name));
   });
-  const { width, height } = picture.getBoundingClientRect();
-  for (const [name, value] of Object.entries({ width, height })) whole.setAttribute(name, value);
+  for (const [name, value] of Object.entries(place)) copy.setAttribute(name, value);
+  return copy;
+}
+
+function alone(title, picture) {
+  const { width, height } = picture.getBoundingClientRect(), whole = placed(picture, { width, height });
   whole.prepend(svg("title", {}, title), svg("rect", { width: "100%", height: "100%", fill: inks().paper }));
   return whole;
+}
+
+function withLegend(title, figure) {
+  const picture = figure.querySelector(":scope > svg"), { width, height } = picture.getBoundingClientRect(), { ink, paper } = inks();
+  const write = (words, x, y, look = {}) => svg("text", { x, y, fill: ink, "font-family": FONT, "font-size": 13, ...look }, words);
+  const pen = el("canvas").getContext("2d");
+  pen.font = `13px ${FONT}`;
+  let left = EDGE, top = HEAD + height + ROW;
+  const names = [...figure.querySelectorAll(".legend > span")].flatMap((entry) => {
+    const words = entry.textContent.trim(), swatch = entry.querySelector("svg"), indent = swatch ? 26 : 0, wide = indent + pen.measureText(words).width;
+    if (left > EDGE && left + wide > width - EDGE) [left, top] = [EDGE, top + ROW];
+    const made = [...(swatch ? [placed(swatch, { x: left, y: top - 8, width: 22, height: 8 })] : []), write(words, left + indent, top)];
+    left += wide + 14;
+    return made;
+  });
+  return svg("svg", { viewBox: `0 0 ${width} ${top + EDGE}`, width, height: top + EDGE }, svg("title", {}, title), svg("rect", { width: "100%", height: "100%", fill: paper }),
+    write(title, EDGE, 18, { "font-size": 14, "font-weight": 600 }), placed(picture, { x: 0, y: HEAD, width, height }), names);
 }
 
 async function pngOfDrawing(whole) {

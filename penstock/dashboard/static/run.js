@@ -98,7 +98,7 @@ export async function runPage(page, id, asked) {
     marks = names.map((name) => /^step-(\d+)(?:-\d+)?\.mp4$/.exec(name)).filter((found) => found).map(([name, steps]) => ({
       steps: Number(steps), label: `Film of step ${count(Number(steps))}${name === `step-${steps}.mp4` ? "" : `, ${name}`}`, act: (event) => play(event.currentTarget, name),
     }));
-    for (const chart of drawn) if (chart.lines.some(isReturn)) chart.mark(marks);
+    for (const chart of drawn) if (chart.options.isReturn) chart.mark(marks);
   }
 
   // Plays a film beside the curve that it is marked on.
@@ -125,10 +125,9 @@ export async function runPage(page, id, asked) {
     for (const chart of drawn) chart.destroy();
     shades = new Map(charts.filter((chart) => chart.section === "Speed" && chart.kind === "area").flatMap((chart) => chart.lines.map((line) => [line.label, line.color])));
     const target = about.config.target_return, grids = new Map();
-    drawn = charts.filter((chart) => !zero.includes(chart)).map(({ section: title, title: name, unit, kind, lines, bands, file }) => {
-      const ofReturn = lines.some(isReturn);
+    drawn = charts.filter((chart) => !zero.includes(chart)).map(({ section: title, title: name, unit, kind, lines, bands, file, is_return: isReturn }) => {
       const chart = new Chart(name, file === "hardware" ? hardware : metrics, lines, {
-        view: controls.view, onZoom: (range) => controls.zoom(range), kind, unit, bands, marks: ofReturn ? marks : [], ...(ofReturn && typeof target === "number" ? { target } : {}),
+        view: controls.view, onZoom: (range) => controls.zoom(range), kind, unit, bands, isReturn, marks: isReturn ? marks : [], ...(isReturn && typeof target === "number" ? { target } : {}),
       });
       if (!grids.has(title)) grids.set(title, el("div", { class: listed(status.policies).length > 2 ? "charts broad" : "charts" })); // long legends
       grids.get(title).append(chart.element);
@@ -273,10 +272,6 @@ function roleBar(role, shades) {
   const rest = 1 - shares.reduce((sum, [, share]) => sum + share, 0);
   if (rest >= 0.05) words.append(el("span", { class: "quiet" }, `other ${Math.round(100 * rest)} %`));
   return el("div", { class: "role" }, el("span", { class: "name" }, role.name), bar, words);
-}
-
-function isReturn({ name }) {
-  return name === "episode/mean_return" || name === "evaluation/mean_return";
 }
 
 function filmOf(id, name, how) {

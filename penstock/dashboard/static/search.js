@@ -2,7 +2,7 @@
 
 import { count, el, follow, get, number, pictureOf, replace, table } from "./dom.js";
 import { lineageParts } from "./kinds.js";
-import { drawing } from "./pictures.js";
+import { drawing, pictured } from "./pictures.js";
 
 const STOPS = 100; // of a slider
 
@@ -61,7 +61,7 @@ export async function searchPage(page, id) {
       el("div", { class: "choices" }, axes.map((axis, n) => el("fieldset", { class: "brush" }, el("legend", {}, axis.name), slider(axis, n, 0), slider(axis, n, 1)))),
       el("h2", {}, isPopulation ? "History" : "Importance and history"),
       el("div", { class: "charts broad" },
-        figure ? pictureOf(figure) : "",
+        figure ? pictured(pictureOf(figure)) : "",
         known.length ? el("section", {}, el("h3", {}, "Importance of settings"), el("p", { class: "quiet" }, "Share of the variance of the trials' ranks that a setting explains alone; what chance explains is subtracted."),
           table("Importance of settings", [["setting", false], ["share", true], ["", false]], known.map(([name, share]) => [name, `${Math.round(100 * share)} %`, meter(share)]))) : ""),
       ...(found.lineage?.events.length ? [el("h2", {}, "Lineage"), ...lineageParts(found.lineage, "member")] : []),

@@ -278,8 +278,11 @@ class Chronicle(Owned):
 
     def _write_metrics(self, steps: int, values: Mapping[str, float]) -> None:
         """Write numbers at some steps, with the simulator frames of these where the environment declares them."""
-        frames = {} if self._progress.frame_skip is None else {"frames": self._progress.frame_skip * steps}
-        self._metrics.write(steps, self._progress.seconds, {**values, **frames})
+        self._metrics.write(steps, self._progress.seconds, {**values, **self._frames(steps)})
+
+    def _frames(self, steps: int) -> dict[str, int]:
+        skip = self._progress.frame_skip
+        return {} if skip is None else {"frames": skip * steps}
 
     def _write_episodes(self, evaluation: Evaluation, steps: int, policy: str) -> None:
         """Write an evaluation's episodes, those of games with opponent and seat."""
@@ -293,6 +296,7 @@ class Chronicle(Owned):
     def _write_hardware(self, status: Status) -> None:
         if sample := self._hardware.sample():
             when = {"steps": status.steps, "seconds": round(status.seconds, 3), "time": round(time.time(), 3)}
+            when |= {"updates": status.updates} | self._frames(status.steps)
             rounded = {name: round(value, 3) if isinstance(value, float) else value for name, value in sample.items()}
             self._hardware_lines.write([when | rounded])
 
@@ -377,8 +381,10 @@ def metrics_of(status: Status) -> dict[str, float]:
     values: dict[str, float] = {"steps_per_second": status.steps_per_second, "restarts": status.restarts}
     if not status.policies:
         values |= _metrics_of_policy(status)
-    elif status.mean_return is not None:
-        values["episode/mean_return"] = status.mean_return
+    else:
+        values["updates"] = status.updates
+        if status.mean_return is not None:
+            values["episode/mean_return"] = status.mean_return
     for policy in status.policies:
         before = of_policy(policy.name)
         values[f"{before}steps"] = policy.steps
