@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,12 +10,12 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from penstock.runs.descriptions import AXES, charts_of
 from penstock.runs.descriptions import HARDWARE as HARDWARE_SERIES
-from penstock.runs.descriptions import charts_of
 from penstock.runs.growing import Cursor, read_on, stretches
 from penstock.runs.metrics import METRICS
 from penstock.runs.run_directory import HARDWARE, LOG
-from penstock.runs.series import MOST_NAMES, Columns, numbers_in
+from penstock.runs.series import MOST_NAMES, Columns, Range, numbers_in
 
 POINTS = 1000
 """Rows of a new chart; later lines are added to it."""
@@ -32,26 +33,28 @@ class Feed:
     log: list[str] = field(default_factory=list)
     lock: Lock = field(default_factory=Lock)
 
-    def whole(self, policies: Sequence[str] = ()) -> dict[str, Any]:
+    def whole(self, policies: Sequence[str] = (), within: Range | None = None) -> dict[str, Any]:
         """Return all data so far, reduced for charts, and the cursors after it.
 
         Parameters
         ----------
         policies
             Names of the policies of a run with several.
+        within
+            Range of an axis that has most of the rows.
 
         Returns
         -------
         dict
             metrics, hardware, log, cursor; charts, descriptions as of `charts_of` with the ``file`` of each, "metrics"
-            or "hardware"; most_names, the limit of names per file, and left_out, the number of values
-            of further names, which are dropped.
+            or "hardware"; is_reduced, whether there are more lines than rows; most_names, the limit of names per file,
+            and left_out, the number of values of further names, which are dropped.
         """
         with self.lock:
             for name in self.columns:
                 self._catch_up(name)
             self._catch_up_log()
-            metrics, hardware = (self.columns[name].reduced(POINTS) for name in (METRICS, HARDWARE))
+            metrics, hardware = (self.columns[name].reduced(POINTS, within) for name in (METRICS, HARDWARE))
             charts = [chart | {"file": "metrics"} for chart in charts_of(metrics, policies)]
             charts += [chart | {"file": "hardware"} for chart in charts_of(hardware, known=HARDWARE_SERIES)]
             return {
@@ -59,6 +62,7 @@ class Feed:
                 "hardware": hardware,
                 "charts": charts,
                 "log": self.log,
+                "is_reduced": any(columns.count > POINTS for columns in self.columns.values()),
                 "most_names": MOST_NAMES,
                 "left_out": sum(columns.left_out for columns in self.columns.values()),
                 "cursor": ",".join(str(self.cursors[name]) for name in _GROWING.values()),
@@ -84,6 +88,15 @@ class Feed:
             before = self.log if stretch.is_same else []
             self.log = (before + _decoded(stretch.lines))[-_MOST_LOG_LINES:]
             self.cursors[LOG] = stretch.cursor
+
+
+def range_in(axis: str, ends: str) -> Range | None:
+    """Return the range that the address of a page has, such as "steps" and "100,200"; None without a legal one."""
+    try:
+        low, high = map(float, ends.split(","))
+    except ValueError:
+        return None
+    return (axis, low, high) if axis in AXES and math.isfinite(low) and math.isfinite(high) and low < high else None
 
 
 def cursors_in(text: str) -> list[Cursor]:

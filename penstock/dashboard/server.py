@@ -22,7 +22,7 @@ from starlette.types import ASGIApp
 
 from penstock.dashboard.catalogue import Catalogue, id_of, unlike
 from penstock.dashboard.curves import Curves
-from penstock.dashboard.feed import POINTS, cursors_in
+from penstock.dashboard.feed import POINTS, cursors_in, range_in
 from penstock.dashboard.files import files_of, pieces_of, text_of
 from penstock.dashboard.guard import LOCAL, Guard, is_same
 from penstock.dashboard.streams import curve_events, overview_events, run_events, until
@@ -115,7 +115,9 @@ class Pages:
     @of_run
     async def history(self, request: Request, run: RecordedRun) -> Response:
         """Answer with the logged data of a run."""
-        return _Json(await run_in_threadpool(self.catalogue.feed(run).whole, run.directory.policies))
+        asked = request.query_params
+        within = range_in(asked.get("x", "steps"), asked.get("zoom", ""))
+        return _Json(await run_in_threadpool(self.catalogue.feed(run).whole, run.directory.policies, within))
 
     @of_run
     async def lineage(self, request: Request, run: RecordedRun) -> Response:

@@ -66,6 +66,10 @@ def standing_rows(steps: np.ndarray, seconds: np.ndarray, is_marker: np.ndarray)
     return ~is_marker & (steps <= of_later)
 
 
+Range = tuple[str, float, float]
+"""Name of a column, and the lowest and the highest value of a range of it."""
+
+
 class Columns:
     """Metrics by name, each with the numbers of its lines and its values.
 
@@ -123,15 +127,22 @@ class Columns:
         self._is_marker += is_marker
         self._count += len(is_marker)
 
-    def reduced(self, most: int) -> dict[str, list[float | None]]:
+    @property
+    def count(self) -> int:
+        """Number of lines."""
+        return self._count
+
+    def reduced(self, most: int, within: Range | None = None) -> dict[str, list[float | None]]:
         """Return the columns of valid lines in at most `most` rows; None where a line has no number.
 
         Of more lines, each of `most` // 2 stretches becomes two rows, the lowest and the highest value of each column,
-        so that no spike is hidden.
+        so that no spike is hidden. Within a range of a column most stretches are, and fewer elsewhere.
         """
         stands = standing_rows(self._whole("steps"), self._whole("seconds"), np.frombuffer(self._is_marker, bool))
         count, rows_of = int(stands.sum()), np.cumsum(stands) - 1
-        begins = np.linspace(0, count, most // 2 + 1).astype(int)[:-1] if count > most else np.arange(0)
+        begins = np.arange(0)
+        if count > most:
+            begins = _begins(count, most // 2, None if within is None else self._rows_within(within, stands))
         shown: dict[str, list[float | None]] = {}
         for name in self._columns:
             lines, values = self._known(name)
@@ -146,6 +157,13 @@ class Columns:
             shown[name] = column
         return shown
 
+    def _rows_within(self, within: Range, stands: np.ndarray) -> tuple[int, int]:
+        """Return the first valid row of a range and the one after the last."""
+        name, low, high = within
+        values = self._whole(name)[stands]
+        rows = np.flatnonzero((low <= values) & (values <= high))
+        return (int(rows[0]), int(rows[-1]) + 1) if rows.size else (0, 0)
+
     def _known(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Return the numbers of the lines that have a name, ascending, and their values."""
         lines, values = self._columns.get(name, (array("I"), array("d")))
@@ -157,6 +175,17 @@ class Columns:
         lines, values = self._known(name)
         whole[lines] = values
         return whole
+
+
+def _begins(count: int, most: int, within: tuple[int, int] | None) -> np.ndarray:
+    """Return the first rows of at most `most` stretches of `count` rows, most of them within some rows."""
+    begin, end = within or (0, 0)
+    around = max(1, most // 8)
+    stretches = min(most - around - 1, end - begin)
+    if stretches < 1:
+        return np.linspace(0, count, most + 1).astype(int)[:-1]
+    inside = np.linspace(begin, end, stretches + 1).astype(int)
+    return np.unique([*np.linspace(0, count, around + 1).astype(int)[:-1], *inside[inside < count]])
 
 
 class GrowingCurve:

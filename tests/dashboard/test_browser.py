@@ -167,6 +167,23 @@ def test_a_run_is_drawn_and_follows_its_files(browser, runs, live):
         assert complaints(browser) == []
 
 
+def test_a_range_of_a_long_run_is_read_in_full_and_the_page_keeps_its_tables(browser, runs):
+    run = record(runs / "long")
+    lines = ({"steps": n, "seconds": n, "time": n, "loss/policy": n % 7} for n in range(20_000))
+    run.directory.metrics.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    points = "return document.querySelector('figure tbody').lastElementChild.firstElementChild.textContent"
+    with dashboard_of(runs) as served:
+        open_run(browser, served, "long")
+        show_table(browser, "Policy")
+        assert browser.execute_script(points) == "19,999"
+        rows = "return [...document.querySelectorAll('figure tbody tr td:first-child')].map((cell) => cell.textContent)"
+        assert browser.execute_script(rows)[-2:] != ["19,998", "19,999"]
+        choose(browser, "from", "19900")
+        choose(browser, "to", "20000")
+        waited(browser, lambda: browser.execute_script(rows)[-3:] == ["19,997", "19,998", "19,999"])
+        assert complaints(browser) == []
+
+
 def test_a_film_plays_beside_the_curve_at_whose_steps_it_was_taken(browser, runs, live):
     (live.directory.path / "videos").mkdir()
     for name in ("step-100.mp4", "step-200-2.mp4", "other.mp4"):
@@ -653,7 +670,7 @@ def test_chosen_runs_are_compared(browser, study):
     waited(browser, lambda: "3 of 3 runs are compared, in 2 groups" in text_of(browser, "[role=status]"))
     assert "dqn over ppo1.00" in text_of(browser, "section tbody tr")
     assert len(browser.find_elements(By.CSS_SELECTOR, "figure.chart svg[role=img]")) == 3
-    kind, drawn = saved_picture(browser, "Share of runs above a final return", "SVG")
+    _, drawn = saved_picture(browser, "Share of runs above a final return", "SVG")
     words = [each.text for each in ElementTree.fromstring(drawn).iter() if each.tag.endswith("}text")]
     assert words[0].startswith("Share of runs above a final return") and {"dqn", "ppo"} < set(words)
     assert len(saved_picture(browser, "Share of runs above a final return", "PNG")[1]) > 4_000

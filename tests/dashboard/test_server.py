@@ -8,6 +8,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -198,7 +199,10 @@ def test_history_is_what_stands_small_enough_to_draw(served, ids):
     history = json.loads(served.ask(f"/api/runs/{ids['good']}/history")[2])
     assert history["metrics"]["steps"] == [100, 200]
     assert history["metrics"]["evaluation/mean_return"] == [5.0, 7.0]
-    assert (history["most_names"], history["left_out"]) == (4096, 0)
+    assert (history["most_names"], history["left_out"], history["is_reduced"]) == (4096, 0, False)
+    for query in ("zoom=100,x", "zoom=1", "zoom=2,1", "zoom=nan,inf", "x=loss&zoom=1,2", f"x={EVIL}&zoom=1,2&zoom=3"):
+        path = f"/api/runs/{ids['good']}/history?{quote(query, safe='=&,')}"
+        assert json.loads(served.ask(path)[2])["metrics"] == history["metrics"], "no range is the whole one"
     assert json.loads(served.ask(f"/api/runs/{ids['good']}/progress")[2]) == {"share": 1.0}
     assert served.ask("/api/runs/x/progress")[0] == 404
 

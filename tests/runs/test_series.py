@@ -94,6 +94,16 @@ def columns(*lines):
     return made.reduced(1000)
 
 
+def test_a_range_has_most_of_the_rows_and_all_of_its_own_if_there_is_room():
+    made = Columns()
+    made.add(json.dumps(line(steps, a=steps % 7)).encode() for steps in range(100_000))
+    found = made.reduced(1000, ("steps", 50_000, 50_299))
+    inside = {steps for steps in found["steps"] if steps is not None and 50_000 <= steps < 50_300}
+    assert inside == set(range(50_000, 50_300)) and found["steps"][0] == 0 and found["steps"][-1] == 99_999
+    assert len(set(made.reduced(1000)["steps"]) & inside) < 6
+    assert made.reduced(1000, ("steps", 200_000, 300_000)) == made.reduced(1000)
+
+
 def test_columns_have_none_where_a_line_has_no_number():
     found = columns(line(1, a=5), line(2), line(3, b=7, c="text", d=math.inf, e=10**400))
     assert found == {"steps": [1, 2, 3], "seconds": [0.1, 0.2, 0.3], "a": [5, None, None], "b": [None, None, 7]}
@@ -113,11 +123,12 @@ def test_columns_are_the_same_whatever_the_pieces_they_come_in():
 @given(
     st.lists(st.dictionaries(st.sampled_from("abc"), st.floats(-1e6, 1e6)), min_size=1, max_size=200),
     st.integers(2, 40),
+    st.none() | st.tuples(st.sampled_from(["steps", "a"]), st.integers(-9, 210), st.integers(-9, 210)),
 )
-def test_no_spike_is_hidden(rows, most):
+def test_no_spike_is_hidden(rows, most, within):
     made = Columns()
     made.add(json.dumps(line(steps, **values)).encode() for steps, values in enumerate(rows))
-    found = made.reduced(most)
+    found = made.reduced(most, within)
     assert len({len(column) for column in found.values()}) == 1
     assert len(found["steps"]) <= max(most, 1) and found["steps"] == sorted(found["steps"])
     for name in "abc":

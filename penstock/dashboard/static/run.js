@@ -21,7 +21,13 @@ export async function runPage(page, id, asked) {
   const index = el("nav", { class: "index", "aria-label": "Sections of this page" });
   const sections = new Map(), body = el("div", {});
   document.title = `${about.summary.run} · Penstock`;
-  const controls = new Controls(Object.entries(about.axes), asked, (what) => { keepAddressSoon(); tell(); for (const chart of drawn) chart.follow(what); });
+  const controls = new Controls(Object.entries(about.axes), asked, (what) => {
+    keepAddressSoon();
+    tell();
+    for (const chart of drawn) chart.follow(what);
+    if (isReduced && what !== "look") readSoon(); // finer within the range
+  });
+  const readSoon = soon(() => reopen());
   const keepAddressSoon = soon(keepAddress);
   const parts = [
     el("p", { class: "ways" }, el("a", { href: "#/" }, "All runs"), el("a", { href: `#/run/${id}/files` }, "Files"), el("a", { href: `#/curves?runs=${id}` }, "Curves")),
@@ -37,7 +43,7 @@ export async function runPage(page, id, asked) {
   ];
   page.append(...parts.filter((part) => part !== null));
 
-  let metrics = new Store({}), hardware = new Store({}), drawn = [], names = "", cursor = "", isClosed = false, isReading = false;
+  let metrics = new Store({}), hardware = new Store({}), drawn = [], names = "", cursor = "", isClosed = false, isReading = false, isReduced = false;
   let drawnAt = 0, waiting = 0, charts = [], status = {}, shown = {}, shades = new Map(), needsCharts = false;
 
   const policies = policiesPanel(about.words), nodes = nodesPanel(about.words, () => metrics), lineage = about.has_lineage ? lineagePanel(id) : null;
@@ -118,7 +124,10 @@ export async function runPage(page, id, asked) {
   function draw() {
     const zero = charts.filter((chart) => chart.section !== charts[0].section && isZero(chart)), now = JSON.stringify([charts, zero.map(({ title }) => title)]);
     if (now === names) {
-      for (const chart of drawn) chart.update();
+      for (const chart of drawn) {
+        chart.store = chart.options.file === "hardware" ? hardware : metrics;
+        chart.update();
+      }
       return;
     }
     names = now;
@@ -127,7 +136,7 @@ export async function runPage(page, id, asked) {
     const target = about.config.target_return, grids = new Map();
     drawn = charts.filter((chart) => !zero.includes(chart)).map(({ section: title, title: name, unit, kind, lines, bands, file, is_return: isReturn }) => {
       const chart = new Chart(name, file === "hardware" ? hardware : metrics, lines, {
-        view: controls.view, onZoom: (range) => controls.zoom(range), kind, unit, bands, isReturn, marks: isReturn ? marks : [], ...(isReturn && typeof target === "number" ? { target } : {}),
+        file, view: controls.view, onZoom: (range) => controls.zoom(range), kind, unit, bands, isReturn, marks: isReturn ? marks : [], ...(isReturn && typeof target === "number" ? { target } : {}),
       });
       if (!grids.has(title)) grids.set(title, el("div", { class: listed(status.policies).length > 2 ? "charts broad" : "charts" })); // long legends
       grids.get(title).append(chart.element);
@@ -168,10 +177,10 @@ export async function runPage(page, id, asked) {
       if (isReading) told.textContent = `Reading what the run has logged so far: ${Math.round(100 * share)} %`;
     }, 1000);
     try {
-      const whole = await get(`/api/runs/${id}/history`);
+      const whole = await get(`/api/runs/${id}/history?${new URLSearchParams(controls.query())}`);
       if (isClosed) return;
       [metrics, hardware] = [whole.metrics, whole.hardware].map((columns) => new Store(columns, whole.most_names));
-      [metrics.leftOut, cursor, names, charts, needsCharts] = [whole.left_out, whole.cursor, "", whole.charts, false];
+      [metrics.leftOut, cursor, charts, needsCharts, isReduced] = [whole.left_out, whole.cursor, whole.charts, false, whole.is_reduced];
       log.textContent = whole.log.join("\n");
       for (const option of controls.x.options) {
         option.disabled = metrics.count > 0 && !(option.value in metrics.columns);
@@ -245,6 +254,7 @@ export async function runPage(page, id, asked) {
     isClosed = true;
     clearTimeout(waiting);
     keepAddressSoon.cancel();
+    readSoon.cancel();
     close();
     window.removeEventListener("theme", rebuild);
     clearInterval(reading);
