@@ -173,11 +173,19 @@ def _mismatches(value: Any, shape: Any, where: str) -> Iterator[str]:
 _hints_of = lru_cache(typing.get_type_hints)
 
 
+def _required_in(shape: Any, where: str) -> frozenset[str]:
+    """Return the keys that a value at `where` needs; keys of a file whose shape is a dataclass may be missing."""
+    if dataclasses.is_dataclass(shape):
+        fields = dataclasses.fields(shape) if where else ()
+        return frozenset(one.name for one in fields if one.default is one.default_factory)
+    return getattr(shape, "__required_keys__", frozenset())
+
+
 def _mismatches_of_keys(value: Any, shape: Any, where: str) -> Iterator[str]:
     if type(value) is not dict:
         yield _wrong(value, dict, where)
         return
-    for key in sorted(getattr(shape, "__required_keys__", frozenset()) - value.keys()):
+    for key in sorted(_required_in(shape, where) - value.keys()):
         yield f'{where or "it"} has no "{key}"'
     for key, hint in _hints_of(shape).items():
         if key in value:

@@ -24,6 +24,7 @@ from penstock.runs.panes import (
     chart_of,
     columns_table,
     fitted,
+    learners_pane,
     nodes_pane,
     of_table,
     packed,
@@ -32,7 +33,7 @@ from penstock.runs.panes import (
     versions_pane,
 )
 from penstock.runs.status import REAL_WORK, MatchStatus, PolicyStatus, RoleShare, Status
-from penstock.runs.tables import POLICIES, each_of, lag_of_batch, policies_table, return_of, versions_table
+from penstock.runs.tables import LEAST_SHARE, POLICIES, each_of, lag_of_batch, policies_table, return_of, versions_table
 
 _SIDE_BY_SIDE, _WIDE, _WIDE_ENOUGH_FOR_THREE = 80, 100, 140
 _MOST_NUMBERS = 7
@@ -42,7 +43,7 @@ _SOURCE = re.compile(rf"replay/(\w+)/({'|'.join(_FACTS)})")
 _KNOWN = (
     "policy_lag/mean", "policy_lag/median", "masked_steps", "replay/rows", "replay/fill", "replay/updates_per_step"
 )  # fmt: skip
-_LEAST_SHARE, _LEAST_REST = 0.005, 0.05
+_LEAST_REST = 0.05
 _WORK_GLYPHS, _WAIT_GLYPH, _REST_GLYPH = "█▓▒", "░", " "
 _NOTED = "bold magenta"
 """Look of what limits or is lost: legible on black and on white."""
@@ -104,6 +105,9 @@ def _panes(status: Status, returns: Sequence[float], width: int, chosen: int) ->
         panes.append(of_table(3, title, 2, nodes, len(status.gateways + status.nodes)))
     if status.roles:
         panes.append(_roles(status, width))
+    if status.learners:
+        table = partial(learners_pane, status.learners, width)
+        panes.append(of_table(5, "learners", 1, table, len(status.learners)))
     if versions := versions_table(each):
         panes.append(of_table(6, "past versions", 2, partial(versions_pane, versions, width), len(versions["steps"])))
     return panes
@@ -359,7 +363,7 @@ def _roles(status: Status, width: int) -> Pane:
 def _real_work(real_work: float, cores: Mapping[str, float]) -> list[Text]:
     entries = [Text.assemble(("real work: ", "dim"), (f"{real_work:.0%}", "bold green"))]
     for name, share in cores.items():
-        if share >= _LEAST_SHARE:
+        if share >= LEAST_SHARE:
             entries.append(Text(f"{name} {share:.0%}", "" if name in REAL_WORK else "dim"))
     return entries
 
@@ -386,7 +390,7 @@ def _bar(role: RoleShare, looks: Mapping[str, tuple[str, str]], width: int) -> T
 
 
 def _legend(role: RoleShare, looks: Mapping[str, tuple[str, str]], *, largest_first: bool = False) -> list[Text]:
-    shares = [(activity, share) for activity, share in role.activities.items() if share >= _LEAST_SHARE]
+    shares = [(activity, share) for activity, share in role.activities.items() if share >= LEAST_SHARE]
     if largest_first:
         shares.sort(key=lambda one: -one[1])
     entries = [Text.assemble(looks[name], f" {name} {share:.0%}") for name, share in shares]

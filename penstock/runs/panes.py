@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.runs.formatting import number
-from penstock.runs.status import NodeStatus
-from penstock.runs.tables import WORDS, Cells, nodes_table
+from penstock.runs.status import NodeStatus, RoleShare
+from penstock.runs.tables import WORDS, Cells, learners_table, nodes_table
 
 _SPARKS = "▁▂▃▄▅▆▇█"
 _DOTS = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))  # of a braille character: left and right, from below
@@ -142,6 +142,12 @@ def nodes_pane(nodes: Sequence[NodeStatus], width: int, most: int) -> Table:
     order = ("node", "state", "steps/s", "restarts", "lanes", "policy lag", "machine")
     looks = {place: "dim" if node.has_left else "bold red" for place, node in enumerate(nodes) if not node.is_there}
     return columns_table(nodes_table(nodes), width - 4, order, looks)
+
+
+def learners_pane(learners: Sequence[RoleShare], width: int, most: int) -> Table:
+    """Return a table of the first `most` learners of a group, the least busy ones first if not all are shown."""
+    shown = learners if most >= len(learners) else sorted(learners, key=lambda one: one.busy)[:most]
+    return columns_table(learners_table(shown), width - 4, ("learner", "busy", "learn"), {})
 
 
 def versions_pane(columns: Cells, width: int, most: int) -> Table:

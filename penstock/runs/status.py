@@ -233,6 +233,8 @@ class Status(PolicyStatus):
     """Share of all cores' time in the last seconds by use: "env", "infer", "learn", "evaluate", "copying", "other"
     (waiting, and the supervisor), "other programs" and "idle"; the sum is 1."""
     roles: tuple[RoleShare, ...] = ()
+    learners: tuple[RoleShare, ...] = ()
+    """Time of each learner of a group, which `roles` has together: "learner", "rank-1", ..."""
     limiting_role: str = ""
     """Name of the role that limits the run."""
     limiting_reason: str = ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.runs.formatting import clock, number
-from penstock.runs.status import MatchStatus, NodeStatus, OpponentStatus, PolicyStatus, Status
+from penstock.runs.status import MatchStatus, NodeStatus, OpponentStatus, PolicyStatus, RoleShare, Status
 
 Cells = dict[str, list[str]]
 """Cells of a table by heading, a cell per row."""
@@ -15,8 +15,10 @@ Games = dict[str, dict[str, tuple[int, int, int]]]
 """Games won, drawn and lost of each policy, by opponent."""
 MOST_COLUMNS = 24
 """Largest number of tuned settings, or of opponents, in a table: a hostile file may name any number in each row."""
-WORDS = ("policy", "against", "node", "machine", "state")
+WORDS = ("policy", "against", "node", "machine", "state", "learner")
 """Headings of columns of words, aligned left."""
+LEAST_SHARE = 0.005
+"""Smallest share of time that is shown."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,14 @@ def nodes_table(nodes: Sequence[NodeStatus]) -> Cells:
     return _filled(NODES, nodes)
 
 
+def learners_table(learners: Sequence[RoleShare]) -> Cells:
+    """Return the table of a group's learners: shares of time of what they do."""
+    names = dict.fromkeys(name for one in learners for name, share in one.activities.items() if share >= LEAST_SHARE)
+    parts = [Part("learner", lambda one: one.name), Part("busy", lambda one: f"{one.busy:.0%}")]
+    parts += [Part(name, lambda one, name=name: f"{one.activities.get(name, 0.0):.0%}") for name in names]  # type: ignore[misc]
+    return _filled(parts, learners)
+
+
 def versions_table(policies: Sequence[PolicyStatus]) -> Cells:
     """Return the table of the past versions in each policy's pool, and of the policy after them."""
     rows = list[Sequence[str]]()
@@ -124,12 +134,13 @@ def versions_table(policies: Sequence[PolicyStatus]) -> Cells:
 
 
 def tables_of(status: Status | None) -> dict[str, Cells]:
-    """Return the tables of a run by name, "policies", "nodes" and "past versions", each empty without rows."""
+    """Return the tables of a run by name: "policies", "nodes", "learners", "past versions", each empty without rows."""
     if status is None:
-        return {"policies": {}, "nodes": {}, "past versions": {}}
+        return {"policies": {}, "nodes": {}, "learners": {}, "past versions": {}}
     return {
         "policies": policies_table(status.policies),
         "nodes": nodes_table(status.gateways + status.nodes),
+        "learners": learners_table(status.learners),
         "past versions": versions_table(each_of(status)),
     }
 

@@ -43,6 +43,7 @@ _MOST_RUNS = 20
 _MOST_LOG_LINES, _MOST_ROWS = 200, 50
 _MOST_OF_SEARCH = 5  # runs of a search
 _MOST_FILM_NBYTES = 1 << 24  # of each run
+_TABLES = ("policies", "nodes", "learners")  # of a run, shown open
 _OF_WORDS = ("group", "groups", "environment")  # headings of tables of a comparison
 _COMPARED = ("evaluation/mean_return", "episode/mean_return", "steps_per_second")
 _STYLE = """
@@ -211,7 +212,7 @@ def _of_run(run: RecordedRun, history: dict[str, list[float | None]], x: str) ->
         f"<p><strong>{escape(limit)}</strong></p>" if limit else "",
         f"<p>{escape(labels)}</p>" if labels else "",
         f"<dl>{facts}</dl>",
-        *(f"<h3>{name.capitalize()}</h3>{_cells(tables[name])}" for name in ("policies", "nodes") if tables[name]),
+        *(f"<h3>{name.capitalize()}</h3>{_cells(tables[name])}" for name in _TABLES if tables[name]),
         f"<h3>Games</h3>{games}" if games else "",
         f"<details><summary>Past versions</summary>{versions}</details>" if versions else "",
         *_lineage(lineage_page(run.directory.path, steps_of(status)), "policy"),

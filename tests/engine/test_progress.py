@@ -68,6 +68,17 @@ def test_roles_that_share_a_process_share_its_time(now):
     assert together.activities["env"] == pytest.approx(0.5)
 
 
+def test_learners_of_a_group_are_told_apart(now):
+    progress = a_progress({"rollout": [0], "learner": [1], "rank": [2, 3]}, num_learners=4)
+    now[0] += 10.0
+    for row, learned_for in ((1, 4.0), (2, 5.0), (3, 9.0)):
+        progress.gauges[row, WALL][ACTIVITIES["learner"].index("learn")] = learned_for
+    progress.refresh_shares()
+    found = [(one.name, one.activities["learn"], one.busy) for one in progress.status().learners]
+    assert found == [("learner", 0.4, 0.4), ("rank-1", 0.5, 0.5), ("rank-2", 0.9, 0.9)]
+    assert a_progress().status().learners == ()
+
+
 def test_before_any_report_there_is_nothing_to_show():
     status = a_progress(target_return=9.0).status()
     assert (status.steps, status.episodes, status.updates, status.steps_per_second) == (0, 0, 0, 0.0)

@@ -65,8 +65,8 @@ def test_the_overview_and_every_page_of_the_dashboard_answer(place):
 
         rows = answer("/api/runs")["runs"]
         assert {row["run"] for row in rows} >= {"good", "odd/config.json-1", "odd/status.json-1"}
-        for row in rows[::3]:
-            for page in ("", "/history", "/files"):
+        for number, row in enumerate(rows):
+            for page in ("", "/history", "/files") if number % 9 == 0 else ("",):
                 answer(f"/api/runs/{row['id']}{page}")
         answer(f"/api/differences?runs={','.join(row['id'] for row in rows[:20])}")
     shown = next(row for row in rows if row["run"] == "odd/config.json-1")

@@ -23,10 +23,10 @@ export function policiesPanel(words) {
     element,
     show({ tables: { policies, "past versions": versions }, games }) {
       const made = [], count = Object.values(versions)[0]?.length;
-      if (Object.keys(policies).length) made.push(parts("Policies", policies, words, (text, n, head) => (head === "policy" ? named(text, n) : text)));
+      if (Object.keys(policies).length) made.push(partsTable("Policies", policies, words, (text, n, head) => (head === "policy" ? named(text, n) : text)));
       if (games) made.push(el("h3", {}, "Games"), pictureOf(games));
       replace(now, made);
-      replace(rows, count ? [parts("Past versions", versions, words)] : []);
+      replace(rows, count ? [partsTable("Past versions", versions, words)] : []);
       summary.textContent = `Past versions (${count})`;
       const filled = [...(made.length ? [now] : []), ...(count ? [past] : [])];
       if (filled.length !== element.children.length) element.replaceChildren(...filled); // else details stay open, with the focus
@@ -35,7 +35,7 @@ export function policiesPanel(words) {
 }
 
 // Table of parts of a run from its cells by heading, as the server describes them. words: headings of columns of words; looks: of a cell.
-function parts(title, columns, words, looks = (text) => text) {
+export function partsTable(title, columns, words, looks = (text) => text) {
   const heads = Object.keys(columns), [first] = heads;
   const cells = columns[first].map((_, n) => heads.map((head) => looks(columns[head][n], n, head)));
   return table(title, heads.map((head) => [head, !words.includes(head)]), cells, "runs");
@@ -59,7 +59,7 @@ export function nodesPanel(words, metrics) {
         return head === "steps/s" ? el("span", { class: "with-spark" }, text, spark(metrics().columns[`node/${nodes[n].name}/steps_per_second`], n)) : text;
       };
       const there = own.filter((node) => node.is_there).length;
-      replace(element, [el("p", { class: "quiet" }, `${there} of ${status.nodes_asked || own.length} nodes are connected`), parts("Nodes", tables.nodes, words, looks)]);
+      replace(element, [el("p", { class: "quiet" }, `${there} of ${status.nodes_asked || own.length} nodes are connected`), partsTable("Nodes", tables.nodes, words, looks)]);
     },
   };
 }

@@ -2,8 +2,8 @@
 
 import { Chart } from "./chart.js";
 import { Controls, soon } from "./controls.js";
-import { count, el, get, stream } from "./dom.js";
-import { episodePanel, lineagePanel, nodesPanel, policiesPanel } from "./kinds.js";
+import { count, el, get, replace, stream } from "./dom.js";
+import { episodePanel, lineagePanel, nodesPanel, partsTable, policiesPanel } from "./kinds.js";
 import { colorOf, WAIT } from "./looks.js";
 import { Store } from "./store.js";
 
@@ -29,7 +29,7 @@ export async function runPage(page, id, asked) {
   });
   const readSoon = soon(() => reopen());
   const keepAddressSoon = soon(keepAddress);
-  const parts = [
+  const head = [
     el("p", { class: "ways" }, el("a", { href: "#/" }, "All runs"), el("a", { href: `#/run/${id}/files` }, "Files"), el("a", { href: `#/curves?runs=${id}` }, "Curves")),
     el("h1", {}, about.summary.run, " ", state),
     el("p", {}, about.about),
@@ -41,14 +41,14 @@ export async function runPage(page, id, asked) {
     el("form", { class: "choices", onsubmit: (event) => event.preventDefault() }, controls.elements),
     body,
   ];
-  page.append(...parts.filter((part) => part !== null));
+  page.append(...head.filter((part) => part !== null));
 
   let metrics = new Store({}), hardware = new Store({}), drawn = [], names = "", cursor = "", isClosed = false, isReading = false, isReduced = false;
   let drawnAt = 0, waiting = 0, charts = [], status = {}, shown = {}, shades = new Map(), needsCharts = false;
 
   const policies = policiesPanel(about.words), nodes = nodesPanel(about.words, () => metrics), lineage = about.has_lineage ? lineagePanel(id) : null;
   const episode = episodePanel(id);
-  const films = el("div", { class: "charts" });
+  const films = el("div", { class: "charts" }), learners = el("div", {});
   let marks = [];
   section("Log").append(log);
   const made = section("Settings");
@@ -63,7 +63,7 @@ export async function runPage(page, id, asked) {
 
   // Sections in order, those without content left out, with an index of them.
   function order(titles) {
-    const own = [["Policies", policies.element], ["Nodes", nodes.element], ["Population", lineage && lineage.element], ["Films", films], ["Recent episode", episode.element]];
+    const own = [["Policies", policies.element], ["Nodes", nodes.element], ["Learners", learners], ["Population", lineage && lineage.element], ["Films", films], ["Recent episode", episode.element]];
     const filled = own.filter(([, element]) => element && element.childNodes.length);
     for (const [title, element] of filled) section(title).firstChild.after(element);
     const first = titles.slice(0, 1), all = [...first, ...filled.map(([title]) => title), ...titles, ...(log.textContent ? ["Log"] : []), "Settings"];
@@ -91,6 +91,7 @@ export async function runPage(page, id, asked) {
     roles.replaceChildren(...listed(status.roles).map((role) => roleBar(role, shades)));
     policies.show(shown);
     nodes.show(status, shown.tables);
+    replace(learners, Object.keys(shown.tables.learners).length ? [partsTable("Learners", shown.tables.learners, about.words)] : []);
     showFilms(news.films);
     order(titles());
   }

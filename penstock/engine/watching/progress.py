@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from penstock.engine.watching.time_spent import (
     limiting_role,
     role_times,
 )
+from penstock.experience.layout import RoleKind
 from penstock.ipc import available_cores
 from penstock.play.evaluation import Evaluation, success_rate
 from penstock.runs.status import (
@@ -160,6 +161,12 @@ class PolicyProgress:
         return replace(learned, losses=last.losses, learning_rate=last.learning_rate, experience=experience)
 
 
+def _share_of(role: RoleTime, total: float) -> RoleShare:
+    """Return the shares of a role's time, of all its seconds."""
+    activities = {name: spent / total for name, spent in role.wall.items()}
+    return RoleShare(name=role.name, activities=activities, busy=role.busy / total)
+
+
 class Progress:
     """Numbers of a run, from reports and gauges.
 
@@ -219,6 +226,7 @@ class Progress:
         self._looks = deque([self._moment(busy_seconds())])
         self._times: dict[str, RoleTime] = {}
         self._shares: dict[str, RoleShare] = {}
+        self._learners: tuple[RoleShare, ...] = ()
         self._cores: dict[str, float] = {}
 
     @property
@@ -287,8 +295,9 @@ class Progress:
         self._times = self.role_times(self._looks[0], now)
         for kind, role in self._times.items():
             if total := max(sum(role.wall.values()), seconds * role.processes):
-                shares = {name: spent / total for name, spent in role.wall.items()}
-                self._shares[kind] = RoleShare(name=role.name, activities=shares, busy=role.busy / total)
+                self._shares[kind] = _share_of(role, total)
+        if self._config.num_learners > 1:
+            self._learners = tuple(self._each_learner(self._looks[0], now, seconds))
         cpu = cpu_by_purpose(self._times, now.own_cpu - self._looks[0].own_cpu)
         ours, busy = sum(cpu.values()), now.busy - self._looks[0].busy
         total = max(ours, seconds * available_cores())
@@ -299,6 +308,14 @@ class Progress:
     def role_times(self, before: Moment, after: Moment) -> dict[str, RoleTime]:
         """Time spent by every role between two moments, by kind."""
         return role_times(self._rows, before, after, self._processes)
+
+    def _each_learner(self, before: Moment, after: Moment, seconds: float) -> Iterator[RoleShare]:
+        """Yield the shares of time of each learner of a group."""
+        for kind in (RoleKind.LEARNER, RoleKind.RANK):
+            for number, row in enumerate(self._rows.get(kind, ())):
+                role = role_times({kind: [row]}, before, after)[kind]
+                name = kind if kind == RoleKind.LEARNER else f"{kind}-{number + 1}"
+                yield _share_of(replace(role, name=name), max(sum(role.wall.values()), seconds))
 
     def limiting(self, times: Mapping[str, RoleTime]) -> tuple[str, str]:
         """Return the role that limits the run, and why."""
@@ -325,6 +342,7 @@ class Progress:
             real_work=sum(self._cores[work] for work in REAL_WORK) if self._cores else None,
             cores=self._cores,
             roles=tuple(self._shares.values()),
+            learners=self._learners,
             limiting_role=role,
             limiting_reason=reason,
             metrics=self.metrics,
