@@ -15,7 +15,7 @@ Runs are generated: each line of metrics has the numbers of a real one, with an 
 | delay | line appended to a run's metrics, to its number on the page |
 | cpu | share of a core: the dashboard and the browser, with a run's page open, hidden and none, a line a second |
 | heap | of the page after garbage collection, up to fifty lines a second: a run writes one |
-| training | steps per second of a training, with its page open and without, in turns |
+| training | steps per second of a training, with its page open and without, in turns; cores of dashboard and browser |
 """
 
 from __future__ import annotations
@@ -360,13 +360,15 @@ def heap(chrome: Chrome, folder: Path, minutes: float) -> None:
 def training(chrome: Chrome, folder: Path, turns: int, seconds: float) -> None:
     """Measure what an open page costs a training: one training, whose page is opened and left in turns."""
     rates: dict[str, list[float]] = {"open": [], "none": []}
+    spent: dict[str, list[float]] = {"open": [], "none": []}
+    chromium = psutil.Process(chrome.service.process.pid)
     run = folder / "training"
     command = [sys.executable, "-m", "penstock.cli", "train", *TRAINING, "--run-dir", os.fspath(run)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         while not (run / "metrics.jsonl").exists():
             time.sleep(0.1)
-        with dashboard(folder) as (address, _):
+        with dashboard(folder) as (address, server):
             for turn in range(2 * turns):
                 what = "open" if turn % 4 in (0, 3) else "none"
                 if what == "open":
@@ -374,10 +376,11 @@ def training(chrome: Chrome, folder: Path, turns: int, seconds: float) -> None:
                 else:
                     chrome.get("about:blank")
                 time.sleep(6.0)  # what drawing it for the first time costs is over
-                begin = steps_of(run)
+                begin, before = steps_of(run), cpu_of(server) + cpu_of(chromium)
                 time.sleep(seconds)
                 steps, at = (now - then for now, then in zip(steps_of(run), begin, strict=True))
                 rates[what].append(steps / at)
+                spent[what].append((cpu_of(server) + cpu_of(chromium) - before) / at)
     finally:
         process.terminate()
         process.wait()
@@ -386,8 +389,9 @@ def training(chrome: Chrome, folder: Path, turns: int, seconds: float) -> None:
     told(
         "training",
         f"steps/s with a page {medians['open']:,.0f} ({spread(rates['open'])}), without {medians['none']:,.0f} "
-        f"({spread(rates['none'])}); quotients of neighbours {spread(ratios)}",
-        **rates,
+        f"({spread(rates['none'])}); quotients of neighbours {spread(ratios)}; dashboard and browser take "
+        f"{spread(spent['open'])} of a core with it, {spread(spent['none'])} without",
+        rates=rates, cores=spent,
     )
 
 

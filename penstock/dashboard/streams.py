@@ -20,7 +20,7 @@ from penstock.runs.reading import RecordedRun
 from penstock.runs.state import read_state, state_of
 from penstock.studies.compare_page import settings_unlike
 
-LOOK_SECONDS = 0.5
+LOOK_SECONDS = 0.8
 """Seconds between two reads of the files of an open page."""
 OVERVIEW_SECONDS = 1.0
 CURVES_SECONDS = 1.0
@@ -48,16 +48,20 @@ async def run_events(run: RecordedRun, cursor: str) -> AsyncIterator[str]:
     """Yield new lines of a run's files, with the cursor after them as event id, and the run's status."""
     path, summary = run.directory.path, run.summary
     shown: dict[str, Any] = {}
+
+    def look() -> tuple[dict[str, Any], str, dict[str, Any]]:
+        found, behind = news(path, cursor)
+        status = read_state(path)
+        films = [film.name for film in films_of(path)]
+        return found, behind, {"state": state_of(status, path), "status": status, "films": films}
+
     while True:
-        found, cursor = await run_in_threadpool(news, path, cursor)
+        found, cursor, now = await run_in_threadpool(look)
         if found:
             yield _event("news", found, cursor)
-        status = await run_in_threadpool(read_state, path)
-        films = [film.name for film in await run_in_threadpool(films_of, path)]
-        now = {"state": await run_in_threadpool(state_of, status, path), "status": status, "films": films}
         if now != shown:
             shown = now
-            yield _event("status", {**now, "shown": shown_of(summary, status)})
+            yield _event("status", {**now, "shown": shown_of(summary, now["status"])})
         elif not found:
             yield _NOTHING
         await asyncio.sleep(LOOK_SECONDS)

@@ -84,6 +84,15 @@ export class Chart {
     if (!this.table.hidden) this.fillTable(whole);
   }
 
+  // Shows the newest numbers without drawing.
+  tell() {
+    this.isStale = true;
+    if (!this.plot || !this.isSeen || this.plot.cursor.idx != null) return;
+    const whole = this.data();
+    this.fillLegend(whole);
+    if (!this.table.hidden) this.fillTable(whole);
+  }
+
   // Draws the choices anew, of which one has changed: "zoom" leaves the data as they are.
   follow(what) {
     if (what !== "zoom" || !this.plot || !this.isSeen || this.isStale) return this.update();

@@ -10,7 +10,8 @@ import { Store } from "./store.js";
 const MOST_ROWS = 4000; // beyond it, rows reduced by the server are loaded again, in which every spike remains
 const MOST_LOG_LINES = 500;
 const EPISODE_PAUSE = 10000; // ms
-const PAUSE = 1600; // ms between two drawings, the main cost of an open page; a line appears within 2 s
+const PAUSE = 1600; // ms between two updates of the page; the numbers of a line appear within 2 s
+const CURVES_PAUSE = navigator.hardwareConcurrency > 4 ? 0 : 4000; // ms between two drawings of curves, the main cost of an open page
 
 export async function runPage(page, id, asked) {
   const [about, overview] = await Promise.all([get(`/api/runs/${id}`), get("/api/runs")]);
@@ -44,7 +45,7 @@ export async function runPage(page, id, asked) {
   page.append(...head.filter((part) => part !== null));
 
   let metrics = new Store({}), hardware = new Store({}), drawn = [], names = "", cursor = "", isClosed = false, isReading = false, isReduced = false;
-  let drawnAt = 0, waiting = 0, charts = [], status = {}, shown = {}, shades = new Map(), needsCharts = false;
+  let drawnAt = 0, curvesAt = 0, waiting = 0, owed = 0, newest = null, hasNewLines = false, charts = [], status = {}, shown = {}, shades = new Map(), needsCharts = false;
 
   const policies = policiesPanel(about.words), nodes = nodesPanel(about.words, () => metrics), lineage = about.has_lineage ? lineagePanel(id) : null;
   const episode = episodePanel(id);
@@ -122,12 +123,18 @@ export async function runPage(page, id, asked) {
     return [...new Set(charts.map((chart) => chart.section))];
   }
 
-  function draw() {
+  // isNow: whether curves are drawn even if they were a moment ago.
+  function draw(isNow = true) {
+    const left = isNow ? 0 : Math.max(0, curvesAt + CURVES_PAUSE - performance.now());
+    clearTimeout(owed);
+    if (left) owed = setTimeout(draw, left);
+    else curvesAt = performance.now();
     const zero = charts.filter((chart) => chart.section !== charts[0].section && isZero(chart)), now = JSON.stringify([charts, zero.map(({ title }) => title)]);
     if (now === names) {
       for (const chart of drawn) {
         chart.store = chart.options.file === "hardware" ? hardware : metrics;
-        chart.update();
+        if (left) chart.tell();
+        else chart.update();
       }
       return;
     }
@@ -165,8 +172,11 @@ export async function runPage(page, id, asked) {
       waiting = 0;
       drawnAt = performance.now();
       if (isClosed) return;
+      if (newest) showStatus(newest);
+      newest = null;
       if (needsCharts) await reopen();
-      else draw();
+      else if (hasNewLines) draw(false);
+      hasNewLines = false;
     }, Math.max(0, drawnAt + PAUSE - performance.now()));
   }
 
@@ -224,13 +234,14 @@ export async function runPage(page, id, asked) {
       order(titles());
     }
     tell();
-    if (news.metrics || news.hardware) drawSoon();
+    hasNewLines ||= Boolean(news.metrics || news.hardware);
+    if (hasNewLines) drawSoon();
   }
 
   let close = () => {};
 
   function open() {
-    close = stream(() => `/api/runs/${id}/stream?cursor=${encodeURIComponent(cursor)}`, { news: take, status: showStatus });
+    close = stream(() => `/api/runs/${id}/stream?cursor=${encodeURIComponent(cursor)}`, { news: take, status: (news) => { newest = news; drawSoon(); } });
   }
 
   async function reopen() {
@@ -254,6 +265,7 @@ export async function runPage(page, id, asked) {
   return () => {
     isClosed = true;
     clearTimeout(waiting);
+    clearTimeout(owed);
     keepAddressSoon.cancel();
     readSoon.cancel();
     close();
