@@ -158,7 +158,8 @@ def test_killing_the_process_ends_the_run_as_the_death_of_a_learner_does(one_pro
     trainer = Trainer(APPO, **{**CENTRAL, "run_dir": str(tmp_path / "run"), "checkpoint_interval": 200})
 
     def kill(status):
-        if status.steps > 1_000 and (pid := pids_of(trainer).get("learner")):
+        has_checkpoint = any((tmp_path / "run" / "checkpoints").glob("[0-9]*/meta.json"))  # from which it can resume
+        if status.steps > 1_000 and has_checkpoint and (pid := pids_of(trainer).get("learner")):
             with contextlib.suppress(ProcessLookupError):  # it is gone, which is not noticed yet
                 os.kill(pid, signal.SIGKILL)
 
