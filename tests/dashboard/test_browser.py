@@ -593,6 +593,46 @@ def test_policies_games_nodes_and_lineage_have_parts_of_the_page(browser, runs):
         assert not browser.find_elements(By.CSS_SELECTOR, "main img, main script") and complaints(browser) == []
 
 
+def test_outliers_are_left_out_axes_are_logarithmic_and_the_mouse_moves_a_range(browser, runs):
+    run = record(runs / "spiky")
+    for n in range(1, 301):
+        append(run, steps=n, seconds=n, **{"loss/policy": 1e6 if n == 150 else n % 5 + 1.0})
+
+    def ends(side):
+        drawn = ElementTree.fromstring(saved_picture(browser, "Policy", "SVG")[1])
+        anchor = "end" if side == "y" else "middle"
+        return [text.text for text in drawn.iterfind(f".//{{http://www.w3.org/2000/svg}}text[@text-anchor='{anchor}']")]
+
+    def dragged(shift):
+        browser.execute_script(
+            "const over = document.querySelector('.u-over'), at = over.getBoundingClientRect();"
+            "const send = (where, kind, x) => where.dispatchEvent(new MouseEvent(kind,"
+            "  { bubbles: true, shiftKey: arguments[0], button: 0, clientX: at.left + x, clientY: at.top + 40 }));"
+            "send(over, 'mousedown', 100); send(document, 'mousemove', 60); send(document, 'mouseup', 60);",
+            shift,
+        )
+
+    with dashboard_of(runs) as served:
+        open_run(browser, served, "spiky")
+        assert any("k" in label or "M" in label for label in ends("y"))
+        browser.execute_script("document.getElementById('clip').click()")
+        waited(browser, lambda: not any("k" in label or "M" in label for label in ends("y")))
+        browser.execute_script("document.getElementById('logX').click()")
+        waited(browser, lambda: "100" in ends("x") and "10" in ends("x"))
+        browser.execute_script("document.getElementById('logX').click()")
+        choose(browser, "from", "100")
+        choose(browser, "to", "200")
+        waited(browser, lambda: "zoom=100%2C200" in browser.current_url)
+        dragged(shift=True)
+        waited(browser, lambda: "zoom=" in browser.current_url and "zoom=100%2C200" not in browser.current_url)
+        low, high = map(float, browser.current_url.partition("zoom=")[2].partition("&")[0].split("%2C"))
+        assert low > 100.0 and high - low == pytest.approx(100.0), "the range has moved"
+        double = "document.querySelector('.canvas').dispatchEvent(new MouseEvent('dblclick', {bubbles: true}))"
+        browser.execute_script(double)
+        waited(browser, lambda: "zoom=" not in browser.current_url)
+        assert complaints(browser) == []
+
+
 def test_choices_of_drawing_are_kept_in_the_address(browser, runs, live):
     with dashboard_of(runs) as served:
         open_run(browser, served, "live")
