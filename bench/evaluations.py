@@ -1,6 +1,6 @@
 """Cost of evaluations at their default interval: the same training with and without them, in turns.
 
-    python bench/evaluations.py [--turns 4] [--work cartpole halfcheetah pong]
+    python bench/evaluations.py [--turns 4] [--work cartpole lunarlander pong]
 
 Output: steps per second over the whole budget, median of each and their ratio, and the evaluator's share of all cores'
 time, which the live view shows as "evaluate". The mark is 0.97. The final evaluation comes after training and is not
@@ -18,9 +18,9 @@ import penstock
 from penstock.runs.machine import describe
 
 WORKS: dict[str, tuple[str, dict[str, Any]]] = {
-    "cartpole": ("appo", {"env": "CartPole-v1", "total_steps": 1_000_000}),
-    "halfcheetah": ("ppo", {"env": "HalfCheetah-v5", "total_steps": 200_000}),
-    "pong": ("appo", {"env": "ALE/Pong-v5", "preset": "atari", "total_steps": 40_000}),
+    "cartpole": ("APPO", {"env": "CartPole-v1", "total_steps": 1_000_000}),
+    "lunarlander": ("PPO", {"env": "LunarLander-v3", "total_steps": 200_000}),
+    "pong": ("APPO", {"env": "ALE/Pong-v5", "preset": "atari", "total_steps": 40_000}),
 }
 
 
@@ -32,7 +32,7 @@ def rate(algorithm: str, settings: dict[str, Any]) -> tuple[float, float]:
         if status.steps < settings["total_steps"]:
             seen.append((time.monotonic(), status.steps, status.cores.get("evaluate", 0.0)))
 
-    with penstock.Trainer(algorithm, **settings, run_dir=None, seed=1) as trainer:
+    with getattr(penstock, algorithm)(**settings, run_dir=None, seed=1) as trainer:
         trainer.train(quiet=True, on_update=look)
     (began, first, _), (ended, last, _) = seen[0], seen[-1]
     return (last - first) / (ended - began), statistics.fmean(share for *_, share in seen)

@@ -18,7 +18,7 @@ from penstock.play.evaluation import Evaluation
 from penstock.runs.formatting import number
 from penstock.runs.store import CheckpointStore
 
-SHARE = 0.1  # of the machine's cores is the evaluator's, where no eval_interval is given but a target
+SHARE = 0.1  # of the machine's cores is the evaluator's at most, where no eval_interval is given
 LEAST_GRACE = 10.0  # seconds that an evaluation may go on beyond max_seconds,
 GRACE = 0.1  # or this share of them
 
@@ -55,7 +55,7 @@ class Evaluations:
         self._rests_until = 0.0  # monotonic seconds
         # In a serial run no clock decides anything; an evaluator on a node takes nothing of the learner's machine.
         has_share = config.backend != "serial" and config.evaluator == "home"
-        self._rests = config.eval_interval is None and config.target_return is not None and has_share
+        self._rests = config.eval_interval is None and has_share
         # Requests are numbered: an answer to an earlier one is not taken for that to a later one.
         self.requested = self.answered = 0
         self.has_reached_target = False

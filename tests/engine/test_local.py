@@ -5,6 +5,7 @@ import math
 import os
 import threading
 import time
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -13,7 +14,7 @@ import torch
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
 from penstock.engine.backends.process import NICENESS
-from penstock.engine.evaluations import rest
+from penstock.engine.evaluations import Evaluations, rest
 from penstock.engine.messages import Scored
 from penstock.engine.roles.evaluator import Evaluated
 from penstock.engine.trainer import Trainer
@@ -191,6 +192,18 @@ def test_the_rest_is_as_long_as_was_played_and_not_as_was_waited_for_the_score()
         evaluations.take(Evaluated(1, (Scored(Evaluation((1.0,), (1,))),), 0.01))
         pause = 0.01 * rest(available_cores())
         assert before + pause <= evaluations._rests_until <= time.monotonic() + pause
+
+
+@pytest.mark.parametrize(
+    ("settings", "rests"),
+    [
+        ({}, True), ({"target_return": 500.0}, True), ({"eval_interval": 100}, False), ({"backend": "serial"}, False),
+        ({"eval_interval": "continuous"}, False),
+    ],
+)  # fmt: skip
+def test_evaluations_have_a_share_of_the_cores_unless_an_interval_is_given(settings, rests):
+    config = APPO.Config(env="CartPole-v1", **settings)
+    assert Evaluations(config, SimpleNamespace(steps=0), None, None)._rests is rests
 
 
 def test_the_evaluator_rests_the_longer_the_fewer_cores_there_are():
