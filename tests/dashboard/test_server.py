@@ -184,6 +184,7 @@ def test_every_answer_forbids_foreign_code(served, path, host):
     _, headers, _ = served.ask(path, Host=host)
     policy = headers["content-security-policy"]
     assert "default-src 'none'" in policy and "unsafe" not in policy and "frame-ancestors 'none'" in policy
+    assert "script-src 'self';" in policy and "img-src 'self' blob:;" in policy
     assert headers["x-content-type-options"] == "nosniff" and headers["referrer-policy"] == "no-referrer"
     assert headers["cache-control"] == "no-store" and "server" not in headers
 
