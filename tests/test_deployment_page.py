@@ -80,8 +80,12 @@ def test_the_policy_balances_the_pole_in_the_browser_at_every_width(browser, add
     browser.execute_script("document.getElementById('speed').value = '25'")
     WebDriverWait(browser, 120).until(lambda _: counts(browser)["balanced"] >= 2)
     assert counts(browser)["fallen"] == 0
-    browser.execute_script("for (let n = 0; n < 8; n++) document.getElementById('left').click()")
-    WebDriverWait(browser, 60).until(lambda _: counts(browser)["fallen"] == 1)
+
+    def has_fallen(_):  # an episode that ends just then takes the pushes with it
+        browser.execute_script("for (let n = 0; n < 8; n++) document.getElementById('left').click()")
+        return counts(browser)["fallen"] >= 1
+
+    WebDriverWait(browser, 60).until(has_fallen)
     for width in (390, 1400):
         resize(browser, width)
         assert browser.execute_script("return document.documentElement.scrollWidth") <= width
