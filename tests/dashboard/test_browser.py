@@ -834,10 +834,12 @@ return [...missed.map((each) => each.outerHTML.slice(0, 200)), ...window.bare];
 """Controls that were not focused, or show no outline with the focus."""
 
 
+needs_axe = pytest.mark.skipif(not AXE.is_file(), reason="axe-core is not installed: make browser")
+
+
+@needs_axe
 @pytest.mark.parametrize("is_search", [False, True])
 def test_every_page_is_accessible_in_both_themes(browser, study, search, is_search):
-    if not AXE.is_file():
-        pytest.skip("axe-core is not installed: make browser")
     source = AXE.read_text()
     assert hashlib.sha256(source.encode()).hexdigest() == AXE_HASH
     browser.get((search if is_search else study).address)
@@ -873,9 +875,8 @@ def test_every_page_is_accessible_in_both_themes(browser, study, search, is_sear
                 assert browser.execute_script(UNREACHED) == [], f"the tab key does not reach this on {page}"
 
 
+@needs_axe
 def test_a_report_is_accessible(browser, tmp_path):
-    if not AXE.is_file():
-        pytest.skip("axe-core is not installed: make browser")
     of_kinds(tmp_path / "runs")
     record(tmp_path / "runs" / "other", [(100, 2.0), (200, 3.0)], gamma=0.5)
     page = tmp_path / "report.html"

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 PORTABLE_AND_MAPPED = 1 | 2  # flags of cudaHostRegister
+WORTH_READING = 1 << 12  # bytes of a row from which on copying it on the host costs more than reading it over the bus
 
 
 class PinnedMemory:
@@ -86,7 +87,7 @@ class RowsInPlace:
     """
 
     def __init__(self, memory: PinnedMemory, row_nbytes: int) -> None:
-        self._memory = memory
+        self._memory = memory  # registered as long as it is read
         self._words = memory.on_device().view(torch.int64).view(-1, row_nbytes // 8)
 
     @staticmethod
@@ -99,6 +100,3 @@ class RowsInPlace:
         """Read rows, int64 ``[n]`` on the device, into a tensor ``[n, ...]``."""
         words = into.view(len(into), -1).view(torch.uint8).view(torch.int64)
         torch.index_select(self._words, 0, rows, out=words)
-
-
-WORTH_READING = 1 << 12  # bytes of a row from which on copying it on the host costs more than reading it over the bus

@@ -118,7 +118,7 @@ class CapturedUpdate:
         results = self._graphs.replay(self._algorithm.kind_of_update(batch.number), batch, self._results)
         if results is None:
             td_error, metrics = self._algorithm.update(self._model, batch)
-            # What adds to gradients belongs to this stream, and must not live on until a graph is captured.
+            # Nodes that add to gradients belong to this stream: a later capture fails if results keep them alive.
             return td_error, {name: value.detach() for name, value in metrics.items()}
         metrics, tensors = results.copies()
         if not self._waits:
