@@ -43,15 +43,16 @@ from typing import Any
 import numpy as np
 import ray
 
+from penstock.config.gateways import levels_of
 from penstock.engine.contracts import RoleSpec
 from penstock.engine.nodes.choosing import Wanted
 from penstock.engine.nodes.cluster import Asked, poll_answers
-from penstock.engine.nodes.gateways import levels_of, relay_roles
 from penstock.engine.nodes.host import HostReports, HostTask, gather_seconds, with_paths
 from penstock.engine.nodes.node import Node
 from penstock.engine.nodes.receiver import ReceiverRole
 from penstock.engine.nodes.sender import Home, keep_all_slots
 from penstock.engine.nodes.stream import ALIVE_INTERVAL, HEADER, Frame, Kind, connect
+from penstock.engine.nodes.tasks import relay_roles
 from penstock.engine.nodes.transport import transport_of
 from penstock.engine.paths.segment_learner import READER
 from penstock.engine.paths.segments import SegmentPath

@@ -100,11 +100,12 @@ class ArrayView {
 // quicker than handing the memory over through DLPack.
 template <class Element>
 nb::object new_array(std::span<const Element> elements) {
-  static_assert(std::is_same_v<Element, int64_t> || std::is_same_v<Element, bool>);
+  constexpr bool is_bool = std::is_same_v<Element, bool>, is_double = std::is_same_v<Element, double>;
+  static_assert(is_bool || is_double || std::is_same_v<Element, int64_t>);
   // Looked up once and never released: the interpreter may be gone before C++ destroys its statics.
   static const auto* empty = new nb::object(nb::module_::import_("numpy").attr("empty"));
   static const auto* dtype = new nb::object(
-      nb::module_::import_("numpy").attr("dtype")(std::is_same_v<Element, bool> ? "bool" : "int64"));
+      nb::module_::import_("numpy").attr("dtype")(is_bool ? "bool" : is_double ? "float64" : "int64"));
   nb::object array = (*empty)(elements.size(), *dtype);
   if (!elements.empty()) {
     std::memcpy(ArrayView(array, "array", Access::kWrite).bytes(), elements.data(), elements.size_bytes());

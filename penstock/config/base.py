@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from penstock.config.checking import ConfigError, Tunable, checked, require
 from penstock.config.elsewhere import value_hint
+from penstock.config.gateways import levels_of
 from penstock.config.saved import saved
 from penstock.config.schedules import Schedule, Scheduled, is_json, tried_schedule
 from penstock.imports import place_of
@@ -145,7 +146,7 @@ class Config:
     With backend="local" and central inference, each has its own policy worker."""
     nodes_per_gateway: int | None = None
     """With backend="ray", largest number of nodes of a gateway, a process on one of them that stands between home and
-    these nodes; None: no gateways up to 64 nodes, and one for each 64 of more."""
+    these nodes; None: no gateways up to 8 nodes, and one for each 64 of more."""
     node_weights: Literal["float32", "bfloat16"] = "float32"
     """With backend="ray", precision in which weights are sent to nodes: "bfloat16" halves the bytes, and lanes act by
     the rounded weights, whose probabilities are recorded."""
@@ -434,6 +435,11 @@ class Config:
             least, _, most = "1:1".partition(":") if self.nodes == "all" else self.nodes.partition(":")
             return int(least), int(most)
         return (sum(_counts(self.nodes)),) * 2
+
+    @property
+    def gateway_levels(self) -> list[list[range]]:
+        """Numbers of the nodes below each gateway, level by level from home on; empty: no gateways."""
+        return levels_of(self.num_nodes, self.nodes_per_gateway)
 
     @property
     def num_learner_nodes(self) -> int:

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 from penstock.config.base import STORED
 from penstock.config.checking import ConfigError, require
 from penstock.config.features import DelayedRewardConfig
+from penstock.config.gateways import NODES_PER_GATEWAY, levels_of, require_shards
 
 LEAST_SLACK = 32  # updates: enough that neither side waits for single steps of the other
 
@@ -51,6 +52,9 @@ class ReplayConfig(DelayedRewardConfig):
     save_replay: bool = False
     """Store the replay buffer in checkpoints, incrementally; learning pauses meanwhile. A run resumed without it
     refills the buffer before it learns."""
+    replay_at: Literal["home", "gateways"] = "home"
+    """With backend="ray", place of the replay buffer: home, or a shard of it at each gateway, which stores the steps of
+    its nodes; batches are drawn from all shards. There is a gateway for each `nodes_per_gateway` nodes, or each 64."""
 
     def validate(self) -> None:
         super().validate()
@@ -89,6 +93,20 @@ class ReplayConfig(DelayedRewardConfig):
         require(self.goals_per_step > 0, "goals_per_step", self.goals_per_step, "1 or more")
         if self.hindsight is not None:
             self._require_hindsight()
+        if self.replay_at == "gateways":
+            require_shards(self.backend, saves=self.save_replay)
+
+    @property
+    def gateway_levels(self) -> list[list[range]]:
+        """As in the base; shards need a gateway, however few nodes there are."""
+        if self.replay_at == "home":
+            return super().gateway_levels
+        return levels_of(self.num_nodes, self.nodes_per_gateway or NODES_PER_GATEWAY)
+
+    @property
+    def num_shards(self) -> int:
+        """Shards of the replay buffer at gateways; 0: it is at home."""
+        return len(self.gateway_levels[-1]) if self.replay_at == "gateways" else 0
 
     def _require_hindsight(self) -> None:
         """Raise `ConfigError` if rows cannot be relabelled with other goals."""
@@ -100,6 +118,8 @@ class ReplayConfig(DelayedRewardConfig):
 
     def final_rewards(self) -> str | None:
         """Return what makes rewards final when a step is taken, as the end of a message; None: nothing does."""
+        if self.replay_at == "gateways":
+            return 'replay_at="gateways": rows are stored before their episode is over; use one of the two'
         if self.hindsight is None:
             return super().final_rewards()
         return (

@@ -227,7 +227,7 @@ class NodesSeen:
 
 @dataclass(frozen=True)
 class Listening:
-    """The receiver listens for nodes at an address; the backend keeps it."""
+    """A receiver listens for nodes, or a shard for the learner, at an address; the backend keeps it."""
 
     address: tuple[str, int]
 
@@ -383,6 +383,25 @@ class Dismiss:
 
 
 @dataclass(frozen=True)
+class ShardListens:
+    """Draw from the shard of a gateway, by its number, which listens at an address.
+
+    Attributes
+    ----------
+    token, run
+        Proof that the learner belongs to the run, and random number of the run.
+    incarnation
+        Number of the gateway's host.
+    """
+
+    gateway: int
+    address: tuple[str, int]
+    token: bytes
+    run: int
+    incarnation: int = 1
+
+
+@dataclass(frozen=True)
 class Stop:
     """End the role."""
 
@@ -395,7 +414,7 @@ class ToRole:
     command: Command
 
 
-Command = Save | SetWeights | Copy | Inherit | Evaluate | GoOnWithout | Dismiss | Stop | ToRole
+Command = Save | SetWeights | Copy | Inherit | Evaluate | GoOnWithout | Dismiss | ShardListens | Stop | ToRole
 
 
 def unknown(role: str, command: object, *known: type) -> ValueError:

@@ -406,6 +406,56 @@ class ReplayBuffer:
         if not self._core.prioritized:
             raise TypeError("this buffer has no priorities: make it with sampler=Prioritized()")
 
+    # ---- as a shard of a larger buffer
+
+    def draw(self, batch_size: int, out: Batch | None = None) -> tuple[Batch, NDArray[np.float64], float]:
+        """Draw rows as `sample` does, with the masses in proportion to which rows of all shards are drawn.
+
+        Parameters
+        ----------
+        batch_size, out
+            As for `sample`.
+
+        Returns
+        -------
+        batch : dict of ndarray
+            As of `sample`; weights are 1.
+        masses : float64 [batch_size]
+            Mass of each row: with ``Prioritized`` ``(priority + eps)**alpha``, otherwise 1.
+        total : float
+            Mass of all rows of this buffer at the draw.
+
+        Raises
+        ------
+        NotReady
+            There is nothing to draw.
+        """
+        found = self._draw(operator.index(batch_size), 0.0, out)
+        if found is None:
+            raise NotReady(self._nothing_to_sample())
+        if not self._core.prioritized:
+            return found, np.ones(batch_size), float(len(self))
+        masses, total = self._core.drawn_leaves()
+        return found, masses, total
+
+    @property
+    def mass(self) -> float:
+        """Mass of all rows, by which the draws of several shards are shared out: see `draw`."""
+        return self._core.total if self._core.prioritized else float(len(self))
+
+    def raise_priority(self, priority: float) -> None:
+        """Let new rows without a priority begin with at least this one, which a row of another shard was given.
+
+        Raises
+        ------
+        ValueError
+            The priority is NaN, infinite or negative.
+        TypeError
+            The buffer is not prioritized.
+        """
+        self._require_priorities()
+        self._core.raise_largest([priority])
+
     # ---- the whole buffer
 
     def __len__(self) -> int:

@@ -123,6 +123,9 @@ class Priorities {
   // The largest priority ever given, 1.0 at first.
   double largest() const { return header_->largest.load(std::memory_order_relaxed); }
 
+  // Takes a priority that was given to a row elsewhere for one that was given here.
+  void raise(double priority) { raise_largest(priority, leaf_of(priority)); }
+
   // ---- readers
 
   // As they were at a draw: sum of the leaves, smallest leaf > 0, number of leaves > 0.
@@ -130,6 +133,13 @@ class Priorities {
     double total, least;
     size_t count;
   };
+
+  // The sum of the leaves.
+  double total(const RowStore& store) {
+    const Held held = enter();
+    drain(store, kPatience);
+    return tree_.total();
+  }
 
   // Draws `count` rows from numbers u[i] in [0, 1): one row from each of `count` equal shares of the total if
   // `stratified`, else each from all of it. False if there is nothing to draw. A row may be overwritten by the time it

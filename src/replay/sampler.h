@@ -23,6 +23,9 @@ class Sampler {
   // What the last draw gave, [count].
   const std::vector<uint64_t>& rows() const { return rows_; }
   const std::vector<uint64_t>& ids() const { return ids_; }
+  // The same of a draw by priority: leaves, and their sum in the whole buffer.
+  const std::vector<double>& leaves() const { return leaves_; }
+  double total() const { return total_; }
 
   // Each row with equal probability. False if there is none that can be read.
   bool uniform(size_t count, const BatchArrays& batch) {
@@ -60,6 +63,7 @@ class Sampler {
       return true;
     });
     if (!complete) return false;
+    total_ = totals.total;
     weigh(count, beta, by_batch ? *std::min_element(leaves_.begin(), leaves_.end()) : totals.least, weights);
     return true;
   }
@@ -164,6 +168,7 @@ class Sampler {
   Random random_;
   std::vector<uint64_t> rows_, ids_, some_rows_, some_ids_;
   std::vector<double> uniforms_, leaves_;
+  double total_ = 0.0;
   std::vector<size_t> places_;
 };
 

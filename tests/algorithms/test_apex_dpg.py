@@ -143,7 +143,7 @@ def test_its_defaults_are_the_papers():
 
 
 def test_in_a_full_buffer_transitions_of_small_error_go_first():
-    buffer = transition_buffer(make(ApeXDPG, VECTOR, TORQUE, buffer_size=1000))
+    buffer = transition_buffer(make(ApeXDPG, VECTOR, TORQUE, buffer_size=1000))()
     step = {"obs": np.zeros(2), "action": np.zeros(1), "reward": 0.0, "next_obs": np.zeros(2)}
     step |= {"value": 0.0, "next_value": 0.0, "terminated": True, "truncated": False}
     for number in range(1000):

@@ -4,6 +4,7 @@ import contextlib
 import threading
 import time
 from collections import defaultdict
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,15 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.messages import Failed, Listening, NodesSeen, Ready
-from penstock.engine.nodes import dispatcher
+from penstock.config.gateways import FAN_OUT, NODES_PER_GATEWAY, levels_of
+from penstock.engine.messages import Failed, Listening, NodesSeen, Ready, ShardListens
+from penstock.engine.nodes import dispatcher, shards
 from penstock.engine.nodes.choosing import Wanted
-from penstock.engine.nodes.gateways import FAN_OUT, NODES_PER_GATEWAY, levels_of, relay_roles
 from penstock.engine.nodes.host import HostReports, HostTask, with_paths
 from penstock.engine.nodes.node import Gateway, Node, gateways_between, nodes_of
 from penstock.engine.nodes.receiver import ReceiverRole
 from penstock.engine.nodes.sender import Home, SenderRole, keep_all_slots
+from penstock.engine.nodes.shards import ShardedBuffer, ShardRole
 from penstock.engine.nodes.stream import HEADER
+from penstock.engine.nodes.tasks import relay_roles
 from penstock.engine.nodes.transport import transport_of
 from penstock.engine.paths.replay import ReplayPath
 from penstock.engine.paths.segment_learner import READER
@@ -57,12 +60,15 @@ class End:
             roles = [SenderRole(home, there.path, there.unit)]
             if parts:
                 roles = relay_roles(home, "127.0.0.1", parts, [there], (takes_turns,))
+                if transport.is_sharded:
+                    make = transport.path.replay.buffer.maker_of(place)
+                    roles.append(ShardRole("127.0.0.1", TOKEN, RUN, make))
             specs = with_paths(HostTask(shape, roles, False, [there]), self.arena)
         self.specs = specs
         self.roles = [spec.build(self.arena, self._take) for spec in specs]
 
     def _take(self, report) -> None:
-        if isinstance(report, Listening):
+        if isinstance(report, Listening) and not self.address[1]:  # first the receiver
             self.address = report.address
         self.reports.append(report)
 
@@ -289,10 +295,12 @@ class Player:
             self.steps += self.lanes.num_lanes
 
 
-def replay(min_size: int = 4, tolerance: float = 4.0):
+def replay(min_size: int = 4, tolerance: float = 4.0, num_shards: int = 0):
     observation, action = ObservationSpec((3,), "float32"), ActionSpec((), "int64", num_actions=2)
     limiter = RateLimiter(samples_per_insert=1.0, min_size=min_size, tolerance=tolerance)
-    buffer = ReplayBuffer(100, transition_fields(observation, action, with_values=False))
+    fields = transition_fields(observation, action, with_values=False)
+    make = partial(ReplayBuffer, capacity=100, fields=fields, sampler=None, seed=1)
+    buffer = ShardedBuffer(make, num_shards) if num_shards else make()
     return buffer, limiter, transport_of(ReplayPath(Replay(buffer, limiter, 1, 1.0)))
 
 
@@ -318,10 +326,35 @@ def test_steps_pass_a_gateway_and_home_counts_those_that_lanes_have_taken(tree):
     t.until(lambda: plays(40))  # they are granted to the other, and not counted again
 
 
+def test_steps_stay_in_the_shards_of_gateways_and_home_counts_those_that_lanes_have_taken(tree):
+    buffer, limiter, transport = replay(min_size=20, tolerance=20.0, num_shards=2)
+    numbers = {"segment_length": 1, "weights_nbytes": 1 << 12, "records": (), "state_size": 0, "slots_per_lane": 1}
+    halves = [range(1), range(1, 2)]
+    t = tree(halves, transport, **numbers)
+    t.home.arena.control[Control.GOAL] = 1_000
+    gateways = [t.add(half, [half], (t.home, number, 1)) for number, half in enumerate(halves)]
+    players = [Player(t.add(half, (), (gateway, 0, 1))) for half, gateway in zip(halves, gateways, strict=True)]
+    for number, gateway in enumerate(gateways):
+        (shard,) = (report for report in gateway.reports[1:] if isinstance(report, Listening))
+        buffer.connect(ShardListens(number, shard.address, TOKEN, RUN))
+
+    def plays() -> bool:
+        for player in players:
+            player.step()
+        held = [len(gateway.specs[0].transports[0].path.replay.buffer) for gateway in gateways]
+        return held == [player.steps for player in players] and sum(held) == len(buffer) == limiter.inserts == 40
+
+    t.until(plays)
+    t.until(lambda: [t.home.seen()[number].steps for number in range(2)] == [player.steps for player in players])
+    batch = buffer.sample(200, out=buffer.allocate(200))
+    assert set((batch["ids"] >> shards.ID_BITS).tolist()) == {1, 2} and (batch["next_obs"] == batch["obs"] + 1).any()
+    buffer.close()
+
+
 @given(st.integers(1, 3_000), st.one_of(st.none(), st.integers(2, 200)))
 def test_every_node_is_below_one_gateway_of_each_level_and_no_end_has_too_many(num_nodes, most):
     levels = levels_of(num_nodes, most)
-    if most is None and num_nodes <= NODES_PER_GATEWAY:
+    if most is None and num_nodes <= FAN_OUT:
         assert levels == []
         return
     nodes = [Node(number, Wanted(1)) for number in range(num_nodes)]

@@ -205,7 +205,7 @@ SEQUENCES = {"memory_size": 8, "sequence_length": 4, "sequence_overlap": 2, "bur
     [
         ("clear", {**SMALL, "replay": ["queue:1/2", "uniform:1/2,min_size=16"], "memory": "lstm", "memory_size": 8,
                    "inference": "central"}),
-        pytest.param("r2d2", {**REPLAYED, **SEQUENCES, "noisy": True, "inference": "central"}, marks=LONG),
+        pytest.param("r2d2", {**REPLAYED, **SEQUENCES, "replay_at": "gateways", "inference": "central"}, marks=LONG),
         pytest.param(
             "ppo", {**SMALL, "num_policies": 2, "rewards": "rudder", "redistributor_interval": 100}, marks=LONG
         ),

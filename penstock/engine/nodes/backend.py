@@ -31,10 +31,10 @@ from penstock.engine.messages import (
     NodesSeen,
     Note,
     Report,
+    ShardListens,
 )
 from penstock.engine.nodes.choosing import Place, nodes_wanted
 from penstock.engine.nodes.evaluation import EvaluationsThere
-from penstock.engine.nodes.gateways import levels_of
 from penstock.engine.nodes.host import HostReports, NodeHost, gather_seconds, packages_of
 from penstock.engine.nodes.node import Gateway, Node, gateways_between, nodes_of
 from penstock.engine.nodes.placing import LEAVE_SECONDS, Placement
@@ -43,7 +43,7 @@ from penstock.engine.nodes.sender import Home
 from penstock.engine.nodes.stream import FRESH_SECONDS, OwnDelay
 from penstock.engine.nodes.tasks import Tasks, roles_at_home
 from penstock.engine.nodes.transport import transport_of
-from penstock.engine.roles.specs import EvaluatorRole, LearnerRole, RolloutRole
+from penstock.engine.roles.specs import EvaluatorRole, LearnerRole, RolloutRole, name_of, policy_of
 from penstock.engine.watching.time_spent import WALL
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RoleKind
@@ -99,8 +99,9 @@ class NodesBackend(Owned):
             for number, wanted in enumerate(nodes_wanted(self._config, self._cores))
         ]
         with_lanes = self._nodes[:num_nodes]
-        levels = levels_of(num_nodes, self._config.nodes_per_gateway)
-        self._gateways = gateways_between(levels, with_lanes)
+        self._gateways = gateways_between(self._config.gateway_levels, with_lanes)
+        self._leaves = [gateway for gateway in self._gateways if not gateway.is_of_gateways]
+        self._shards: dict[tuple[str, int], ShardListens] = {}  # by the learner's name and the gateway's number
         # Gateways, or nodes with lanes, that connect to home; their places are their numbers at the receiver.
         self._nearest = [each for each in (*self._gateways, *with_lanes) if each.gateway is None]
         self._next_knock = self._next_look = 0.0
@@ -425,7 +426,8 @@ class NodesBackend(Owned):
                 missing = [each.number_there for each in gateway.below if not self._is_placed(each)]
                 parts = [nodes_of(each) for each in gateway.below]
                 home, ip = self._home_of(gateway, address), host.machine.address.rpartition(":")[0]
-                host.begin(self._tasks.of_gateway(home, ip, parts, missing))
+                shard = None if gateway.is_of_gateways else self._leaves.index(gateway)
+                host.begin(self._tasks.of_gateway(home, ip, parts, missing, shard))
                 gateway.has_begun, gateway.connected_by = True, time.monotonic() + CONNECT_SECONDS
             return
         if time.monotonic() > gateway.connected_by:
@@ -435,8 +437,13 @@ class NodesBackend(Owned):
         if answer is None:
             return
         for role, report in answer.reports:
-            if isinstance(report, Listening):
+            if isinstance(report, Listening) and role == RECEIVER:
                 gateway.address = report.address
+            elif isinstance(report, Listening):
+                found = ShardListens(gateway.number, report.address, self._token, self._run, gateway.incarnation)
+                learner = name_of(RoleKind.LEARNER, policy_of(role))
+                self._shards[learner, gateway.number] = found
+                self._local.send(learner, found)
             else:
                 self._handle(f"{role} of {gateway.name}", report)
         self._take_statuses(gateway.below, answer.seen)
@@ -502,3 +509,6 @@ class NodesBackend(Owned):
             self._handle(role, replace(report, story=f"{report.story}: nodes connect anew"))
         else:
             self._handle(role, report)
+            for (learner, _), found in self._shards.items() if isinstance(report, Died) else ():
+                if learner == role:
+                    self._local.send(role, found)

@@ -27,6 +27,7 @@ from penstock.engine.messages import Failed, Note, Report
 from penstock.engine.nodes.learning import HomeLost
 from penstock.engine.nodes.receiver import ReceiverRole
 from penstock.engine.nodes.sender import SENDER, SenderRole, keep_all_slots
+from penstock.engine.nodes.shards import ShardRole
 from penstock.engine.nodes.transport import SegmentTransport
 from penstock.engine.roles.specs import PolicyRole, RolloutRole
 from penstock.engine.watching.hangs import HangWatch
@@ -131,7 +132,7 @@ class NodeHost:
         self._arena = ExperienceArena.create(found.shape)
         keep_all_slots(self._arena)
         specs = with_paths(found, self._arena)
-        self._names = [spec.name for spec in specs if not isinstance(spec, SenderRole | ReceiverRole)]
+        self._names = [spec.name for spec in specs if not isinstance(spec, SenderRole | ReceiverRole | ShardRole)]
         self._tied = {spec.name for spec in specs if isinstance(spec, SenderRole | RankRole)}
         self._hangs = HangWatch(specs, self._arena)
         restarts = Restarts(found.forgives_environments)
@@ -229,6 +230,7 @@ def with_paths(task: HostTask, arena: ExperienceArena) -> list[RoleSpec]:
     paths = tuple(
         transport.path_on_node(arena.policies[number], relays) for number, transport in enumerate(task.transports)
     )
+    shards = {spec.policy: spec.make_buffer() for spec in task.specs if isinstance(spec, ShardRole)}
     there: list[RoleSpec] = []
     for spec in task.specs:
         if isinstance(spec, RolloutRole):
@@ -236,8 +238,10 @@ def with_paths(task: HostTask, arena: ExperienceArena) -> list[RoleSpec]:
         elif isinstance(spec, PolicyRole | SenderRole):
             there.append(replace(spec, path=paths[spec.policy]))
         elif isinstance(spec, ReceiverRole):
-            relayed = tuple(each.relaying(path) for each, path in zip(task.transports, paths, strict=True))
-            there.append(replace(spec, transports=relayed))
+            relayed = (each.relaying(paths[n], shards.get(n)) for n, each in enumerate(task.transports))
+            there.append(replace(spec, transports=tuple(relayed)))
+        elif isinstance(spec, ShardRole):
+            there.append(replace(spec, buffer=shards[spec.policy]))
         else:
             there.append(spec)
     return there

@@ -28,7 +28,7 @@ from penstock.engine.nodes.stream import (
 )
 from penstock.engine.nodes.transport import steps_ahead
 from penstock.experience.arena import Control, ExperienceArena
-from penstock.experience.outbox import RelayInbox, Rows, fields_of_call, steps_in
+from penstock.experience.outbox import Outbox, RelayInbox, Rows, fields_of_call, steps_in
 from penstock.experience.segments import busy_backlog
 from penstock.ipc import SlotState
 from penstock.runs.status import NodeStatus
@@ -360,8 +360,10 @@ class StepNodeLanes(NodeLanes):
         """Receive steps and write them, or the number of steps that were taken; yield while bytes are missing."""
         if frame.kind is Kind.TAKEN:
             with self._counting:
-                self._spend(frame.count - self._taken)
-                self._taken = frame.count
+                taken, self._taken = frame.count - self._taken, frame.count
+                self._spend(taken)
+            if self._transport.is_sharded:  # nothing else arrives
+                self._measure_steps(taken, frame)
             self.bell.ring()
             return
         calls: Rows = {name: np.empty((frame.count, *field.shape), field.dtype) for name, field in self._fields.items()}
@@ -372,9 +374,12 @@ class StepNodeLanes(NodeLanes):
         if blocks.accepts(frame):
             self._arrived_at = time.monotonic()
             self._inbox.add(calls)
-            self._steps += steps_in(calls)
-            self._lag = self._largest_lag = float(self.arena.weights.version - frame.version)
+            self._measure_steps(steps_in(calls), frame)
             self.arena.learner_bell.ring()
+
+    def _measure_steps(self, count: int, frame: Frame) -> None:
+        self._steps += count
+        self._lag = self._largest_lag = float(self.arena.weights.version - frame.version)
 
     def _is_quiet(self) -> bool:
         return time.monotonic() - self._arrived_at > QUIET_SECONDS
@@ -440,14 +445,15 @@ class StepPool:
 
 
 class RelayedStepLanes(StepNodeLanes):
-    """Lanes of a node whose steps a gateway sends on; the pool is shared by all nodes of the gateway."""
+    """Lanes of a node whose steps a gateway sends on, or keeps; the pool is shared by all nodes of the gateway."""
 
     def __init__(self, pool: StepPool, *arguments: Any) -> None:
         self._pool = pool
         super().__init__(*arguments)
 
-    def _make_inbox(self) -> RelayInbox:
-        return RelayInbox(self._replay.buffer)
+    def _make_inbox(self) -> Any:
+        buffer = self._replay.buffer  # an outbox, or the gateway's shard
+        return RelayInbox(buffer) if isinstance(buffer, Outbox) else super()._make_inbox()
 
     def _admit(self, most: int) -> int:
         return self._pool.lend(most)

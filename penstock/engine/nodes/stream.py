@@ -55,6 +55,10 @@ class Kind(IntEnum):
     """Numbers of further slots that a node may fill, int64, or an entry per step that it may take: to a node."""
     TAKEN = auto()
     """Number of granted steps that were taken: from a node."""
+    DRAW = auto()
+    """Request for rows of a shard: largest priority of all (float64), then ids (int64) and new priorities (float64)."""
+    ROWS = auto()
+    """Rows of a shard: its number of rows and its mass (float64), masses of the rows (float64), and their columns."""
 
 
 KINDS = {int(kind): kind for kind in Kind}

@@ -15,10 +15,11 @@ from penstock.engine.contracts import Role, RoleSpec
 from penstock.engine.groups.follower import RankRole
 from penstock.engine.messages import Tell
 from penstock.engine.nodes.evaluation import EvaluationsThere
-from penstock.engine.nodes.gateways import relay_roles
 from penstock.engine.nodes.host import HostTask
 from penstock.engine.nodes.learning import RankThereRole
+from penstock.engine.nodes.receiver import ReceiverRole
 from penstock.engine.nodes.sender import Home, SenderRole
+from penstock.engine.nodes.shards import ShardRole
 from penstock.engine.nodes.transport import SegmentTransport, transport_of
 from penstock.engine.roles.specs import LearnerRole, PolicyRole, RolloutRole
 from penstock.experience.arena import ExperienceArena
@@ -104,7 +105,9 @@ class Tasks:
             specs.append(SenderRole(home, transport.path, transport.unit, policy))
         return self._pickled(shape, specs, transports)
 
-    def of_gateway(self, home: Home, ip: str, nodes: Sequence[range], missing: Collection[int]) -> bytes:
+    def of_gateway(
+        self, home: Home, ip: str, nodes: Sequence[range], missing: Collection[int], shard: int | None
+    ) -> bytes:
         """Return the pickled task of the host of a gateway, whose roles are those of a node and of home.
 
         Parameters
@@ -117,13 +120,19 @@ class Tasks:
             For each node, or gateway, that connects to it: numbers of the nodes of the run.
         missing
             Those among them that it does not wait for.
+        shard
+            Number of its shard, where the replay lies in shards; None: gateways connect to it.
         """
         first, end = nodes[0].start, nodes[-1].stop
         of_policies = (self._shape, *self._shape.others)
         shapes = [self._of_node(shape, first * self._cores, end - first) for shape in of_policies]
-        transports = [transport_of(path).to_node() for path in self._rollouts[0].rollout.paths]
+        at_home = list(map(transport_of, self._rollouts[0].rollout.paths))
+        transports = [each.to_node() for each in at_home]
         workers = [range((part.start - first) * self._cores, (part.stop - first) * self._cores) for part in nodes]
         specs = relay_roles(home, ip, workers, transports, self._takes_turns, missing)
+        for policy, each in enumerate(at_home):
+            if each.is_sharded and shard is not None:
+                specs.append(ShardRole(ip, home.token, home.run, each.path.replay.buffer.maker_of(shard), policy))
         return self._pickled(replace(shapes[0], others=tuple(shapes[1:])), specs, transports)
 
     def of_learner(self, rank: int, num_threads: int) -> bytes:
@@ -144,6 +153,30 @@ class Tasks:
     ) -> bytes:
         with leaving_machine():
             return packed(HostTask(shape, specs, self._forgives_environments, transports))
+
+
+def relay_roles(
+    home: Home, ip: str, workers: Sequence[range], transports: Sequence[SegmentTransport],
+    takes_turns: tuple[bool, ...], missing: Collection[int] = (),
+) -> list[RoleSpec]:  # fmt: skip
+    """Return the roles of a gateway: those of a node to `home`, and those of home to its nodes.
+
+    Parameters
+    ----------
+    home
+        Address of the end above, and identity of the gateway there.
+    ip
+        Address of this machine to listen at.
+    workers
+        For each node, or gateway, that connects: the rollout workers of the gateway's arena whose lanes it has.
+    transports, takes_turns
+        Transport of each policy's experience in its form for nodes, and whether each batch is a segment of every lane.
+    missing
+        Numbers of nodes that the gateway does not wait for.
+    """
+    receiver = ReceiverRole(ip, home.token, home.run, workers, tuple(transports), takes_turns, missing, relays=True)
+    senders = [SenderRole(home, each.path, each.unit, n, relays=True) for n, each in enumerate(transports)]
+    return [receiver, *senders]
 
 
 def roles_at_home(specs: Sequence[RoleSpec], config: Config) -> list[RoleSpec]:

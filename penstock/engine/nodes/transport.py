@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from penstock.config import FEATURES, find_object
+from penstock.engine.nodes.shards import ShardedBuffer
 from penstock.engine.paths import DataPath
 from penstock.engine.paths.gradients import GradientPath
 from penstock.engine.paths.hindsight import HindsightPath
@@ -18,7 +19,7 @@ from penstock.experience.outbox import Inbox, NodeReplay, Outbox
 from penstock.experience.run_replay import transition_fields
 from penstock.experience.segment_store import keep_segments
 from penstock.experience.sequences import sequence_fields
-from penstock.replay import Field
+from penstock.replay import Field, ReplayBuffer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +43,11 @@ class SegmentTransport:
     path: Any
     unit: ClassVar[Literal["segments", "steps"]] = "segments"
 
+    @property
+    def is_sharded(self) -> bool:
+        """Whether experience stays at gateways, in shards of the replay."""
+        return False
+
     def to_node(self) -> Self:
         """Return the form of the transport for a node: a path without memory of home."""
         return self
@@ -51,7 +57,7 @@ class SegmentTransport:
         path: DataPath = self.path
         return path
 
-    def relaying(self, path: DataPath) -> SegmentTransport:
+    def relaying(self, path: DataPath, shard: ReplayBuffer | None = None) -> SegmentTransport:
         """Return the form of a node's transport for a gateway's receiver, with the path of the gateway's roles."""
         return SegmentTransport(path)
 
@@ -77,8 +83,13 @@ class StepTransport(SegmentTransport):
 
     unit: ClassVar[Literal["segments", "steps"]] = "steps"
 
+    @property
+    def is_sharded(self) -> bool:
+        """As in the base."""
+        return isinstance(self.path.replay.buffer, ShardedBuffer)
+
     def to_node(self) -> Self:
-        """Write steps on the node; the buffer stays at home."""
+        """Write steps on the node; the buffer stays at home, or at gateways."""
         return replace(self, path=replace(self.path, replay=NodeReplay.of(self.path.replay)))
 
     def path_on_node(self, arena: ExperienceArena, relays: bool = False) -> DataPath:
@@ -93,9 +104,12 @@ class StepTransport(SegmentTransport):
         path: DataPath = replace(self.path, replay=replace(self.path.replay, buffer=outbox))
         return path
 
-    def relaying(self, path: DataPath) -> SegmentTransport:
-        """Return the form for a gateway's receiver, which writes steps into the gateway's outbox."""
-        return replace(self, path=path)
+    def relaying(self, path: DataPath, shard: ReplayBuffer | None = None) -> SegmentTransport:
+        """As in the base; the receiver writes steps into the gateway's outbox, or into its shard."""
+        found: Any = path
+        return replace(
+            self, path=found if shard is None else replace(found, replay=replace(found.replay, buffer=shard))
+        )
 
     @property
     def calls_per_step(self) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from penstock.config import Config, ReplayConfig
 from penstock.engine.contracts import ExperienceWriter
+from penstock.engine.nodes.shards import ShardedBuffer
 from penstock.engine.paths.base import DataPath
 from penstock.experience.run_replay import Replay, TransitionWriter, transition_fields
 from penstock.replay import Field, NStep, RateLimiter, ReplayBuffer, ReplayFileError
@@ -77,7 +78,7 @@ class ReplayPath(DataPath):
 
 
 def make_replay(
-    algorithm: ReplayAlgorithm, start: Start, saved: Path | None, buffer: ReplayBuffer | None = None
+    algorithm: ReplayAlgorithm, start: Start, saved: Path | None, make_buffer: partial[ReplayBuffer] | None = None
 ) -> tuple[Replay, str | None]:
     """Make the replay of a run, with its saved contents if there are any.
 
@@ -89,8 +90,8 @@ def make_replay(
         Start of the run.
     saved
         Directory in which the buffer's contents may lie; None: not saved.
-    buffer
-        Empty buffer; None: a buffer of transitions.
+    make_buffer
+        Constructor of the empty buffer; None: of one of transitions.
 
     Returns
     -------
@@ -105,8 +106,9 @@ def make_replay(
     """
     config, state = algorithm.config, (start.learning or {}).get("replay")
     first_priorities = algorithm.first_priorities()
-    if buffer is None:
-        buffer = transition_buffer(algorithm)
+    make_buffer = make_buffer or transition_buffer(algorithm)
+    num_shards = config.num_shards
+    buffer: Any = ShardedBuffer(make_buffer, num_shards) if num_shards else make_buffer()
     limiter = RateLimiter(
         samples_per_insert=config.updates_per_step * config.batch_size,
         min_size=config.min_steps,
@@ -134,18 +136,13 @@ def make_replay(
     return replay.refilled(start.state.steps), note
 
 
-def transition_buffer(algorithm: ReplayAlgorithm, **fields: Field) -> ReplayBuffer:
-    """Make an empty replay buffer of an algorithm's transitions; `fields` are added or replace others.
-
-    Raises
-    ------
-    MemoryError
-        The buffer does not fit in memory; the message shows the arithmetic.
-    """
+def transition_buffer(algorithm: ReplayAlgorithm, **fields: Field) -> partial[ReplayBuffer]:
+    """Return the constructor of an algorithm's buffer of transitions; `fields` are added or replace others."""
     config, with_values = algorithm.config, algorithm.first_priorities() is not None
-    return ReplayBuffer(
-        config.buffer_size,
-        transition_fields(
+    return partial(
+        ReplayBuffer,
+        capacity=config.buffer_size,
+        fields=transition_fields(
             algorithm.observation, algorithm.action, with_values=with_values, with_returns=algorithm.scales_rewards
         )
         | fields,

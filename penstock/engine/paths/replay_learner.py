@@ -19,7 +19,8 @@ from penstock.algorithms.bases.algorithm import Metrics, NonFiniteUpdate
 from penstock.algorithms.bases.replay import ReplayAlgorithm
 from penstock.engine.acting.inference import MakeWeights, through_block
 from penstock.engine.contracts import LearnerState
-from penstock.engine.messages import Note, Save, Tell
+from penstock.engine.messages import Command, Note, Save, ShardListens, Tell
+from penstock.engine.nodes.shards import ShardedBuffer
 from penstock.engine.paths.captured_updates import CapturedUpdate
 from penstock.engine.roles.learner import Learner, save_contents
 from penstock.engine.watching.clock import distribution
@@ -60,6 +61,8 @@ class TransitionReader:
         Device of the batches; to CUDA they are copied from pinned memory.
     in_order
         Whether every batch is drawn on request, for reproducible runs.
+    wake
+        Called when a batch from shards has been drawn.
 
     Attributes
     ----------
@@ -69,11 +72,14 @@ class TransitionReader:
 
     fields: ClassVar[tuple[str, ...]] = ("obs", "next_obs", "action", "reward", "discount", "running_return")
 
-    def __init__(self, replay: Replay, device: torch.device, *, in_order: bool) -> None:
-        self._replay = replay
-        self._device = device
+    def __init__(
+        self, replay: Replay, device: torch.device, *, in_order: bool, wake: Callable[[], None] = lambda: None
+    ) -> None:
+        self._replay, self._device, self._wake = replay, device, wake
         drawn = Drawn(self._allocate())
-        self.draws_ahead = not in_order and sum(array.nbytes for array in drawn.arrays.values()) >= WORTH_A_THREAD
+        self._is_sharded = isinstance(replay.buffer, ShardedBuffer)
+        is_worth_it = self._is_sharded or sum(array.nbytes for array in drawn.arrays.values()) >= WORTH_A_THREAD
+        self.draws_ahead = is_worth_it and not in_order
         self._executor = ThreadPoolExecutor(1, "replay-reader") if self.draws_ahead else None
         self._asked: Future[Drawn] | Drawn | None = None
         self._next = cycle([drawn, Drawn(self._allocate())] if self.draws_ahead else [drawn])
@@ -82,19 +88,23 @@ class TransitionReader:
     def ask(self, beta: float | None) -> bool:
         """Request a batch, unless one is requested; return False if the rate limiter does not admit it yet.
 
+        Also False while a batch from shards is on its way, which may take as long as a lost shard is missing.
+
         Parameters
         ----------
         beta
             Exponent of the importance weights; None without priorities.
         """
         if self._asked is not None:
-            return True
+            return self._is_near
         replay = self._replay
         if not len(replay.buffer) or not replay.limiter.native.try_sample(replay.batch_size):
             return False
         drawn = next(self._next)
         self._asked = self._executor.submit(self._draw, beta, drawn) if self._executor else self._draw(beta, drawn)
-        return True
+        if isinstance(self._asked, Future) and self._is_sharded:
+            self._asked.add_done_callback(lambda _: self._wake())
+        return self._is_near
 
     def take(self, number: int, progress: float) -> tuple[Any, np.ndarray]:
         """Return the requested batch and its rows' ids, int64 ``[B]``; valid until two batches later."""
@@ -111,8 +121,15 @@ class TransitionReader:
 
     def close(self) -> None:
         """End the thread."""
+        if isinstance(self._replay.buffer, ShardedBuffer):
+            self._replay.buffer.close()
         if self._executor is not None:
             self._executor.shutdown()
+
+    @property
+    def _is_near(self) -> bool:
+        """Whether `take` waits no longer than for memory to be copied."""
+        return not (self._is_sharded and isinstance(self._asked, Future)) or self._asked.done()
 
     def _batch(self, tensors: dict[str, Tensor], weights: Tensor, number: int, progress: float) -> Any:
         return TransitionBatch(**tensors, weights=weights, number=number, progress=progress)
@@ -178,7 +195,8 @@ class ReplayLearner(Learner):
         self._replay = replay
         algorithm.begin(self._model, learning)
         self._training = algorithm.training_mode(self._model)
-        self._reader = make_reader(replay, self._device, in_order=config.backend == "serial")
+        is_serial, wake = config.backend == "serial", arena.learner_bell.ring
+        self._reader = make_reader(replay, self._device, in_order=is_serial, wake=wake)
         sampler = algorithm.sampler()
         self._is_prioritized = isinstance(sampler, Prioritized)
         self._update: Callable[[Any], tuple[Tensor, Metrics]] = partial(algorithm.update, self._model)
@@ -186,7 +204,9 @@ class ReplayLearner(Learner):
             self._update = CapturedUpdate(
                 algorithm, self._model, lambda text: report(Note(text)), waits=self._is_prioritized
             )
-        self._has_order = not isinstance(sampler, Prioritized) or sampler.eviction_alpha is None
+        self._shards = replay.buffer if isinstance(replay.buffer, ShardedBuffer) else None
+        has_gaps = isinstance(sampler, Prioritized) and sampler.eviction_alpha is not None
+        self._has_order = not has_gaps and self._shards is None  # of ids
         self._ids, self._priorities = np.empty(0, np.int64), np.empty(0, np.float32)  # of the last batch
         self._batches = replay.batches_before  # learned from since the limiter began to count
         self._published_at = self._steps  # steps that the weights were published with
@@ -227,6 +247,13 @@ class ReplayLearner(Learner):
         if self._replay.needs_steps:
             self._arena.ring_rollout_workers()
         return True
+
+    def handle(self, command: Command) -> None:
+        """As in the base; `ShardListens` connects the replay to a shard."""
+        if isinstance(command, ShardListens) and self._shards is not None:
+            self._shards.connect(command)
+        else:
+            super().handle(command)
 
     def learning_state(self) -> dict[str, Any]:
         """Return the state of the algorithm, and the progress of the replay."""
@@ -270,6 +297,8 @@ class ReplayLearner(Learner):
         return {name: value.detach() for name, value in {**metrics, **further}.items()}
 
     def _count_steps(self) -> None:
+        while self._shards is not None and self._shards.remarks:
+            self._report(Note(self._shards.remarks.popleft()))
         self._steps = self._replay.steps_learned(self._batches)
 
     def _report_progress(self) -> None:

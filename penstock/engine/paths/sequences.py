@@ -45,21 +45,17 @@ class SequencePath(ReplayPath):
         return partial(ReplayLearner, replay=self.replay, make_reader=SequenceReader)
 
 
-def sequence_buffer(algorithm: QLearning) -> ReplayBuffer:
-    """Make the replay buffer of an algorithm over sequences.
+def sequence_buffer(algorithm: QLearning) -> partial[ReplayBuffer]:
+    """Return the constructor of the replay buffer of an algorithm over sequences.
 
     A sequence holds one row more than it has steps: the last step's successor. Successive ones of an episode begin
     ``sequence_period`` steps apart, so the buffer has as many of them as ``buffer_size`` steps come to.
-
-    Raises
-    ------
-    MemoryError
-        The buffer does not fit in memory; the message shows the arithmetic.
     """
     config = algorithm.config
-    return ReplayBuffer(
-        -(-config.buffer_size // config.sequence_period),
-        sequence_fields(
+    return partial(
+        ReplayBuffer,
+        capacity=-(-config.buffer_size // config.sequence_period),
+        fields=sequence_fields(
             algorithm.observation, algorithm.action, algorithm.state_size,
             with_values=algorithm.first_priorities() is not None,
         ),
