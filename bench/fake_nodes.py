@@ -51,7 +51,6 @@ from penstock.engine.nodes.host import HostReports, HostTask, gather_seconds, wi
 from penstock.engine.nodes.node import Node
 from penstock.engine.nodes.receiver import ReceiverRole
 from penstock.engine.nodes.sender import Home, keep_all_slots
-from penstock.engine.nodes.stream import ALIVE_INTERVAL, HEADER, Frame, Kind, connect
 from penstock.engine.nodes.tasks import relay_roles
 from penstock.engine.nodes.transport import transport_of
 from penstock.engine.paths.segment_learner import READER
@@ -60,6 +59,7 @@ from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
 from penstock.ipc import SlotState
+from penstock.ipc.stream import ALIVE_INTERVAL, HEADER, Frame, Kind, connect
 from penstock.runs.machine import describe, machine_facts
 from penstock.runs.status import NodeStatus
 

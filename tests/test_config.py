@@ -404,8 +404,8 @@ MAY_CHANGE = """
     keep_checkpoints batch_size segment_length max_grad_norm entropy_coef entropy_coef_final value_coef max_policy_lag
     num_epochs gae_lambda normalize_advantages clip_range target_kl value_clip_range num_minibatches advantage_estimator
     rho_bar c_bar rho_pg_bar vtrace_lambda reduction rmsprop_decay rmsprop_eps rmsprop_eps_inside entropy_spread
-    learning_starts updates_per_step ratio_slack publish_interval save_replay optimizer_eps double priority_beta
-    priority_beta_final target_period exploration exploration_final exploration_steps exploration_exponent
+    learning_starts updates_per_step ratio_slack publish_interval save_replay replay_at optimizer_eps double
+    priority_beta priority_beta_final target_period exploration exploration_final exploration_steps exploration_exponent
     actor_learning_rate tau exploration_noise target_noise target_noise_clip policy_delay alpha target_entropy replay
     noise_hold reset_interval target_std learning_rate_decay exploration_noise_high
     policy_cloning_coef value_cloning_coef trust_region num_batches batch_uses rho_target kl_coef eval_exploration
@@ -442,3 +442,22 @@ def test_a_setting_that_cannot_change_is_refused_if_it_is_another_one():
         change_config(config_class, before, {"target_perio": 2})
     with pytest.raises(ConfigError, match="total_steps=0 is not legal"):
         change_config(config_class, before, {"total_steps": 0})
+
+
+def test_a_replay_in_shards_has_a_gateway_for_each_and_is_refused_where_there_is_none():
+    on_nodes = {"env": "CartPole-v1", "backend": "ray"}
+    config = DQNConfig(**on_nodes, nodes=3)
+    config.validate()
+    assert config.gateway_levels == [] and config.num_shards == 0
+    config = DQNConfig(**on_nodes, nodes=3, replay_at="gateways")
+    config.validate()
+    assert config.gateway_levels == [[range(3)]] and config.num_shards == 1
+    many = DQNConfig(**on_nodes, nodes=20, nodes_per_gateway=2, replay_at="gateways")
+    assert [len(level) for level in many.gateway_levels] == [2, 10] and many.num_shards == 10
+    assert DQNConfig(**on_nodes, nodes=8).gateway_levels == []
+    assert DQNConfig(**on_nodes, nodes=9).gateway_levels == [[range(9)]]
+    assert 'is for backend="ray", found backend="local"' in refusal(DQNConfig, replay_at="gateways")
+    given = {**on_nodes, "replay_at": "gateways"}
+    assert "not possible with save_replay=True" in refusal(DQNConfig, **given, save_replay=True)
+    found = refusal(DQNConfig, **given, rewards="rudder", n_step=1)
+    assert "rewards='rudder' is not possible with replay_at=\"gateways\"" in found

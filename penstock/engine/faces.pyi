@@ -114,7 +114,7 @@ class _Shared(TypedDict, total=False):
     With backend="local" and central inference, each has its own policy worker. Default: 1."""
     nodes_per_gateway: int | None
     """With backend="ray", largest number of nodes of a gateway, a process on one of them that stands between home and
-    these nodes; None: no gateways up to 64 nodes, and one for each 64 of more. Default: None."""
+    these nodes; None: no gateways up to 8 nodes, and one for each 64 of more. Default: None."""
     node_weights: Literal["float32", "bfloat16"]
     """With backend="ray", precision in which weights are sent to nodes: "bfloat16" halves the bytes, and lanes act by
     the rounded weights, whose probabilities are recorded. Default: "float32"."""
@@ -435,6 +435,10 @@ class _Replay(TypedDict, total=False):
     save_replay: bool
     """Store the replay buffer in checkpoints, incrementally; learning pauses meanwhile. A run resumed without it
     refills the buffer before it learns. Default: False."""
+    replay_at: Literal["home", "gateways"]
+    """With backend="ray", place of the replay buffer: home, or a shard of it at each gateway, which stores the steps of
+    its nodes; batches are drawn from all shards. There is a gateway for each `nodes_per_gateway` nodes, or each 64.
+    Default: "home"."""
 
 class _PrioritizedReplay(TypedDict, total=False):
     prioritized: bool

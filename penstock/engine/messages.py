@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from penstock.experience.shards import ShardAddress
     from penstock.play.evaluation import Evaluation
     from penstock.runs.status import NodeStatus
     from penstock.runs.store import CheckpointStore
@@ -383,22 +384,10 @@ class Dismiss:
 
 
 @dataclass(frozen=True)
-class ShardListens:
-    """Draw from the shard of a gateway, by its number, which listens at an address.
+class DrawFrom:
+    """Draw from a shard of the replay, too, or in the place of the one that its gateway had."""
 
-    Attributes
-    ----------
-    token, run
-        Proof that the learner belongs to the run, and random number of the run.
-    incarnation
-        Number of the gateway's host.
-    """
-
-    gateway: int
-    address: tuple[str, int]
-    token: bytes
-    run: int
-    incarnation: int = 1
+    shard: ShardAddress
 
 
 @dataclass(frozen=True)
@@ -414,7 +403,7 @@ class ToRole:
     command: Command
 
 
-Command = Save | SetWeights | Copy | Inherit | Evaluate | GoOnWithout | Dismiss | ShardListens | Stop | ToRole
+Command = Save | SetWeights | Copy | Inherit | Evaluate | GoOnWithout | Dismiss | DrawFrom | Stop | ToRole
 
 
 def unknown(role: str, command: object, *known: type) -> ValueError:

@@ -13,15 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.config.gateways import FAN_OUT, NODES_PER_GATEWAY, levels_of
-from penstock.engine.messages import Failed, Listening, NodesSeen, Ready, ShardListens
-from penstock.engine.nodes import dispatcher, shards
+from penstock.engine.messages import Failed, Listening, NodesSeen, Ready
+from penstock.engine.nodes import dispatcher
 from penstock.engine.nodes.choosing import Wanted
 from penstock.engine.nodes.host import HostReports, HostTask, with_paths
 from penstock.engine.nodes.node import Gateway, Node, gateways_between, nodes_of
 from penstock.engine.nodes.receiver import ReceiverRole
 from penstock.engine.nodes.sender import Home, SenderRole, keep_all_slots
-from penstock.engine.nodes.shards import ShardedBuffer, ShardRole
-from penstock.engine.nodes.stream import HEADER
+from penstock.engine.nodes.shards import ShardRole
 from penstock.engine.nodes.tasks import relay_roles
 from penstock.engine.nodes.transport import transport_of
 from penstock.engine.paths.replay import ReplayPath
@@ -30,7 +29,9 @@ from penstock.engine.paths.segments import SegmentPath
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.run_replay import Replay, transition_fields
+from penstock.experience.shards import ID_BITS, ShardAddress, ShardedBuffer, ShardedReplay
 from penstock.ipc import SlotState
+from penstock.ipc.stream import HEADER
 from penstock.replay import RateLimiter, ReplayBuffer
 from penstock.runs.status import NodeStatus
 from tests.envs.arrangements import counting_lanes
@@ -301,7 +302,8 @@ def replay(min_size: int = 4, tolerance: float = 4.0, num_shards: int = 0):
     fields = transition_fields(observation, action, with_values=False)
     make = partial(ReplayBuffer, capacity=100, fields=fields, sampler=None, seed=1)
     buffer = ShardedBuffer(make, num_shards) if num_shards else make()
-    return buffer, limiter, transport_of(ReplayPath(Replay(buffer, limiter, 1, 1.0)))
+    kind = ShardedReplay if num_shards else Replay
+    return buffer, limiter, transport_of(ReplayPath(kind(buffer, limiter, 1, 1.0)))
 
 
 def test_steps_pass_a_gateway_and_home_counts_those_that_lanes_have_taken(tree):
@@ -336,7 +338,7 @@ def test_steps_stay_in_the_shards_of_gateways_and_home_counts_those_that_lanes_h
     players = [Player(t.add(half, (), (gateway, 0, 1))) for half, gateway in zip(halves, gateways, strict=True)]
     for number, gateway in enumerate(gateways):
         (shard,) = (report for report in gateway.reports[1:] if isinstance(report, Listening))
-        buffer.connect(ShardListens(number, shard.address, TOKEN, RUN))
+        buffer.connect(ShardAddress(number, shard.address, TOKEN, RUN))
 
     def plays() -> bool:
         for player in players:
@@ -347,7 +349,7 @@ def test_steps_stay_in_the_shards_of_gateways_and_home_counts_those_that_lanes_h
     t.until(plays)
     t.until(lambda: [t.home.seen()[number].steps for number in range(2)] == [player.steps for player in players])
     batch = buffer.sample(200, out=buffer.allocate(200))
-    assert set((batch["ids"] >> shards.ID_BITS).tolist()) == {1, 2} and (batch["next_obs"] == batch["obs"] + 1).any()
+    assert set((batch["ids"] >> ID_BITS).tolist()) == {1, 2} and (batch["next_obs"] == batch["obs"] + 1).any()
     buffer.close()
 
 

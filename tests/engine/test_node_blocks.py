@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engine.nodes.host import packages_of
-from penstock.engine.nodes.stream import (
+from penstock.envs.spec import EnvSpec
+from penstock.ipc.stream import (
     HEADER,
     BlockCounter,
     Frame,
@@ -21,7 +22,6 @@ from penstock.engine.nodes.stream import (
     views_of,
     welcome,
 )
-from penstock.envs.spec import EnvSpec
 from penstock.runs.machine import About, about_here, differences
 from tests.envs.counting import CountingEnv
 

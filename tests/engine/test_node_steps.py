@@ -8,13 +8,13 @@ import pytest
 from penstock.engine.nodes.lanes import Occupancy, StepNodeLanes
 from penstock.engine.nodes.receiver import Receiver, ReceiverRole
 from penstock.engine.nodes.sender import Home, StepSender
-from penstock.engine.nodes.stream import BlockCounter, Frame, Kind, array_views, nbytes_of
 from penstock.engine.nodes.transport import transport_of
 from penstock.engine.paths.replay import ReplayPath
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.outbox import OutboxReader
 from penstock.experience.run_replay import Replay, transition_fields
+from penstock.ipc.stream import BlockCounter, Frame, Kind, array_views, nbytes_of
 from penstock.replay import RateLimiter, ReplayBuffer
 from tests.envs.arrangements import counting_lanes
 from tests.experience.writing import run_shape

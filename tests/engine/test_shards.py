@@ -1,6 +1,7 @@
 """Replay in shards over loopback: batches are drawn as from one buffer, also when shards come and go."""
 
 import contextlib
+import math
 import pickle
 import threading
 import time
@@ -10,12 +11,12 @@ from functools import partial
 import numpy as np
 import pytest
 
-from penstock.engine.messages import ShardListens
-from penstock.engine.nodes import shards
-from penstock.engine.nodes.shards import Shard, ShardedBuffer, ShardRole
-from penstock.engine.nodes.stream import Frame, Kind, connect
+from penstock.engine.nodes.shards import Shard, ShardRole
+from penstock.experience import shards
 from penstock.experience.arena import ExperienceArena
-from penstock.replay import Field, NotReady, Prioritized, ReplayBuffer, Uniform
+from penstock.experience.shards import ShardAddress, ShardedBuffer, ShardedReplay
+from penstock.ipc.stream import Frame, Kind, connect
+from penstock.replay import Field, NotReady, Prioritized, RateLimiter, ReplayBuffer, Uniform
 from tests.experience.writing import run_shape
 
 TOKEN, RUN = b"t" * 32, 11
@@ -37,12 +38,12 @@ class Shards:
         self.buffers = [self.home.maker_of(number)() for number in range(num_shards)]
         self.served: dict[int, Shard] = {}
 
-    def serve(self, number: int) -> ShardListens:
+    def serve(self, number: int) -> ShardAddress:
         """Serve a shard, and tell home."""
         found = []
         role = ShardRole("127.0.0.1", TOKEN, RUN, self.home.maker_of(number), buffer=self.buffers[number])
         self.served[number] = role.build(self.arena, found.append)
-        at = ShardListens(number, found[0].address, TOKEN, RUN)
+        at = ShardAddress(number, found[0].address, TOKEN, RUN)
         self.home.connect(at)
         return at
 
@@ -152,7 +153,7 @@ def test_weights_are_of_the_chances_that_rows_had_where_a_shard_has_changed_sinc
     of.until(lambda: len(of.home) == 20)
     with of.home._exchange:
         for link in of.home._links.values():
-            link.mass, link.asked_at = 30.0 if link.at.gateway == 0 else 10.0, time.monotonic()
+            link.mass, link.asked_at = 30.0 if link.at.gateway == 0 else 10.0, math.inf  # not asked by itself
     batch = of.home.sample(64, beta=1.0, out=of.home.allocate(64))
     at_first = batch["reward"] == 0
     assert at_first.sum() == 48
@@ -190,6 +191,30 @@ def test_a_shard_whose_role_is_replaced_has_its_rows_again(of_three):
     of.serve(0)
     of.until(lambda: len(of.home) == 10)
     assert sum(drawn(of, 1)[0].values()) == 64
+
+
+def test_steps_are_let_in_uncounted_only_when_all_rows_are_lost(of_three, monkeypatch):
+    monkeypatch.setattr(shards, "BARE_SECONDS", 0.3)
+    of, limiter = of_three(Uniform(), num_shards=1), RateLimiter(samples_per_insert=1.0, min_size=4, tolerance=4.0)
+    admits = lambda: ShardedReplay(of.home, limiter, 1, 1.0).admit(4, None)  # noqa: E731
+    assert admits() and admits()  # by the limiter
+    assert not admits()
+    of.serve(0)
+    time.sleep(0.15)
+    assert not admits()  # what was taken may be on its way
+    of.fill(0, 8)
+    time.sleep(0.6)
+    assert not admits()
+    of.lose(0)
+    of.until(lambda: len(of.home) == 0)
+    time.sleep(0.5)
+    assert not admits()  # it may come back with its rows
+    of.buffers[0] = of.home.maker_of(0)()
+    of.serve(0)
+    of.until(admits)
+    of.fill(0, 1)
+    of.until(lambda: not admits())
+    assert limiter.inserts == 8
 
 
 def test_a_draw_waits_for_rows_and_ends_with_the_run(of_three):
@@ -242,7 +267,7 @@ def test_strangers_get_nothing_and_disturb_nobody(of_three, monkeypatch):
         stream.close()
     assert of.served[0].poll() is False
     assert sum(drawn(of, 1)[0].values()) == 64
-    monkeypatch.setattr(shards.ShardedBuffer, "_is_prioritized", True)  # a learner of other settings
+    monkeypatch.setattr(ShardedBuffer, "_is_prioritized", True)  # a learner of other settings
     of.home._largest = 2.0
     of.until(lambda: of.served[0]._failure is not None)
     with pytest.raises(TypeError, match="no priorities"):

@@ -373,3 +373,40 @@ def test_two_readers_share_one_set_of_priorities(fork: Start) -> None:
 def set_priorities(buffer: ReplayBuffer, ids: list[int], priorities: list[float]) -> None:
     assert set(buffer.sample(100)["ids"].tolist()) == {0, 1, 2}
     buffer.update_priorities(ids, priorities)
+
+
+def test_a_draw_of_a_shard_has_the_masses_that_its_rows_were_drawn_by() -> None:
+    buffer = prioritized(alpha=0.5, eps=1.0)
+    add(buffer, 3.0, 8.0, 0.0, 15.0)
+    batch, masses, total = buffer.draw(200)
+    expected = np.array([2.0, 3.0, 1.0, 4.0])
+    assert buffer.mass == total == pytest.approx(10.0) and masses.dtype == np.float64
+    assert masses == pytest.approx(expected[batch["ids"]]) and (batch["weights"] == 1.0).all()
+    assert set(batch["ids"].tolist()) == {0, 1, 2, 3}
+    out = buffer.allocate(3)
+    assert buffer.draw(3, out=out)[0]["ids"] is out["ids"]
+
+
+def test_without_priorities_each_row_has_a_mass_of_1() -> None:
+    buffer = ReplayBuffer(4, {"value": Field((), "int64")}, seed=7)
+    assert buffer.mass == 0.0
+    with pytest.raises(NotReady, match="empty"):
+        buffer.draw(1)
+    buffer.add(value=np.arange(6))
+    batch, masses, total = buffer.draw(50)
+    assert set(batch["value"].tolist()) == {2, 3, 4, 5} and (masses == 1.0).all() and total == buffer.mass == 4.0
+    with pytest.raises(TypeError, match="no priorities"):
+        buffer.raise_priority(2.0)
+
+
+def test_a_priority_given_elsewhere_is_the_first_of_new_rows_unless_larger_ones_were_given_here() -> None:
+    buffer = prioritized()
+    add_default(buffer)
+    buffer.raise_priority(4.0)
+    add_default(buffer)
+    buffer.raise_priority(3.0)
+    add_default(buffer)
+    assert relative_priorities(buffer) == approx(1.0, 4.0, 4.0) and buffer.max_priority == 4.0
+    for illegal in (np.nan, np.inf, -1.0):
+        with pytest.raises(ValueError):
+            buffer.raise_priority(illegal)

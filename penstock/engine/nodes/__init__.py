@@ -18,8 +18,9 @@ One version of the weights, from home to a node:
 2. `dispatcher.Dispatcher` sends each node the newest version, then control words and grants of slots.
 3. The receiving thread of `sender.Sender` publishes it in the node's arena, where rollout workers read it.
 
-Of many nodes each 64 have a gateway in between (`gateways`), a node to home and home to them: blocks arrive in slots of
-its arena, and its sender sends them on; weights are published there, and its dispatcher sends them on.
+Of many nodes each 64 have a gateway in between, a node to home and home to them: blocks arrive in slots of its arena,
+and its sender sends them on; weights are published there, and its dispatcher sends them on. The replay may lie in
+`shards` at gateways, from which the learner draws.
 
 A run begins with `joining` (settings that fit the cluster) and `backend.NodesBackend`. `placing` finds a machine for
 each node (`choosing` chooses them, `cluster` reserves them and starts hosts by Ray), gives back those of nodes that go,

@@ -23,6 +23,7 @@ from penstock.engine.messages import (
     Command,
     Died,
     Dismiss,
+    DrawFrom,
     Evaluate,
     Evaluated,
     GoOnWithout,
@@ -31,7 +32,6 @@ from penstock.engine.messages import (
     NodesSeen,
     Note,
     Report,
-    ShardListens,
 )
 from penstock.engine.nodes.choosing import Place, nodes_wanted
 from penstock.engine.nodes.evaluation import EvaluationsThere
@@ -40,14 +40,15 @@ from penstock.engine.nodes.node import Gateway, Node, gateways_between, nodes_of
 from penstock.engine.nodes.placing import LEAVE_SECONDS, Placement
 from penstock.engine.nodes.receiver import RECEIVER, ReceiverRole
 from penstock.engine.nodes.sender import Home
-from penstock.engine.nodes.stream import FRESH_SECONDS, OwnDelay
 from penstock.engine.nodes.tasks import Tasks, roles_at_home
 from penstock.engine.nodes.transport import transport_of
 from penstock.engine.roles.specs import EvaluatorRole, LearnerRole, RolloutRole, name_of, policy_of
 from penstock.engine.watching.time_spent import WALL
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RoleKind
+from penstock.experience.shards import ShardAddress
 from penstock.ipc.ownership import Owned, owner_only
+from penstock.ipc.stream import FRESH_SECONDS, OwnDelay
 from penstock.runs.machine import About, about_here, differences
 from penstock.runs.status import NodeStatus
 
@@ -101,7 +102,7 @@ class NodesBackend(Owned):
         with_lanes = self._nodes[:num_nodes]
         self._gateways = gateways_between(self._config.gateway_levels, with_lanes)
         self._leaves = [gateway for gateway in self._gateways if not gateway.is_of_gateways]
-        self._shards: dict[tuple[str, int], ShardListens] = {}  # by the learner's name and the gateway's number
+        self._shards: dict[tuple[str, int], DrawFrom] = {}  # by the learner's name and the gateway's number
         # Gateways, or nodes with lanes, that connect to home; their places are their numbers at the receiver.
         self._nearest = [each for each in (*self._gateways, *with_lanes) if each.gateway is None]
         self._next_knock = self._next_look = 0.0
@@ -440,10 +441,10 @@ class NodesBackend(Owned):
             if isinstance(report, Listening) and role == RECEIVER:
                 gateway.address = report.address
             elif isinstance(report, Listening):
-                found = ShardListens(gateway.number, report.address, self._token, self._run, gateway.incarnation)
+                at = ShardAddress(gateway.number, report.address, self._token, self._run, gateway.incarnation)
                 learner = name_of(RoleKind.LEARNER, policy_of(role))
-                self._shards[learner, gateway.number] = found
-                self._local.send(learner, found)
+                self._shards[learner, gateway.number] = DrawFrom(at)
+                self._local.send(learner, DrawFrom(at))
             else:
                 self._handle(f"{role} of {gateway.name}", report)
         self._take_statuses(gateway.below, answer.seen)

@@ -15,8 +15,8 @@ import numpy as np
 
 from penstock.engine.nodes.lanes import NodeLanes, Occupancy
 from penstock.engine.nodes.sender import CONTROLS
-from penstock.engine.nodes.stream import ALIVE_INTERVAL, Kind, OwnDelay, array_views, rounded
 from penstock.experience.arena import Control
+from penstock.ipc.stream import ALIVE_INTERVAL, Kind, OwnDelay, array_views, rounded
 
 if TYPE_CHECKING:
     from penstock.experience.arena import ExperienceArena

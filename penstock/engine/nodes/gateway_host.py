@@ -1,5 +1,10 @@
 """The host of a gateway: a Ray actor that runs its roles, and asks the hosts of its nodes for their reports.
 
+Gateways are ends of the tree between home and its nodes, each a node to the end above and home to those below it.
+A gateway has an arena with the lanes of its nodes, a receiver and senders (`tasks.relay_roles`). Slots that home grants
+become free there, are granted to nodes, arrive full, and are sent on, several nodes' segments as one block. The
+receiving thread of a sender publishes weights in the gateway's arena, whose dispatcher sends them to its nodes.
+
 Home asks a gateway as it asks a node. The answer holds those of the gateway's nodes, so that home has an answer of each
 gateway to read, however many nodes there are.
 """
@@ -13,7 +18,7 @@ from typing import Any
 from penstock.engine.messages import Failed, NodesSeen, Report
 from penstock.engine.nodes.cluster import Asked, NodeLost, poll_answers
 from penstock.engine.nodes.host import HostReports, NodeHost
-from penstock.engine.nodes.stream import FRESH_SECONDS, OwnDelay
+from penstock.ipc.stream import FRESH_SECONDS, OwnDelay
 from penstock.runs.status import NodeStatus
 
 LOOK_SECONDS = 0.1  # between two looks at the hosts of its nodes

@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.engine.nodes.stream import (
+from penstock.engine.nodes.transport import steps_ahead
+from penstock.experience.arena import Control, ExperienceArena
+from penstock.experience.outbox import Outbox, RelayInbox, Rows, fields_of_call, steps_in
+from penstock.experience.segments import busy_backlog
+from penstock.ipc import SlotState
+from penstock.ipc.stream import (
     BlockCounter,
     Frame,
     Kind,
@@ -26,11 +31,6 @@ from penstock.engine.nodes.stream import (
     nbytes_of,
     views_of,
 )
-from penstock.engine.nodes.transport import steps_ahead
-from penstock.experience.arena import Control, ExperienceArena
-from penstock.experience.outbox import Outbox, RelayInbox, Rows, fields_of_call, steps_in
-from penstock.experience.segments import busy_backlog
-from penstock.ipc import SlotState
 from penstock.runs.status import NodeStatus
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from penstock.engine.nodes.stream import (
+from penstock.ipc.stream import (
     HEADER,
     SILENCE,
     BlockCounter,

@@ -8,7 +8,7 @@ import threading
 import time
 from typing import Protocol
 
-from penstock.engine.nodes.stream import ALIVE_INTERVAL
+from penstock.ipc.stream import ALIVE_INTERVAL
 
 
 class Served(Protocol):

@@ -24,8 +24,8 @@ from penstock.engine.nodes.dispatcher import Dispatcher
 from penstock.engine.nodes.lanes import NodeLanes, RelayedStepLanes, StepNodeLanes, StepPool
 from penstock.engine.nodes.link import Link
 from penstock.engine.nodes.poller import Poller
-from penstock.engine.nodes.stream import SILENCE, welcome
 from penstock.experience.arena import ExperienceArena
+from penstock.ipc.stream import SILENCE, welcome
 from penstock.runs.status import NodeStatus
 
 if TYPE_CHECKING:

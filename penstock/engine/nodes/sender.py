@@ -16,7 +16,10 @@ import numpy as np
 
 from penstock.engine.contracts import LeavesNothing, Role
 from penstock.engine.messages import Command, Tell, unknown
-from penstock.engine.nodes.stream import (
+from penstock.experience.arena import Control, ExperienceArena
+from penstock.experience.outbox import OutboxReader
+from penstock.ipc import SlotState
+from penstock.ipc.stream import (
     ALIVE_INTERVAL,
     Frame,
     Kind,
@@ -28,9 +31,6 @@ from penstock.engine.nodes.stream import (
     views_of,
     widened,
 )
-from penstock.experience.arena import Control, ExperienceArena
-from penstock.experience.outbox import OutboxReader
-from penstock.ipc import SlotState
 
 if TYPE_CHECKING:
     from penstock.engine.paths import DataPath

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from penstock.config import FEATURES, find_object
-from penstock.engine.nodes.shards import ShardedBuffer
 from penstock.engine.paths import DataPath
 from penstock.engine.paths.gradients import GradientPath
 from penstock.engine.paths.hindsight import HindsightPath
@@ -19,6 +18,7 @@ from penstock.experience.outbox import Inbox, NodeReplay, Outbox
 from penstock.experience.run_replay import transition_fields
 from penstock.experience.segment_store import keep_segments
 from penstock.experience.sequences import sequence_fields
+from penstock.experience.shards import ShardedBuffer
 from penstock.replay import Field, ReplayBuffer
 
 if TYPE_CHECKING:

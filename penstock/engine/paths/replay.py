@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from penstock.config import Config, ReplayConfig
 from penstock.engine.contracts import ExperienceWriter
-from penstock.engine.nodes.shards import ShardedBuffer
 from penstock.engine.paths.base import DataPath
 from penstock.experience.run_replay import Replay, TransitionWriter, transition_fields
+from penstock.experience.shards import ShardedBuffer, ShardedReplay
 from penstock.replay import Field, NStep, RateLimiter, ReplayBuffer, ReplayFileError
 from penstock.runs.checkpoint import unreadable
 
@@ -114,7 +114,7 @@ def make_replay(
         min_size=config.min_steps,
         tolerance=config.slack * config.batch_size * (1.0 + ROUNDING),
     )
-    replay = Replay(
+    replay = (ShardedReplay if num_shards else Replay)(
         buffer, limiter, config.batch_size, config.updates_per_step,
         reward_scale=config.reward_scale, reward_clip=config.reward_clip, first_priorities=first_priorities,
         return_discount=config.gamma if algorithm.scales_rewards else None,

@@ -19,14 +19,14 @@ from penstock.algorithms.bases.algorithm import Metrics, NonFiniteUpdate
 from penstock.algorithms.bases.replay import ReplayAlgorithm
 from penstock.engine.acting.inference import MakeWeights, through_block
 from penstock.engine.contracts import LearnerState
-from penstock.engine.messages import Command, Note, Save, ShardListens, Tell
-from penstock.engine.nodes.shards import ShardedBuffer
+from penstock.engine.messages import Command, DrawFrom, Note, Save, Tell
 from penstock.engine.paths.captured_updates import CapturedUpdate
 from penstock.engine.roles.learner import Learner, save_contents
 from penstock.engine.watching.clock import distribution
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.batch import SequenceBatch, TransitionBatch
 from penstock.experience.run_replay import Replay
+from penstock.experience.shards import ShardedBuffer
 from penstock.nn import GroupBroken, leave_group
 from penstock.replay import Prioritized
 from penstock.runs.store import CheckpointStore
@@ -249,9 +249,9 @@ class ReplayLearner(Learner):
         return True
 
     def handle(self, command: Command) -> None:
-        """As in the base; `ShardListens` connects the replay to a shard."""
-        if isinstance(command, ShardListens) and self._shards is not None:
-            self._shards.connect(command)
+        """As in the base; `DrawFrom` connects the replay to a shard."""
+        if isinstance(command, DrawFrom) and self._shards is not None:
+            self._shards.connect(command.shard)
         else:
             super().handle(command)
 
