@@ -1,6 +1,7 @@
 """Cost of many nodes at home, measured with fake nodes: connections that speak the protocol of a node.
 
-    python bench/fake_nodes.py [--nodes 10 100 1000] [--seconds S] [--blocks | --faults | --hosts] [--alone] [--write]
+    python bench/fake_nodes.py [--nodes 10 100 1000] [--seconds S] [--blocks | --bytes | --faults | --hosts] [--alone]
+        [--pixels] [--write]
 
 Home is a process with a receiver, and for ``--blocks`` a thread that frees full slots at once. Gateways, as many as a
 run of so many nodes has, are a process each, with the roles that they have in a run; ``--alone`` leaves them out. All
@@ -13,6 +14,10 @@ with ``--blocks`` fill each granted slot at once with a recorded segment. Lines,
 - segments/s and MB/s that home accepts (``--blocks``), and its CPU per segment;
 - with ``--faults``, the longest time without a segment of the others after 100 nodes, or a tenth of fewer, have been
   killed at once, and after a gateway has; and seconds until a gateway in its place has all its nodes.
+
+With ``--bytes`` home is measured twice, in turns, without gateways: as with ``--blocks``, and as a loop that reads the
+same frames into memory that nobody reads, and grants the same slots: what bytes and the calls of the system for them
+cost. ``--pixels`` fills segments with stacks of four frames of 84 x 84 bytes, instead of CartPole's four numbers.
 
 CPU is home's process alone: neither the fake nodes nor the supervisor of a run, which asks hosts through Ray. With
 ``--hosts`` that is measured instead: a process asks fake hosts by `penstock.engine.nodes.cluster.Asked`, as often as a
@@ -33,6 +38,8 @@ import pickle
 import resource
 import secrets
 import selectors
+import socket
+import statistics
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -59,7 +66,7 @@ from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
 from penstock.ipc import SlotState
-from penstock.ipc.stream import ALIVE_INTERVAL, HEADER, Frame, Kind, connect
+from penstock.ipc.stream import ALIVE_INTERVAL, HEADER, Frame, Kind, array_views, connect, welcome
 from penstock.runs.machine import describe, machine_facts
 from penstock.runs.status import NodeStatus
 
@@ -73,14 +80,19 @@ JOINING = 100  # nodes that connect, or are killed, at once
 VERSIONS = 10  # whose copies are counted
 FAULT_SECONDS = 5.0  # in which pauses are measured after a fault
 HOSTS_OF_ACTOR = 250
+FLAGS = ("blocks", "bytes", "pixels", "faults", "hosts", "alone")
 ASK_INTERVAL = 0.05  # seconds between two looks at the hosts, as a supervisor takes them between reports of its roles
 
 
+OBSERVATIONS = {False: ObservationSpec((4,), "float32"), True: ObservationSpec((4, 84, 84), "uint8")}
+observation = OBSERVATIONS[False]
+
+
 def shape_of(num_nodes: int) -> RunShape:
-    """Return the shape of a run of CartPole: one rollout worker of 16 lanes on each node."""
+    """Return the shape of a run with one rollout worker of 16 lanes on each node."""
     return RunShape(
         num_workers=num_nodes, num_envs_per_worker=LANES, num_groups=1, segment_length=16, slots_per_lane=2,
-        segments_per_batch=LANES, observation=ObservationSpec((4,), "float32"),
+        segments_per_batch=LANES, observation=observation,
         action=ActionSpec((), "int64", num_actions=2), records=(), state_size=0, weights_nbytes=1 << 15,
     )  # fmt: skip
 
@@ -115,13 +127,13 @@ class End:
 class Tree:
     """Home, and gateways between it and a number of nodes."""
 
-    def __init__(self, num_nodes: int, consumes: bool, *, alone: bool) -> None:
+    def __init__(self, num_nodes: int, consumes: bool, *, alone: bool, home: Any = None) -> None:
         levels = [] if alone else levels_of(num_nodes, None)
         self.num_nodes = num_nodes
         self.nodes = [range(node, node + 1) for node in range(num_nodes)]
         self._parts = dict(zip(range(len(levels)), [*levels[1:], self.nodes], strict=False))
         self.tops = tops = levels[0] if levels else self.nodes
-        self.home = End(_home, num_nodes, tops, consumes)
+        self.home = End(home or _home, num_nodes, tops, consumes)
         self.gateways: dict[range, End] = {}
         self.leaves = levels[-1] if levels else []
         for level, gateways in enumerate(levels):
@@ -177,6 +189,44 @@ def _home(num_nodes: int, tops: list[range], consumes: bool, pipe: Any) -> None:
     if consumes:
         threading.Thread(target=_consume, args=(arena, taken), daemon=True).start()
     _serve(arena, [spec], taken, pipe)
+
+
+def _home_of_bytes(num_nodes: int, tops: list[range], consumes: bool, pipe: Any) -> None:
+    """Read blocks into memory that nobody reads, and grant each node the slots of its block again."""
+    listener = socket.create_server(("127.0.0.1", 0), backlog=num_nodes)
+    slots = np.arange(LANES)
+    grant = [
+        memoryview(Frame(Kind.GRANT, RUN, 1, count=LANES, nbytes=slots.nbytes).packed()),
+        *array_views(slots),
+    ]
+    room = memoryview(bytearray(2 * LANES * (segment_nbytes() + 64)))
+    streams: dict[int, Any] = {}
+    taken, there = 0, 0
+    pipe.send(listener.getsockname()[:2])
+    with selectors.DefaultSelector() as ready:
+        ready.register(pipe, selectors.EVENT_READ)
+        ready.register(listener, selectors.EVENT_READ)
+        while True:
+            for key, _ in ready.select(POLL):
+                if key.fileobj is pipe:
+                    pipe.recv()
+                    now, cpu = time.monotonic(), time.process_time()
+                    pipe.send({"time": now, "cpu": cpu, "there": there, "taken": taken, "weights": 0})
+                elif key.fileobj is listener:
+                    stream, _, _ = welcome(listener.accept()[0], TOKEN, RUN)
+                    streams[stream.fileno()], there = stream, there + 1
+                    ready.register(stream, selectors.EVENT_READ)
+                    stream.send_raw([*grant])
+                else:
+                    stream = streams[key.fd]
+                    try:
+                        frame = stream.receive()
+                        stream.receive_into([room[: frame.nbytes]])
+                    except OSError:
+                        return
+                    if frame.kind is Kind.BLOCK:
+                        taken += frame.count
+                        stream.send_raw([*grant])
 
 
 def _gateway(
@@ -341,10 +391,27 @@ def segment_nbytes() -> int:
     return sum(column.nbytes for column in columns) // shape.num_slots
 
 
-def measure(num_nodes: int, options: argparse.Namespace) -> dict[str, float]:
-    """Return the measured figures of a number of nodes."""
-    fills = options.blocks or options.faults
-    tree, nodes = Tree(num_nodes, fills, alone=options.alone), FakeNodes(fills)
+def beside_bytes(num_nodes: int, options: argparse.Namespace) -> dict[str, float]:
+    """Return medians of the cost of a segment at home, and of the cost of its bytes alone, measured in turns."""
+    turns = [
+        (measure(num_nodes, options), measure(num_nodes, options, home=_home_of_bytes)) for _ in range(options.rounds)
+    ]
+
+    def median(name: str, place: int) -> float:
+        return statistics.median(turn[place][name] for turn in turns)
+
+    cpu, rate = "cpu_microseconds_per_segment", "segments_per_second"
+    return {
+        "nodes": num_nodes, rate: median(rate, 0), "of_bytes_per_second": median(rate, 1), cpu: median(cpu, 0),
+        "of_bytes_microseconds": median(cpu, 1), "rate_over_bytes": median(rate, 0) / median(rate, 1),
+        "cpu_over_bytes": median(cpu, 0) / median(cpu, 1),
+    }  # fmt: skip
+
+
+def measure(num_nodes: int, options: argparse.Namespace, home: Any = None) -> dict[str, float]:
+    """Return the measured figures of a number of nodes; `home` replaces the process of home."""
+    fills = options.blocks or options.faults or options.bytes
+    tree, nodes = Tree(num_nodes, fills, alone=options.alone, home=home), FakeNodes(fills)
     try:
         nodes.join(tree.places(range(num_nodes)))
         joined = tree.until_joined()
@@ -357,7 +424,7 @@ def measure(num_nodes: int, options: argparse.Namespace) -> dict[str, float]:
         after = tree.home.ask()
         took, cpu = after["time"] - before["time"], after["cpu"] - before["cpu"]
         found["cpu_percent"] = 100 * cpu / took
-        if options.blocks:
+        if options.blocks or options.bytes:
             taken = after["taken"] - before["taken"]
             found |= {
                 "segments_per_second": taken / took, "megabytes_per_second": taken * segment_nbytes() / took / 1e6,
@@ -494,6 +561,10 @@ def records(found: dict[str, float], options: argparse.Namespace) -> list[dict[s
                 ),
                 ("gateway-back", found["back_seconds"], "s", "seconds until another has its nodes", None, math.inf),
             ]
+    elif options.bytes:
+        what = "pixels" if options.pixels else "vectors"
+        ratio = found["rate_over_bytes"]
+        rows = [(f"{what}-over-bytes", ratio, "", f"accepted segments of {what}, over bytes alone", ">= 0.8", -0.8)]
     elif options.blocks:
         rate, cpu = found["segments_per_second"], found["cpu_microseconds_per_segment"]
         rows = [
@@ -510,12 +581,12 @@ def records(found: dict[str, float], options: argparse.Namespace) -> list[dict[s
         {
             "group": GROUP, "mark": f"{mark}-{name}", "what": f"{num_nodes:,} nodes: {what}",
             "value": float(f"{value:.2g}"), "unit": unit, "spread": {"lowest": None, "highest": None}, "against": None,
-            "target": target, "met": None if target is None else value <= limit,
+            "target": target, "met": None if target is None else value <= limit if limit > 0 else value >= -limit,
             "machine": f"{facts['cpu']}, {facts['cores']:g} cores",
             "commit": (facts["commit"] or "").removesuffix("-dirty"),
             "rounds": None, "seeds": None, "date": datetime.date.today().isoformat(),
             "command": f"python bench/fake_nodes.py --nodes {num_nodes} --seconds {options.seconds:g}"
-            + "".join(f" --{flag}" for flag in ("blocks", "faults", "hosts", "alone") if getattr(options, flag)),
+            + "".join(f" --{flag}" for flag in FLAGS if getattr(options, flag)),
         }
         for name, value, unit, what, target, limit in rows
     ]  # fmt: skip
@@ -527,22 +598,26 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, nargs="+", default=[10, 100, 1000])
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--blocks", action="store_true")
+    parser.add_argument("--bytes", action="store_true")
+    parser.add_argument("--rounds", type=int, default=3, help="turns with --bytes")
+    parser.add_argument("--pixels", action="store_true")
     parser.add_argument("--faults", action="store_true")
     parser.add_argument("--hosts", action="store_true")
     parser.add_argument("--alone", action="store_true", help="without gateways")
     parser.add_argument("--write", action="store_true", help="store the figures in bench/history/current.jsonl")
     options = parser.parse_args()
+    options.alone |= options.bytes
+    globals()["observation"] = OBSERVATIONS[options.pixels]  # processes are forked
     print(describe(machine_facts()))
     rows = []
     if options.hosts:
         os.environ.setdefault("RAY_worker_niceness", "0")
         ray.init(num_cpus=1, include_dashboard=False, logging_level="ERROR", object_store_memory=100 * 2**20)
     for num_nodes in options.nodes:
-        found = (
-            measure_hosts(num_nodes, options.seconds, alone=options.alone)
-            if options.hosts
-            else measure(num_nodes, options)
-        )
+        if options.hosts:
+            found = measure_hosts(num_nodes, options.seconds, alone=options.alone)
+        else:
+            found = (beside_bytes if options.bytes else measure)(num_nodes, options)
         print("  ".join(f"{name} {value:.4g}" for name, value in found.items()), flush=True)
         rows += records(found, options)
     if options.write:
