@@ -67,5 +67,6 @@ def relay_roles(
         Numbers of nodes that the gateway does not wait for.
     """
     receiver = ReceiverRole(ip, home.token, home.run, workers, tuple(transports), takes_turns, missing, relays=True)
-    senders = [SenderRole(home, each.path, each.unit, n, relays=True) for n, each in enumerate(transports)]
+    learned = enumerate(transports[: len(takes_turns)])
+    senders = [SenderRole(home, each.path, each.unit, n, relays=True) for n, each in learned]
     return [receiver, *senders]

@@ -55,6 +55,12 @@ class Kind(IntEnum):
     """Numbers of further slots that a node may fill, int64, or an entry per step that it may take: to a node."""
     TAKEN = auto()
     """Number of granted steps that were taken: from a node."""
+    VERSION = auto()
+    """A past version of the policy; its number is that of its place in the pool: to a node."""
+    ODDS = auto()
+    """Odds by which games draw past versions, float64: to a node."""
+    RESULTS = auto()
+    """Results of games against past versions: from a node."""
 
 
 KINDS = {int(kind): kind for kind in Kind}

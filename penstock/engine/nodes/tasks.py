@@ -100,7 +100,7 @@ class Tasks:
             specs.append(replace(spec, path=transports[spec.policy].path, algorithm=_on("cpu", spec.algorithm)))
         if self._evaluations is not None and number == 0:
             specs.append(self._evaluations.role())
-        for policy, transport in enumerate(transports):
+        for policy, transport in enumerate(transports[: len(self._takes_turns)]):
             specs.append(SenderRole(home, transport.path, transport.unit, policy))
         return self._pickled(shape, specs, transports)
 
@@ -130,7 +130,9 @@ class Tasks:
         """Return the pickled task of the host of a learner, which may use `num_threads` threads."""
         role = self._ranks[rank]
         groups = self._shape.num_groups  # the smallest arena: no lane is stepped there
-        shape = replace(self._of_node(self._shape, 0), num_workers=1, num_envs_per_worker=groups, slots_per_lane=1)
+        shape = replace(
+            self._of_node(self._shape, 0), num_workers=1, num_envs_per_worker=groups, slots_per_lane=1, split=None
+        )
         device = role.algorithm.config.device.partition(":")[0]  # the GPU that Ray has given the host, or the CPU
         there = RankThereRole(_on(device, role.algorithm), role.group, rank, num_threads)
         return self._pickled(shape, [there])
