@@ -360,6 +360,32 @@ def test_an_evaluator_on_a_node_scores_the_final_weights_and_the_best_are_writte
         assert supervisor_of(trainer).progress.policies[0].evaluation.steps == result.steps
 
 
+@LONG
+def test_two_evaluators_share_evaluations_and_when_one_is_lost_the_other_goes_on(on_nodes, cluster):
+    pair = {"num_cpus": 2, "object_store_memory": STORE, "resources": {"pair": 1}}
+    added, killed, after = [cluster.add_node(**pair) for _ in range(2)], [], set()
+    settings = {**on_nodes, "nodes": {"pair": 2}, "evaluator": "node", "num_evaluators": 2, "eval_episodes": 4,
+                "eval_interval": "continuous"}  # fmt: skip
+
+    def kill_one(status):
+        evaluation = supervisor_of(trainer).progress.policies[0].evaluation
+        if evaluation is not None and not killed:
+            assert evaluation.asked == 4
+            killed.append(nodes_of(trainer)[1].host.pids()["evaluator"])
+            os.kill(killed[0], signal.SIGKILL)
+        elif evaluation is not None:
+            after.add(evaluation.steps)
+        return len(after) < 4
+
+    try:
+        with Trainer(APPO, **settings, eval_max_steps=200, total_steps=10**9) as trainer:
+            assert trainer.train(quiet=True, on_update=kill_one).stopped == "callback"
+            assert all("evaluator" in node.host.pids() for node in nodes_of(trainer))
+    finally:
+        for node in added:
+            cluster.remove_node(node)
+
+
 def test_a_node_without_a_core_for_the_evaluator_is_an_error(on_nodes):
     asked = 'asks for 1 nodes with 1 cores, for num_workers=1, the first with a core more, for evaluator="node"; the'
     with pytest.raises(ConfigError, match=asked):

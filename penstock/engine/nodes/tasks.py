@@ -68,7 +68,7 @@ class Tasks:
     cores
         Rollout workers of each node.
     evaluations
-        Home's end of an evaluator on the first node; None: the evaluator is at home.
+        Home's end of the evaluators on nodes; None: the evaluator is at home.
     """
 
     def __init__(
@@ -98,8 +98,8 @@ class Tasks:
             specs.append(replace(role, rollout=rollout))
         for spec in self._policy_workers:
             specs.append(replace(spec, path=transports[spec.policy].path, algorithm=_on("cpu", spec.algorithm)))
-        if self._evaluations is not None and number == 0:
-            specs.append(self._evaluations.role())
+        if self._evaluations is not None and number < self._evaluations.count:
+            specs.append(self._evaluations.role(number))
         for policy, transport in enumerate(transports[: len(self._takes_turns)]):
             specs.append(SenderRole(home, transport.path, transport.unit, policy))
         return self._pickled(shape, specs, transports)
