@@ -103,6 +103,23 @@ def test_the_newest_of_several_versions_for_a_place_is_taken_and_draws_are_possi
     pools.until([18, 19, -1], [0.0, 1.0, 0.0])
 
 
+def test_where_the_only_version_that_is_drawn_has_a_successor_others_are_drawn_until_that_has_its_place(pools):
+    pools.enter(0, 7, 1.0, 0.0, 0.0)
+    pools.enter(1, 8, 0.0, 1.0, 0.0)
+    pools.until([7, 8, -1], [0.0, 1.0, 0.0])
+    pools.large.draw(0, 0.5)  # a game against 8, which goes on
+    pools.home.set_odds(np.array([1.0, 0.0, 0.0]))
+    pools.tree.home.arena.ring_rollout_workers()
+    pools.until([7, 8, -1], [1.0, 0.0, 0.0])
+    pools.enter(1, 9, 0.0, 1.0, 0.0)
+    pools.tree.until(lambda: pools.small.places[1].version == 9)
+    pools.enter(0, 10, 1.0, 0.0, 0.0)
+    pools.tree.until(lambda: shown(pools.small) == ([10, 9, -1], [1.0, 0.0, 0.0]))
+    assert shown(pools.large) == ([7, 8, -1], [1.0, 0.0, 0.0])
+    pools.large.playing[0] = NOBODY
+    pools.until([10, 9, -1], [1.0, 0.0, 0.0])
+
+
 def test_the_successor_of_a_lost_node_gets_all_versions_and_adds_its_own_results(pools):
     pools.enter(0, 7, 1.0, 0.0, 0.0)
     pools.until([7, -1, -1], [1.0, 0.0, 0.0])
