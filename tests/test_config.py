@@ -398,8 +398,8 @@ def test_the_closest_name_is_offered_only_where_one_is_close():
 
 MAY_CHANGE = """
     env env_kwargs vectorize team_reward on_env_error num_workers num_envs_per_worker num_groups inference backend
-    pin_workers address nodes nodes_per_gateway node_weights evaluator num_learners learner_nodes device precision seed
-    learning_rate learning_rate_schedule
+    pin_workers address nodes nodes_per_gateway node_weights evaluator num_evaluators num_learners learner_nodes
+    device precision seed learning_rate learning_rate_schedule
     total_steps max_seconds target_return eval_interval eval_episodes eval_max_steps checkpoint_interval
     keep_checkpoints batch_size segment_length max_grad_norm entropy_coef entropy_coef_final value_coef max_policy_lag
     num_epochs gae_lambda normalize_advantages clip_range target_kl value_clip_range num_minibatches advantage_estimator

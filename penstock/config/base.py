@@ -141,6 +141,9 @@ class Config:
     evaluator: Literal["home", "node"] = "home"
     """With backend="ray", machine that runs evaluations: "home", or "node", the first node, on a core besides those of
     its rollout workers."""
+    num_evaluators: int = 1
+    """With evaluator="node", number of evaluators, one on each of the first nodes, which share the episodes of every
+    evaluation."""
     num_learners: int = 1
     """Learners of the policy, one process each, with device="cuda" one GPU each; each computes a share of every update.
     With backend="local" and central inference, each has its own policy worker."""
@@ -325,13 +328,14 @@ class Config:
                 f'evaluator="node" plays on the first node, which may go with nodes={nodes!r}: use evaluator="home", '
                 "or one number of nodes"
             )
+        self._validate_evaluators()
         is_legal = _are_counts(learners, 1 if isinstance(learners, dict) else 0)
         require(is_legal, "learner_nodes", learners, legal.format(""))
         most = self.nodes_per_gateway
         require(most is None or most >= 2, "nodes_per_gateway", most, "2 or more, or None")
         on_one_machine = {
             "nodes": 1, "nodes_per_gateway": None, "node_weights": "float32", "address": None, "evaluator": "home",
-            "learner_nodes": 0,
+            "num_evaluators": 1, "learner_nodes": 0,
         }  # fmt: skip
         given = [name for name, value in on_one_machine.items() if getattr(self, name) != value]
         if given and self.backend != "ray":
@@ -339,10 +343,23 @@ class Config:
                 f'{given[0]}={getattr(self, given[0])!r} is for backend="ray", found backend="{self.backend}", which '
                 'runs on this machine alone: use backend="ray", or leave it out'
             )
-        if self.node_weights != "float32" and self.evaluator == "node":
+
+    def _validate_evaluators(self) -> None:
+        """Raise `ConfigError` if evaluators cannot be on a node each, or share no episodes."""
+        count = self.num_evaluators
+        require(count > 0, "num_evaluators", count, "1 or more")
+        if count == 1 or self.backend != "ray":
+            return
+        if self.evaluator != "node":
             raise ConfigError(
-                f'node_weights="{self.node_weights}" is not possible with evaluator="node", which keeps the best '
-                'weights whole: use evaluator="home", or node_weights="float32"'
+                f'num_evaluators={count} are on a node each, and evaluator="{self.evaluator}" is one at home: use '
+                'evaluator="node", or num_evaluators=1'
+            )
+        most = min(self.eval_episodes, self.num_nodes if self.nodes != "all" else count)
+        if count > most:
+            raise ConfigError(
+                f"num_evaluators={count} are on a node each and share the episodes, found nodes={self.nodes!r} and "
+                f"eval_episodes={self.eval_episodes}: use num_evaluators={most} or fewer, or more nodes or episodes"
             )
 
     def _validate_learners(self) -> None:

@@ -68,7 +68,7 @@ _GROUPS = {
     },
     "machine": {
         "pin_workers", "num_groups", "inference", "backend", "address", "nodes", "nodes_per_gateway", "node_weights",
-        "evaluator", "num_learners", "learner_nodes", "precision",
+        "evaluator", "num_evaluators", "num_learners", "learner_nodes", "precision",
     },
     "network": {
         "encoder", "hidden_sizes", "activation", "shared_encoder", "memory", "memory_size", "memory_span",

@@ -109,6 +109,9 @@ class _Shared(TypedDict, total=False):
     evaluator: Literal["home", "node"]
     """With backend="ray", machine that runs evaluations: "home", or "node", the first node, on a core besides those of
     its rollout workers. Default: "home"."""
+    num_evaluators: int
+    """With evaluator="node", number of evaluators, one on each of the first nodes, which share the episodes of every
+    evaluation. Default: 1."""
     num_learners: int
     """Learners of the policy, one process each, with device="cuda" one GPU each; each computes a share of every update.
     With backend="local" and central inference, each has its own policy worker. Default: 1."""

@@ -59,6 +59,12 @@ class Kind(IntEnum):
     """Request for rows of a shard: largest priority of all (float64), then ids (int64) and new priorities (float64)."""
     ROWS = auto()
     """Rows of a shard: its number of rows and its mass (float64), masses of the rows (float64), and their columns."""
+    VERSION = auto()
+    """A past version of the policy; its number is that of its place in the pool: to a node."""
+    ODDS = auto()
+    """Odds by which games draw past versions, float64: to a node."""
+    RESULTS = auto()
+    """Results of games against past versions: from a node."""
 
 
 KINDS = {int(kind): kind for kind in Kind}

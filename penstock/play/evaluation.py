@@ -6,7 +6,9 @@ An episode that lasts too long is given up and counts with its return so far. An
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -137,17 +139,29 @@ def success_rate(successes: Collection[float | None]) -> float | None:
 def evaluation_of(matches: Sequence[Match]) -> Evaluation:
     """Return the evaluation of a policy's matches: the one against the first opponent, from all seats."""
     first = [match for match in matches if match.opponent == matches[0].opponent]
-    ended = [slice(len(match.returns) - match.unfinished) for match in first]
-    given_up = [slice(len(match.returns) - match.unfinished, None) for match in first]
-    returns, lengths, successes = (
-        tuple(value for which in (ended, given_up) for match, part in zip(first, which, strict=True)
-              for value in getattr(match, name)[part])
+    return Evaluation(**_episodes_of(first), matches=tuple(matches))
+
+
+def joined(parts: Sequence[Evaluation]) -> Evaluation:
+    """Return the evaluation whose episodes, or games, were played in parts of the same opponents and seats."""
+    if not parts[0].matches:
+        return Evaluation(**_episodes_of(parts))
+    return evaluation_of([
+        replace(same[0], **_episodes_of(same), outcomes=tuple(chain(*(match.outcomes for match in same))))
+        for same in zip(*(part.matches for part in parts), strict=True)
+    ])  # fmt: skip
+
+
+def _episodes_of(parts: Sequence[Match | Evaluation]) -> dict[str, Any]:
+    """Return the episodes of several results by the names of fields; those given up come last."""
+    ended = [slice(len(part.returns) - part.unfinished) for part in parts]
+    given_up = [slice(len(part.returns) - part.unfinished, None) for part in parts]
+    found: dict[str, Any] = {
+        name: tuple(value for which in (ended, given_up) for part, its in zip(parts, which, strict=True)
+                    for value in getattr(part, name)[its])
         for name in ("returns", "lengths", "successes")
-    )  # fmt: skip
-    unfinished, asked = sum(match.unfinished for match in first), sum(match.asked for match in first)
-    return Evaluation(
-        returns, lengths, unfinished=unfinished, successes=successes, matches=tuple(matches), asked=asked
-    )
+    }  # fmt: skip
+    return found | {name: sum(getattr(part, name) for part in parts) for name in ("unfinished", "asked")}
 
 
 def by_opponent(matches: Iterable[Match]) -> dict[str, list[Match]]:

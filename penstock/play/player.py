@@ -22,6 +22,7 @@ from penstock.play.evaluation import Evaluation, Match
 from penstock.self_play.fixed_opponents import Opponent
 
 MAX_LANES = 25
+DRAWS = 1_000_000  # between the seeds of draws in the shares of games that several evaluators play
 
 Outcomes = Sequence[list[int | None]]
 """Outcomes of the games played in each place, as from `outcome`; None: no winner is defined."""

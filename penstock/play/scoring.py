@@ -65,7 +65,7 @@ def evaluate_models(
     with Surroundings().inside():
         seed_generators(lane_seed(seed, SCORING_LANES, 0))
         player = player_of(
-            models, env, opponents, episodes=episodes, deterministic=deterministic, seed=seed, best=best,
+            models, env, opponents, games=range(lanes_for(episodes)), deterministic=deterministic, seed=seed, best=best,
             first_lane=SCORING_LANES, worker_index=OUTSIDE,
         )  # fmt: skip
         try:

@@ -13,7 +13,7 @@ from penstock.envs.making import make_group
 from penstock.envs.spec import EnvSpec
 from penstock.nn import PolicyNetwork
 from penstock.play.evaluation import Evaluation, Match, evaluation_of
-from penstock.play.player import Part, Player, PlaySession, lanes_for
+from penstock.play.player import DRAWS, Part, Player, PlaySession
 from penstock.self_play.fixed_opponents import Load, Opponent, opponent_of
 from penstock.self_play.settings import BEST, OTHERS, name_of
 
@@ -32,8 +32,8 @@ class TeamPlayer(Player):
         Environment with its teams.
     opponents
         Opponents as in ``eval_against``, with "others" for the other policies.
-    episodes
-        Games against each opponent.
+    games
+        Numbers of the games that are played at once, among those of the evaluation.
     deterministic
         Whether policies use the modes of their distributions instead of samples.
     best
@@ -55,13 +55,13 @@ class TeamPlayer(Player):
         env: EnvSpec,
         opponents: Sequence[str | Callable[..., Any]],
         *,
-        episodes: int,
+        games: range,
         deterministic: bool,
         seed: int,
         best: Sequence[Load],
         **given: Any,
     ) -> None:
-        self._num_games = lanes_for(episodes)
+        self._num_games = len(games)
         group = make_group(env, self._num_games, seed=seed, games=partial(Games, over=self._record), **given)
         assert isinstance(group, Games)
         super().__init__(group)
@@ -71,7 +71,7 @@ class TeamPlayer(Player):
                 "with its next episode; leave eval_against out"
             )
         self._best = best
-        self._seed = seed
+        self._seed = seed = seed + DRAWS * games.start
         self._games, self._lanes = group, group.teams
         self._seats = [", ".join(group.agents if env.is_shuffled else lanes.agents) for lanes in self._lanes]
         self._has_winners = group.have_winners

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 NOBODY = -1
 """Place of a game that has not begun."""
+WAIT_SECONDS = 0.01  # between two looks for the first version
 
 
 class Pool:
@@ -62,7 +64,7 @@ class Pool:
         self.results = array("results")
 
     def draw(self, game: int, chance: float) -> int:
-        """Draw the place that a game plays against, and return it.
+        """Draw the place that a game plays against, and return it; on a node, wait until the first version is there.
 
         Parameters
         ----------
@@ -73,6 +75,9 @@ class Pool:
         """
         while True:
             possible = self.odds.nonzero()[0]
+            if not len(possible):
+                time.sleep(WAIT_SECONDS)
+                continue
             shares = self.odds[possible].cumsum()
             drawn = int(shares.searchsorted(chance * shares[-1], side="right"))
             place = int(possible[min(drawn, len(possible) - 1)])

@@ -11,7 +11,7 @@ from penstock.envs.making import make_group
 from penstock.envs.spec import EnvSpec
 from penstock.nn import PolicyNetwork
 from penstock.play.evaluation import Evaluation, Match, evaluation_of
-from penstock.play.player import EpisodePlayer, Part, Player, PlaySession, lanes_for
+from penstock.play.player import DRAWS, EpisodePlayer, Part, Player, PlaySession
 from penstock.play.teams import TeamPlayer
 from penstock.self_play.fixed_opponents import Load, Opponent, opponent_of
 from penstock.self_play.games import GuestGames
@@ -23,25 +23,30 @@ def player_of(
     env: EnvSpec,
     opponents: Sequence[str | Callable[..., Any]] = (),
     *,
-    episodes: int,
+    games: range,
     deterministic: bool,
     seed: int,
+    first_lane: int,
     best: Sequence[Load] = (),
     **given: Any,
 ) -> Player:
     """Make the player that scores policies: against each other and opponents, or each alone.
 
-    Parameters are those of `MatchPlayer`; `best` has a function for each policy, or is empty.
+    Parameters are those of `MatchPlayer`; `best` has a function for each policy, or is empty, and `first_lane` is that
+    of the evaluation's first environment.
     """
-    settings: dict[str, Any] = {"episodes": episodes, "deterministic": deterministic, "seed": seed, **given}
+    seats = env.of_one.seats
+    given["first_lane"] = first_lane + games.start * seats
+    settings: dict[str, Any] = {"games": games, "deterministic": deterministic, "seed": seed, **given}
     best = best or [lambda: None] * len(models)
     if len(models) > 1 and env.population == 1:
         return TeamPlayer(models, env, opponents or (OTHERS,), best=best, **settings)
     if opponents:
         (model,), (its_best,) = models, best
         return MatchPlayer(model, env, opponents, best=its_best, **settings)
-    group = make_group(env, lanes_for(episodes), seed=seed, **given)
-    return EpisodePlayer(models, group, deterministic=deterministic, seed=seed)
+    group = make_group(env, len(games), seed=seed, **given)
+    draws = seed if seats == 1 else seed + DRAWS * games.start  # lanes of games are numbered in their group alone
+    return EpisodePlayer(models, group, deterministic=deterministic, seed=draws)
 
 
 class OneSeat:
@@ -80,8 +85,8 @@ class MatchPlayer(Player):
         The environment.
     opponents
         Opponents as in ``eval_against``.
-    episodes
-        Games against each opponent, from each seat.
+    games
+        Numbers of the games that are played at once, among those of the evaluation.
     deterministic
         Whether the policy plays the mode of its distribution, not a sample.
     best
@@ -101,7 +106,7 @@ class MatchPlayer(Player):
         env: EnvSpec,
         opponents: Sequence[str | Callable[..., Any]],
         *,
-        episodes: int,
+        games: range,
         deterministic: bool,
         seed: int,
         best: Load = lambda: None,
@@ -109,10 +114,10 @@ class MatchPlayer(Player):
     ) -> None:
         self._opponents = [(name_of(opponent), opponent) for opponent in opponents]
         self._best = best
-        self._seed = seed
-        self._seating = OneSeat(lanes_for(episodes))
-        games = partial(GuestGames, guests={0: [True] * self._seating.num_games}, seating=self._seating)
-        group = make_group(env, self._seating.num_games, seed=seed, games=games, **given)
+        self._seating = OneSeat(len(games))
+        seated = partial(GuestGames, guests={0: [True] * len(games)}, seating=self._seating)
+        group = make_group(env, len(games), seed=seed, games=seated, **given)
+        self._seed = seed = seed + DRAWS * games.start
         assert isinstance(group, GuestGames)
         super().__init__(group)
         self._agents = group.agents

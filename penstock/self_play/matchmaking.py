@@ -36,7 +36,8 @@ def games_of(
     if not guests:
         return Games
     pools = {policy: pool for policy, arena in guests.items() if (pool := pool_in(arena)) is not None}
-    of_group = {"group": group, "seed": seed, "incarnation": incarnation}
+    before = arenas[0].shape.first_worker * arenas[0].shape.num_groups
+    of_group = {"group": group, "before": before, "seed": seed, "incarnation": incarnation}
     seating = Matchmaking(pools, num_seats, **of_group) if pools else None
     played = {policy: [count > 0 for count in seats_in(arena.shape)] for policy, arena in guests.items()}
     return partial(GuestGames, guests=played, seating=seating)
@@ -55,10 +56,12 @@ class Matchmaking:
         Number of seats of a game of one policy: the learner's is drawn.
     group, seed, incarnation
         Number of the group, seed of the run, and restarts of the rollout worker.
+    before
+        Groups of the run whose numbers are below those of this machine's.
     """
 
     def __init__(
-        self, pools: Mapping[int, Pool], num_agents: int, *, group: int, seed: int, incarnation: int
+        self, pools: Mapping[int, Pool], num_agents: int, *, group: int, seed: int, incarnation: int, before: int = 0
     ) -> None:
         games = range(max(len(pool.guest_seats) for pool in pools.values()))
         self._num_agents = num_agents
@@ -67,7 +70,8 @@ class Matchmaking:
         self._met = [{p: pool for p, pool in pools.items() if pool.guest_seats[game]} for game in games]
         self._learners = [next((p for p in pools if p not in met), 0) for met in self._met]  # a seat, or a policy
         # The last number separates these streams from those of environments and of actions.
-        keys = [[seed, self._first + game, incarnation, 2] for game in games]
+        first_of_run = self._first + before * len(games)
+        keys = [[seed, first_of_run + game, incarnation, 2] for game in games]
         self._random = [np.random.default_rng(np.random.SeedSequence(key)) for key in keys]
         for pool in pools.values():
             pool.playing[self._first : self._first + len(games)] = NOBODY

@@ -17,9 +17,6 @@ class SelfPlaySettings(Protocol):
     """Settings of a run that self-play follows from, as `penstock.config.Config` has them."""
 
     @property
-    def backend(self) -> str: ...
-
-    @property
     def opponents(self) -> str: ...
 
     @property
@@ -67,10 +64,6 @@ def require_legal(config: SelfPlaySettings) -> None:
     interval, share = config.opponent_interval, config.opponent_share
     require(interval is None or interval > 0, "opponent_interval", interval, "more than 0, or None")
     require(0.0 < share <= 1.0, "opponent_share", share, "more than 0, and at most 1 (opponents='none': no guests)")
-    if config.backend == "ray" and config.opponents != "none":
-        raise ConfigError(
-            f'backend="ray" has no place for guests on nodes, and opponents={config.opponents!r}: use backend="local"'
-        )
     for opponent in config.eval_against:
         is_known = not isinstance(opponent, str) or opponent in (RANDOM, BEST, OTHERS) or ":" in opponent
         legal = 'opponents such as "random", "best", "others", "module:name" and "file.py:name"'

@@ -129,6 +129,7 @@ class Versions:
         number, weights = self.next_number, self.policy.weights
         weights.refresh()
         self.pool.places[place].publish(weights.payload, number)
+        self._seen[:, place] = self.pool.results[:, place]  # on nodes, games against the version that lay there go on
         zeros = partial(np.zeros, (self.num_policies, 3))
         self.entries.append(Entry(number, place, steps, rating, zeros(np.int64), zeros(np.int64), zeros(np.float64)))
         self._evict()

@@ -26,9 +26,10 @@ from penstock.engine.trainer import Trainer
 from penstock.experience.arena import Control
 from penstock.runs.machine import about_here
 from tests.engine.delayed import Delayed
-from tests.engine.inside import arena_of, gateways_of, nodes_of, policy_of, supervisor_of
+from tests.engine.inside import arena_of, gateways_of, nodes_of, opponents_of, policy_of, supervisor_of
 from tests.engine.processes import Watched, pids_of, started, wait_for_steps, wait_until, without
 from tests.envs.goals import Places
+from tests.self_play.guests import REPLAY, Turns
 
 cluster_utils = pytest.importorskip("ray.cluster_utils", reason="Ray is not installed")
 internal_kv = pytest.importorskip("ray.experimental.internal_kv")
@@ -93,6 +94,43 @@ def test_two_nodes_behind_a_gateway_bring_what_two_workers_at_home_bring(on_node
     at_home, there = weights
     for name, tensor in at_home.items():
         np.testing.assert_allclose(tensor, there[name], rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_games_on_nodes_against_the_first_version_are_those_of_two_workers_at_home(on_nodes):
+    settings = {"env": Turns, "num_agents": 2, "opponents": "past", "num_envs_per_worker": 4, "segment_length": 8,
+                "batch_size": 48, "num_epochs": 1, "hidden_sizes": (8,), "total_steps": 960}  # fmt: skip
+    found = []
+    for of_place in ({**CARTPOLE, "num_workers": 2}, {**on_nodes, "nodes_per_gateway": 2}):
+        with Trainer(PPO, **{**of_place, **settings, "opponent_interval": 10**6}) as trainer:
+            trainer.train(quiet=True)
+            results, backend = opponents_of(trainer).pools[0].pool.results, supervisor_of(trainer).backend
+            # The last games may end after the last update.
+            wait_until(lambda: backend.pump(0.05) or results.sum() == 120, "all results are home")  # noqa: B023
+            found.append((trainer.get_parameters()[0], results.sum(1).tolist()))
+    (at_home, games), (there, their_games) = found
+    assert games == their_games and len({tuple(of_game) for of_game in games}) > 1
+    for name, tensor in at_home.items():
+        np.testing.assert_allclose(tensor, there[name], rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+@LONG
+@pytest.mark.parametrize(
+    ("algorithm", "settings"), [(APPO, {"inference": "central"}), (DQN, {**REPLAY, "updates_per_step": 0.02})]
+)
+def test_policies_on_nodes_play_past_versions_of_each_other(on_nodes, algorithm, settings):
+    sides = {"red": {"agents": "player_0"}, "blue": {"agents": "player_1"}}
+    games = {"env": Turns, "policies": sides, "opponents": "past", "opponent_pool": 2, "opponent_interval": 1_500}
+    with Trainer(algorithm, **{**on_nodes, **games, **settings, "total_steps": 10**9}) as trainer:
+        seen = set()
+
+        def go_on(status):
+            for number, policy in enumerate(status.policies):
+                seen.update((number, each.steps) for each in policy.opponents if each.wins + each.losses)
+            have_met = all(sum(policy == number for policy, _ in seen) > 2 for number in range(2))
+            return not (have_met and all(node.steps for node in status.nodes))
+
+        assert trainer.train(quiet=True, on_update=go_on).stopped == "callback"
+        assert not any(node.faults for node in trainer.status.nodes)
 
 
 def test_a_run_learns_though_a_host_is_killed_and_leaves_nothing_behind(on_nodes):
@@ -322,6 +360,32 @@ def test_an_evaluator_on_a_node_scores_the_final_weights_and_the_best_are_writte
         assert supervisor_of(trainer).progress.policies[0].evaluation.steps == result.steps
 
 
+@LONG
+def test_two_evaluators_share_evaluations_and_when_one_is_lost_the_other_goes_on(on_nodes, cluster):
+    pair = {"num_cpus": 2, "object_store_memory": STORE, "resources": {"pair": 1}}
+    added, killed, after = [cluster.add_node(**pair) for _ in range(2)], [], set()
+    settings = {**on_nodes, "nodes": {"pair": 2}, "evaluator": "node", "num_evaluators": 2, "eval_episodes": 4,
+                "eval_interval": "continuous"}  # fmt: skip
+
+    def kill_one(status):
+        evaluation = supervisor_of(trainer).progress.policies[0].evaluation
+        if evaluation is not None and not killed:
+            assert evaluation.asked == 4
+            killed.append(nodes_of(trainer)[1].host.pids()["evaluator"])
+            os.kill(killed[0], signal.SIGKILL)
+        elif evaluation is not None:
+            after.add(evaluation.steps)
+        return len(after) < 4
+
+    try:
+        with Trainer(APPO, **settings, eval_max_steps=200, total_steps=10**9) as trainer:
+            assert trainer.train(quiet=True, on_update=kill_one).stopped == "callback"
+            assert all("evaluator" in node.host.pids() for node in nodes_of(trainer))
+    finally:
+        for node in added:
+            cluster.remove_node(node)
+
+
 def test_a_node_without_a_core_for_the_evaluator_is_an_error(on_nodes):
     asked = 'asks for 1 nodes with 1 cores, for num_workers=1, the first with a core more, for evaluator="node"; the'
     with pytest.raises(ConfigError, match=asked):
@@ -469,11 +533,6 @@ def test_where_ray_is_not_installed_the_error_says_how_to_get_it(monkeypatch):
     monkeypatch.delattr("penstock.engine.nodes.cluster", raising=False)
     with pytest.raises(ConfigError, match=r'needs Ray, which is not installed: pip install "penstock\[cluster\]"'):
         on_cluster(APPO, APPO.Config(env="CartPole-v1", backend="ray"))
-
-
-def test_nodes_have_no_place_for_guests():
-    with pytest.raises(ConfigError, match='backend="ray" has no place for guests on nodes, and opponents=\'past\''):
-        Trainer(APPO, **CARTPOLE, backend="ray", opponents="past", num_agents=2)
 
 
 def asked_for():

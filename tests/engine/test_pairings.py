@@ -97,7 +97,7 @@ def test_best_plays_every_other_policy_by_that_policys_own_best_weights():
     with penstock.PPO(**SIDES) as trainer:
         models = [always(policy.algorithm.build_model(), 0) for policy in policies_of(trainer)]
         best = [lambda: always(policy_of(trainer).algorithm.build_model(), 2), lambda: None]
-        seating = {"first_lane": 0, "worker_index": OUTSIDE, "episodes": 2, "deterministic": True, "seed": 1}
+        seating = {"first_lane": 0, "worker_index": OUTSIDE, "games": range(2), "deterministic": True, "seed": 1}
         player = TeamPlayer(models, trainer._env, ("others", "best"), best=best, **seating)
         assert [len(one.matches) for one in player.play(2)] == [1, 1], "there is no best of all policies yet"
         best[1] = lambda: always(policy_of(trainer, 1).algorithm.build_model(), 1)

@@ -195,7 +195,7 @@ def test_without_time_for_a_single_step_there_is_still_an_answer():
     seating = {"first_lane": 0, "worker_index": OUTSIDE}
     with penstock.PPO(**{**SERIAL, "env": Turns}) as trainer:
         model, env = policy_of(trainer).model, trainer._env
-        player = MatchPlayer(model, env, ("random",), episodes=2, deterministic=True, seed=1, **seating)
+        player = MatchPlayer(model, env, ("random",), games=range(2), deterministic=True, seed=1, **seating)
         (evaluation,) = player.play(2, deadline=0.0)
     assert evaluation.unfinished == evaluation.episodes == 2 and np.isfinite(evaluation.mean_return)
 

@@ -89,6 +89,13 @@ class SharedWeights:
             if self._is_apart:
                 self._model_bytes.copy_(self._weights)
 
+    def take(self, payload: np.ndarray, version: int) -> None:
+        """Load weights from elsewhere into the model, uint8 ``[weights_nbytes]``, instead of the newest."""
+        self._payload[:] = payload
+        self.version = version
+        if self._is_apart:
+            self._model_bytes.copy_(self._weights)
+
 
 @dataclass(frozen=True)
 class Best:

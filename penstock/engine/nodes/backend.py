@@ -25,7 +25,6 @@ from penstock.engine.messages import (
     Dismiss,
     DrawFrom,
     Evaluate,
-    Evaluated,
     GoOnWithout,
     Handler,
     Listening,
@@ -34,7 +33,7 @@ from penstock.engine.messages import (
     Report,
 )
 from penstock.engine.nodes.choosing import Place, nodes_wanted
-from penstock.engine.nodes.evaluation import EvaluationsThere
+from penstock.engine.nodes.evaluation import EvaluatedThere, EvaluationsThere
 from penstock.engine.nodes.host import HostReports, NodeHost, gather_seconds, packages_of
 from penstock.engine.nodes.node import Gateway, Node, gateways_between, nodes_of
 from penstock.engine.nodes.placing import LEAVE_SECONDS, Placement
@@ -116,7 +115,7 @@ class NodesBackend(Owned):
         paths = next(spec for spec in specs if isinstance(spec, RolloutRole)).rollout.paths
         turns = tuple(learner.algorithm.synchronous for learner in learners)
         transports = tuple(map(transport_of, paths))
-        self._evaluations: EvaluationsThere | None = None  # of an evaluator on the first node
+        self._evaluations: EvaluationsThere | None = None  # of evaluators on nodes
         at_home = roles_at_home(specs, self._config)
         if self._config.evaluator == "node":
             (evaluator,) = (spec for spec in at_home if isinstance(spec, EvaluatorRole))
@@ -187,11 +186,10 @@ class NodesBackend(Owned):
         self._placement.look_for_late()
 
     def send(self, role: str, command: Command) -> bool:
-        """Send a command to a role at home, or to the evaluator; False if the role is gone for good, or on a node."""
+        """Send a command to a role at home, or to evaluators; False if the role is gone for good, or on a node."""
         if self._evaluations is not None and isinstance(command, Evaluate):
             self._evaluations.command(command)
-            if (host := self._nodes[0].host) is not None and self._nodes[0].has_begun:
-                self._evaluations.send(host)
+            self._evaluations.send(self._nodes)
             return True
         return self._local.send(role, command)
 
@@ -326,8 +324,7 @@ class NodesBackend(Owned):
             host.begin(self._tasks.of_node(self._home_of(node, address), node.number))
         node.has_begun, node.is_resting = True, False
         node.connected_by = time.monotonic() + CONNECT_SECONDS
-        if self._evaluations is not None and node.number == 0:
-            self._evaluations.send(host)
+        self._share_evaluation()
 
     def _above(self, node: Node) -> tuple[str, int] | None:
         """Return the address that a node connects to: of its gateway, or of home; None: it does not listen."""
@@ -341,10 +338,14 @@ class NodesBackend(Owned):
     def _deliver(self, node: Node, answer: HostReports) -> None:
         """Deliver the reports and gauges of a host; raises `NodeLost` where it has failed."""
         for role, report in answer.reports:
-            if self._evaluations is not None and isinstance(report, Evaluated | Died) and role == RoleKind.EVALUATOR:
-                self._handle(role, self._evaluations.completed(report, node.name))
-            else:
-                self._handle(f"{role} of {node.name}", report)
+            if self._evaluations is not None and isinstance(report, EvaluatedThere):
+                if (evaluated := self._evaluations.completed(report)) is not None:
+                    self._handle(role, evaluated)
+                self._share_evaluation()
+                continue
+            if isinstance(report, Died) and role == RoleKind.EVALUATOR:
+                self._share_evaluation(lost=node)
+            self._handle(f"{role} of {node.name}", report)
         shape = self._arena.shape
         for role, gauges in answer.gauges.items():
             kind, _, number = role.partition("-")
@@ -380,8 +381,14 @@ class NodesBackend(Owned):
             self._tell_receiver(node, GoOnWithout(node.number_there))
         is_lost = "has left" if node.going else "is lost"
         self._handle(node.name, Note(f"{node.name} on {machine} {is_lost}: {why}\n{self._placement.without(node)}"))
-        if self._evaluations is not None and node.number == 0:
-            self._handle(RoleKind.EVALUATOR, Died(f"the evaluator was on {node.name}"))
+        self._share_evaluation(lost=node)
+
+    def _share_evaluation(self, lost: Node | None = None) -> None:
+        """Send evaluators what is to be played, and what one that is lost has not played."""
+        if self._evaluations is not None:
+            if lost is not None:
+                self._evaluations.lose(lost.number)
+            self._evaluations.send(self._nodes)
 
     def _tell_receiver(self, node: Node, command: Command) -> None:
         """Send a command to the receiver that a node, or a gateway, connects to."""
@@ -470,6 +477,7 @@ class NodesBackend(Owned):
                     self._lose_gateway(each, f"{gateway.name} is lost")
             elif each.host is not None and each.has_begun:
                 each.rest()
+                self._share_evaluation(lost=each)
                 try:
                     each.host.rest()
                 except self._cluster.NodeLost as lost:

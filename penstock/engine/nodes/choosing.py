@@ -111,15 +111,15 @@ class Wanted:
 def nodes_wanted(config: Config, num_workers: int) -> list[Wanted]:
     """Return the requirements of each node of a run, given its number of rollout workers; those with learners are last.
 
-    An evaluator on the first node adds a core. A node with a learner requires one core, and takes all of its machine.
+    Evaluators add a core to the first nodes. A node with a learner requires one core, and takes all of its machine.
     """
     lanes = _named(config.nodes, config.num_nodes)
     learners = _named(config.learner_nodes, config.num_learner_nodes)
     of_learner = (GPU,) if config.device.startswith("cuda") else ()
-    plays = config.evaluator == "node"
+    evaluators = config.num_evaluators if config.evaluator == "node" else 0
     return [
         *(
-            Wanted(num_workers + (plays and number == 0), names, is_optional=number >= config.least_nodes)
+            Wanted(num_workers + (number < evaluators), names, is_optional=number >= config.least_nodes)
             for number, names in enumerate(lanes)
         ),
         *(Wanted(1, tuple(dict.fromkeys((*names, *of_learner))), learns=True) for names in learners),

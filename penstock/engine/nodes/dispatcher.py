@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.engine.nodes.lanes import NodeLanes, Occupancy
+from penstock.engine.nodes.past import SentVersions, pool_of
 from penstock.engine.nodes.sender import CONTROLS
 from penstock.experience.arena import Control
-from penstock.ipc.stream import ALIVE_INTERVAL, Kind, OwnDelay, array_views, rounded
+from penstock.ipc.stream import ALIVE_INTERVAL, Kind, OwnDelay, Views, array_views, rounded
 
 if TYPE_CHECKING:
     from penstock.experience.arena import ExperienceArena
@@ -44,6 +45,8 @@ class Dispatcher(threading.Thread):
         self._lanes = lanes
         self._bell = arena.rollout_bells[0]
         self._weights, self._version = np.empty(0, np.uint8), -1
+        pool = pool_of(arena)
+        self._past = None if pool is None else SentVersions(pool, arena.shape.rounded_nbytes)
         self._is_over = False
         self._delay = OwnDelay()
         self.failure: Exception | None = None
@@ -81,8 +84,10 @@ class Dispatcher(threading.Thread):
             self._weights = rounded(self._weights, arena.shape.rounded_nbytes)
         version, control = self._version, arena.control[list(CONTROLS)].tobytes()
         epoch = int(arena.control[Control.RUN_EPOCH])
+        if self._past is not None:
+            self._past.read()
         for link, slots in granted:
-            views = []
+            views: Views = []
             if link.version != version:
                 link.version = version
                 weights = array_views(self._weights)
@@ -91,6 +96,8 @@ class Dispatcher(threading.Thread):
                 link.control = control
                 words = memoryview(control)
                 views += [link.frame(Kind.CONTROL, epoch, version, count=len(CONTROLS), nbytes=len(words)), words]
+            if self._past is not None:
+                views += self._past.views(link, epoch)
             if len(slots):
                 grant = link.frame(Kind.GRANT, epoch, version, count=len(slots), nbytes=slots.nbytes)
                 views += [grant, *array_views(slots)]

@@ -1,30 +1,33 @@
-"""An evaluator on a node: results and best weights go home, where they are written.
+"""Evaluators on nodes: each plays a part of the episodes, and home decides which weights are the best.
 
-It plays with the weights of the node's rollout workers, once these are as new as home's at the request. Commands and
-reports go through the node's host: some kilobytes per evaluation.
+All play the weights that home had at the request, which travel with it, through the nodes' hosts.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
-from penstock.engine.acting.inference import BestWeights
+from penstock.config.gateways import parts_of
 from penstock.engine.contracts import Role
-from penstock.engine.messages import Candidate, Command, Died, Evaluate, Evaluated, Scored, Tell
-from penstock.engine.roles.evaluator import Evaluator
+from penstock.engine.messages import Command, Evaluate, Evaluated, Scored, Tell
+from penstock.engine.roles.evaluator import Evaluator, Scores
 from penstock.engine.roles.specs import EvaluatorRole
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RETURN_NBYTES, RoleKind
-from penstock.runs.checkpoint import CheckpointError
+from penstock.play.evaluation import joined
+from penstock.play.player import lanes_for
+from penstock.self_play.settings import BEST
 from penstock.travelling import leaving_machine, packed
 
 if TYPE_CHECKING:
-    from penstock.engine.nodes.cluster import Hosted
+    from penstock.engine.nodes.node import Node
 
 Block = tuple[bytes, int]
 """The payload of a weights block, and its version."""
@@ -32,98 +35,80 @@ Block = tuple[bytes, int]
 
 @dataclass(frozen=True)
 class EvaluateThere(Evaluate):
-    """Command to evaluate weights that are at least as new as those at home.
+    """Command to play a part of the episodes of an evaluation.
 
     Attributes
     ----------
-    versions
-        Versions of the policies' weights at home.
+    turn
+        1, or 2 where the first episodes have reached the target and fresh ones decide.
+    games
+        Numbers of the environments of this part, of those of an evaluation.
+    weights, best
+        Weights to play with, and best weights so far of each policy where they are opponents.
+    meta
+        Metadata with the running statistics of the environment's wrappers.
     seconds
         Time limit, counted from the arrival of the command: clocks differ between machines.
     """
 
-    versions: tuple[int, ...] = ()
+    turn: int = 1
+    games: range = range(0)
+    weights: tuple[Block, ...] = ()
+    best: tuple[Block | None, ...] = ()
+    meta: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = math.inf
 
 
 @dataclass(frozen=True)
 class EvaluatedThere(Evaluated):
-    """Result of an evaluation on a node.
+    """Result of a part of an evaluation; `turn` and `games` are those of the command."""
 
-    Attributes
-    ----------
-    best
-        New best weights of each policy; None: they are unchanged.
-    """
-
-    best: tuple[Block | None, ...] = ()
+    turn: int = 1
+    games: range = range(0)
 
 
 @dataclass(frozen=True)
 class EvaluatorThereRole(EvaluatorRole):
-    """The evaluator of a run, on a node.
+    """An evaluator of a run, on a node.
 
     Attributes
     ----------
-    best
-        Best weights so far of each policy; None: there are none.
+    games
+        Numbers of the environments that are made with the role; others are made where another's part is played.
     """
 
-    best: tuple[Block | None, ...] = ()
+    games: range = range(0)
 
     def build(self, arena: ExperienceArena, report: Tell) -> Role:
-        """Make the evaluator and its lanes; newer best weights in the arena, of a killed evaluator, are kept."""
-        for of_policy, best in zip(arena.policies, self.best, strict=False):
-            if best is not None and of_policy.best_weights.version < best[1]:
-                put(of_policy, best)
-        return EvaluatorThere(self, arena, report)
+        """Make the evaluator and its lanes."""
+        return EvaluatorThere(self.algorithms, self.env, arena, report, self.games)
 
 
 class EvaluatorThere(Evaluator):
-    """Evaluator of a node.
-
-    Parameters
-    ----------
-    spec
-        Description of the role.
-    arena
-        Arena of the first policy on the node.
-    report
-        Called with an `EvaluatedThere` after each evaluation.
-    """
-
-    def __init__(self, spec: EvaluatorRole, arena: ExperienceArena, report: Tell) -> None:
-        super().__init__(spec.algorithms, spec.env, arena, self._report_home)
-        self._arenas = arena.policies
-        self._report_to_host = report
-        self._versions: tuple[int, ...] = ()
-
-    def poll(self) -> bool:
-        """Evaluate as commanded once the weights are there; False while there is nothing to do."""
-        are_there = all(
-            arena.weights.version >= version for arena, version in zip(self._arenas, self._versions, strict=False)
-        )
-        return are_there and super().poll()
+    """Evaluator of a node, which plays the weights of the command and decides nothing."""
 
     def handle(self, command: Command) -> None:
         """Execute a command: `EvaluateThere`."""
         if isinstance(command, EvaluateThere):
-            self._versions = command.versions
             command = replace(command, deadline=time.monotonic() + command.seconds)
         super().handle(command)
 
-    def _report_home(self, result: object) -> None:
-        """Report a result with new best weights."""
-        assert isinstance(result, Evaluated)
-        best = (
-            block_of(arena) if scored.is_best else None
-            for arena, scored in zip(self._arenas, result.policies, strict=False)
-        )
-        self._report_to_host(EvaluatedThere(**vars(result), best=tuple(best)))
+    def _evaluate(self, request: Evaluate) -> None:
+        assert isinstance(request, EvaluateThere)
+        for policy, (payload, version) in zip(self._scores.policies, request.weights, strict=True):
+            policy.weights.take(np.frombuffer(payload, np.uint8), version)
+        for arena, best in zip(self._arenas, request.best, strict=False):
+            if best is not None and best[1] != arena.best_weights.version:
+                put(arena, best)
+        played = tuple(map(Scored, self._play(request.games, request.deadline, request.meta)))
+        self._report(EvaluatedThere(request.number, played, 0.0, turn=request.turn, games=request.games))
 
 
 class EvaluationsThere:
-    """Home's end of the evaluator: sends commands, keeps and writes the best weights, in the supervisor's process.
+    """Home's end of the evaluators: shares evaluations among them, and keeps and writes the best weights.
+
+    It is in the supervisor's process. A part of an evaluation is played by the evaluator of its number, or by another
+    while that one is lost.
 
     Parameters
     ----------
@@ -134,58 +119,68 @@ class EvaluationsThere:
     """
 
     def __init__(self, spec: EvaluatorRole, arena: ExperienceArena) -> None:
+        config = spec.algorithms[0].config
         self._spec = spec
         self._arenas = arena.policies[: len(spec.algorithms)]
-        self._last: Evaluate | None = None  # command
-        self._unsent: EvaluateThere | None = None
+        with torch.random.fork_rng(devices=[]):  # the networks are overwritten
+            self._scores = Scores(spec.algorithms, arena)
+        self._against_best = BEST in config.eval_against
+        lanes = lanes_for(config.eval_episodes)
+        self.count = config.num_evaluators
+        self._parts = parts_of(range(lanes), min(lanes, self.count))
+        self._open: set[range] = set()  # parts that are not played yet
+        self._sent_to: dict[range, int] = {}  # nodes that have them
+        self._played: dict[range, EvaluatedThere] = {}
+        self._command = EvaluateThere(0, math.inf, ())  # the last
+        self._deadline = math.inf
 
-    def role(self) -> EvaluatorThereRole:
-        """Return the role for the node."""
-        return EvaluatorThereRole(**vars(self._spec), best=tuple(map(block_of, self._arenas)))
+    def role(self, node: int) -> EvaluatorThereRole:
+        """Return the role for a node."""
+        return EvaluatorThereRole(**vars(self._spec), games=self._parts[node % len(self._parts)])
 
     def command(self, evaluate: Evaluate) -> None:
-        """Hold a command until a node is there; its stores and metadata stay at home."""
-        self._last = evaluate
-        candidates = tuple(replace(candidate, store=None, meta={}) for candidate in evaluate.policies)
-        versions = tuple(arena.weights.version for arena in self._arenas)
-        seconds = evaluate.deadline - time.monotonic()
-        self._unsent = EvaluateThere(
-            evaluate.number, math.inf, candidates, versions=versions, seconds=seconds
-        )
+        """Take a command, which replaces one that is under way; its stores stay at home."""
+        self._scores.begin(evaluate)
+        weights = tuple((each.weights.payload.tobytes(), each.weights.version) for each in self._scores.policies)
+        best = tuple(map(block_of, self._arenas)) if self._against_best else ()
+        meta, self._deadline = evaluate.policies[0].meta, evaluate.deadline
+        self._divide(EvaluateThere(evaluate.number, math.inf, (), weights=weights, best=best, meta=meta))
 
-    def send(self, host: Hosted) -> None:
-        """Send the command to a node's host, unless it was sent."""
-        if self._unsent is not None:
+    def send(self, nodes: Sequence[Node]) -> None:
+        """Send parts that no evaluator has to the hosts of nodes that are there."""
+        there = {node.number: node.host for node in nodes[: self.count] if node.host is not None and node.has_begun}
+        for number, part in enumerate(self._parts):
+            if not there or part not in self._open or part in self._sent_to:
+                continue
+            self._sent_to[part] = node = number if number in there else [*there][number % len(there)]
+            command = replace(self._command, games=part, seconds=self._deadline - time.monotonic())
             with leaving_machine():
-                command = packed(self._unsent)
-            host.send(RoleKind.EVALUATOR, command)
-            self._unsent = None
+                there[node].send(RoleKind.EVALUATOR, packed(command))
 
-    def completed(self, report: Evaluated | Died, where: str) -> Evaluated | Died:
-        """Return a report of the evaluator in its form for the supervisor; keep and write new best weights."""
-        if isinstance(report, Died):
-            return Died(f"{report.story}, on {where}")
-        assert isinstance(report, EvaluatedThere)
-        policies = report.policies
-        if self._last is not None and report.number == self._last.number:
-            policies = tuple(map(self._kept, range(len(policies)), policies, report.best, self._last.policies))
-        return Evaluated(report.number, policies, report.seconds, report.has_reached_target)
+    def lose(self, node: int) -> None:
+        """Take back the parts that the evaluator of a node has not played."""
+        self._sent_to = {part: its for part, its in self._sent_to.items() if its != node}
 
-    def _kept(self, policy: int, scored: Scored, best: Block | None, candidate: Candidate) -> Scored:
-        if best is None:
-            return scored
-        arena = self._arenas[policy]
-        put(arena, best)
-        if candidate.store is None:
-            return scored
-        found = BestWeights(arena.best_weights).load(self._spec.algorithms[policy].build_model)
-        assert found is not None
-        meta = {**candidate.meta, "version": found.version, "mean_return": found.mean_return}
-        try:
-            candidate.store.save_best(found.steps, meta=meta, weights=found.parameters[0])
-        except (OSError, CheckpointError) as problem:
-            return replace(scored, error=problem)
-        return scored
+    def completed(self, report: EvaluatedThere) -> Evaluated | None:
+        """Take the result of a part; return that of the evaluation, None while parts are missing."""
+        is_last = (report.number, report.turn) == (self._command.number, self._command.turn)
+        if not is_last or report.games not in self._open:
+            return None
+        self._open.remove(report.games)
+        self._played[report.games] = report
+        if self._open:
+            return None
+        by_policy = zip(*(self._played[part].policies for part in self._parts), strict=True)
+        evaluated = self._scores.judge([joined([scored.evaluation for scored in each]) for each in by_policy])
+        if evaluated is None:
+            self._divide(replace(self._command, turn=2))
+        return evaluated
+
+    def _divide(self, command: EvaluateThere) -> None:
+        """Have all parts played."""
+        self._command, self._open = command, set(self._parts)
+        self._sent_to.clear()
+        self._played.clear()
 
 
 def block_of(arena: ExperienceArena) -> Block | None:

@@ -105,7 +105,8 @@ def settle(config: Config, cluster: Cluster) -> Config:
     elif not has_all:
         cores = f" with {config.num_workers} cores, for num_workers={config.num_workers}" if config.num_workers else ""
         if config.evaluator == "node":
-            cores += f'{"," if cores else ""} the first with a core more, for evaluator="node"'
+            first = "first" if config.num_evaluators == 1 else f"first {config.num_evaluators}"
+            cores += f'{"," if cores else ""} the {first} with a core more, for evaluator="node"'
         there = ", ".join(f"{machine}{_in_words(machine.resources)}" for machine in machines) or "none"
         there += "; home has the first learner, and no other node's" if config.num_learner_nodes else ""
         raise ConfigError(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock.engine.nodes.past import pool_of, receive_results
 from penstock.engine.nodes.transport import steps_ahead
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.outbox import Outbox, RelayInbox, Rows, fields_of_call, steps_in
@@ -133,6 +134,9 @@ class NodeLanes:
         self.first_lane = workers.start * lanes_of_worker
         self.bell = arena.rollout_bells[0]
         self._on_arrival = transport.on_arrival(arena)
+        self._past = pool_of(arena)
+        games = 0 if self._past is None else len(self._past.playing) // shape.num_workers  # of a rollout worker
+        self._games = range(workers.start * games, workers.stop * games)
         self._takes_turns = takes_turns
         turns, lanes = np.divmod(np.arange(self.num_lanes * shape.slots_per_lane), self.num_lanes)
         # Slots of the home arena, in the order of the node's numbers.
@@ -263,6 +267,14 @@ class NodeLanes:
         occupancy.grant(claimed)
         numbers: np.ndarray = turns * self.num_lanes + lanes
         return numbers
+
+    def receive_any(self, stream: Stream, frame: Frame, blocks: BlockCounter) -> Iterator[None]:
+        """Receive results of games, or what `receive` takes; yield while bytes are missing."""
+        if frame.kind is not Kind.RESULTS:
+            return self.receive(stream, frame, blocks)
+        if self._past is None:
+            raise StreamError("results of games came, where none play against past versions")
+        return receive_results(self._past, self._games, stream, frame)
 
     def receive(self, stream: Stream, frame: Frame, blocks: BlockCounter) -> Iterator[None]:
         """Receive a block of segments into its slots; yield while bytes are missing.

@@ -38,7 +38,7 @@ class Link:
     poller
         Thread that serves it.
     receive
-        `NodeLanes.receive` of the node and policy.
+        `NodeLanes.receive_any` of the node and policy.
     bell
         Bell of the dispatcher.
     run, incarnation
@@ -48,6 +48,8 @@ class Link:
     ----------
     version, control
         Version of the weights, and control words, that were sent last.
+    places, odds
+        Number of the past version that was sent last for each place of the pool, and odds.
     failure
         Error that ended the connection, other than its end; None: there is none.
     """
@@ -58,6 +60,8 @@ class Link:
     ) -> None:  # fmt: skip
         self.incarnation = incarnation
         self.version, self.control = -1, b""
+        self.places: dict[int, int] = {}
+        self.odds = b""
         self.failure: Exception | None = None
         self._stream, self._poller, self._bell = stream, poller, bell
         self._blocks = BlockCounter(run, incarnation)
@@ -107,7 +111,7 @@ class Link:
         self, kind: Kind, epoch: int, version: int, *, number: int = 0, count: int = 0, nbytes: int = 0
     ) -> memoryview:
         """Return the header of a frame to the node."""
-        if kind is Kind.WEIGHTS:
+        if kind in (Kind.WEIGHTS, Kind.VERSION):
             self._weights_nbytes += nbytes + HEADER.size
         blocks = self._blocks
         return memoryview(Frame(kind, blocks.run, blocks.incarnation, epoch, version, number, count, nbytes).packed())
@@ -156,7 +160,7 @@ class Link:
         """Receive frames; yield after each, and where bytes are missing."""
         while True:
             frame = yield from self._stream.arriving_frame()
-            if frame.kind in (Kind.BLOCK, Kind.TAKEN):
+            if frame.kind in (Kind.BLOCK, Kind.TAKEN, Kind.RESULTS):
                 yield from receive(self._stream, frame, self._blocks)
             elif frame.kind is not Kind.ALIVE:
                 raise StreamError(f"a node has sent a frame {frame.kind.name}, which it never does")

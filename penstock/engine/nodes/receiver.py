@@ -107,14 +107,15 @@ class Receiver:
         self.bell = arena.policy_bells[0]
         self._spec = spec
         self._report = report
-        by_policy = zip(arena.policies, spec.transports, spec.takes_turns, strict=True)
+        # Arenas of lanes that are not learned from lie behind the policies' own; nothing of them travels.
+        by_policy = zip(arena.policies, spec.transports, spec.takes_turns, strict=False)
         self._lanes = [self._lanes_of(*each) for each in by_policy]  # by policy and node
         for node in spec.missing:
             self._go_on_without(node)
         for of_policy in arena.policies:
             of_policy.announce_anew()  # full slots that a receiver before this one has not announced
         self._poller = Poller()
-        dispatchers = [Dispatcher(*each) for each in zip(arena.policies, self._lanes, strict=True)]
+        dispatchers = [Dispatcher(*each) for each in zip(arena.policies, self._lanes, strict=False)]
         self._serving: list[Poller | Dispatcher] = [*dispatchers, self._poller]
         self._refusals: deque[str] = deque()  # reported by the role's own thread
         self._unproven: dict[socket.socket, float] = {}  # deadline of each proof
@@ -213,7 +214,7 @@ class Receiver:
             return
         finally:
             del self._unproven[connection]
-        if not lanes.welcome(Link(stream, self._poller, lanes.receive, lanes.bell, hello.run, hello.incarnation)):
+        if not lanes.welcome(Link(stream, self._poller, lanes.receive_any, lanes.bell, hello.run, hello.incarnation)):
             stream.close()
 
 

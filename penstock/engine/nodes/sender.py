@@ -16,6 +16,7 @@ import numpy as np
 
 from penstock.engine.contracts import LeavesNothing, Role
 from penstock.engine.messages import Command, Tell, unknown
+from penstock.engine.nodes.past import HeldVersions, pool_of
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.outbox import OutboxReader
 from penstock.ipc import SlotState
@@ -31,6 +32,7 @@ from penstock.ipc.stream import (
     views_of,
     widened,
 )
+from penstock.self_play.arenas import NOBODY, pool_in
 
 if TYPE_CHECKING:
     from penstock.engine.paths import DataPath
@@ -63,10 +65,12 @@ class Home:
 
 
 def keep_all_slots(arena: ExperienceArena) -> None:
-    """Reserve all slots of a fresh arena, so that each lane waits for a grant from home."""
+    """Reserve all slots of a fresh arena, so that each lane waits for a grant from home; no game has begun."""
     for of_policy in arena.policies:
         slots = np.arange(of_policy.shape.num_slots)
         of_policy.slots.claim(slots, SlotState.FREE, SlotState.READING, READER)
+        if (pool := pool_in(of_policy)) is not None:
+            pool.playing[:] = NOBODY
 
 
 class Sender:
@@ -92,6 +96,8 @@ class Sender:
         self._number = 0
         self._next_sign = 0.0
         self._failure: BaseException | None = None
+        pool = pool_of(arena)
+        self._past = None if pool is None else HeldVersions(pool, arena.shape.rounded_nbytes, self._send_results)
         identity = {"node": home.node, "policy": arena.policy}
         self._stream = connect(home.address, home.token, self._frame(Kind.HELLO), identity)
         self._thread = threading.Thread(target=self._listen, name="node-receiving", daemon=True)
@@ -108,6 +114,8 @@ class Sender:
         if self._failure is not None:
             raise ConnectionError(f"the connection to the home node is lost: {self._failure}") from self._failure
         has_sent = self._send_new()
+        if self._past is not None and self._past.update() and self._relays:
+            self._arena.rollout_bells[0].ring()
         now = time.monotonic()
         if has_sent or now >= self._next_sign:
             self._next_sign = now + ALIVE_INTERVAL
@@ -142,6 +150,9 @@ class Sender:
         self._number += 1
         self._stream.send(self._frame(Kind.BLOCK, number=self._number, count=count, nbytes=nbytes_of(views)), views)
 
+    def _send_results(self, count: int, views: Views) -> None:
+        self._stream.send(self._frame(Kind.RESULTS, count=count, nbytes=nbytes_of(views)), views)
+
     def _frame(self, kind: Kind, **facts: Any) -> Frame:
         arena = self._arena
         epoch, version = int(arena.control[Control.RUN_EPOCH]), arena.weights.version
@@ -174,6 +185,9 @@ class Sender:
         elif frame.kind is Kind.GRANT:
             self._apply_grant(np.frombuffer(self._stream.receive_bytes(frame.nbytes), np.int64))
             arena.ring_rollout_workers()
+        elif frame.kind in (Kind.VERSION, Kind.ODDS) and self._past is not None:
+            self._past.receive(frame, self._stream)
+            self.bell.ring()
         elif frame.kind is Kind.ALIVE:
             self._stream.allow(frame.number / 1_000)
         else:

@@ -69,7 +69,7 @@ class Tasks:
     cores
         Rollout workers of each node.
     evaluations
-        Home's end of an evaluator on the first node; None: the evaluator is at home.
+        Home's end of the evaluators on nodes; None: the evaluator is at home.
     """
 
     def __init__(
@@ -99,9 +99,9 @@ class Tasks:
             specs.append(replace(role, rollout=rollout))
         for spec in self._policy_workers:
             specs.append(replace(spec, path=transports[spec.policy].path, algorithm=_on("cpu", spec.algorithm)))
-        if self._evaluations is not None and number == 0:
-            specs.append(self._evaluations.role())
-        for policy, transport in enumerate(transports):
+        if self._evaluations is not None and number < self._evaluations.count:
+            specs.append(self._evaluations.role(number))
+        for policy, transport in enumerate(transports[: len(self._takes_turns)]):
             specs.append(SenderRole(home, transport.path, transport.unit, policy))
         return self._pickled(shape, specs, transports)
 
@@ -139,7 +139,9 @@ class Tasks:
         """Return the pickled task of the host of a learner, which may use `num_threads` threads."""
         role = self._ranks[rank]
         groups = self._shape.num_groups  # the smallest arena: no lane is stepped there
-        shape = replace(self._of_node(self._shape, 0), num_workers=1, num_envs_per_worker=groups, slots_per_lane=1)
+        shape = replace(
+            self._of_node(self._shape, 0), num_workers=1, num_envs_per_worker=groups, slots_per_lane=1, split=None
+        )
         device = role.algorithm.config.device.partition(":")[0]  # the GPU that Ray has given the host, or the CPU
         there = RankThereRole(_on(device, role.algorithm), role.group, rank, num_threads)
         return self._pickled(shape, [there])
@@ -175,7 +177,8 @@ def relay_roles(
         Numbers of nodes that the gateway does not wait for.
     """
     receiver = ReceiverRole(ip, home.token, home.run, workers, tuple(transports), takes_turns, missing, relays=True)
-    senders = [SenderRole(home, each.path, each.unit, n, relays=True) for n, each in enumerate(transports)]
+    learned = enumerate(transports[: len(takes_turns)])
+    senders = [SenderRole(home, each.path, each.unit, n, relays=True) for n, each in learned]
     return [receiver, *senders]
 
 

@@ -20,6 +20,7 @@ from penstock.experience.segment_store import keep_segments
 from penstock.experience.sequences import sequence_fields
 from penstock.experience.shards import ShardedBuffer
 from penstock.replay import Field, ReplayBuffer
+from penstock.self_play.path import ActingPath
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -162,6 +163,7 @@ TRANSPORTS: dict[type[DataPath], type[SegmentTransport] | str] = {
     ReplayPath: StepTransport,
     HindsightPath: HindsightTransport,
     SequencePath: SequenceTransport,
+    ActingPath: SegmentTransport,  # of lanes that bring none
 }
 """Transport of each data path, or the reason why lanes on other nodes cannot bring its experience."""
 

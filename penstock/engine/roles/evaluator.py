@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.engine.acting.inference import BestWeights, SharedWeights
@@ -20,6 +21,7 @@ from penstock.experience.layout import RoleKind
 from penstock.ipc import Doorbell
 from penstock.nn import PolicyNetwork
 from penstock.play.evaluation import Evaluation
+from penstock.play.player import Player, lanes_for
 from penstock.play.scoring import EVALUATION_LANES
 from penstock.runs.checkpoint import CheckpointError
 from penstock.self_play.matches import player_of
@@ -42,94 +44,67 @@ class Evaluator:
         Arena of the first policy.
     report
         Function for reports: `Evaluated` after each evaluation.
+    games
+        Numbers of the environments whose episodes it plays, of those of an evaluation; None: all.
     """
 
     ACTIVITIES = ("evaluate", "film", "wait for a request")
 
     def __init__(
-        self,
-        algorithms: Sequence[Algorithm],
-        env: EnvSpec,
-        arena: ExperienceArena,
-        report: Tell,
-    ) -> None:
-        config = algorithms[0].config
+        self, algorithms: Sequence[Algorithm], env: EnvSpec, arena: ExperienceArena, report: Tell,
+        games: range | None = None,
+    ) -> None:  # fmt: skip
+        self._config = config = algorithms[0].config
         self.bell: Doorbell = arena.evaluator_bell
         self._report = report
         self._clock = Clock(arena.gauges_of(RoleKind.EVALUATOR), self.ACTIVITIES)
-        self._policies = [
-            Scoring(algorithm, of_policy) for algorithm, of_policy in zip(algorithms, arena.policies, strict=False)
-        ]
+        self._scores, self._arenas = Scores(algorithms, arena), arena.policies
         seed_generators(lane_seed(config.seed, EVALUATION_LANES, 0))
-        self._player = player_of(
-            [policy.model for policy in self._policies], env, config.eval_against, episodes=config.eval_episodes,
-            deterministic=not config.eval_exploration, seed=config.seed,
-            best=[policy.best_model for policy in self._policies], first_lane=EVALUATION_LANES, worker_index=EVALUATOR,
-        )  # fmt: skip
-        self._episodes, self._max_steps = config.eval_episodes, config.eval_max_steps
-        self._is_population = config.pbt is not None
         self._env = env
+        self._games = range(lanes_for(config.eval_episodes)) if games is None else games
+        self._players: dict[range, Player] = {}
+        self._player(self._games)
         self._films = None
         if config.eval_films:
             from penstock.engine.roles.filming import Films  # most runs have none
 
-            self._films = Films(algorithms, [policy.model for policy in self._policies], env)
-        self._request: Evaluate | None = None
+            self._films = Films(algorithms, [policy.model for policy in self._scores.policies], env)
+        self._requests: deque[Evaluate] = deque()
 
     def poll(self) -> bool:
         """Evaluate if requested; return False if not."""
-        if self._request is None:
+        if not self._requests:
             self._clock.switch("wait for a request")
             return False
-        request, self._request = self._request, None
         self._clock.switch("evaluate")
-        self._evaluate(request)
+        self._evaluate(self._requests.popleft())
         return True
 
     def handle(self, command: Command) -> None:
         """Execute a command: `Evaluate`."""
         if not isinstance(command, Evaluate):
             raise unknown(RoleKind.EVALUATOR, command, Evaluate)
-        self._request = command
+        self._requests.append(command)
 
     def close(self) -> None:
         """Close the environments."""
-        self._player.group.close()
+        for player in self._players.values():
+            player.group.close()
 
     def _evaluate(self, request: Evaluate) -> None:
-        began, deadline = time.monotonic(), request.deadline
-        self._player.group.statistics.freeze(statistics_of(request.policies[0].meta))
-        for policy in self._policies:
-            policy.weights.refresh()
-        evaluations = self._play(deadline)
-        others: list[tuple[Evaluation, ...]] = [()] * len(evaluations)
-        has_reached_target = False
-        if self._reach_target(evaluations):
-            # The target may have been reached by luck: fresh episodes decide.
-            again = self._play(deadline)
-            is_whole = not any(evaluation.unfinished for evaluation in again)
-            evaluations, seconds = (again, evaluations) if is_whole else (evaluations, again)
-            others = [(evaluation,) for evaluation in seconds]
-            has_reached_target = self._reach_target(again)
-        scored = tuple(
-            policy.score(
-                candidate,
-                evaluation,
-                more,
-                deadline,
-                has_reached_target=has_reached_target and policy.reaches_target(evaluation) is not False,
-            )
-            for policy, candidate, evaluation, more in zip(
-                self._policies, request.policies, evaluations, others, strict=True
-            )
-        )
-        is_last = request.is_last or has_reached_target
-        problem = None if self._films is None else self._film(self._films, request, scored, is_last=is_last)
-        self._report(Evaluated(request.number, scored, time.monotonic() - began, has_reached_target, problem))
+        began = time.monotonic()
+        self._scores.begin(request)
+        meta = request.policies[0].meta
+        while (evaluated := self._scores.judge(self._play(self._games, request.deadline, meta))) is None:
+            pass
+        if self._films is not None:
+            evaluated = dataclasses.replace(evaluated, without_film=self._film(self._films, request, evaluated))
+        self._report(dataclasses.replace(evaluated, seconds=time.monotonic() - began))
 
-    def _film(self, films: Films, request: Evaluate, scored: Sequence[Scored], *, is_last: bool) -> str | None:
+    def _film(self, films: Films, request: Evaluate, evaluated: Evaluated) -> str | None:
         """Film an episode of the evaluated weights, if that is due; return the reason where it failed."""
-        steps = sum(policy.weights.steps for policy in self._policies)
+        scored, is_last = evaluated.policies, request.is_last or evaluated.has_reached_target
+        steps = sum(policy.weights.steps for policy in self._scores.policies)
         best = max(range(len(scored)), key=lambda n: scored[n].evaluation.mean_return)
         player = best if self._env.population > 1 else 0
         if not films.is_due(steps, is_best=scored[player].is_best, is_last=is_last):
@@ -139,21 +114,86 @@ class Evaluator:
             request, steps, player, is_best=scored[player].is_best, on_step=lambda: self._clock.switch("film")
         )
 
-    def _reach_target(self, evaluations: Sequence[Evaluation]) -> bool:
-        """Return whether all policies with a target reach it, and there is one; of a population, any policy."""
-        reached = [policy.reaches_target(each) for policy, each in zip(self._policies, evaluations, strict=True)]
-        return any(reached) and (self._is_population or False not in reached)
-
-    def _play(self, deadline: float) -> tuple[Evaluation, ...]:
+    def _play(self, games: range, deadline: float, meta: Mapping[str, Any]) -> tuple[Evaluation, ...]:
+        """Play the episodes of some of the evaluation's environments, with the running statistics in `meta`."""
+        player, episodes = self._player(games), self._config.eval_episodes
+        player.group.statistics.freeze(statistics_of(meta))
         # The clock is switched at every step, so that a view shows the time of a long evaluation during it.
-        evaluations = self._player.play(
-            self._episodes, max_steps=self._max_steps, deadline=deadline,
+        return player.play(
+            episodes // lanes_for(episodes) * len(games), max_steps=self._config.eval_max_steps, deadline=deadline,
             on_step=lambda: self._clock.switch("evaluate"),
         )  # fmt: skip
-        return tuple(
+
+    def _player(self, games: range) -> Player:
+        """Return the player in some of the evaluation's environments, made at the first call."""
+        if games not in self._players:
+            config, policies = self._config, self._scores.policies
+            self._players[games] = player_of(
+                [policy.model for policy in policies], self._env, config.eval_against, games=games,
+                deterministic=not config.eval_exploration, seed=config.seed,
+                best=[policy.best_model for policy in policies], first_lane=EVALUATION_LANES, worker_index=EVALUATOR,
+            )  # fmt: skip
+        return self._players[games]
+
+
+class Scores:
+    """Scores of all policies: decides which weights are the best, and whether the target is reached.
+
+    Parameters
+    ----------
+    algorithms
+        Algorithm of each policy.
+    arena
+        Arena of the first policy, with the newest weights and the best ones.
+
+    Attributes
+    ----------
+    policies
+        Scoring of each policy.
+    """
+
+    def __init__(self, algorithms: Sequence[Algorithm], arena: ExperienceArena) -> None:
+        self.policies = [Scoring(*each) for each in zip(algorithms, arena.policies, strict=False)]
+        self._is_population = algorithms[0].config.pbt is not None
+
+    def begin(self, request: Evaluate) -> None:
+        """Load the newest weights, which are to be evaluated."""
+        self._request, self._began = request, time.monotonic()
+        self._before: tuple[Evaluation, ...] = ()  # evaluations that have reached the target
+        for policy in self.policies:
+            policy.weights.refresh()
+
+    def judge(self, played: Sequence[Evaluation]) -> Evaluated | None:
+        """Return the result of an evaluation; None: fresh episodes decide, as luck may have reached the target."""
+        evaluations = tuple(
             dataclasses.replace(evaluation, steps=policy.weights.steps, version=policy.weights.version)
-            for policy, evaluation in zip(self._policies, evaluations, strict=True)
+            for policy, evaluation in zip(self.policies, played, strict=True)
         )
+        has_reached_target = self._reach_target(evaluations)
+        if has_reached_target and not self._before:
+            self._before = evaluations
+            return None
+        others: list[tuple[Evaluation, ...]] = [()] * len(evaluations)
+        if self._before:
+            is_whole = not any(evaluation.unfinished for evaluation in evaluations)
+            evaluations, seconds = (evaluations, self._before) if is_whole else (self._before, evaluations)
+            others = [(evaluation,) for evaluation in seconds]
+        request = self._request
+        scored = tuple(
+            policy.score(
+                candidate, evaluation, more, request.deadline,
+                has_reached_target=has_reached_target and policy.reaches_target(evaluation) is not False,
+            )
+            for policy, candidate, evaluation, more in zip(
+                self.policies, request.policies, evaluations, others, strict=True
+            )
+        )  # fmt: skip
+        return Evaluated(request.number, scored, time.monotonic() - self._began, has_reached_target)
+
+    def _reach_target(self, evaluations: Sequence[Evaluation]) -> bool:
+        """Return whether all policies with a target reach it, and there is one; of a population, any policy."""
+        reached = [policy.reaches_target(each) for policy, each in zip(self.policies, evaluations, strict=True)]
+        return any(reached) and (self._is_population or False not in reached)
 
 
 class Scoring:
