@@ -50,7 +50,7 @@ from typing import Any
 import numpy as np
 import ray
 
-from penstock.config.gateways import levels_of
+from penstock.config.nodes import levels_of
 from penstock.engine.contracts import RoleSpec
 from penstock.engine.nodes.choosing import Wanted
 from penstock.engine.nodes.cluster import Asked, poll_answers

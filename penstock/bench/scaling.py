@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from penstock.config.gateways import levels_of
+from penstock.config.nodes import levels_of
 from penstock.engine.nodes.host import GATHER_SECONDS, gather_seconds
 
 READ_SHARE = 0.1  # cost of a host's reports in the answer of a gateway, beside an answer of its own

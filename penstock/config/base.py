@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from penstock.config.checking import ConfigError, Tunable, checked, require
 from penstock.config.elsewhere import value_hint
-from penstock.config.gateways import levels_of
+from penstock.config.nodes import counts_of, levels_of, require_nodes
 from penstock.config.saved import saved
 from penstock.config.schedules import Schedule, Scheduled, is_json, tried_schedule
 from penstock.imports import place_of
@@ -272,7 +272,7 @@ class Config:
         is_device = re.fullmatch(r"cpu|cuda(:\d+)?", self.device) is not None
         require(is_device, "device", self.device, '"cpu", "cuda" or "cuda:<index>"')
         self._validate_population()
-        self._validate_nodes()
+        require_nodes(self)
         if self.num_groups is not None and self.num_envs_per_worker % self.num_groups:
             raise ConfigError(
                 f"num_envs_per_worker={self.num_envs_per_worker} cannot be split into num_groups={self.num_groups} "
@@ -313,54 +313,6 @@ class Config:
                 )
             if not isinstance(self.schedule, str):
                 raise ConfigError(f"{which}: give schedule, the path of the lineage, too")
-
-    def _validate_nodes(self) -> None:
-        legal = 'a number of nodes, {}or the number of nodes with a resource by its name, such as {{"sampler": 2}}'
-        nodes, learners = self.nodes, self.learner_nodes
-        if isinstance(nodes, str) and (bounds := _BOUNDS.fullmatch(nodes)):
-            is_range = 1 <= int(bounds[1]) <= int(bounds[2])
-            require(is_range, "nodes", nodes, '"LEAST:MOST", where LEAST is 1 or more, and MOST is not below LEAST')
-        else:
-            others = '"all", "LEAST:MOST" such as "2:64", '
-            require(nodes == "all" or _are_counts(nodes, 1), "nodes", nodes, legal.format(others))
-        if self.evaluator == "node" and self.least_nodes < self.num_nodes:
-            raise ConfigError(
-                f'evaluator="node" plays on the first node, which may go with nodes={nodes!r}: use evaluator="home", '
-                "or one number of nodes"
-            )
-        self._validate_evaluators()
-        is_legal = _are_counts(learners, 1 if isinstance(learners, dict) else 0)
-        require(is_legal, "learner_nodes", learners, legal.format(""))
-        most = self.nodes_per_gateway
-        require(most is None or most >= 2, "nodes_per_gateway", most, "2 or more, or None")
-        on_one_machine = {
-            "nodes": 1, "nodes_per_gateway": None, "node_weights": "float32", "address": None, "evaluator": "home",
-            "num_evaluators": 1, "learner_nodes": 0,
-        }  # fmt: skip
-        given = [name for name, value in on_one_machine.items() if getattr(self, name) != value]
-        if given and self.backend != "ray":
-            raise ConfigError(
-                f'{given[0]}={getattr(self, given[0])!r} is for backend="ray", found backend="{self.backend}", which '
-                'runs on this machine alone: use backend="ray", or leave it out'
-            )
-
-    def _validate_evaluators(self) -> None:
-        """Raise `ConfigError` if evaluators cannot be on a node each, or share no episodes."""
-        count = self.num_evaluators
-        require(count > 0, "num_evaluators", count, "1 or more")
-        if count == 1 or self.backend != "ray":
-            return
-        if self.evaluator != "node":
-            raise ConfigError(
-                f'num_evaluators={count} are on a node each, and evaluator="{self.evaluator}" is one at home: use '
-                'evaluator="node", or num_evaluators=1'
-            )
-        most = min(self.eval_episodes, self.num_nodes if self.nodes != "all" else count)
-        if count > most:
-            raise ConfigError(
-                f"num_evaluators={count} are on a node each and share the episodes, found nodes={self.nodes!r} and "
-                f"eval_episodes={self.eval_episodes}: use num_evaluators={most} or fewer, or more nodes or episodes"
-            )
 
     def _validate_learners(self) -> None:
         """Raise `ConfigError` if the learners cannot share updates equally; the message lists the numbers that can."""
@@ -451,7 +403,7 @@ class Config:
         if isinstance(self.nodes, str):
             least, _, most = "1:1".partition(":") if self.nodes == "all" else self.nodes.partition(":")
             return int(least), int(most)
-        return (sum(_counts(self.nodes)),) * 2
+        return (sum(counts_of(self.nodes)),) * 2
 
     @property
     def gateway_levels(self) -> list[list[range]]:
@@ -461,7 +413,7 @@ class Config:
     @property
     def num_learner_nodes(self) -> int:
         """Number of nodes with a learner each."""
-        return sum(_counts(self.learner_nodes))
+        return sum(counts_of(self.learner_nodes))
 
     @property
     def learners_at_home(self) -> int:
@@ -535,18 +487,6 @@ class Config:
         return {**found, "env_kwargs": saved(self.env_kwargs)}
 
 
-_BOUNDS = re.compile(r"(\d+):(\d+)")  # least and largest number of nodes
-
-
-def _counts(nodes: Any) -> list[Any]:
-    """Return the numbers of nodes of a setting, one per resource."""
-    return list(nodes.values()) if isinstance(nodes, dict) else [nodes]
-
-
-def _are_counts(nodes: Any, least: int) -> bool:
-    """Return whether there are numbers of nodes, none below `least`."""
-    counts = _counts(nodes)
-    return bool(counts) and all(type(count) is int and count >= least for count in counts)
 
 
 def _jsonable(value: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 from penstock.config.base import STORED
 from penstock.config.checking import ConfigError, require
 from penstock.config.features import DelayedRewardConfig
-from penstock.config.gateways import NODES_PER_GATEWAY, levels_of, require_shards
+from penstock.config.nodes import NODES_PER_GATEWAY, levels_of, require_shards
 
 LEAST_SLACK = 32  # updates: enough that neither side waits for single steps of the other
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.config.gateways import FAN_OUT, NODES_PER_GATEWAY, levels_of
+from penstock.config.nodes import FAN_OUT, NODES_PER_GATEWAY, levels_of
 from penstock.engine.messages import Failed, Listening, NodesSeen, Ready
 from penstock.engine.nodes import dispatcher
 from penstock.engine.nodes.choosing import Wanted

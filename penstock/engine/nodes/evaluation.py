@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from penstock.config.gateways import parts_of
+from penstock.config.nodes import parts_of
 from penstock.engine.contracts import Role
 from penstock.engine.messages import Command, Evaluate, Evaluated, Scored, Tell
 from penstock.engine.roles.evaluator import Evaluator, Scores
