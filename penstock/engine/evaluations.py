@@ -18,14 +18,16 @@ from penstock.play.evaluation import Evaluation
 from penstock.runs.formatting import number
 from penstock.runs.store import CheckpointStore
 
-SHARE = 0.1  # of the machine's cores is the evaluator's at most, where no eval_interval is given
+# Share of the machine's time that is the evaluator's at most, where no eval_interval is given:
+SHARE, SHARE_WITH_TARGET = 0.03, 0.1
+FREE_SECONDS = 1.0  # of playing without a target, after which that share counts
 LEAST_GRACE = 10.0  # seconds that an evaluation may go on beyond max_seconds,
 GRACE = 0.1  # or this share of them
 
 
-def rest(cores: float) -> float:
-    """Ratio of the evaluator's rest to its playing time, by number of cores: 4 on two, 0 on ten and more."""
-    return max(0.0, 1.0 / (SHARE * cores) - 1.0)
+def rest(cores: float, *, has_target: bool) -> float:
+    """Ratio of the evaluator's rest to its playing time, by number of cores: with a target 4 on two, 0 on ten."""
+    return max(0.0, 1.0 / ((SHARE_WITH_TARGET if has_target else SHARE) * cores) - 1.0)
 
 
 class Evaluations:
@@ -53,6 +55,7 @@ class Evaluations:
         self._interval = _interval(config)
         self._next = progress.steps + self._interval
         self._rests_until = 0.0  # monotonic seconds
+        self._free = FREE_SECONDS if config.target_return is None else 0.0
         # In a serial run no clock decides anything; an evaluator on a node takes nothing of the learner's machine.
         has_share = config.backend != "serial" and config.evaluator == "home"
         self._rests = config.eval_interval is None and has_share
@@ -139,7 +142,9 @@ class Evaluations:
             return
         self.answered = evaluated.number
         if self._rests:
-            self._rests_until = time.monotonic() + rest(available_cores()) * evaluated.seconds
+            charged, self._free = max(0.0, evaluated.seconds - self._free), max(0.0, self._free - evaluated.seconds)
+            ratio = rest(available_cores(), has_target=self._config.target_return is not None)
+            self._rests_until = time.monotonic() + ratio * charged
         self.has_reached_target |= evaluated.has_reached_target
         for policy, scored in zip(self._progress.policies, evaluated.policies, strict=True):
             policy.take_evaluation(scored.evaluation, is_best=scored.is_best)
