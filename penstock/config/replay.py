@@ -99,7 +99,6 @@ class ReplayConfig(DelayedRewardConfig):
             )
 
     def final_rewards(self) -> str | None:
-        """Return what makes rewards final when a step is taken, as the end of a message; None: nothing does."""
         if self.hindsight is None:
             return super().final_rewards()
         return (

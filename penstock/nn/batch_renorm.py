@@ -54,7 +54,6 @@ class BatchRenorm(BatchNorm):
         self.register_buffer("batches", torch.tensor(0))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise inputs ``[..., N, F]``, float32, by the running moments, or in training mode by the batch's."""
         std = (self.var + EPSILON).sqrt()
         if not self.training:
             scale = self.scale / std
@@ -112,7 +111,6 @@ class NormalizedCritics(Critics):
         self.norms = nn.ModuleList(BatchRenorm((num_critics, 1, size)) for size in (input_size, *hidden_sizes))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return values ``[C, N]`` of inputs ``[N, I]``."""
         x = self.norms[0](x.expand(self.num_critics, *x.shape))
         for layer, norm in zip(cast("Iterable[StackedLinear]", self.hidden), self.norms[1:], strict=True):
             x = norm(self.activation(layer(x)).float())

@@ -77,7 +77,6 @@ class UnitLinear(StackedLinear):
         self.constrain_()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return outputs ``[C, N, O]`` of inputs ``[C, N, I]``."""
         return torch.bmm(x, self.weight) if self.bias is None else super().forward(x)
 
     @torch.no_grad()

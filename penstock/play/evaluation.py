@@ -145,9 +145,7 @@ def evaluation_of(matches: Sequence[Match]) -> Evaluation:
         for name in ("returns", "lengths", "successes")
     )  # fmt: skip
     unfinished, asked = sum(match.unfinished for match in first), sum(match.asked for match in first)
-    return Evaluation(
-        returns, lengths, unfinished=unfinished, successes=successes, matches=tuple(matches), asked=asked
-    )
+    return Evaluation(returns, lengths, unfinished=unfinished, successes=successes, matches=tuple(matches), asked=asked)
 
 
 def by_opponent(matches: Iterable[Match]) -> dict[str, list[Match]]:

@@ -58,7 +58,6 @@ class RedistributedPath(DataPath):
         return found
 
     def roles(self, algorithm: Any, policy: int) -> Sequence[RoleSpec]:
-        """Return the redistributor."""
         from penstock.rudder.redistributor import RedistributorRole
 
         return (RedistributorRole(algorithm, self.feed, self.saved_at, policy),)

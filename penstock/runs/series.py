@@ -43,7 +43,7 @@ def numbers_at(path: Path, *, end: bool) -> list[dict[str, Any]]:
 
 
 def standing_rows(steps: np.ndarray, seconds: np.ndarray, is_marker: np.ndarray) -> np.ndarray:
-    """Return which lines of a run's log are valid after its resumptions.
+    """Return which lines of a run's log are valid after its resumptions, bool ``[n]``.
 
     A marker, a line with ``"resumed": true``, undoes earlier lines of more steps and has no metrics itself. In logs of
     versions without markers, a line with fewer seconds than the previous one undoes lines as a marker does.
@@ -53,11 +53,6 @@ def standing_rows(steps: np.ndarray, seconds: np.ndarray, is_marker: np.ndarray)
     steps, seconds
         float64 ``[n]``.
     is_marker
-        bool ``[n]``.
-
-    Returns
-    -------
-    numpy.ndarray
         bool ``[n]``.
     """
     undoes = is_marker | (np.diff(seconds, prepend=0.0) < 0.0)

@@ -46,13 +46,7 @@ class Evaluator:
 
     ACTIVITIES = ("evaluate", "film", "wait for a request")
 
-    def __init__(
-        self,
-        algorithms: Sequence[Algorithm],
-        env: EnvSpec,
-        arena: ExperienceArena,
-        report: Tell,
-    ) -> None:
+    def __init__(self, algorithms: Sequence[Algorithm], env: EnvSpec, arena: ExperienceArena, report: Tell) -> None:
         config = algorithms[0].config
         self.bell: Doorbell = arena.evaluator_bell
         self._report = report
