@@ -245,11 +245,6 @@ def predictor_block(algorithm: Algorithm) -> tuple[tuple[str, int], ...]:
 class PublishedPredictor:
     """A policy's predictor in a process that reads it.
 
-    Parameters
-    ----------
-    algorithm, arena
-        Algorithm and arena of the policy.
-
     Attributes
     ----------
     network

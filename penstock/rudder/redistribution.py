@@ -36,10 +36,8 @@ class SegmentRedistribution:
 
     Parameters
     ----------
-    algorithm
-        Algorithm of the policy.
-    arena
-        Arena of the policy.
+    algorithm, arena
+        Algorithm and arena of the policy.
     lanes
         Range of the lanes' numbers in the arena.
     """
@@ -194,15 +192,7 @@ class MixedAdvantages:
 
 
 class EpisodeRedistribution:
-    """Redistribution of the rewards of whole episodes by the newest predictor.
-
-    Parameters
-    ----------
-    algorithm
-        Algorithm of the policy.
-    arena
-        Arena of the policy.
-    """
+    """Redistribution of the rewards of whole episodes by the newest predictor."""
 
     def __init__(self, algorithm: Algorithm, arena: ExperienceArena) -> None:
         config: Any = algorithm.config

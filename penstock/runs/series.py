@@ -27,7 +27,7 @@ _SAMPLE_NBYTES = (1 << 12, 1 << 16)  # of a piece that has y in most lines, and 
 
 def numbers_in(line: bytes) -> dict[str, Any] | None:
     """Return a line's finite numbers by name, and "resumed" for a marker; None for lines without steps and seconds."""
-    return _numbers_of(_record_in(line))
+    return _numbers_of(record_in(line))
 
 
 def numbers_at(path: Path, *, end: bool) -> list[dict[str, Any]]:
@@ -91,7 +91,7 @@ class Columns:
         alike: dict[tuple[str, ...], tuple[list[int], list[Iterable[float | None]]]] = {}
         is_marker = bytearray()
         for line in lines:
-            if not _is_plain(record := _record_in(line)):
+            if not _is_plain(record := record_in(line)):
                 record = _numbers_of(record)
             if record is None:
                 continue
@@ -363,7 +363,8 @@ def _number_behind(line: bytes, at: int) -> float:
     return value if math.isfinite(value) else math.nan
 
 
-def _record_in(line: bytes) -> dict[str, Any] | None:
+def record_in(line: bytes) -> dict[str, Any] | None:
+    """Return the JSON object of a line; None: there is none."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):

@@ -53,10 +53,8 @@ class StateFile:
 
         Parameters
         ----------
-        status
-            Status of the run.
-        state
-            State of the run.
+        status, state
+            Status and state of the run.
         reason
             Reason why the run ended: "target", "steps", "seconds", "callback", "interrupted", or the failure.
         """

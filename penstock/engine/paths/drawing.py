@@ -202,10 +202,8 @@ class ComparingDraw:
     ----------
     algorithm
         Algorithm, whose seed is that of the projection and of the draws.
-    store
-        Store of the segments.
-    encoder
-        Encoder of the segments.
+    store, encoder
+        Store and encoder of the segments.
 
     Attributes
     ----------
