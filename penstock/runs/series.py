@@ -172,6 +172,14 @@ class Columns:
         return whole
 
 
+def columns_in(path: Path, most: int) -> dict[str, list[float | None]]:
+    """Return the columns of a whole log, with at most about `most` rows; see `Columns.reduced`."""
+    columns = Columns()
+    for stretch in stretches(path, Cursor()):
+        columns.add(stretch.lines)
+    return columns.reduced(most)
+
+
 def _begins(count: int, most: int, within: tuple[int, int] | None) -> np.ndarray:
     """Return the first rows of at most `most` stretches of `count` rows, most of them within some rows."""
     begin, end = within or (0, 0)
