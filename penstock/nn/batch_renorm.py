@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -128,24 +128,13 @@ class NormalizedActorCritic(StochasticActorCritic):
 
     Parameters
     ----------
-    observation, action, config, num_critics, critic_sizes, initial_alpha, clips_log_std
+    observation, action, config, **settings
         As for :class:`StochasticActorCritic`.
     """
 
     def __init__(
-        self,
-        observation: ObservationSpec,
-        action: ActionSpec,
-        config: NetworkConfig,
-        *,
-        num_critics: int,
-        critic_sizes: tuple[int, ...],
-        initial_alpha: float = 1.0,
-        clips_log_std: bool = False,
+        self, observation: ObservationSpec, action: ActionSpec, config: NetworkConfig, **settings: Any
     ) -> None:
-        super().__init__(
-            observation, action, config, num_critics=num_critics, critic_sizes=critic_sizes,
-            initial_alpha=initial_alpha, clips_log_std=clips_log_std, make_critics=NormalizedCritics,
-        )  # fmt: skip
+        super().__init__(observation, action, config, make_critics=NormalizedCritics, **settings)
         if isinstance(self.encoder, MLP):
             self.encoder = NormalizedMLP(self.encoder, encoder_input_size(observation))
