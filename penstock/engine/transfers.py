@@ -63,6 +63,10 @@ class Transfers:
     def _replace(self, policy: int, command: SetWeights | Inherit, settings: Mapping[str, float] | None) -> None:
         if self._roles.request(name_of(RoleKind.LEARNER, policy), command, TRANSFER_SECONDS) is None:
             raise RoleDied(f"{self._learner_of(policy)} took no weights within {TRANSFER_SECONDS:.0f} s")
+        self._settle(policy, settings)
+
+    def _settle(self, policy: int, settings: Mapping[str, float] | None) -> None:
+        """Set the settings of a policy whose weights were replaced, and fence off its older experience."""
         if settings is not None:
             self._policies[policy].tune(settings)
         self._policies[policy].arena.control[Control.RUN_EPOCH] += 1
