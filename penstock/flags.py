@@ -19,15 +19,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from penstock.config import (
-    Config,
-    ConfigError,
-    cannot_change,
-    grouped,
-    load_preset,
-    make_config,
-    setting_hint,
-)
+from penstock.config import Config, ConfigError, cannot_change, grouped, load_preset, make_config, setting_hint
 from penstock.config.features import MOST_USED
 from penstock.masking import is_secret, masked, masked_arguments
 
@@ -41,9 +33,7 @@ Flag = tuple[str, Any, Any]  # name, type and dataclass field
 _NO_ENV = "none given"
 _PRESET = "preset"
 _RESUME_HELP = "Resume a run from its last checkpoint. Each flag changes a setting for the rest of the run."
-_MORE_SECONDS = Annotated[
-    float | None, tyro.conf.arg(help="Seconds added to the run's wall-clock budget; None: none.")
-]
+_MORE_SECONDS = Annotated[float | None, tyro.conf.arg(help="Seconds added to the run's wall-clock budget; None: none.")]
 _PRESET_HELP = 'Other defaults: the name of a preset, e.g. "atari", or the path of a .toml file. Flags override it.'
 
 

@@ -57,7 +57,6 @@ class ApeXConfig(QLearningConfig):
         )
 
     def final_rewards(self) -> str | None:
-        """Return what makes rewards final when a step is taken, as the end of a message."""
         return (
             "Ape-X and R2D2: first priorities are computed when a step is taken, from its reward and the values of the "
             "acting network; use dqn with prioritized=True"

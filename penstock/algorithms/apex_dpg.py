@@ -64,7 +64,6 @@ class ApeXDPGConfig(DDPGConfig):
         require(self.priority_alpha > 0, "priority_alpha", self.priority_alpha, what)
 
     def final_rewards(self) -> str | None:
-        """Return what makes rewards final when a step is taken, as the end of a message."""
         return (
             "Ape-X DPG: first priorities are computed when a step is taken, from its reward and the values of the "
             "acting network; use ddpg with prioritized=True"

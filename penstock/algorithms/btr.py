@@ -76,7 +76,6 @@ class BTR(DQN):
 
     @property
     def final_epsilon(self) -> float:
-        """Probability of a random action where the trained policy is played with exploration."""
         return 0.0 if self.config.exploration_share < 1.0 else super().final_epsilon
 
     def epsilon(self, request: Request) -> float:

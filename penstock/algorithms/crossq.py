@@ -66,7 +66,6 @@ class CrossQ(SAC):
         return True
 
     def build_model(self) -> StochasticActorCritic:
-        """Make the policy, both critics and the temperature."""
         c = self.config
         if c.has_own_body:
             return super().build_model()

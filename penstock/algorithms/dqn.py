@@ -59,7 +59,6 @@ class DQN(QLearning):
 
     @property
     def final_epsilon(self) -> float:
-        """Probability of a random action where the trained policy is played with exploration."""
         return self.config.exploration_final
 
     def epsilon(self, request: Request) -> float:

@@ -10,11 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from penstock.algorithms.arithmetic.distributional import (
-    categorical_kl,
-    categorical_projection,
-    of_smaller_mean,
-)
+from penstock.algorithms.arithmetic.distributional import categorical_kl, categorical_projection, of_smaller_mean
 from penstock.algorithms.arithmetic.td import target_policy_noise, td_target
 from penstock.algorithms.bases.algorithm import Metrics, Request
 from penstock.algorithms.td3 import TD3, TD3Config
@@ -85,7 +81,6 @@ class FastTD3(TD3):
     updates_alike = True
 
     def build_model(self) -> DeterministicActorCritic:
-        """Make the policy and both critics."""
         c = self.config
         return self.build_network(
             DeterministicActorCritic, num_critics=2, critic_sizes=c.critic_hidden_sizes,

@@ -68,6 +68,5 @@ class FlashSAC(SAC):
     updates_alike = True
 
     def learning_rate(self, base: Scheduled, progress: float) -> float:
-        """Return the learning rate at a point of the run. See `Algorithm.learning_rate`."""
         decay = linear_schedule(1.0, self.config.learning_rate_decay, progress, 1.0)
         return decay * super().learning_rate(base, progress)

@@ -85,7 +85,6 @@ class IMPACT(SegmentAlgorithm):
     target: ActorCritic
 
     def build_optimizer(self, model: ActorCritic) -> torch.optim.Optimizer:
-        """Adam."""
         return build_adam(self.config, model.parameters())
 
     def begin(self, model: ActorCritic, learning: dict[str, Any] | None = None) -> None:

@@ -108,7 +108,6 @@ class ProximalAlgorithm(SegmentAlgorithm):
         return value_error(value, batch.targets["return"])
 
     def build_optimizer(self, model: Any) -> torch.optim.Optimizer:
-        """Adam."""
         return build_adam(self.config, model.parameters())
 
     def updates(self, batch: Batch, generator: torch.Generator) -> Iterator[Batch]:
@@ -172,7 +171,6 @@ class PPO(ProximalAlgorithm):
 
     @property
     def batch_wait(self) -> float | None:
-        """``batch_wait``."""
         return self.config.batch_wait
 
     def targets(self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor) -> dict[str, Tensor]:

@@ -58,7 +58,6 @@ class TQC(SAC):
     updates_alike = True
 
     def build_model(self) -> StochasticActorCritic:
-        """Make the policy, all critics and the temperature."""
         c = self.config
         return self.build_network_of_kind(
             num_critics=c.num_critics, num_quantiles=c.num_quantiles, **self.network_settings

@@ -10,6 +10,7 @@ from typing import Any
 from penstock.bench.costs import Capacity, Costs
 from penstock.bench.engine_run import EngineRun
 from penstock.engine.watching.time_spent import RoleTime, is_work
+from penstock.runs.formatting import counted
 from penstock.runs.status import REAL_WORK
 
 NAMES = {"env": "stepping environments", "infer": "choosing actions", "learn": "learning"}
@@ -162,11 +163,11 @@ class Account:
         found = self.capacity
         actions, learner = "chosen in the workers", "learned in the workers"
         if found.policy_threads:
-            actions = f"policy worker with {_count(found.policy_threads, 'thread')}"
+            actions = f"policy worker with {counted(found.policy_threads, 'thread')}"
         if found.learner_threads:
-            learner = f"learner with {_count(found.learner_threads, 'thread')}"
+            learner = f"learner with {counted(found.learner_threads, 'thread')}"
         turns = ", stepping and learning take turns" if found.takes_turns else ""
-        workers = _count(found.workers, "rollout worker")
+        workers = counted(found.workers, "rollout worker")
         return f"{found.cores:g} cores, {workers}, actions: {actions}, {learner}{turns}; {found.precision}"
 
     def text(self) -> str:
@@ -213,10 +214,6 @@ def shares_by_cause(role: RoleTime) -> dict[str, float]:
 def _binding(bounds: dict[str, float], by: str) -> str:
     others = ", ".join(f"{name} {rate:,.0f}" for name, rate in bounds.items() if name != by)
     return f"{by} ({others})" if others else by
-
-
-def _count(count: int, what: str) -> str:
-    return f"{count} {what}" + ("" if count == 1 else "s")
 
 
 def _us(seconds: float) -> str:

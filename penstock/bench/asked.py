@@ -87,10 +87,11 @@ def parse(args: list[str], own: argparse.ArgumentParser) -> Asked | None:
 
 
 def require_counts(own: argparse.Namespace, *names: str) -> None:
-    """Raise `BenchUsageError` for the first flag, by name, that is less than 1."""
+    """Raise `BenchUsageError` for the first flag, by name, that is given and less than 1."""
     for name in names:
-        if getattr(own, name) < 1:
-            raise BenchUsageError(f"--{name.replace('_', '-')} {getattr(own, name)} is not legal: at least 1")
+        value = getattr(own, name)
+        if value is not None and value < 1:
+            raise BenchUsageError(f"--{name.replace('_', '-')} {value} is not legal: 1 or more")
 
 
 def require_positive(own: argparse.Namespace, *names: str) -> None:

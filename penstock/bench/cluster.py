@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.bench import BenchError, BenchUsageError
 from penstock.bench.asked import own_parser, parse, require_counts, require_positive
 from penstock.bench.scaling import ROLLOUT, Constants, Machines, Setting, StreamCosts, predict, versions_sent
+from penstock.runs.formatting import counted
 from penstock.runs.machine import describe, machine_facts
 
 if TYPE_CHECKING:
@@ -204,9 +205,9 @@ def about(facts: dict[str, Any]) -> str:
     s, config = facts["setting"], facts["config"]
     nodes = "simulated nodes, parts of this machine" if facts["is_simulated"] else "nodes of a cluster"
     return (
-        f"{facts['algorithm']} on {config['env']}: {nodes}, each with {_count(s['workers'], 'rollout worker')} of "
+        f"{facts['algorithm']} on {config['env']}: {nodes}, each with {counted(s['workers'], 'rollout worker')} of "
         f"{s['lanes']} lanes; {s['step_nbytes']:,.0f} bytes per step, {s['weights_nbytes']:,} bytes of weights, "
-        f"{s['steps_per_version']:,.0f} steps between two versions; {_count(facts['rounds'], 'round')} of "
+        f"{s['steps_per_version']:,.0f} steps between two versions; {counted(facts['rounds'], 'round')} of "
         f"{facts['seconds']:g} s, of which medians are shown; on {describe(facts['machine'])}"
     )
 
@@ -264,8 +265,8 @@ def large_table(facts: dict[str, Any], constants: Constants, setting: Setting) -
     head = ("a step of the environment", "nodes", "predicted steps/s", "breaks first", "would break next",
             "rollout workers busy", "versions that a node gets")  # fmt: skip
     told = (
-        f"Nodes of {_count(cores, 'core')}, a home node of {large['home_cores']}, {large['gigabits']:g} Gbit/s at "
-        f"home, {_count(large['learners'], 'learner')} of one core:"
+        f"Nodes of {counted(cores, 'core')}, a home node of {large['home_cores']}, {large['gigabits']:g} Gbit/s at "
+        f"home, {counted(large['learners'], 'learner')} of one core:"
     )
     return f"{told}\n\n{_table(head, rows)}"
 
@@ -275,10 +276,6 @@ def _seconds(value: float) -> str:
         if value >= size:
             return f"{value / size:.3g} {unit}"
     return f"{value / 1e-9:.3g} ns"
-
-
-def _count(count: int, what: str) -> str:
-    return f"{count} {what}" + ("" if count == 1 else "s")
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -108,10 +108,7 @@ def _about(policy: Policy) -> list[str]:
     return [
         f"  {meta['algorithm']} on {meta['env']}, step {meta['steps']:,}",
         f"  network: {size:,} parameters{', with memory' if policy.has_memory else ''}",
-        *(
-            f"  sees{f' {path!r}' if path else ''}: {spec.dtype} {spec.shape}, {seen[path]}"
-            for path, spec in leaves
-        ),
+        *(f"  sees{f' {path!r}' if path else ''}: {spec.dtype} {spec.shape}, {seen[path]}" for path, spec in leaves),
         f"  chooses: {' and '.join(filter(None, (choices, numbers)))}",
     ]
 

@@ -21,9 +21,7 @@ C = TypeVar("C", bound=Config)
 PRESETS = Path(__file__).parents[1] / "presets"
 
 
-def make_config(
-    config_class: type[C], values: Mapping[str, Any], preset: str | os.PathLike[str] | None = None
-) -> C:
+def make_config(config_class: type[C], values: Mapping[str, Any], preset: str | os.PathLike[str] | None = None) -> C:
     """Make a config from keyword values on top of an optional preset.
 
     Raises

@@ -117,7 +117,6 @@ class ReplayConfig(DelayedRewardConfig):
             )
 
     def final_rewards(self) -> str | None:
-        """Return what makes rewards final when a step is taken, as the end of a message; None: nothing does."""
         if self.replay_at == "gateways":
             return 'replay_at="gateways": rows are stored before their episode is over; use one of the two'
         if self.hindsight is None:

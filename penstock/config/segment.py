@@ -188,7 +188,6 @@ class MixtureConfig(AsynchronousConfig):
 
     @property
     def replayed_sources(self) -> tuple[Source, ...]:
-        """Sources of replayed segments."""
         return tuple(source for source in self.sources if not source.is_fresh)
 
     @property
@@ -198,7 +197,6 @@ class MixtureConfig(AsynchronousConfig):
 
     @property
     def fresh_per_batch(self) -> int:
-        """Number of fresh segments per batch."""
         return int(self.fresh_share * self.segments_per_batch)
 
     def segments_from(self, source: Source) -> int:

@@ -39,15 +39,8 @@ from penstock.studies.compare_page import SCORES, comparison_page, settings_tabl
 from penstock.studies.lineage import lineage_page, steps_of
 
 STATIC = Path(__file__).parent / "static"
-FILES = {
-    "app.js": "text/javascript", "overview.js": "text/javascript", "run.js": "text/javascript",
-    "curves.js": "text/javascript", "diff.js": "text/javascript", "files.js": "text/javascript",
-    "kinds.js": "text/javascript", "controls.js": "text/javascript", "chart.js": "text/javascript",
-    "compare.js": "text/javascript", "dom.js": "text/javascript", "looks.js": "text/javascript",
-    "pictures.js": "text/javascript", "store.js": "text/javascript", "search.js": "text/javascript",
-    "uPlot.esm.js": "text/javascript",
-    "icon.svg": "image/svg+xml", "style.css": "text/css", "uPlot.min.css": "text/css", "uPlot.LICENSE": "text/plain",
-}  # fmt: skip
+_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".LICENSE": "text/plain"}
+FILES = {path.name: _TYPES[path.suffix] for path in STATIC.iterdir() if path.suffix in _TYPES}
 """Files of the page, with their media types."""
 CONTROL_HEADER = "x-penstock-control"
 _MOST_COMPARED = 20

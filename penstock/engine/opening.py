@@ -130,9 +130,7 @@ def _opened(
     found = look_at(config.with_schedules())
     config, env = found.config, found.env
     algorithms = {
-        policy.name: algorithm(
-            _for_roles(policy.config), _observation(seen.observation, checkpoint), seen.action
-        )
+        policy.name: algorithm(_for_roles(policy.config), _observation(seen.observation, checkpoint), seen.action)
         for policy, seen, checkpoint in zip_longest(found.policies, found.seen, checkpoints)
     }
     in_wrappers = () if config.backend == "ray" else found.seen[0].statistics  # nodes have arenas of their own
@@ -196,9 +194,7 @@ def _what_is_seen(policy: Policy) -> str:
     return f"the network{f' of {policy.name}' if policy.name else ''} sees {leaves}"
 
 
-def _notes_of_statistics(
-    config: Config, statistics: RunStatistics, seen: Probed, meta: Mapping[str, Any]
-) -> list[str]:
+def _notes_of_statistics(config: Config, statistics: RunStatistics, seen: Probed, meta: Mapping[str, Any]) -> list[str]:
     """Restore the running statistics of a checkpoint's metadata; return notes for the user."""
     note = statistics.begin(statistics_of(meta) if meta else None)
     notes = [] if note is None else [note]

@@ -94,10 +94,8 @@ class ResolvedEnvironment:
         The config, with the number of the environment's agents; of one policy, with settled defaults.
     env
         The environment, with its teams.
-    policies
-        Config of each policy.
-    seen
-        Spaces of each policy.
+    policies, seen
+        Config and spaces of each policy.
     note_of_settled
         Note of the settled defaults, for the user; None: there are none.
     """

@@ -25,10 +25,8 @@ class Saves:
 
     Parameters
     ----------
-    training
-        Settings and policies of the run.
-    progress
-        Progress of the run.
+    training, progress
+        Settings, policies and progress of the run.
     chronicle
         Checkpoint stores of the run, and its log.
     roles

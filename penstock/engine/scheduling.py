@@ -15,10 +15,8 @@ def open_schedule(schedule: Schedule, policies: Sequence[Policy], changed: Colle
 
     Parameters
     ----------
-    schedule
-        Schedule of the run.
-    policies
-        Policies of the run.
+    schedule, policies
+        Schedule and policies of the run.
     changed
         Names of settings that a resume changes.
 

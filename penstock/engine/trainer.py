@@ -158,13 +158,7 @@ class Trainer(Steering, metaclass=_Hinted):
         """Status of the run, in plain numbers."""
         return self._supervisor.progress.status()
 
-    def train(
-        self,
-        steps: int | None = None,
-        *,
-        on_update: OnUpdate | None = None,
-        quiet: bool = False,
-    ) -> TrainResult:
+    def train(self, steps: int | None = None, *, on_update: OnUpdate | None = None, quiet: bool = False) -> TrainResult:
         """Train until a number of steps are learned from. May be called again: processes stay warm.
 
         Parameters

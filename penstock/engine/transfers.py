@@ -24,15 +24,7 @@ TRANSFER_SECONDS = 60.0
 
 
 class Transfers:
-    """Replaces the weights of learners, between two batches; experience of the old weights is fenced off.
-
-    Parameters
-    ----------
-    policies
-        Policies of the run.
-    roles
-        Roles of the run.
-    """
+    """Replaces the weights of learners, between two batches; experience of the old weights is fenced off."""
 
     def __init__(self, policies: Sequence[Policy], roles: Roles) -> None:
         self._policies, self._roles = policies, roles

@@ -58,9 +58,7 @@ class EnvironmentFailure(RuntimeError):
         self.problem = problem
 
     @classmethod
-    def of(
-        cls, env: str, phase: str, lane: int | None, step: int, problem: str | BaseException
-    ) -> EnvironmentFailure:
+    def of(cls, env: str, phase: str, lane: int | None, step: int, problem: str | BaseException) -> EnvironmentFailure:
         """Make a failure from a description or an exception."""
         if isinstance(problem, BaseException):
             advice = OF_COPIES if isinstance(problem, pickle.PicklingError) else ""

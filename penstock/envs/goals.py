@@ -87,7 +87,7 @@ class GoalRules:
         self._is_checked = False
 
     def rewards(self, achieved: np.ndarray, desired: np.ndarray, infos: Sequence[Mapping[str, Any]]) -> np.ndarray:
-        """Return the values of ``compute_reward``.
+        """Return the values of ``compute_reward``, float64 ``[N]``.
 
         Parameters
         ----------
@@ -95,11 +95,6 @@ class GoalRules:
             Goals as in rows of observations, ``[N, *shape]``.
         infos
             Infos of the steps that achieved them.
-
-        Returns
-        -------
-        numpy.ndarray
-            float64 ``[N]``.
 
         Raises
         ------

@@ -399,11 +399,7 @@ class Lanes(ABC):
             raise self._failure("step", lane, f"{problem}; found one in the info of step() only")
 
     def _check_masks(
-        self,
-        column: np.ndarray,
-        rows: np.ndarray,
-        is_final: np.ndarray | None = None,
-        lanes: np.ndarray | None = None,
+        self, column: np.ndarray, rows: np.ndarray, is_final: np.ndarray | None = None, lanes: np.ndarray | None = None
     ) -> None:
         """Allow all values of a choice without a legal one if the episode is over; raise otherwise.
 

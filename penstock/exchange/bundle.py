@@ -35,11 +35,10 @@ from penstock.play.scoring import evaluate_run, evaluate_together
 from penstock.runs.checkpoint import APART, STATE, load_checkpoint, save_checkpoint, verify_checkpoint
 from penstock.runs.files import json_bytes, why_unwritable
 from penstock.runs.films import films_of
-from penstock.runs.growing import Cursor, stretches
 from penstock.runs.lookup import resolve_checkpoint
 from penstock.runs.metrics import METRICS
 from penstock.runs.run_directory import CHECKPOINTS, RunDirectory
-from penstock.runs.series import Columns
+from penstock.runs.series import columns_in
 from penstock.runs.store import BEST
 from penstock.runs.vacancy import CONFIG, safe_name
 from penstock.trust import SEALS
@@ -189,10 +188,7 @@ def _newest_film(run: RunDirectory) -> Path | None:
 
 def _write_metrics(path: Path, table: Path) -> bool:
     """Write a run's metrics as a table, thinned; return whether there are any."""
-    columns = Columns()
-    for stretch in stretches(path, Cursor()):
-        columns.add(stretch.text.splitlines())
-    shown = columns.reduced(ROWS)
+    shown = columns_in(path, ROWS)
     if not shown:
         return False
     with open(table, "w", newline="") as file:

@@ -147,9 +147,7 @@ def push(
             return Published(_upload(Path(temporary), files, repo, private), files, notes)
 
 
-def pull(
-    repo: str, directory: str | os.PathLike[str] | None = None, *, revision: str | None = None
-) -> Fetched:
+def pull(repo: str, directory: str | os.PathLike[str] | None = None, *, revision: str | None = None) -> Fetched:
     """Fetch a published run, as a run directory that every command and `load_policy` open.
 
     No code of the repository is run, here or when the run is opened; code that its settings name is imported only with
@@ -189,9 +187,7 @@ def pull(
 
 def _require_name(repo: str) -> None:
     if not _REPO.fullmatch(repo):
-        raise ExchangeError(
-            f"{repo!r} is not a repository name: write ORG/NAME, of letters, digits, '-', '_' and '.'"
-        )
+        raise ExchangeError(f"{repo!r} is not a repository name: write ORG/NAME, of letters, digits, '-', '_' and '.'")
 
 
 def _client() -> HfApi:

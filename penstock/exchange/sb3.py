@@ -381,9 +381,7 @@ def _integers(value: Any) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", str(value))]
 
 
-def _require_same(
-    own: tuple[ObservationSpec, ActionSpec], found: tuple[ObservationSpec, ActionSpec], env: str
-) -> None:
+def _require_same(own: tuple[ObservationSpec, ActionSpec], found: tuple[ObservationSpec, ActionSpec], env: str) -> None:
     """Raise `ExchangeError` unless the environment's observations and actions are the model's."""
     (seen, act), (env_seen, env_act) = own, found
     env_seen = unmasked(env_seen)

@@ -297,7 +297,6 @@ class TransitionWriter(StepWriter):
         self._held: dict[str, np.ndarray] | None = None
 
     def record(self) -> None:
-        """Write the transitions of the lanes' last step."""
         lanes, step, replay = self.lanes, self._step, self._replay
         if self._held is not None:
             self._write_held()

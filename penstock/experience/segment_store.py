@@ -275,10 +275,7 @@ def segments_in(arena: ExperienceArena, slots: np.ndarray) -> Segments:
 
 
 def keep_segments(
-    arena: ExperienceArena,
-    stores: Sequence[SegmentStore],
-    writers: dict[int, list[StoreWriter]],
-    slots: np.ndarray,
+    arena: ExperienceArena, stores: Sequence[SegmentStore], writers: dict[int, list[StoreWriter]], slots: np.ndarray
 ) -> None:
     """Put the segments in slots (int64 ``[N]``) into every store.
 

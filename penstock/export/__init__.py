@@ -16,11 +16,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.export.contract import as_bytes, check_cases, contract_beside, contract_in, contract_of
+from penstock.export.contract import check_cases, contract_beside, contract_in, contract_of
 from penstock.export.program import ExportError, PolicyProgram
 from penstock.extras import install_command
 from penstock.runs.documents import DocumentError, read_ordinary
-from penstock.runs.files import write_file
+from penstock.runs.files import json_bytes, write_file
 
 if TYPE_CHECKING:
     from penstock.play.policy import Policy
@@ -103,7 +103,7 @@ def export_policy(
         tried = Path(directory) / path.name
         tried.write_bytes(data)
         check_cases(contract, module.load(tried, contract), str(path))
-    _write_new({path: data, contract_beside(path): as_bytes(contract)})
+    _write_new({path: data, contract_beside(path): json_bytes(contract)})
     return contract
 
 

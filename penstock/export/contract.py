@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Callable, Container, Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -30,7 +29,6 @@ from penstock.export.program import (
     observation_leaves,
 )
 from penstock.runs.documents import DocumentError, document_in
-from penstock.runs.files import json_bytes
 
 if TYPE_CHECKING:
     from penstock.play.policy import Policy
@@ -327,16 +325,6 @@ def contract_in(text: bytes | str, name: str) -> dict[str, Any]:
 def contract_beside(path: Path) -> Path:
     """Return the path of the contract beside an exported file."""
     return path.with_name(path.name + ".json")
-
-
-def as_bytes(contract: Mapping[str, Any]) -> bytes:
-    """Return a contract as readable JSON."""
-    return json_bytes(contract)
-
-
-def as_line(contract: Mapping[str, Any]) -> str:
-    """Return a contract as JSON in one line, for metadata."""
-    return json.dumps(contract)
 
 
 def _described(port: Port) -> dict[str, Any]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from penstock.export.contract import Arrays, Run, as_line
+from penstock.export.contract import Arrays, Run
 from penstock.export.program import ExportError, PolicyProgram, in_silence
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
@@ -53,7 +54,7 @@ def file_of(program: PolicyProgram, contract: Mapping[str, Any]) -> bytes:
         node.doc_string = None
     model.graph.metadata_props.clear()
     model.metadata_props.clear()
-    model.metadata_props[KEY] = as_line(contract)
+    model.metadata_props[KEY] = json.dumps(contract)
     model.producer_name, model.producer_version = "penstock", contract["versions"]["penstock"]
     proto = translated.model_proto
     require_inputs([port.name for port in program.inputs], proto.graph)

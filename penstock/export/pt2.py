@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.export.pt2_archive import PT2ArchiveReader
 
-from penstock.export.contract import Run, as_line, run_program
+from penstock.export.contract import Run, run_program
 from penstock.export.program import ExportError, PolicyProgram, in_silence
 
 PACKAGES = ()
@@ -48,7 +48,7 @@ def file_of(program: PolicyProgram, contract: Mapping[str, Any]) -> bytes:
     if foreign:
         raise ExportError(f"torch alone has no operation {foreign[0]}, which the network of this policy uses")
     file = io.BytesIO()
-    torch.export.save(traced, file, extra_files={KEY: as_line(contract)})
+    torch.export.save(traced, file, extra_files={KEY: json.dumps(contract)})
     return file.getvalue()
 
 

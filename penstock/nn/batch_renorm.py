@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -54,7 +54,6 @@ class BatchRenorm(BatchNorm):
         self.register_buffer("batches", torch.tensor(0))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise inputs ``[..., N, F]``, float32, by the running moments, or in training mode by the batch's."""
         std = (self.var + EPSILON).sqrt()
         if not self.training:
             scale = self.scale / std
@@ -112,7 +111,6 @@ class NormalizedCritics(Critics):
         self.norms = nn.ModuleList(BatchRenorm((num_critics, 1, size)) for size in (input_size, *hidden_sizes))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return values ``[C, N]`` of inputs ``[N, I]``."""
         x = self.norms[0](x.expand(self.num_critics, *x.shape))
         for layer, norm in zip(cast("Iterable[StackedLinear]", self.hidden), self.norms[1:], strict=True):
             x = norm(self.activation(layer(x)).float())
@@ -130,24 +128,13 @@ class NormalizedActorCritic(StochasticActorCritic):
 
     Parameters
     ----------
-    observation, action, config, num_critics, critic_sizes, initial_alpha, clips_log_std
+    observation, action, config, **settings
         As for :class:`StochasticActorCritic`.
     """
 
     def __init__(
-        self,
-        observation: ObservationSpec,
-        action: ActionSpec,
-        config: NetworkConfig,
-        *,
-        num_critics: int,
-        critic_sizes: tuple[int, ...],
-        initial_alpha: float = 1.0,
-        clips_log_std: bool = False,
+        self, observation: ObservationSpec, action: ActionSpec, config: NetworkConfig, **settings: Any
     ) -> None:
-        super().__init__(
-            observation, action, config, num_critics=num_critics, critic_sizes=critic_sizes,
-            initial_alpha=initial_alpha, clips_log_std=clips_log_std, make_critics=NormalizedCritics,
-        )  # fmt: skip
+        super().__init__(observation, action, config, make_critics=NormalizedCritics, **settings)
         if isinstance(self.encoder, MLP):
             self.encoder = NormalizedMLP(self.encoder, encoder_input_size(observation))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -77,7 +77,6 @@ class UnitLinear(StackedLinear):
         self.constrain_()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return outputs ``[C, N, O]`` of inputs ``[C, N, I]``."""
         return torch.bmm(x, self.weight) if self.bias is None else super().forward(x)
 
     @torch.no_grad()
@@ -261,7 +260,7 @@ class BodyActorCritic(StochasticActorCritic):
 
     Parameters
     ----------
-    observation, action, config, num_critics, initial_alpha, num_quantiles, critic_sizes, clips_log_std
+    observation, action, config, num_quantiles, **settings
         As for :class:`StochasticActorCritic`.
     body : BodyConfig
         Kind of hidden layers.
@@ -275,19 +274,15 @@ class BodyActorCritic(StochasticActorCritic):
         action: ActionSpec,
         config: NetworkConfig,
         *,
-        num_critics: int,
         body: BodyConfig,
         returns: CategoricalReturns | None = None,
-        initial_alpha: float = 1.0,
         num_quantiles: int = 1,
-        critic_sizes: tuple[int, ...] | None = None,
-        clips_log_std: bool = False,
+        **settings: Any,
     ) -> None:
         has_unit_head = body.unit_weights and returns is not None
         super().__init__(
-            observation, action, config, num_critics=num_critics, initial_alpha=initial_alpha,
-            num_quantiles=num_quantiles if returns is None else returns.num_outputs, critic_sizes=critic_sizes,
-            clips_log_std=clips_log_std, make_critics=partial(BodyCritics, config=body, has_unit_head=has_unit_head),
+            observation, action, config, num_quantiles=num_quantiles if returns is None else returns.num_outputs,
+            make_critics=partial(BodyCritics, config=body, has_unit_head=has_unit_head), **settings,
         )  # fmt: skip
         self.returns = returns
         if isinstance(self.encoder, MLP):

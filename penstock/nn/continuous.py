@@ -126,7 +126,7 @@ class ContinuousActorCritic(PolicyNetwork):
 
     @in_shares(1, observation=0, action=0)
     def q(self, observation: Tensor, action: Tensor) -> Tensor:
-        """Return values by all critics.
+        """Return values by all critics, float32 ``[C, N]``; with several quantiles ``[C, N, M]``.
 
         Parameters
         ----------
@@ -134,11 +134,6 @@ class ContinuousActorCritic(PolicyNetwork):
             Observations in their column's layout, ``[N, *shape]``.
         action : Tensor
             Actions in [-1, 1], float32 ``[N, d]``.
-
-        Returns
-        -------
-        Tensor
-            Values, float32 ``[C, N]``; with several quantiles ``[C, N, M]``.
         """
         features = self.critic_encoder(self.input(observation))
         q: Tensor = self.critics(torch.cat((features.float(), action), -1))

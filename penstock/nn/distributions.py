@@ -77,17 +77,9 @@ class Categorical:
         return Categorical(change(self.logits))
 
     def sample(self, noise: Tensor) -> Tensor:
-        """Draw actions by inverting the cumulative distribution.
+        """Draw actions by inverting the cumulative distribution, int64 ``[...]``; never one of probability zero.
 
-        Parameters
-        ----------
-        noise : Tensor
-            Uniform in [0, 1), float32 ``[..., 1]``.
-
-        Returns
-        -------
-        Tensor
-            Actions, int64 ``[...]``; never one of probability zero.
+        The noise is uniform in [0, 1), float32 ``[..., 1]``.
         """
         cumulative = self.log_probs.exp().cumsum(-1)
         # Rounding leaves the last sum near 1. For noise below 1, noise times that sum stays below it in float32, so the
@@ -202,18 +194,7 @@ class DiagonalGaussian:
         return type(self)(change(self.mean), change(self.log_std))
 
     def sample(self, noise: Tensor) -> Tensor:
-        """Draw actions ``mean + std * noise``.
-
-        Parameters
-        ----------
-        noise : Tensor
-            Standard normal, float32 ``[..., d]``.
-
-        Returns
-        -------
-        Tensor
-            Actions, not clipped, float32 ``[..., d]``.
-        """
+        """Draw actions ``mean + std * noise``, not clipped, with standard normal noise: float32 ``[..., d]``."""
         return torch.addcmul(self.mean, self.log_std.exp(), noise)
 
     def log_prob(self, action: Tensor) -> Tensor:
@@ -253,29 +234,13 @@ class SquashedGaussian(DiagonalGaussian):
     __slots__ = ()
 
     def sample(self, noise: Tensor) -> Tensor:
-        """Draw actions ``tanh(mean + std * noise)``.
-
-        Parameters
-        ----------
-        noise : Tensor
-            Standard normal, float32 ``[..., d]``.
-
-        Returns
-        -------
-        Tensor
-            Actions in [-1, 1], float32 ``[..., d]``.
-        """
+        """Draw actions ``tanh(mean + std * noise)``, with standard normal noise: float32 ``[..., d]``."""
         return super().sample(noise).tanh()
 
     def log_prob(self, action: Tensor) -> Tensor:
         """Return the log-density of ``action`` (in [-1, 1], float32 ``[..., d]``), summed over dimensions.
 
             log p(a) = log N(atanh a; mean, std) - log(1 - a^2)
-
-        Returns
-        -------
-        Tensor
-            float32 ``[...]``.
         """
         action = action.clamp(-BELOW_ONE, BELOW_ONE)
         deviation = (action.atanh() - self.mean) * torch.exp(-self.log_std)
@@ -416,9 +381,7 @@ def distribution_of(
     return several if log_std is None else Joint(several, normal(outputs[..., sum(choices) :], log_std))
 
 
-def recorded_distribution(
-    action: ActionSpec, flat: Tensor, numbers: ContinuousActions = "clipped"
-) -> Distribution:
+def recorded_distribution(action: ActionSpec, flat: Tensor, numbers: ContinuousActions = "clipped") -> Distribution:
     """Return the distribution of actions whose parameters were recorded as :attr:`flat`, float32 ``[..., P]``."""
     num_numbers = action.num_numbers
     if not num_numbers:

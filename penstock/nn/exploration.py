@@ -40,18 +40,7 @@ class Deterministic:
         self.std = std
 
     def sample(self, noise: Tensor) -> Tensor:
-        """Draw actions ``clip(action + std * noise, -1, 1)``.
-
-        Parameters
-        ----------
-        noise : Tensor
-            Standard normal, float32 ``[..., d]``.
-
-        Returns
-        -------
-        Tensor
-            Actions in [-1, 1], float32 ``[..., d]``.
-        """
+        """Draw actions ``clip(action + std * noise, -1, 1)``, with standard normal noise: float32 ``[..., d]``."""
         return torch.add(self.action, noise, alpha=self.std).clamp_(-1.0, 1.0)
 
     def mode(self) -> Tensor:
@@ -108,18 +97,7 @@ class TanhGaussian:
         return low + 0.5 * (high - low) * (1.0 + x.tanh())
 
     def sample(self, noise: Tensor) -> Tensor:
-        """Draw actions ``tanh(mean + std * noise)``.
-
-        Parameters
-        ----------
-        noise : Tensor
-            Standard normal, float32 ``[..., d]``.
-
-        Returns
-        -------
-        Tensor
-            Actions in [-1, 1], float32 ``[..., d]``, with gradient.
-        """
+        """Draw actions ``tanh(mean + std * noise)``, with gradient; the noise is standard normal, ``[..., d]``."""
         return torch.addcmul(self.mean, self.log_std.exp(), noise).tanh()
 
     def sample_with_log_prob(self, noise: Tensor) -> tuple[Tensor, Tensor]:
@@ -157,19 +135,9 @@ class TanhGaussian:
 
 
 def uniform_action(noise: Tensor) -> Tensor:
-    """Return random actions computed from a policy's noise.
+    """Return random actions, uniform in [-1, 1], computed from a policy's standard normal noise: float32 ``[..., d]``.
 
     The probability integral transform ``2 Phi(noise) - 1 = erf(noise / sqrt(2))``.
-
-    Parameters
-    ----------
-    noise : Tensor
-        Standard normal, float32 ``[..., d]``.
-
-    Returns
-    -------
-    Tensor
-        Actions uniform in [-1, 1], float32 ``[..., d]``.
     """
     return torch.erf(noise * math.sqrt(0.5))
 

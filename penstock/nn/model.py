@@ -225,9 +225,7 @@ class ActorCritic(PolicyNetwork, NormalizedReturns):
                 features, state = self.memory.step(features, first, state)
             return self._distribution(self.policy_head(features), observation), state
 
-    def observe(
-        self, observation: Tensor, first: Tensor, state: Tensor, *, needs_features: bool = True
-    ) -> Observed:
+    def observe(self, observation: Tensor, first: Tensor, state: Tensor, *, needs_features: bool = True) -> Observed:
         """Return action distributions as `act` does, with values and, where needed, features of the rows."""
         if self.value_chain is not None and not needs_features and self.chain.fits(observation):
             outputs, state = self.chain(observation, first, state)
@@ -297,9 +295,7 @@ class ActorCritic(PolicyNetwork, NormalizedReturns):
     ) -> tuple[Distribution, Tensor]:
         return self._evaluate(observation, first, state)
 
-    def _evaluate(
-        self, observation: Tensor, first: Tensor | None, state: Tensor | None
-    ) -> tuple[Distribution, Tensor]:
+    def _evaluate(self, observation: Tensor, first: Tensor | None, state: Tensor | None) -> tuple[Distribution, Tensor]:
         leading = observation.shape[: observation.ndim - self.observation_ndim]
         x = self.input(observation.flatten(0, len(leading) - 1))
         value = None if self.value_encoder is None else headed(self.value_encoder, x, self.value_head)
@@ -388,7 +384,6 @@ class ActorCritic(PolicyNetwork, NormalizedReturns):
         return np.tanh(SQUASHED_MEAN_LIMIT * np.tanh(mean / SQUASHED_MEAN_LIMIT))
 
     def value_layers(self) -> list[tuple[nn.Linear, bool]]:
-        """Return the value head. See :meth:`NormalizedReturns.value_layers`."""
         return [(self.value_head, True)]
 
 

@@ -12,9 +12,7 @@ import torch
 from torch import Tensor, nn
 
 
-def training_mode(
-    network: nn.Module, seed: int, *, freezes_statistics: bool = False
-) -> AbstractContextManager[None]:
+def training_mode(network: nn.Module, seed: int, *, freezes_statistics: bool = False) -> AbstractContextManager[None]:
     """Return the context of updates, in which a network is in training mode; it may be entered any number of times.
 
     Random draws of its modules use a separate stream: equal in every run with one seed, and independent of the

@@ -56,20 +56,10 @@ class EpsilonGreedy:
         self.legal = legal
 
     def sample(self, noise: Tensor) -> Tensor:
-        """Choose actions, with one random number each.
+        """Choose actions, int64 ``[...]``, by one random number each: noise uniform in [0, 1), float32 ``[..., 1]``.
 
         Noise below ``epsilon`` is uniform over [0, epsilon): its position in that interval selects the random action
         among the legal ones.
-
-        Parameters
-        ----------
-        noise : Tensor
-            Uniform in [0, 1), float32 ``[..., 1]``.
-
-        Returns
-        -------
-        Tensor
-            Actions, int64 ``[...]``.
         """
         noise = noise.squeeze(-1)
         explores = noise < self.epsilon
@@ -401,7 +391,6 @@ class QNetwork(PolicyNetwork, NormalizedReturns):
         return outputs if isinstance(self.distribution, CategoricalReturns) else self.denormalize_value(outputs)
 
     def value_layers(self) -> list[tuple[nn.Linear, bool]]:
-        """Return the last layers of the head. See :meth:`NormalizedReturns.value_layers`."""
         if isinstance(self.head, DuelingHead | NoisyDuelingHead):
             return [(self.head.value, True), (self.head.advantage, False)]
         assert isinstance(self.head, nn.Linear)

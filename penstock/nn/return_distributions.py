@@ -72,7 +72,6 @@ class QuantileReturns(ReturnDistribution):
         self.num_outputs = num_quantiles
 
     def mean(self, outputs: Tensor) -> Tensor:
-        """Return the mean of the quantiles."""
         return outputs.mean(-1)
 
 

@@ -260,8 +260,7 @@ class _Whole(torch.autograd.Function):
         everyone = group.gather(torch.cat([tensor.reshape(-1) for tensor in mine]))
         parts = everyone.split([tensor.numel() for tensor in mine], 1)
         return tuple(
-            torch.cat([rows.view(tensor.shape) for rows in part], dim)
-            for tensor, part in zip(mine, parts, strict=True)
+            torch.cat([rows.view(tensor.shape) for rows in part], dim) for tensor, part in zip(mine, parts, strict=True)
         )
 
     @staticmethod

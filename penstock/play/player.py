@@ -122,9 +122,7 @@ class PlaySession:
     on_step: Callable[[], object] = lambda: None
     on_episode: Callable[[int, bool], object] = ignored_episode
 
-    def play(
-        self, actors: Sequence[Opponent], parts: Sequence[Part], outcomes: Sequence[Outcomes] = ()
-    ) -> None:
+    def play(self, actors: Sequence[Opponent], parts: Sequence[Part], outcomes: Sequence[Outcomes] = ()) -> None:
         """Play until each part has its requested episodes, as many were given up, or time is up.
 
         Parameters
@@ -158,9 +156,7 @@ class PlaySession:
             for part in parts:
                 part.record(self.max_steps, is_late=is_late, on_episode=self.on_episode)
 
-    def _await_outcomes(
-        self, actors: Sequence[Opponent], parts: Sequence[Part], outcomes: Sequence[Outcomes]
-    ) -> None:
+    def _await_outcomes(self, actors: Sequence[Opponent], parts: Sequence[Part], outcomes: Sequence[Outcomes]) -> None:
         """Play the last games to their end."""
         waited = 0
         while (

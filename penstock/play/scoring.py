@@ -211,9 +211,7 @@ def _random_return(policy: Policy, env: EnvSpec, episodes: int, seed: int, max_s
     """Return the mean return of uniform legal actions, over the episodes that a policy is scored on."""
     with Surroundings().inside():
         seed_generators(lane_seed(seed, SCORING_LANES, 0))
-        group = make_group(
-            env, lanes_for(episodes), seed=seed, first_lane=SCORING_LANES, worker_index=OUTSIDE
-        )
+        group = make_group(env, lanes_for(episodes), seed=seed, first_lane=SCORING_LANES, worker_index=OUTSIDE)
         with closing(group):
             (lanes,) = group.lanes
             part = _RandomPart(policy.model, lanes, deterministic=True, seed=seed)

@@ -140,9 +140,7 @@ class Population:
         In the order of their numbers.
     """
 
-    def __init__(
-        self, rules: Rules, space: PopulationSpace, given: Sequence[Mapping[str, Any]], seed: int
-    ) -> None:
+    def __init__(self, rules: Rules, space: PopulationSpace, given: Sequence[Mapping[str, Any]], seed: int) -> None:
         self.rules, self.space, self._seed = rules, space, seed
         self._rescues = 0  # in a row
         self.members = [Member(settings) for settings in space.starts(given, self.random(0, 0))]

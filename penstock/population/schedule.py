@@ -146,6 +146,4 @@ def _best(place: Path, events: Sequence[Mapping[str, Any]], names: Sequence[str]
         }
         if scores:
             return max(scores, key=lambda name: scores[name])
-    raise ConfigError(
-        f"{place} has no scores yet, so no policy is the best: name one of {', '.join(names)}"
-    )
+    raise ConfigError(f"{place} has no scores yet, so no policy is the best: name one of {', '.join(names)}")

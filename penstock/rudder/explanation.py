@@ -49,9 +49,7 @@ class Played:
 
 
 @plain_torch()
-def explain_run(
-    path: Path, file: str, *, deterministic: bool = True, seed: int = 0, trust_code: bool = False
-) -> None:
+def explain_run(path: Path, file: str, *, deterministic: bool = True, seed: int = 0, trust_code: bool = False) -> None:
     """Play one episode with a run's policy, and plot the redistribution of its rewards.
 
     Parameters

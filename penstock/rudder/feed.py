@@ -215,10 +215,8 @@ class RedistributedEpisodes:
         Numbers of the lanes in the run, int64 ``[N]``.
     step
         One step of every lane: arrays ``[N, ...]`` with at least obs, action, reward and next_obs.
-    feed
-        Feed of the redistributor.
-    bell
-        Bell of the redistributor.
+    feed, bell
+        Feed and bell of the redistributor.
     redistribute
         Function that redistributes the rewards of an episode.
     max_steps

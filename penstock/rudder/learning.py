@@ -21,7 +21,7 @@ from penstock.rudder.arithmetic import (
     unexplained,
     variance_to_explain,
 )
-from penstock.rudder.predictor import COUNTED, TOLD, ReturnPredictor, integrated
+from penstock.rudder.predictor import COUNTED, TOLD, ReturnPredictor, contributions, integrated
 from penstock.rudder.settings import DelayedRewardConfig
 
 DECAY = 0.95  # of running means, per episode
@@ -271,6 +271,19 @@ class LessonBatch:
     def last(self, prediction: Tensor) -> Tensor:
         """Return the predictions after the last step of each episode, ``[N]``, of predictions ``[T, N]``."""
         return prediction.gather(0, self._last.unsqueeze(0)).squeeze(0)
+
+
+@torch.no_grad()
+def contributions_in(predictor: ReturnPredictor, batch: LessonBatch, num_points: int, chunk: int) -> Tensor:
+    """Return the contribution of each step of whole episodes, computed in chunks, float32 ``[T, N]``."""
+    lanes = len(batch.returns)
+    memory, predicted, found = predictor.initial_memory(lanes), torch.zeros(lanes), list[Tensor]()
+    for begin in range(0, len(batch.valid), chunk):
+        rows = slice(begin, begin + chunk)
+        inputs, first, valid = batch.inputs(predictor, rows), batch.first[rows], batch.valid[rows]
+        part, predicted, memory = contributions(predictor, inputs, first, valid, memory, predicted, num_points)
+        found.append(part)
+    return torch.cat(found)
 
 
 @torch.no_grad()

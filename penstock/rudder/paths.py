@@ -58,7 +58,6 @@ class RedistributedPath(DataPath):
         return found
 
     def roles(self, algorithm: Any, policy: int) -> Sequence[RoleSpec]:
-        """Return the redistributor."""
         from penstock.rudder.redistributor import RedistributorRole
 
         return (RedistributorRole(algorithm, self.feed, self.saved_at, policy),)
@@ -85,13 +84,7 @@ class RedistributedSegmentPath(RedistributedPath, SegmentPath):
     def create(
         cls, arena: ExperienceArena, algorithm: Any, model: PolicyNetwork, start: Start, saved: Path | None
     ) -> tuple[Self, str | None]:
-        """Make the data path with its feed.
-
-        Raises
-        ------
-        MemoryError
-            The feed does not fit in memory; the message shows the arithmetic.
-        """
+        """Make the data path with its feed."""
         return cls(algorithm, Feed.make(arena.shape)), None
 
     def writer(
@@ -146,13 +139,7 @@ class RedistributedReplayPath(RedistributedPath, ReplayPath):
     def create(
         cls, arena: ExperienceArena, algorithm: Any, model: PolicyNetwork, start: Start, saved: Path | None
     ) -> tuple[Self, str | None]:
-        """Make the replay buffer, or restore its save, and make the feed.
-
-        Raises
-        ------
-        MemoryError
-            One of them does not fit in memory; the message shows the arithmetic.
-        """
+        """Make the replay buffer, or restore its save, and make the feed."""
         replay, note = make_replay(algorithm, start, saved, transition_buffer(algorithm, kind=Field((), "int8")))
         return cls(replay, algorithm, Feed.make(arena.shape, PIECE)), note
 

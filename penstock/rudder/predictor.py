@@ -16,14 +16,7 @@ from penstock.engine.acting.inference import SharedWeights, weights_nbytes
 from penstock.nn.encoders import build_encoder, takes_bytes
 from penstock.nn.mlp import SideBySide, is_native
 from penstock.nn.model import NetworkConfig
-from penstock.nn.observations import (
-    BoundedMoments,
-    RunningMoments,
-    Seen,
-    build_input,
-    encoder_input_size,
-    unmasked,
-)
+from penstock.nn.observations import BoundedMoments, RunningMoments, Seen, build_input, encoder_input_size, unmasked
 from penstock.rudder.arithmetic import differences, integrated_gradients
 from penstock.rudder.feed import PREDICTOR
 
@@ -161,7 +154,7 @@ class ReturnPredictor(nn.Module):
         self.register_buffer("told", torch.zeros(num_told, dtype=torch.float64))
 
     def inputs(self, obs: Tensor, before: Tensor, first: Tensor, action: Tensor) -> Tensor:
-        """Return the inputs of the memory cells.
+        """Return the inputs of the memory cells, float32 ``[T, N, F]``.
 
         Parameters
         ----------
@@ -173,11 +166,6 @@ class ReturnPredictor(nn.Module):
             Whether a row begins an episode, bool ``[T, N]``: its change is the whole observation.
         action : Tensor
             Actions, ``[T, N, ...]``.
-
-        Returns
-        -------
-        Tensor
-            float32 ``[T, N, F]``.
         """
         steps, lanes = first.shape
         seen = self.input(torch.cat([before.unsqueeze(0), obs]).flatten(0, 1))
@@ -256,11 +244,6 @@ def predictor_block(algorithm: Algorithm) -> tuple[tuple[str, int], ...]:
 
 class PublishedPredictor:
     """A policy's predictor in a process that reads it.
-
-    Parameters
-    ----------
-    algorithm, arena
-        Algorithm and arena of the policy.
 
     Attributes
     ----------

@@ -18,6 +18,7 @@ from penstock.experience.arena import ExperienceArena
 from penstock.experience.batch import Batch
 from penstock.rudder.arithmetic import Account, mixed_advantage, redistribute, trace
 from penstock.rudder.feed import COLUMNS, REDISTRIBUTED, UNTRUSTED
+from penstock.rudder.learning import Episode, LessonBatch, contributions_in
 from penstock.rudder.predictor import PublishedPredictor, contributions
 
 READ = ("action", "reward", "first", "terminated", "truncated", "valid")
@@ -36,10 +37,8 @@ class SegmentRedistribution:
 
     Parameters
     ----------
-    algorithm
-        Algorithm of the policy.
-    arena
-        Arena of the policy.
+    algorithm, arena
+        Algorithm and arena of the policy.
     lanes
         Range of the lanes' numbers in the arena.
     """
@@ -194,15 +193,7 @@ class MixedAdvantages:
 
 
 class EpisodeRedistribution:
-    """Redistribution of the rewards of whole episodes by the newest predictor.
-
-    Parameters
-    ----------
-    algorithm
-        Algorithm of the policy.
-    arena
-        Arena of the policy.
-    """
+    """Redistribution of the rewards of whole episodes by the newest predictor."""
 
     def __init__(self, algorithm: Algorithm, arena: ExperienceArena) -> None:
         config: Any = algorithm.config
@@ -229,7 +220,8 @@ class EpisodeRedistribution:
         quality = self._predictor.refresh()
         if quality == 0.0:
             return None
-        contribution = self._contributions(self._observation.newest_of(obs), action)
+        batch = LessonBatch([Episode(self._observation.newest_of(obs), action, 0.0)])
+        contribution = contributions_in(self._predictor.network, batch, self._points, self._chunk)
         first = torch.zeros(len(reward), 1, dtype=torch.bool)
         terminated = first.clone()
         first[0], terminated[-1] = True, is_terminated
@@ -237,23 +229,6 @@ class EpisodeRedistribution:
         own, valid = torch.from_numpy(reward).unsqueeze(1), torch.ones_like(first)
         redistributed, _, _ = redistribute(contribution, own, first, terminated, valid, account, quality)
         return redistributed.squeeze(1).numpy()
-
-    def _contributions(self, obs: np.ndarray, action: np.ndarray) -> Tensor:
-        """Contribution of each step, computed in chunks, float32 ``[T, 1]``."""
-        predictor, length = self._predictor.network, len(obs)
-        memory, predicted, found = predictor.initial_memory(1), torch.zeros(1), []
-        for begin in range(0, length, self._chunk):
-            rows = slice(begin, begin + self._chunk)
-            seen, acted = (torch.from_numpy(values[rows]).unsqueeze(1) for values in (obs, action))
-            before = torch.from_numpy(obs[max(0, begin - 1) : begin + 1][:1])
-            first = torch.zeros(len(seen), 1, dtype=torch.bool)
-            first[0] = begin == 0
-            inputs = predictor.inputs(seen, before, first, acted)
-            contribution, predicted, memory = contributions(
-                predictor, inputs, first, torch.ones_like(first), memory, predicted, self._points
-            )
-            found.append(contribution)
-        return torch.cat(found)
 
 
 class RedistributedReader(TransitionReader):

@@ -21,8 +21,8 @@ from penstock.engine.watching.clock import Clock
 from penstock.experience.arena import ExperienceArena
 from penstock.rudder.arithmetic import return_equivalent
 from penstock.rudder.feed import EXPECTED, PREDICTOR, Feed
-from penstock.rudder.learning import LESSONS_NBYTES, Episode, LessonBatch, PredictorTraining
-from penstock.rudder.predictor import ReturnPredictor, build_predictor, contributions
+from penstock.rudder.learning import LESSONS_NBYTES, Episode, LessonBatch, PredictorTraining, contributions_in
+from penstock.rudder.predictor import ReturnPredictor, build_predictor
 from penstock.rudder.settings import ROLE, RUDDER
 from penstock.runs.checkpoint import (
     CheckpointError,
@@ -275,14 +275,7 @@ class Redistributor:
 def columns_of(predictor: ReturnPredictor, episode: Episode, config: Any) -> dict[str, np.ndarray]:
     """Return given and redistributed rewards of the steps of an episode, and its returns so far, float32 ``[T]``."""
     batch = LessonBatch([episode])
-    memory, before, parts = predictor.initial_memory(1), torch.zeros(1), list[torch.Tensor]()
-    for begin in range(0, episode.length, config.redistributor_chunk):
-        rows = slice(begin, begin + config.redistributor_chunk)
-        inputs, first, valid = batch.inputs(predictor, rows), batch.first[rows], batch.valid[rows]
-        points = config.points_of_attribution
-        found, before, memory = contributions(predictor, inputs, first, valid, memory, before, points)
-        parts.append(found)
-    found = torch.cat(parts)
+    found = contributions_in(predictor, batch, config.points_of_attribution, config.redistributor_chunk)
     redistributed = found if episode.is_truncated else return_equivalent(found, batch.returns)
     return {
         "reward/given": episode.reward,

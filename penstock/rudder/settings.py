@@ -118,7 +118,6 @@ class SegmentDelayedRewardConfig(DelayedRewardConfig, FreshConfig):
             require(0.0 <= getattr(self, name) <= 1.0, name, getattr(self, name), "from 0 to 1")
 
     def final_rewards(self) -> str | None:
-        """Return what makes rewards final when a step is taken, as the end of a message; None: nothing does."""
         if not self.replayed_sources:
             return super().final_rewards()
         kinds = ", ".join(source.kind for source in self.replayed_sources)

@@ -170,7 +170,8 @@ def _mismatches(value: Any, shape: Any, where: str) -> Iterator[str]:
         yield _wrong(value, shape, where)
 
 
-_hints_of = lru_cache(typing.get_type_hints)
+hints_of = lru_cache(typing.get_type_hints)
+"""Types of the fields of a class by name."""
 
 
 def _required_in(shape: Any, where: str) -> frozenset[str]:
@@ -187,7 +188,7 @@ def _mismatches_of_keys(value: Any, shape: Any, where: str) -> Iterator[str]:
         return
     for key in sorted(_required_in(shape, where) - value.keys()):
         yield f'{where or "it"} has no "{key}"'
-    for key, hint in _hints_of(shape).items():
+    for key, hint in hints_of(shape).items():
         if key in value:
             yield from _mismatches(value[key], hint, f"{where}.{key}" if where else key)
 

@@ -71,6 +71,11 @@ def words_of(value: Any) -> str:
     return printable(value if isinstance(value, str) else json.dumps(json_values(value)))
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun, in the plural unless it is 1."""
+    return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
 def printable(text: str) -> str:
     """Replace unprintable characters, such as those that move the cursor."""
     return "".join(character if character.isprintable() else "\ufffd" for character in text)

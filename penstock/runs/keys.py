@@ -72,17 +72,16 @@ class Keys(Owned):
     @property
     def is_behind(self) -> bool:
         """Whether this process is in the background of its terminal."""
-        try:
-            return self._terminal is not None and os.tcgetpgrp(self._terminal) != os.getpgrp()
-        except OSError:  # it has no shell
-            return False
+        return self._front_group() not in (None, os.getpgrp())
 
     def _is_in_front(self) -> bool:
         """Return whether this process may use the terminal; the kernel stops a background process that does."""
-        try:
-            return self._terminal is not None and os.tcgetpgrp(self._terminal) == os.getpgrp()
-        except OSError:
-            return False
+        return self._front_group() == os.getpgrp()
+
+    def _front_group(self) -> int | None:
+        with suppress(OSError):  # it has no shell
+            return None if self._terminal is None else os.tcgetpgrp(self._terminal)
+        return None
 
     def _has_taken(self) -> bool:
         """Set the mode of the terminal where this process may; a shell has restored it if the process was stopped."""

@@ -7,12 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from penstock.runs.checkpoint import (
-    CheckpointError,
-    DamagedCheckpointError,
-    MissingCheckpointError,
-    verify_checkpoint,
-)
+from penstock.runs.checkpoint import CheckpointError, DamagedCheckpointError, MissingCheckpointError, verify_checkpoint
 from penstock.runs.files import previous_of
 from penstock.runs.remote import is_remote
 from penstock.runs.run_directory import CHECKPOINTS, POLICIES, RunDirectory

@@ -27,7 +27,7 @@ _SAMPLE_NBYTES = (1 << 12, 1 << 16)  # of a piece that has y in most lines, and 
 
 def numbers_in(line: bytes) -> dict[str, Any] | None:
     """Return a line's finite numbers by name, and "resumed" for a marker; None for lines without steps and seconds."""
-    return _numbers_of(_record_in(line))
+    return _numbers_of(record_in(line))
 
 
 def numbers_at(path: Path, *, end: bool) -> list[dict[str, Any]]:
@@ -43,7 +43,7 @@ def numbers_at(path: Path, *, end: bool) -> list[dict[str, Any]]:
 
 
 def standing_rows(steps: np.ndarray, seconds: np.ndarray, is_marker: np.ndarray) -> np.ndarray:
-    """Return which lines of a run's log are valid after its resumptions.
+    """Return which lines of a run's log are valid after its resumptions, bool ``[n]``.
 
     A marker, a line with ``"resumed": true``, undoes earlier lines of more steps and has no metrics itself. In logs of
     versions without markers, a line with fewer seconds than the previous one undoes lines as a marker does.
@@ -53,11 +53,6 @@ def standing_rows(steps: np.ndarray, seconds: np.ndarray, is_marker: np.ndarray)
     steps, seconds
         float64 ``[n]``.
     is_marker
-        bool ``[n]``.
-
-    Returns
-    -------
-    numpy.ndarray
         bool ``[n]``.
     """
     undoes = is_marker | (np.diff(seconds, prepend=0.0) < 0.0)
@@ -96,7 +91,7 @@ class Columns:
         alike: dict[tuple[str, ...], tuple[list[int], list[Iterable[float | None]]]] = {}
         is_marker = bytearray()
         for line in lines:
-            if not _is_plain(record := _record_in(line)):
+            if not _is_plain(record := record_in(line)):
                 record = _numbers_of(record)
             if record is None:
                 continue
@@ -175,6 +170,14 @@ class Columns:
         lines, values = self._known(name)
         whole[lines] = values
         return whole
+
+
+def columns_in(path: Path, most: int) -> dict[str, list[float | None]]:
+    """Return the columns of a whole log, with at most about `most` rows; see `Columns.reduced`."""
+    columns = Columns()
+    for stretch in stretches(path, Cursor()):
+        columns.add(stretch.lines)
+    return columns.reduced(most)
 
 
 def _begins(count: int, most: int, within: tuple[int, int] | None) -> np.ndarray:
@@ -368,7 +371,8 @@ def _number_behind(line: bytes, at: int) -> float:
     return value if math.isfinite(value) else math.nan
 
 
-def _record_in(line: bytes) -> dict[str, Any] | None:
+def record_in(line: bytes) -> dict[str, Any] | None:
+    """Return the JSON object of a line; None: there is none."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import os
 import time
@@ -13,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from penstock.runs.documents import DocumentError, read_document, require_shape
+from penstock.runs.documents import DocumentError, hints_of, read_document, require_shape
 from penstock.runs.files import json_values, remove_leftovers, replace_file
 from penstock.runs.formatting import printable
 from penstock.runs.lock import holding_of
@@ -54,10 +53,8 @@ class StateFile:
 
         Parameters
         ----------
-        status
-            Status of the run.
-        state
-            State of the run.
+        status, state
+            Status and state of the run.
         reason
             Reason why the run ended: "target", "steps", "seconds", "callback", "interrupted", or the failure.
         """
@@ -110,7 +107,7 @@ def _made(shape: Any, value: Any) -> Any:
     """Return a value of JSON as a value of a type of `Status`."""
     origin, arguments = typing.get_origin(shape), typing.get_args(shape)
     if dataclasses.is_dataclass(shape):
-        hints = _hints_of(shape)  # type: ignore[arg-type]
+        hints = hints_of(shape)  # type: ignore[arg-type]
         known = {name: item for name, item in value.items() if name in hints and item is not None}
         return shape(**{name: _made(hints[name], item) for name, item in known.items()})  # type: ignore[operator]
     if origin in (dict, Mapping):
@@ -118,12 +115,6 @@ def _made(shape: Any, value: Any) -> Any:
     if origin is tuple:
         return tuple(_made(arguments[0], item) for item in value)
     return printable(value) if isinstance(value, str) else value
-
-
-@functools.cache
-def _hints_of(shape: Any) -> dict[str, Any]:
-    """Return the types of the fields of a shape; a status has few shapes."""
-    return typing.get_type_hints(shape)
 
 
 def state_of(record: Mapping[str, Any], run_dir: Path | None = None) -> State:

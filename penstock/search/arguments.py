@@ -1,8 +1,7 @@
-"""Arguments of the commands that train many runs: counts, cores, directory, and reserved settings."""
+"""Arguments of the commands that train many runs: cores, directory, and reserved settings."""
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -19,13 +18,6 @@ from penstock.trials.asking import places_for
 
 print_now = partial(print, flush=True)
 """Print a line at once."""
-
-
-def require_counts(own: argparse.Namespace, *names: str) -> None:
-    """Raise `BenchUsageError` for a count of less than 1."""
-    for name in names:
-        if getattr(own, name) is not None and getattr(own, name) < 1:
-            raise BenchUsageError(f"--{name} {getattr(own, name)} is not legal: 1 or more")
 
 
 def require_defaults(config: Config, reasons: Mapping[str, str], where: str) -> None:

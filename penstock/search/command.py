@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from penstock.bench import BenchError, BenchUsageError, require_directory_of
-from penstock.bench.asked import Asked, own_parser, parse
+from penstock.bench.asked import Asked, own_parser, parse, require_counts
 from penstock.config import Config, ConfigError, require_no_secrets
 from penstock.runs.jobs import Place
 from penstock.search.arguments import (
     directory_of,
     enter_places,
     print_now,
-    require_counts,
     require_defaults,
     with_workers,
     workers_of_job,

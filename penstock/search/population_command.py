@@ -12,14 +12,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from penstock.bench import BenchUsageError
-from penstock.bench.asked import own_parser, parse
+from penstock.bench.asked import own_parser, parse, require_counts
 from penstock.config import Config, require_no_secrets
 from penstock.runs.lock import alone_in
 from penstock.search.arguments import (
     directory_of,
     enter_places,
     print_now,
-    require_counts,
     require_defaults,
     with_workers,
     workers_of_job,

@@ -27,7 +27,7 @@ from penstock.runs.growing import Cursor, stretches
 from penstock.runs.reading import RecordedRun, find_runs, readable
 from penstock.runs.run_directory import HARDWARE as HARDWARE_FILE
 from penstock.runs.run_directory import LOG
-from penstock.runs.series import Columns
+from penstock.runs.series import columns_in
 from penstock.runs.state import status_of
 from penstock.runs.tables import WORDS, Cells, about_of, facts_of, games_of, limit_of, tables_of
 from penstock.studies import StudyError, warn
@@ -152,7 +152,7 @@ def report_html(
     runs = _named(runs)
     of_runs = runs[0].name if len(runs) == 1 else f"{len(runs)} runs"
     title = f"Report of {', '.join([*(f'search {name}' for name in searches or {}), *([of_runs] if runs else [])])}"
-    histories = [_columns(run.directory.metrics) for run in runs]
+    histories = [columns_in(run.directory.metrics, _POINTS) for run in runs]
     if without := [run.name for run, history in zip(runs, histories, strict=True) if history and x not in history]:
         why = f": {NO_FRAMES}" if x == "frames" else ""
         raise StudyError(f"--x {x} is not legal: {', '.join(without)} logged no {x}{why}")
@@ -189,13 +189,6 @@ def _is_report(path: Path) -> bool:
         return file.read(len(MARK)) == MARK
 
 
-def _columns(path: Path) -> dict[str, list[float | None]]:
-    columns = Columns()
-    for stretch in stretches(path, Cursor()):
-        columns.add(stretch.lines)
-    return columns.reduced(_POINTS)
-
-
 def _of_run(run: RecordedRun, history: dict[str, list[float | None]], x: str) -> list[str]:
     """Return the parts of one run: status, policies, charts by section, log, settings."""
     status, summary = run.status, run.summary
@@ -220,7 +213,7 @@ def _of_run(run: RecordedRun, history: dict[str, list[float | None]], x: str) ->
     target = summary["target_return"]
     goal = target if type(target) in (int, float) else None
     charts = [*_charts(history, METRICS, run.directory.policies, goal, x)]
-    charts += _charts(_columns(run.directory.path / HARDWARE_FILE), HARDWARE)
+    charts += _charts(columns_in(run.directory.path / HARDWARE_FILE, _POINTS), HARDWARE)
     charts += _charts(read_episode(run.directory.path, _POINTS), EPISODE, run.directory.policies)
     for section in dict.fromkeys(section for section, *_ in charts):
         drawn = "".join(shown for its, _, shown in charts if its == section)

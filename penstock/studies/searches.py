@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
@@ -18,6 +17,7 @@ from penstock.runs.files import json_values
 from penstock.runs.formatting import words_of
 from penstock.runs.growing import Cursor, stretches
 from penstock.runs.reading import RecordedRun
+from penstock.runs.series import record_in
 from penstock.search.directory import JOURNAL, SEARCH
 from penstock.studies.lineage import has_lineage, lineage_of, lineage_page
 
@@ -155,13 +155,7 @@ def _space(path: Path, *keys: str) -> dict[str, Any]:
 
 def _records(path: Path) -> Iterator[dict[str, Any]]:
     for stretch in stretches(path, Cursor()):
-        for line in stretch.lines:
-            try:
-                record = json.loads(line)
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(record, dict):
-                yield record
+        yield from filter(None, map(record_in, stretch.lines))
 
 
 def _is_number(value: Any) -> bool:

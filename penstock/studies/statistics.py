@@ -45,7 +45,7 @@ def optimality_gap(scores: Scores, optimum: float = 1.0) -> np.ndarray:
 
 
 def performance_profile(scores: Scores, thresholds: np.ndarray) -> np.ndarray:
-    """Return the share of runs above each threshold, averaged over tasks.
+    """Return the share of runs above each threshold, averaged over tasks, float64 ``[..., T]``.
 
     Source: arXiv:2108.13264, equation 2: score distributions.
 
@@ -53,11 +53,6 @@ def performance_profile(scores: Scores, thresholds: np.ndarray) -> np.ndarray:
     ----------
     thresholds
         float64 ``[T]``.
-
-    Returns
-    -------
-    numpy.ndarray
-        float64 ``[..., T]``.
     """
     shares = [(task[..., None] > thresholds).mean(-2) for task in scores]
     return np.mean(shares, axis=0)

@@ -112,7 +112,7 @@ def test_a_cluster_that_is_there_is_used_and_the_flags_of_prediction_count(measu
     ("args", "message"),
     [
         ([], "the algorithm comes first: penstock bench cluster"),
-        (["appo", "--env", "CartPole-v1", "--up-to", "0"], "--up-to 0 is not legal: at least 1"),
+        (["appo", "--env", "CartPole-v1", "--up-to", "0"], "--up-to 0 is not legal: 1 or more"),
         (["appo", "--env", "CartPole-v1", "--gigabits", "0"], "--gigabits 0 is not legal: more than 0"),
         (["appo", "--env", "CartPole-v1", "--json", "no/where.json"], "there is no directory"),
         (["a3c", "--env", "CartPole-v1"], "a3c cannot use nodes: its rollout workers learn on parameters"),

@@ -162,7 +162,8 @@ def train_until(trainer, condition):
 
 
 def test_who_waits_for_a_target_leaves_the_cores_to_training_between_evaluations(monkeypatch):
-    monkeypatch.setattr("penstock.engine.evaluations.rest", lambda cores, has_target: 1e6)  # times milliseconds: longer than this
+    # Times milliseconds: longer than this test.
+    monkeypatch.setattr("penstock.engine.evaluations.rest", lambda cores, has_target: 1e6)
     settings = {**TINY, "target_return": 501.0, "eval_interval": None, "total_steps": FOR_EVER}
     with Trainer(APPO, **settings, run_dir=None) as trainer:
         evaluations = supervisor_of(trainer).evaluations

@@ -44,7 +44,7 @@ def categorical_projection(returns: Tensor, probability: Tensor, atoms: Tensor) 
 
 
 def of_smaller_mean(probability: Tensor, atoms: Tensor) -> Tensor:
-    """Return for each row the distribution of the critic with the smallest mean, as a whole.
+    """Return for each row the distribution of the critic with the smallest mean, as a whole, float32 ``[B, M]``.
 
     A minimum atom by atom would be no distribution; this one is clipped double Q-learning of distributions
     (arXiv:2604.04539).
@@ -55,11 +55,6 @@ def of_smaller_mean(probability: Tensor, atoms: Tensor) -> Tensor:
         Probabilities of the atoms by each critic, float32 ``[C, B, M]``.
     atoms : Tensor
         Returns, float32 ``[M]``.
-
-    Returns
-    -------
-    Tensor
-        float32 ``[B, M]``.
     """
     smallest = (probability @ atoms).argmin(0)
     return probability[smallest, torch.arange(probability.shape[1], device=probability.device)]

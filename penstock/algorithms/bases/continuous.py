@@ -58,7 +58,6 @@ class ControlConfig(PrioritizedReplayConfig):
         require(0.0 < self.tau <= 1.0, "tau", self.tau, "more than 0, at most 1")
 
     def final_rewards(self) -> str | None:
-        """Return what makes rewards final when a step is taken, as the end of a message; None: nothing does."""
         if self.return_bound is None:
             return super().final_rewards()
         return f"return_bound={self.return_bound:g}: running returns are stored when a step is taken; use None"
@@ -102,7 +101,6 @@ class ControlAlgorithm(ReplayAlgorithm):
         }
 
     def begin(self, model: PolicyNetwork, learning: dict[str, Any] | None = None) -> None:
-        """Make the learner's own state. See `ReplayAlgorithm.begin`."""
         if self.config.return_bound is not None:
             self._return_scale = ReturnScale(self.config.return_bound, next(model.parameters()).device)
         super().begin(model, learning)
@@ -113,7 +111,6 @@ class ControlAlgorithm(ReplayAlgorithm):
         return super().learning_state() | ({} if scale is None else {"return_scale": scale.state})
 
     def inherit(self, learning: dict[str, Any]) -> None:
-        """Continue with another's `learning_state`. See `ReplayAlgorithm.inherit`."""
         super().inherit(learning)
         if self._return_scale is not None:
             self._return_scale.state.copy_(learning["return_scale"])

@@ -226,7 +226,6 @@ class QLearningConfig(PrioritizedReplayConfig):
             )
 
     def final_rewards(self) -> str | None:
-        """Return what makes rewards final when a step is taken, as the end of a message; None: nothing does."""
         if self.memory == "none" or self.hindsight is not None:
             return super().final_rewards()
         return (
@@ -280,7 +279,6 @@ class QLearning(ReplayAlgorithm):
         return "sequences" if is_recurrent else super().data_path_of(config)
 
     def build_model(self) -> QNetwork:
-        """Make the Q-network."""
         c = self.config
         names = ("memory", "memory_size", "memory_span", "normalize_returns")
         settings = {name: getattr(c, name) for name in names}
@@ -291,7 +289,6 @@ class QLearning(ReplayAlgorithm):
         )  # fmt: skip
 
     def trained_parameters(self, model: Any) -> dict[str, tuple[list[nn.Parameter], Scheduled]]:
-        """All parameters of the network."""
         return {"q": (list(model.parameters()), self.config.learning_rate)}
 
     def build_optimizer(self, parameter: nn.Parameter, learning_rate: float) -> torch.optim.Optimizer:
@@ -329,7 +326,6 @@ class QLearning(ReplayAlgorithm):
         return {"memory": request.memory.masked_fill(request.first.unsqueeze(1), 0.0)} if self.state_size else {}
 
     def begin(self, model: PolicyNetwork, learning: dict[str, Any] | None = None) -> None:
-        """Make the learner's own state. See `ReplayAlgorithm.begin`."""
         super().begin(model, learning)
         self.target.return_moments = model.return_moments  # one normalisation of returns for both
         c = self.config
@@ -350,7 +346,6 @@ class QLearning(ReplayAlgorithm):
 
     @property
     def max_grad_norm(self) -> float:
-        """Norm to which a larger gradient is scaled down."""
         norm: float | None = self.config.max_grad_norm
         return norm or math.inf
 
@@ -374,7 +369,6 @@ class QLearning(ReplayAlgorithm):
         return number % self.config.target_period == 0
 
     def reason_not_to_capture(self) -> str | None:
-        """Return the reason why no graph can repeat the updates; None: none is known."""
         c = self.config
         if c.normalize_returns:
             return "normalize_returns follows the targets of each update"

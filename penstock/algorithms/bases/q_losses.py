@@ -78,7 +78,6 @@ class SequenceLoss(QLoss):
     """
 
     def __call__(self, model: QNetwork, batch: SequenceBatch) -> tuple[Tensor, Tensor, Metrics]:
-        """Return priorities ``[B]``, loss and mean value "q"."""
         c = self._config
         sequence = batch.obs, batch.first, batch.memory, c.burn_in
         all_q = model.unroll(*sequence, noise=self._draw_noise())
@@ -139,17 +138,12 @@ class DistributionalLoss(QLoss):
     """
 
     def __init__(
-        self,
-        config: Any,
-        target: QNetwork,
-        draw_noise: Callable[[], Tensor | None],
-        generator: torch.Generator,
+        self, config: Any, target: QNetwork, draw_noise: Callable[[], Tensor | None], generator: torch.Generator
     ) -> None:
         super().__init__(config, target, draw_noise)
         self._generator = generator
 
     def __call__(self, model: QNetwork, batch: TransitionBatch) -> tuple[Tensor, Tensor, Metrics]:
-        """Return priorities ``[B]``, loss and metrics, among these the means "q"."""
         c, distribution = self._config, model.distribution
         with torch.no_grad(), evaluating(model):
             noise, fractions = self._draw_noise(), self._fractions(batch)

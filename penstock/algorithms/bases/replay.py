@@ -261,9 +261,7 @@ class ReplayAlgorithm(Algorithm):
         for name, optimizer in self.optimizers.items():
             self.set_learning_rate(optimizer, progress, self._rates[name])
 
-    def minimize(
-        self, name: str, loss: Tensor, max_grad_norm: float = math.inf, max_grad: float = math.inf
-    ) -> Tensor:
+    def minimize(self, name: str, loss: Tensor, max_grad_norm: float = math.inf, max_grad: float = math.inf) -> Tensor:
         """Take one step of an optimiser down the gradient of `loss` with respect to its own parameters alone.
 
         Modules of the network that have a method ``constrain_`` then project their parameters, where these were moved.
@@ -297,9 +295,7 @@ class ReplayAlgorithm(Algorithm):
             torch._foreach_copy_([each.grad for each in trained if each.grad is not None], gradients)
         return self._step(name, loss, max_grad_norm, max_grad)
 
-    def _step(
-        self, name: str, loss: Tensor, max_grad_norm: float = math.inf, max_grad: float = math.inf
-    ) -> Tensor:
+    def _step(self, name: str, loss: Tensor, max_grad_norm: float = math.inf, max_grad: float = math.inf) -> Tensor:
         """Take the step of `minimize` down a gradient that the parameters have."""
         optimizer = self.optimizers[name]
         (whole,) = optimizer.param_groups[0]["params"]

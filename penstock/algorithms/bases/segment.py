@@ -15,14 +15,7 @@ from penstock.algorithms.arithmetic.optimizers import as_if_made, fused_adam, go
 from penstock.algorithms.arithmetic.returns import gae
 from penstock.algorithms.bases.algorithm import Algorithm, Metrics, Request, clip_norm_
 from penstock.algorithms.bases.planned import PlannedGradient
-from penstock.config import (
-    Config,
-    FreshConfig,
-    SegmentConfig,
-    find_object,
-    require_whole_segments,
-    value_at,
-)
+from penstock.config import Config, FreshConfig, SegmentConfig, find_object, require_whole_segments, value_at
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.batch import Batch
 from penstock.experience.layout import Column
@@ -85,7 +78,6 @@ class SegmentAlgorithm(Algorithm):
         return fused_adam(list(model.parameters()), eps=1e-5)
 
     def record_columns(self) -> tuple[Column, ...]:
-        """Return the columns of `records`."""
         shapes: dict[str, tuple[int, ...]] = {"logits": (num_parameters(self.action),), "value": ()}
         if "features" in self.records:
             with torch.random.fork_rng(devices=[]):

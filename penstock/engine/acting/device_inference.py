@@ -187,7 +187,6 @@ class DeviceInference(Inference):
             self._buckets = [self._make_bucket(size) for size in self._sizes]
 
     def answer(self, pending: Pending) -> None:
-        """Choose actions, as `Inference` does."""
         with self._on_stream():
             super().answer(pending)
 
@@ -371,6 +370,5 @@ class InferenceWeights(SharedWeights):
         self._exchange = exchange
 
     def refresh(self) -> None:
-        """Take the learner's newest weights, unless the model holds them."""
         if self._exchange.version != self.version:
             self.version, self._steps[0] = self._exchange.take(self._model_bytes)

@@ -121,11 +121,6 @@ class BestWeights:
     """Weights of the best evaluation, in a block of their own: the evaluator writes, the trainer reads.
 
     Before there is an evaluator, the trainer writes those of the run that it resumes.
-
-    Parameters
-    ----------
-    block
-        Block of the best weights.
     """
 
     def __init__(self, block: WeightsBlock) -> None:

@@ -39,10 +39,8 @@ class LocalBackend(Owned):
 
     Parameters
     ----------
-    arena
-        Arena of the run.
-    specs
-        Roles of the run.
+    arena, specs
+        Arena and roles of the run.
     handle
         Function for reports, called with a role's name and its report: `Failed` after an exception, `Died` if the role
         is replaced.

@@ -67,6 +67,11 @@ class DataPath:
         path : DataPath
         note : str or None
             Text for the user.
+
+        Raises
+        ------
+        MemoryError
+            A part does not fit in memory; the message shows the arithmetic.
         """
         return cls(), None
 

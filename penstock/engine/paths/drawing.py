@@ -202,10 +202,8 @@ class ComparingDraw:
     ----------
     algorithm
         Algorithm, whose seed is that of the projection and of the draws.
-    store
-        Store of the segments.
-    encoder
-        Encoder of the segments.
+    store, encoder
+        Store and encoder of the segments.
 
     Attributes
     ----------
@@ -249,9 +247,7 @@ class ComparingDraw:
         self.num_uniform += 1
         return self._store.sample()
 
-    def _compared(
-        self, rows: np.ndarray, ids: np.ndarray, all_rows: np.ndarray, all_ids: np.ndarray
-    ) -> Candidates:
+    def _compared(self, rows: np.ndarray, ids: np.ndarray, all_rows: np.ndarray, all_ids: np.ndarray) -> Candidates:
         """Return segments with distances and uses; those overwritten meanwhile are left out."""
         seen, is_there = self._store.read(rows, ids, fields=self._fields)
         seen = {name: array[is_there] for name, array in seen.items()}

@@ -145,10 +145,8 @@ class ActorLearner(Inference):
 
     Parameters
     ----------
-    arena
-        Arena of the policy.
-    algorithm
-        Algorithm of the policy.
+    arena, algorithm
+        Arena and algorithm of the policy.
     worker
         Number of the rollout worker.
     path

@@ -34,13 +34,7 @@ class MixturePath(SegmentPath):
     def create(
         cls, arena: ExperienceArena, algorithm: Any, model: PolicyNetwork, start: Start, saved: Path | None
     ) -> tuple[Self, str | None]:
-        """Make the stores, with their saved contents if there are any.
-
-        Raises
-        ------
-        MemoryError
-            A store does not fit in memory; the message shows the arithmetic.
-        """
+        """Make the stores, with their saved contents if there are any."""
         config = algorithm.config
         stores = tuple(
             make_store(source, config.segments_from(source), arena.shape, config.seed + number)

@@ -266,7 +266,6 @@ class SegmentLearner(Learner):
         self._left_out = 0
 
     def poll(self) -> bool:
-        """Learn from one batch; return False while there is none, or while the goal is reached."""
         if self._has_reached_goal:
             self._send_queued_report()  # the goal may have been lowered since the last batch
             self._clock.switch("wait for goal")
@@ -360,7 +359,6 @@ class SegmentLearner(Learner):
 
     @property
     def step_size(self) -> float:
-        """Learning rate of the optimiser."""
         return self._updater.step_size
 
     def _collect(self) -> None:

@@ -70,9 +70,7 @@ class RolloutWorker:
         "wait for slots", "wait for actions", "wait for learner", "wait for goal",
     )  # fmt: skip
 
-    def __init__(
-        self, spec: RolloutSpec, arena: ExperienceArena, report: Tell, actors: Sequence[Actor] = ()
-    ) -> None:
+    def __init__(self, spec: RolloutSpec, arena: ExperienceArena, report: Tell, actors: Sequence[Actor] = ()) -> None:
         first_lane = _first_lane(spec, arena, spec.worker * arena.shape.num_groups)
         seed_generators(lane_seed(spec.seed, first_lane, spec.incarnation))  # forked processes begin with the same ones
         self.bell = arena.rollout_bells[spec.worker]
@@ -82,9 +80,7 @@ class RolloutWorker:
         # The policies of a population do not meet: each has groups of its own, and none waits for another's.
         parties = [(each,) for each in arena.policies] if spec.env.population > 1 else [arena.policies]
         self._groups = [
-            LaneGroup(
-                spec, arenas, spec.worker * arenas[0].shape.num_groups + i, self._clock, actors, self._statistics
-            )
+            LaneGroup(spec, arenas, spec.worker * arenas[0].shape.num_groups + i, self._clock, actors, self._statistics)
             for arenas in parties
             for i in range(arenas[0].shape.num_groups)
         ]

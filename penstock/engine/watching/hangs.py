@@ -54,10 +54,8 @@ class HangWatch:
 
     Parameters
     ----------
-    specs
-        Roles of the run.
-    arena
-        Arena of the run.
+    specs, arena
+        Roles and arena of the run.
     """
 
     def __init__(self, specs: Sequence[RoleSpec], arena: ExperienceArena) -> None:

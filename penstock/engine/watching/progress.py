@@ -25,16 +25,7 @@ from penstock.engine.watching.time_spent import (
 from penstock.experience.layout import RoleKind
 from penstock.ipc import available_cores
 from penstock.play.evaluation import Evaluation, success_rate
-from penstock.runs.status import (
-    REAL_WORK,
-    MatchStatus,
-    NodeStatus,
-    PolicyStatus,
-    RoleShare,
-    Status,
-    mean_of,
-    summed_up,
-)
+from penstock.runs.status import REAL_WORK, MatchStatus, NodeStatus, PolicyStatus, RoleShare, Status, mean_of, summed_up
 
 RECENT_EPISODES = 100
 RECENT_SECONDS = 5.0  # rates and shares are of the last seconds
