@@ -192,8 +192,8 @@ class Config:
     """The run ends when the mean return of an evaluation reaches this value; None: no target."""
     eval_interval: int | float | Literal["continuous"] | None = None
     """Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the newest
-    weights; 0: never. None: total_steps / 20, with a target_return after each batch, but in no more than 3 % (10 %) of the
-    cores' time, beyond a first second of playing (backend="serial": without that limit)."""
+    weights; 0: never. None: total_steps / 20, with a target_return after each batch, but in no more than 3 %, with a
+    target_return 10 %, of the cores' time, beyond a first second of playing (not with backend="serial")."""
     eval_episodes: int = 20
     """Episodes per evaluation; in games, episodes per opponent and seat or policy."""
     eval_exploration: bool = False

@@ -153,8 +153,9 @@ class _Shared(TypedDict, total=False):
     """The run ends when the mean return of an evaluation reaches this value; None: no target. Default: None."""
     eval_interval: int | float | Literal["continuous"] | None
     """Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the newest
-    weights; 0: never. None: total_steps / 20, with a target_return after each batch, but in no more than 3 % (10 %) of
-    the cores' time, beyond a first second of playing (backend="serial": without that limit). Default: None."""
+    weights; 0: never. None: total_steps / 20, with a target_return after each batch, but in no more than 3 %, with a
+    target_return 10 %, of the cores' time, beyond a first second of playing (not with backend="serial"). Default:
+    None."""
     eval_episodes: int
     """Episodes per evaluation; in games, episodes per opponent and seat or policy. Default: 20."""
     eval_exploration: bool
