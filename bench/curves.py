@@ -78,6 +78,7 @@ ZOO = "[Zoo](https://github.com/DLR-RM/rl-baselines3-zoo/blob/master/benchmark.m
 TIANSHOU = "[Tianshou](https://github.com/thu-ml/tianshou/tree/master/examples/mujoco)"
 SIMBA = "[2502.15280](https://arxiv.org/abs/2502.15280)"
 DREAMER = "[2301.04104](https://arxiv.org/abs/2301.04104)"
+CLEANRL = "[CleanRL](https://docs.cleanrl.dev/rl-algorithms/ppo/)"
 LOCOMOTION = {"HalfCheetah-v5": 5, "Hopper-v5": 4, "Walker2d-v5": 4, "Ant-v5": 5, "Humanoid-v5": 5}
 CONTROL = ("sac --preset mujoco", "xqc --learning-starts 5000", "flashsac --learning-starts 10000")
 
@@ -97,11 +98,11 @@ GROUPS = {
     "mujoco": Group(
         ("ppo --preset mujoco", "appo"), tuple(LOCOMOTION), 1_000_000, seeds=5, frames=LOCOMOTION,
         published={
-            "HalfCheetah-v5": f"PPO 5,819 ± 664, v3 ({ZOO}); 5,784 ± 1,244, v3 ({TIANSHOU})",
-            "Hopper-v5": f"PPO 2,410 ± 10, v3 ({ZOO}); 2,609 ± 701, v3 ({TIANSHOU})",
-            "Walker2d-v5": f"PPO 3,479 ± 822, v3 ({ZOO}); 3,589 ± 757, v3 ({TIANSHOU})",
-            "Ant-v5": f"PPO 1,327 ± 452, v3 ({ZOO}); 3,258 ± 1,079, v3 ({TIANSHOU})",
-            "Humanoid-v5": f"PPO 787 ± 194, v3 ({TIANSHOU})",
+            "HalfCheetah-v5": f"1,443 ± 46 ({CLEANRL}); tuned 5,819 ± 664 ({ZOO}), 5,784 ± 1,244 ({TIANSHOU})",
+            "Hopper-v5": f"2,383 ± 272 ({CLEANRL}); tuned 2,410 ± 10 ({ZOO}), 2,609 ± 701 ({TIANSHOU})",
+            "Walker2d-v5": f"2,288 ± 572 ({CLEANRL}); tuned 3,479 ± 822 ({ZOO}), 3,589 ± 757 ({TIANSHOU})",
+            "Ant-v5": f"tuned 1,327 ± 452 ({ZOO}), 3,258 ± 1,079 ({TIANSHOU})",
+            "Humanoid-v5": f"716 ± 49 ({CLEANRL}); tuned 787 ± 194 ({TIANSHOU})",
         },
     ),
     "bipedal": Group(

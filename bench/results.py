@@ -3,9 +3,10 @@
     python bench/results.py [--write]
 
 ``history/current.jsonl`` holds one record for every figure that stands, ``history/older.jsonl`` those that a newer one
-replaced, and ``history/final_policies.jsonl`` one for every training that bench/final_policies.py made. The table is
-printed; ``--write`` puts it into docs/benchmarks/speed.md and, with every column, docs/benchmarks/figures.csv, a few of
-its rows into README.md, the table of final policies into docs/benchmarks/learning.md, and into
+replaced, ``history/final_policies.jsonl`` one for every training that bench/final_policies.py made, and
+``history/curves.jsonl`` one for every run of bench/curves.py. The table is printed; ``--write`` puts it into
+docs/benchmarks/speed.md and, with every column, docs/benchmarks/figures.csv, a few of its rows into README.md, the
+table of final policies into docs/benchmarks/learning.md, that of robots into learning-more.md, and into
 docs/how-it-works/scaling.md what is in ``history/scaling/``, which ``penstock bench cluster --json`` has written, each
 between two comments of the page. ``history/delayed.jsonl`` holds single runs of delayed.py, ``history/runs/`` runs (see
 keep_runs.py). A comment of a page such as
@@ -28,6 +29,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import curves
 import final_policies
 from runs_file import RunsFile
 
@@ -83,6 +85,7 @@ def pages() -> dict[Path, str]:
         ROOT / "README.md": short_table(read("current")),
         ROOT / "docs" / "benchmarks" / "speed.md": table(read("current")),
         ROOT / "docs" / "benchmarks" / "learning.md": final_policies.table(RunsFile(final_policies.HISTORY).runs),
+        ROOT / "docs" / "benchmarks" / "learning-more.md": curves.table(RunsFile(curves.HISTORY).runs, "mujoco"),
     }
     measured = [json.loads(file.read_text()) for file in sorted((HISTORY / "scaling").glob("*.json"))]
     tables[ROOT / "docs" / "how-it-works" / "scaling.md"] = "\n\n".join(map(cluster.text, measured))
