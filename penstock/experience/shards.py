@@ -136,6 +136,7 @@ class ShardedBuffer:
         self._random = np.random.default_rng(self._make.keywords["seed"])
         self._exchange, self._news = threading.Lock(), threading.Lock()  # of all streams; of new priorities
         self._thread: threading.Thread | None = None
+        self._failure: BaseException | None = None
         self._is_closed = False
         self._tried_at = self._bare_since = 0.0
         self.remarks: deque[str] = deque()
@@ -195,6 +196,8 @@ class ShardedBuffer:
             with self._exchange:
                 found = self._draw(out, chances, begin)
             begin += found
+            if self._failure is not None:
+                raise self._failure
             if self._is_closed:
                 raise NotReady("the run ends")
             if not found:
@@ -241,16 +244,18 @@ class ShardedBuffer:
 
     def _keep(self) -> None:
         """Connect to shards that are known, and ask those for their mass that have not been asked for a while."""
-        while not self._is_closed:
-            if (now := time.monotonic()) >= self._tried_at + CONNECT_INTERVAL:
-                self._tried_at = now
-                for at in list(self._known.values()):
-                    self._try_to_connect(at)
-            with self._exchange:
-                idle = [link for link in self._links.values() if link.asked_at < now - ASK_INTERVAL]
-                for link, _ in self._answers({link: 0 for link in idle}):
-                    assert link in idle
-            time.sleep(ASK_INTERVAL)
+        try:
+            while not self._is_closed:
+                if (now := time.monotonic()) >= self._tried_at + CONNECT_INTERVAL:
+                    self._tried_at = now
+                    for at in list(self._known.values()):
+                        self._try_to_connect(at)
+                with self._exchange:
+                    idle = [link for link in self._links.values() if link.asked_at < now - ASK_INTERVAL]
+                    deque(self._answers(dict.fromkeys(idle, 0)), maxlen=0)
+                time.sleep(ASK_INTERVAL)
+        except BaseException as error:
+            self._failure = error
 
     def _try_to_connect(self, at: ShardAddress) -> None:
         link = self._links.get(at.gateway)
@@ -263,7 +268,8 @@ class ShardedBuffer:
                 if link is not None:
                     self._drop(link, "another is in its place")
                 self._num_links += 1
-                self._links[at.gateway] = ShardLink(at, stream, self._num_links)
+                with self._news:
+                    self._links[at.gateway] = ShardLink(at, stream, self._num_links)
                 self._bare_since = time.monotonic()
 
     def _drop(self, link: ShardLink, why: str) -> None:

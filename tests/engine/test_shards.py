@@ -242,6 +242,18 @@ def test_a_draw_waits_for_rows_and_ends_with_the_run(of_three):
     assert found == [64] and not thread.is_alive()
 
 
+def test_what_ends_the_thread_that_asks_shards_ends_the_draw(of_three, monkeypatch):
+    of = of_three(Uniform(), num_shards=1)
+
+    def fail(wanted):
+        raise KeyError("a bug")
+
+    monkeypatch.setattr(of.home, "_answers", fail)
+    of.serve(0)
+    with pytest.raises(KeyError, match="a bug"):
+        of.home.sample(4, out=of.home.allocate(4))
+
+
 def test_other_processes_see_the_number_of_rows_and_each_shard_its_own_seed_and_part_of_the_capacity(of_three):
     of = of_three(Uniform())
     elsewhere = pickle.loads(pickle.dumps(of.home))
