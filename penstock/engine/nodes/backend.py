@@ -284,9 +284,8 @@ class NodesBackend(Owned):
             self._begin(node, node.host)
             return
         if time.monotonic() > node.connected_by:
-            of_lanes = "nothing comes from it to {}:{}".format(*self._above(node) or ("home", "?"))
             of_learner = f"its learner has not begun in {CONNECT_SECONDS:.0f} s"
-            raise self._cluster.NodeLost(of_learner if node.rank else of_lanes)
+            raise self._cluster.NodeLost(of_learner if node.rank else self._unheard(node))
         if node.gateway is not None:
             if not node.is_watched and node.host.is_begun() and node.gateway.host is not None:
                 node.gateway.host.watch(node.number_there, node.incarnation, node.host)
@@ -331,6 +330,9 @@ class NodesBackend(Owned):
         if node.rank:
             return None
         return self._address if node.gateway is None else node.gateway.address
+
+    def _unheard(self, node: Node) -> str:
+        return "nothing comes from it to {}:{}".format(*self._above(node) or ("home", "?"))
 
     def _home_of(self, node: Node, address: tuple[str, int]) -> Home:
         return Home(address, self._token, self._run, node.number_there, node.incarnation)
@@ -439,7 +441,7 @@ class NodesBackend(Owned):
                 gateway.has_begun, gateway.connected_by = True, time.monotonic() + CONNECT_SECONDS
             return
         if time.monotonic() > gateway.connected_by:
-            raise self._cluster.NodeLost("nothing comes from it to {}:{}".format(*address or ("home", "?")))
+            raise self._cluster.NodeLost(self._unheard(gateway))
         is_connected = time.monotonic() - gateway.last_bytes_at < FRESH_SECONDS or bool(gateway.tries)
         answer = host.answer(is_connected=is_connected, delay=self._delay.seconds)
         if answer is None:
