@@ -233,6 +233,26 @@ def test_whole_episodes_of_nodes_are_written_at_home_and_only_steps_count(on_nod
         assert status.experience["redistribution/lessons"] > 10
 
 
+@LONG
+def test_a_shard_whose_role_is_killed_has_its_rows_again_and_the_run_learns_on(on_nodes):
+    killed, rows = [], []
+    small = {"hidden_sizes": (8,), "batch_size": 8, "learning_starts": 100, "updates_per_step": 0.1}
+    trainer = Trainer(DQN, **on_nodes, **small, replay_at="gateways", prioritized=True, total_steps=10**9)
+
+    def kill_once(status):
+        rows.append((status.steps, status.experience.get("replay/rows", 0)))
+        if not killed and status.steps > 3_000:
+            killed.append((gateways_of(trainer)[0].host.pids()["shard-0"], status.steps))
+            os.kill(killed[0][0], signal.SIGKILL)
+        return not (killed and status.steps > killed[0][1] + 3_000)
+
+    with trainer:
+        trainer.train(on_update=kill_once, quiet=True)
+        status = trainer.status
+        assert gateways_of(trainer)[0].host.pids()["shard-0"] != killed[0][0]
+    assert rows[-1][1] > killed[0][1] + 2_500 and status.gateways[0].faults == 0
+
+
 SMALL = {"hidden_sizes": (8,), "num_envs_per_worker": 4, "segment_length": 16, "batch_size": 64}
 REPLAYED = {**without(SMALL, "segment_length"), "batch_size": 8, "learning_starts": 100, "updates_per_step": 0.1}
 SEQUENCES = {"memory_size": 8, "sequence_length": 4, "sequence_overlap": 2, "burn_in": 2}
