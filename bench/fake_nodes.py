@@ -3,10 +3,10 @@
     python bench/fake_nodes.py [--nodes 10 100 1000] [--seconds S] [--blocks | --bytes | --faults | --hosts] [--alone]
         [--pixels] [--write]
 
-Home is a process with a receiver, and for ``--blocks`` a thread that frees full slots at once. Gateways, as many as a
-run of so many nodes has, are a process each, with the roles that they have in a run; ``--alone`` leaves them out. All
-fake nodes are in one other process, each with a connection of its own: they prove the token, send signs of life, and
-with ``--blocks`` fill each granted slot at once with a recorded segment. Lines, for each number of nodes:
+Home is a process with a receiver, and for ``--blocks`` another that frees full slots at once, as a learner. Gateways,
+as many as a run of so many nodes has, are a process each, with the roles that they have in a run; ``--alone`` leaves
+them out. All fake nodes are in one other process, each with a connection of its own: they prove the token, send signs
+of life, and with ``--blocks`` fill each granted slot at once with a recorded segment. Lines, for each number of nodes:
 
 - seconds until all nodes have joined;
 - CPU of home, in per cent of a core, while nodes send nothing but signs of life;
@@ -16,8 +16,8 @@ with ``--blocks`` fill each granted slot at once with a recorded segment. Lines,
   killed at once, and after a gateway has; and seconds until a gateway in its place has all its nodes.
 
 With ``--bytes`` home is measured twice, in turns, without gateways: as with ``--blocks``, and as a loop that reads the
-same frames into memory that nobody reads, and grants the same slots: what bytes and the calls of the system for them
-cost. ``--pixels`` fills segments with stacks of four frames of 84 x 84 bytes, instead of CartPole's four numbers.
+same frames into as much memory as the slots have, and grants the same slots: what bytes and the calls of the system
+for them cost. ``--pixels`` fills segments with stacks of four frames of 84 x 84 bytes instead of CartPole's numbers.
 
 CPU is home's process alone: neither the fake nodes nor the supervisor of a run, which asks hosts through Ray. With
 ``--hosts`` that is measured instead: a process asks fake hosts by `penstock.engine.nodes.cluster.Asked`, as often as a
@@ -32,12 +32,14 @@ import datetime
 import itertools
 import json
 import math
+import mmap
 import multiprocessing
 import os
 import pickle
 import resource
 import secrets
 import selectors
+import signal
 import socket
 import statistics
 import threading
@@ -65,7 +67,7 @@ from penstock.engine.paths.segments import SegmentPath
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
-from penstock.ipc import SlotState
+from penstock.ipc import SlotState, set_parent_death_signal
 from penstock.ipc.stream import ALIVE_INTERVAL, HEADER, Frame, Kind, array_views, connect, welcome
 from penstock.runs.machine import describe, machine_facts
 from penstock.runs.status import NodeStatus
@@ -184,23 +186,26 @@ class Tree:
 def _home(num_nodes: int, tops: list[range], consumes: bool, pipe: Any) -> None:
     arena = ExperienceArena.create(shape_of(num_nodes))
     arena.weights.publish(np.zeros(arena.weights.size, np.uint8), 1)
-    taken = [0]
+    taken = np.frombuffer(mmap.mmap(-1, 8), np.int64)
     spec = ReceiverRole("127.0.0.1", TOKEN, RUN, tops, (transport_of(SegmentPath()),), (False,))
-    if consumes:
-        threading.Thread(target=_consume, args=(arena, taken), daemon=True).start()
+    if consumes and not os.fork():
+        set_parent_death_signal(signal.SIGKILL, os.getppid())
+        _consume(arena, taken)
     _serve(arena, [spec], taken, pipe)
 
 
 def _home_of_bytes(num_nodes: int, tops: list[range], consumes: bool, pipe: Any) -> None:
-    """Read blocks into memory that nobody reads, and grant each node the slots of its block again."""
+    """Read the blocks of each node into two places in turn, which nobody reads, and grant it their slots again."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=num_nodes)
     slots = np.arange(LANES)
     grant = [
         memoryview(Frame(Kind.GRANT, RUN, 1, count=LANES, nbytes=slots.nbytes).packed()),
         *array_views(slots),
     ]
-    room = memoryview(bytearray(2 * LANES * (segment_nbytes() + 64)))
+    size = LANES * (segment_nbytes() + 64)
+    room = memoryview(np.zeros(2 * num_nodes * size, np.uint8))
     streams: dict[int, Any] = {}
+    places: dict[int, int] = {}
     taken, there = 0, 0
     pipe.send(listener.getsockname()[:2])
     with selectors.DefaultSelector() as ready:
@@ -214,18 +219,20 @@ def _home_of_bytes(num_nodes: int, tops: list[range], consumes: bool, pipe: Any)
                     pipe.send({"time": now, "cpu": cpu, "there": there, "taken": taken, "weights": 0})
                 elif key.fileobj is listener:
                     stream, _, _ = welcome(listener.accept()[0], TOKEN, RUN)
-                    streams[stream.fileno()], there = stream, there + 1
+                    streams[stream.fileno()], places[stream.fileno()], there = stream, 2 * there, there + 1
                     ready.register(stream, selectors.EVENT_READ)
                     stream.send_raw([*grant])
                 else:
                     stream = streams[key.fd]
                     try:
                         frame = stream.receive()
-                        stream.receive_into([room[: frame.nbytes]])
+                        place = places[key.fd]
+                        stream.receive_into([room[place * size : place * size + frame.nbytes]])
                     except OSError:
                         return
                     if frame.kind is Kind.BLOCK:
                         taken += frame.count
+                        places[key.fd] = place ^ 1
                         stream.send_raw([*grant])
 
 
@@ -237,10 +244,10 @@ def _gateway(
     transports = [transport_of(SegmentPath()).to_node()]
     workers = [range(part.start - nodes.start, part.stop - nodes.start) for part in parts]
     roles = relay_roles(Home(above[0], TOKEN, RUN, above[1], incarnation), "127.0.0.1", workers, transports, (False,))
-    _serve(arena, with_paths(HostTask(arena.shape, roles, False, transports), arena), [0], pipe)
+    _serve(arena, with_paths(HostTask(arena.shape, roles, False, transports), arena), np.zeros(1, np.int64), pipe)
 
 
-def _serve(arena: ExperienceArena, specs: Sequence[RoleSpec], taken: list[int], pipe: Any) -> None:
+def _serve(arena: ExperienceArena, specs: Sequence[RoleSpec], taken: np.ndarray, pipe: Any) -> None:
     """Run the receiver of home or of a gateway, and its senders; answer questions."""
     report: Any = pickle.dumps  # as a report of a run
     receiver, *senders = [spec.build(arena, report) for spec in specs]
@@ -255,7 +262,7 @@ def _serve(arena: ExperienceArena, specs: Sequence[RoleSpec], taken: list[int], 
             arena.ring_rollout_workers()
         statuses = [lanes.status() for lanes in found._lanes[0]]
         there, weights = sum(each.is_there for each in statuses), sum(each.weights_nbytes for each in statuses)
-        facts = {"time": time.monotonic(), "cpu": time.process_time(), "there": there, "taken": taken[0]}
+        facts = {"time": time.monotonic(), "cpu": time.process_time(), "there": there, "taken": int(taken[0])}
         pipe.send(facts | {"weights": weights})
 
     _poll(receiver, lambda: pipe.poll() and answers())
@@ -279,7 +286,7 @@ def _poll(role: Any, between: Callable[[], object] = lambda: None) -> None:
             role.bell.wait(seen, POLL)
 
 
-def _consume(arena: ExperienceArena, taken: list[int]) -> None:
+def _consume(arena: ExperienceArena, taken: np.ndarray) -> None:
     """Free full slots, as a learner without work."""
     while True:
         seen = arena.learner_bell.value
