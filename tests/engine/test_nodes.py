@@ -445,7 +445,7 @@ def test_a_run_on_a_cluster_is_among_the_metrics_of_ray(on_nodes, cluster, tmp_p
     with Trainer(APPO, **settings, total_steps=10**9) as trainer:
         assert trainer.train(quiet=True, on_update=look).stopped == "callback"
         gauges_on(APPO.Config(**settings))(trainer.status)  # of another run of this process
-    of_run = {f"ray_penstock_{name}" for name in ("steps_per_second", "policy_lag", "nodes")}
+    of_run = {f"ray_penstock_{name}" for name in ("steps_per_second", "policy_lag", "nodes", "gateways")}
     of_node = {f"ray_penstock_node_{name}" for name in ("steps_per_second", "policy_lag")}
     assert {name.partition("{")[0] for name in found} == of_run | of_node
     assert all('node="node-0"' in name for name in found if "penstock_node_" in name)

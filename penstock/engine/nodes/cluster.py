@@ -278,6 +278,7 @@ class Gauges:
         self._rate = Gauge("penstock_steps_per_second", "Steps that a run learns from per second", of_run)
         self._lag = Gauge("penstock_policy_lag", "Mean policy lag of recent batches in updates", of_run)
         self._nodes = Gauge("penstock_nodes", "Connected nodes of a run", of_run)
+        self._gateways = Gauge("penstock_gateways", "Connected gateways of a run", of_run)
         self._rate_of_node = Gauge("penstock_node_steps_per_second", "Steps that a node, or gateway, brings", of_node)
         self._lag_of_node = Gauge("penstock_node_policy_lag", "Mean policy lag of a node's last steps", of_node)
 
@@ -287,6 +288,7 @@ class Gauges:
         self._rate.set(status.steps_per_second, run)
         self._lag.set(status.policy_lag_mean, run)
         self._nodes.set(sum(node.is_there for node in status.nodes), run)
+        self._gateways.set(sum(gateway.is_there for gateway in status.gateways), run)
         for node in status.gateways or status.nodes:
             if not node.learner:
                 tags = {**run, "node": node.name, "machine": node.host}
