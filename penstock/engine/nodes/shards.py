@@ -125,9 +125,10 @@ class Shard:
             with contextlib.closing(connection):
                 stream, _, _ = welcome(connection, self._spec.token, self._spec.run)
                 self._streams.add(stream)
+                room: dict[str, np.ndarray] = {}
                 try:
                     while True:
-                        self._answer(stream, stream.receive())
+                        room = self._answer(stream, stream.receive(), room)
                 finally:
                     self._streams.discard(stream)
         except (OSError, ValueError, RecursionError):  # the learner is gone, or a stranger was there
@@ -136,8 +137,11 @@ class Shard:
             self._failure = error
             self.bell.ring()
 
-    def _answer(self, stream: Stream, frame: Frame) -> None:
-        """Set priorities, and send rows with their masses: none while there is nothing to draw."""
+    def _answer(self, stream: Stream, frame: Frame, room: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Set priorities, and send rows with their masses: none while there is nothing to draw.
+
+        Rows are gathered in the arrays of `room`, or in larger ones that are returned in their place.
+        """
         if frame.kind is not Kind.DRAW:
             raise StreamError(f"home has sent a frame {frame.kind.name}, which it never does")
         largest, ids, priorities = np.empty(1), np.empty(frame.number, np.int64), np.empty(frame.number)
@@ -150,7 +154,11 @@ class Shard:
         count, total = 0, buffer.mass
         with contextlib.suppress(NotReady):
             if frame.count:
-                batch, masses, total = buffer.draw(frame.count)
+                if len(room.get("ids", ())) < frame.count:
+                    room = buffer.allocate(frame.count)
+                part = {name: array[: frame.count] for name, array in room.items()}
+                batch, masses, total = buffer.draw(frame.count, part)
                 count, views = frame.count, array_views(masses, *columns_that_travel(batch))
         views = [*array_views(np.array([len(buffer), total])), *views]
         stream.send(Frame(Kind.ROWS, frame.run, frame.incarnation, count=count, nbytes=nbytes_of(views)), views)
+        return room
