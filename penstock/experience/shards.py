@@ -9,6 +9,7 @@ row is drawn as often as in a single buffer.
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 from collections import deque
@@ -21,7 +22,7 @@ import numpy as np
 
 from penstock.experience.run_replay import Replay
 from penstock.ipc import Arena
-from penstock.ipc.stream import Frame, Kind, Stream, StreamError, array_views, connect, nbytes_of
+from penstock.ipc.stream import SILENCE, Frame, Kind, Stream, StreamError, array_views, connect, nbytes_of
 from penstock.replay import NotReady, Prioritized, ReplayBuffer
 from penstock.replay.sharing import ArenaHandle, arena_handle, attach
 
@@ -30,8 +31,9 @@ if TYPE_CHECKING:
 
 ASK_INTERVAL = 0.1  # seconds after which a shard that gave no rows is asked for its mass
 CONNECT_INTERVAL = 1.0  # seconds between two tries to connect
+LEAST_PATIENCE = 0.2  # seconds for the answer of a shard after one that was silent
 PAUSE = 0.005  # seconds between two tries to draw where no shard has rows
-BARE_SECONDS = 1.0  # what nodes have taken has arrived by then
+BARE_SECONDS = 1.0  # in which steps that nodes have taken arrive
 ID_BITS = 40  # of an id at home: those of the row's id in its shard, below those of the connection's number
 Batch = dict[str, np.ndarray]
 
@@ -72,10 +74,10 @@ class ShardLink:
         The connection.
     number
         Number of the connection, counted from 1: ids of rows have it above `ID_BITS`.
-    rows, mass
-        Rows in the shard, and sum of their masses, at its last answer.
-    asked_at
-        Time of the last request (monotonic seconds).
+    rows, mass, least
+        Rows in the shard, sum of their masses, and least mass of a row of a draw, as of its last answers.
+    answered_at
+        Time of the last answer (monotonic seconds).
     priorities
         New priorities that it has not been sent: pairs of ids (int64) and priorities (float64), ``[N]`` each.
     """
@@ -85,7 +87,8 @@ class ShardLink:
     number: int
     rows: int = 0
     mass: float = 0.0
-    asked_at: float = 0.0
+    least: float = math.inf
+    answered_at: float = 0.0
     priorities: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
 
 
@@ -107,7 +110,7 @@ class ShardedBuffer:
     Parameters
     ----------
     make_buffer
-        Constructor of the whole buffer, had it been in one place.
+        Constructor of a buffer of all rows.
     num_shards
         Number of shards.
 
@@ -138,7 +141,8 @@ class ShardedBuffer:
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
         self._is_closed = False
-        self._tried_at = self._bare_since = 0.0
+        self._bare_since = 0.0
+        self._is_asked = threading.Event()  # for a connection
         self.remarks: deque[str] = deque()
 
     def __getstate__(self) -> tuple[partial[ReplayBuffer], int, int, ArenaHandle]:
@@ -190,7 +194,7 @@ class ShardedBuffer:
         NotReady
             The buffer was closed meanwhile.
         """
-        chances = np.empty(batch_size)  # of each row, had it been drawn alone
+        chances = np.empty(batch_size)  # of each row in a draw of one
         begin = 0
         while begin < batch_size:
             with self._exchange:
@@ -203,8 +207,17 @@ class ShardedBuffer:
             if not found:
                 time.sleep(PAUSE)
         if beta is not None:
-            out["weights"][:] = (chances / chances.min()) ** -beta
+            out["weights"][:] = np.minimum(1.0, (chances / self._least_chance(chances)) ** -beta)
         return out
+
+    def _least_chance(self, chances: np.ndarray) -> float:
+        """Return the chance of the row with the largest weight, in the batch or in all shards."""
+        with self._exchange:
+            links = list(self._links.values())
+        mass = sum(link.mass for link in links)
+        if self._make.keywords["sampler"].normalize == "batch" or not mass:
+            return float(chances.min())
+        return min(float(chances.min()), *(link.least / mass for link in links))
 
     def update_priorities(self, ids: np.ndarray, priorities: np.ndarray) -> None:
         """Set the priorities of rows (float ``[N]``), by their ids (int64 ``[N]``); the next requests carry them.
@@ -229,59 +242,73 @@ class ShardedBuffer:
     def connect(self, at: ShardAddress) -> None:
         """Connect to a shard, in the place of the one of the same gateway that is gone."""
         self._known[at.gateway] = at
-        self._tried_at = 0.0
+        self._is_asked.set()
         if self._thread is None:
-            self._thread = threading.Thread(target=self._keep, name="shards", daemon=True)
+            self._num_rows[0] = self._is_bare[0] = 0  # of a learner before this one
+            self._thread = threading.Thread(target=self._ask, name="shards", daemon=True)
             self._thread.start()
+            threading.Thread(target=self._keep_connected, name="connecting", daemon=True).start()
 
     def close(self) -> None:
         """End all connections."""
         self._is_closed = True
+        self._is_asked.set()
         if self._thread is not None:
             self._thread.join()
         for link in self._links.values():
             link.stream.close()
 
-    def _keep(self) -> None:
-        """Connect to shards that are known, and ask those for their mass that have not been asked for a while."""
+    def _ask(self) -> None:
+        """Ask shards for their mass that have given nothing for a while."""
         try:
             while not self._is_closed:
-                if (now := time.monotonic()) >= self._tried_at + CONNECT_INTERVAL:
-                    self._tried_at = now
-                    for at in list(self._known.values()):
-                        self._try_to_connect(at)
+                before = time.monotonic() - ASK_INTERVAL
                 with self._exchange:
-                    idle = [link for link in self._links.values() if link.asked_at < now - ASK_INTERVAL]
+                    idle = [link for link in self._links.values() if link.answered_at < before]
                     deque(self._answers(dict.fromkeys(idle, 0)), maxlen=0)
                 time.sleep(ASK_INTERVAL)
         except BaseException as error:
             self._failure = error
 
-    def _try_to_connect(self, at: ShardAddress) -> None:
-        link = self._links.get(at.gateway)
-        if link is not None and link.at == at:
-            return
-        hello = Frame(Kind.HELLO, at.run, 1)
-        with contextlib.suppress(OSError):
-            stream = connect(at.address, at.token, hello, {})
-            with self._exchange:
-                if link is not None:
-                    self._drop(link, "another is in its place")
-                self._num_links += 1
-                with self._news:
-                    self._links[at.gateway] = ShardLink(at, stream, self._num_links)
-                self._bare_since = time.monotonic()
+    def _keep_connected(self) -> None:
+        """Connect to shards that are known, again where a connection has ended."""
+        while not self._is_closed:
+            for at in list(self._known.values()):
+                link = self._links.get(at.gateway)
+                if link is None or link.at != at:
+                    with contextlib.suppress(OSError):
+                        self._take(at, connect(at.address, at.token, Frame(Kind.HELLO, at.run, 1), {}))
+            self._is_asked.wait(CONNECT_INTERVAL)
+            self._is_asked.clear()
 
-    def _drop(self, link: ShardLink, why: str) -> None:
-        """Go on without a shard."""
+    def _take(self, at: ShardAddress, stream: Stream) -> None:
+        """Begin to draw from a shard that is connected."""
+        with self._exchange:
+            if self._is_closed:
+                stream.close()
+                return
+            if (before := self._links.get(at.gateway)) is not None:
+                self._drop(before, f"gateway-{at.gateway} has another shard: {before.rows:,} rows are lost")
+            self._num_links += 1
+            with self._news:
+                self._links[at.gateway] = ShardLink(at, stream, self._num_links)
+            self._bare_since = time.monotonic()
+
+    def _lose(self, link: ShardLink, why: OSError) -> None:
+        """Go on without a shard whose connection has ended."""
+        self._drop(
+            link,
+            f"the shard of the replay at gateway-{link.at.gateway} is not connected: {why}. {link.rows:,} rows, of "
+            f"{len(self):,}, cannot be drawn until it is; if its gateway is lost, they are lost with it",
+        )
+
+    def _drop(self, link: ShardLink, remark: str) -> None:
         link.stream.close()
         with self._news:
             del self._links[link.at.gateway]
         self._count()
-        self.remarks.append(
-            f"the shard of the replay at gateway-{link.at.gateway} is not connected: {why}. {link.rows:,} rows, of "
-            f"{link.rows + len(self):,}, cannot be drawn until it is; if its gateway is lost, they are lost with it"
-        )
+        if link.rows:
+            self.remarks.append(remark)
 
     def _count(self) -> None:
         now, rows = time.monotonic(), sum(link.rows for link in self._links.values())
@@ -313,7 +340,7 @@ class ShardedBuffer:
             try:
                 link.stream.receive_into(array_views(masses, *views))
             except OSError as error:
-                self._drop(link, str(error))
+                self._lose(link, error)
                 continue
             out["ids"][place] |= link.number << ID_BITS
             chances[place] = masses / link.mass * shares[link]
@@ -334,19 +361,24 @@ class ShardedBuffer:
                 link.stream.send(frame, views)
                 asked.append(link)
             except OSError as error:
-                self._drop(link, str(error))
+                self._lose(link, error)
+        end = time.monotonic() + SILENCE
         for link in asked:
             try:
-                frame, state = link.stream.receive(), np.empty(2)
+                link.stream.wait_at_most(max(LEAST_PATIENCE, end - time.monotonic()))
+                frame, state = link.stream.receive(), np.empty(4)
                 if frame.kind is not Kind.ROWS:
                     raise StreamError(f"a shard has sent a frame {frame.kind.name}, which it never does")
                 link.stream.receive_into(array_views(state))
                 if frame.count not in (0, wanted[link]):
                     raise StreamError(f"a shard has sent {frame.count} rows, where {wanted[link]} were wanted")
             except OSError as error:
-                self._drop(link, str(error))
+                self._lose(link, error)
                 continue
-            link.rows, link.mass, link.asked_at = int(state[0]), float(state[1]), time.monotonic()
+            link.rows, link.mass, link.answered_at = int(state[0]), float(state[1]), time.monotonic()
+            link.least = float(state[2]) or link.least
+            with self._news:
+                self._largest = max(self._largest, float(state[3]))
             self._count()
             yield link, frame.count
 

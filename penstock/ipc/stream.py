@@ -251,7 +251,11 @@ class Stream:
 
     def allow(self, delay: float) -> None:
         """Let the other end be silent for `SILENCE` seconds and twice its own delay."""
-        self._socket.settimeout(SILENCE + 2 * delay)
+        self.wait_at_most(SILENCE + 2 * delay)
+
+    def wait_at_most(self, seconds: float) -> None:
+        """Let the other end be silent for a number of seconds."""
+        self._socket.settimeout(seconds)
 
     def send(self, frame: Frame, views: Views | None = None) -> None:
         """Send a header and its bytes; raises OSError if the other end takes nothing for `SILENCE` seconds."""

@@ -8,7 +8,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +25,25 @@ from penstock.replay.writer import Writer
 Batch = dict[str, NDArray[Any]]
 
 _MOST_THREADS = 4  # more add little: memory bandwidth is the limit
+
+
+class Draw(NamedTuple):
+    """Rows of a shard, as `ReplayBuffer.draw` returns them.
+
+    Attributes
+    ----------
+    batch : dict of ndarray
+        As of `ReplayBuffer.sample`; weights are 1.
+    masses : float64 [batch_size]
+        Mass of each row: with ``Prioritized`` ``(priority + eps)**alpha``, otherwise 1.
+    total, least : float
+        Mass of all rows of the buffer at the draw, and the least of one.
+    """
+
+    batch: Batch
+    masses: NDArray[np.float64]
+    total: float
+    least: float
 
 
 class ReplayBuffer:
@@ -408,22 +427,13 @@ class ReplayBuffer:
 
     # ---- as a shard of a larger buffer
 
-    def draw(self, batch_size: int, out: Batch | None = None) -> tuple[Batch, NDArray[np.float64], float]:
+    def draw(self, batch_size: int, out: Batch | None = None) -> Draw:
         """Draw rows as `sample` does, with the masses in proportion to which rows of all shards are drawn.
 
         Parameters
         ----------
         batch_size, out
             As for `sample`.
-
-        Returns
-        -------
-        batch : dict of ndarray
-            As of `sample`; weights are 1.
-        masses : float64 [batch_size]
-            Mass of each row: with ``Prioritized`` ``(priority + eps)**alpha``, otherwise 1.
-        total : float
-            Mass of all rows of this buffer at the draw.
 
         Raises
         ------
@@ -434,9 +444,8 @@ class ReplayBuffer:
         if found is None:
             raise NotReady(self._nothing_to_sample())
         if not self._core.prioritized:
-            return found, np.ones(batch_size), float(len(self))
-        masses, total = self._core.drawn_leaves()
-        return found, masses, total
+            return Draw(found, np.ones(batch_size), float(len(self)), 1.0)
+        return Draw(found, *self._core.drawn_leaves())
 
     @property
     def mass(self) -> float:

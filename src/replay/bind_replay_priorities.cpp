@@ -92,11 +92,11 @@ size_t update_positions(ReplayCore& core, nb::handle positions, nb::handle given
   return late;
 }
 
-// Leaves of the rows of this thread's last draw, and their sum in the whole buffer then.
+// Leaves of the rows of this thread's last draw, and the sum and the least of those in the whole buffer then.
 nb::tuple drawn_leaves(ReplayCore& core) {
   ReplayCore::Reader& reader = core.reader();
   const auto alone = one_at_a_time(reader.alone);
-  return nb::make_tuple(new_array<double>(reader.sampler.leaves()), reader.sampler.total());
+  return nb::make_tuple(new_array<double>(reader.sampler.leaves()), reader.sampler.total(), reader.sampler.least());
 }
 
 // A finite priority >= 0.

@@ -23,9 +23,10 @@ class Sampler {
   // What the last draw gave, [count].
   const std::vector<uint64_t>& rows() const { return rows_; }
   const std::vector<uint64_t>& ids() const { return ids_; }
-  // The same of a draw by priority: leaves, and their sum in the whole buffer.
+  // The same of a draw by priority: leaves, and the sum and the least of those in the whole buffer.
   const std::vector<double>& leaves() const { return leaves_; }
   double total() const { return total_; }
+  double least() const { return least_; }
 
   // Each row with equal probability. False if there is none that can be read.
   bool uniform(size_t count, const BatchArrays& batch) {
@@ -64,6 +65,7 @@ class Sampler {
     });
     if (!complete) return false;
     total_ = totals.total;
+    least_ = totals.least;
     weigh(count, beta, by_batch ? *std::min_element(leaves_.begin(), leaves_.end()) : totals.least, weights);
     return true;
   }
@@ -168,7 +170,7 @@ class Sampler {
   Random random_;
   std::vector<uint64_t> rows_, ids_, some_rows_, some_ids_;
   std::vector<double> uniforms_, leaves_;
-  double total_ = 0.0;
+  double total_ = 0.0, least_ = 0.0;
   std::vector<size_t> places_;
 };
 

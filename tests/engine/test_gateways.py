@@ -233,6 +233,15 @@ def test_steps_stay_in_the_shards_of_gateways_and_home_counts_those_that_lanes_h
     buffer.close()
 
 
+def test_ends_above_a_shard_count_taken_steps_and_those_with_a_shard_the_steps_that_arrive():
+    _, _, home = replay(num_shards=2)
+    below = home.to_node()
+    buffer = home.path.replay.buffer.maker_of(0)()
+    assert home.is_sharded and below.is_sharded and below.relaying(below.path).is_sharded
+    assert not below.relaying(below.path, buffer).is_sharded
+    assert not replay()[2].to_node().is_sharded
+
+
 @given(st.integers(1, 3_000), st.one_of(st.none(), st.integers(2, 200)))
 def test_every_node_is_below_one_gateway_of_each_level_and_no_end_has_too_many(num_nodes, most):
     levels = levels_of(num_nodes, most)

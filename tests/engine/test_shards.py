@@ -6,6 +6,7 @@ import pickle
 import threading
 import time
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -15,6 +16,7 @@ from penstock.engine.nodes.shards import Shard, ShardRole
 from penstock.experience import shards
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.shards import ShardAddress, ShardedBuffer, ShardedReplay
+from penstock.ipc import stream
 from penstock.ipc.stream import Frame, Kind, connect
 from penstock.replay import Field, NotReady, Prioritized, RateLimiter, ReplayBuffer, Uniform
 from tests.experience.writing import run_shape
@@ -78,7 +80,7 @@ def of_three():
     yield make
     for each in made:
         each.close()
-    assert not {"shards", "shard-accepting"} & {thread.name for thread in threading.enumerate()}
+    assert not {"shards", "accepting"} & {thread.name for thread in threading.enumerate()}
 
 
 def drawn(of, batches: int, size: int = 64, beta=None):
@@ -123,6 +125,53 @@ def test_rows_are_drawn_as_often_as_from_one_buffer_and_have_its_weights(of_thre
     assert one.allocate(4).keys() == of.home.allocate(4).keys()
 
 
+def test_weights_are_divided_by_the_largest_of_all_shards_where_the_sampler_says_so(of_three):
+    sampler = replace(BY_PRIORITY, normalize="buffer")
+    of, one = of_three(sampler, num_shards=2), maker(sampler)()
+    priorities = {0: np.array([4.0, 2.0, 8.0]), 1: np.array([1e-3, 5.0])}  # the least is hardly ever drawn
+    for number, given in priorities.items():
+        of.fill(number, len(given), given)
+        one.add(value=np.ones((len(given), 3)), reward=np.full(len(given), number), priorities=given)
+        of.serve(number)
+    of.until(lambda: len(of.home) == 5)
+    drawn(of, 2)  # of both shards
+    _, (batch,) = drawn(of, 1, beta=0.5)
+    given = np.array([priorities[int(value) // 100][int(value) % 100] for value in batch["value"][:, 0]])
+    assert batch["weights"] == pytest.approx((given / 1e-3) ** -0.5, rel=1e-4)
+    theirs = one.sample(64, beta=0.5)
+    assert set(np.round(batch["weights"], 5)) >= set(np.round(theirs["weights"], 5)) - {1.0}
+
+
+def test_a_silent_shard_takes_no_other_with_it(of_three, monkeypatch):
+    monkeypatch.setattr(shards, "SILENCE", 0.5)
+    of = of_three(Uniform())
+    for number in range(3):
+        of.fill(number, 10)
+        of.serve(number)
+    of.until(lambda: len(of.home) == 30)
+    frozen = threading.Event()
+    draw = of.buffers[1].draw
+    monkeypatch.setattr(of.buffers[1], "draw", lambda *given: frozen.wait(20) and draw(*given))
+    counts, _ = drawn(of, 1)  # it waits for the silent one, and then draws of the others
+    assert sum(counts.values()) == 64 and {int(row) // 100 for row in counts} == {0, 2}
+    (remark,) = of.home.remarks
+    assert "gateway-1 is not connected" in remark
+    frozen.set()
+    of.until(lambda: len(of.home) == 30)
+
+
+def test_shards_outlast_a_learner_that_stands_still(of_three, monkeypatch):
+    monkeypatch.setattr(stream, "SILENCE", 0.3)
+    of = of_three(Uniform(), num_shards=1)
+    of.fill(0, 10)
+    of.serve(0)
+    of.until(lambda: len(of.home) == 10)
+    with of.home._exchange:  # nothing is asked
+        time.sleep(1.0)
+    time.sleep(0.3)
+    assert not of.home.remarks and sum(drawn(of, 1)[0].values()) == 64
+
+
 def test_new_priorities_reach_their_rows_and_new_rows_of_any_shard_begin_with_the_largest(of_three):
     of = of_three(BY_PRIORITY, num_shards=2)
     for number in range(2):
@@ -153,7 +202,7 @@ def test_weights_are_of_the_chances_that_rows_had_where_a_shard_has_changed_sinc
     of.until(lambda: len(of.home) == 20)
     with of.home._exchange:
         for link in of.home._links.values():
-            link.mass, link.asked_at = 30.0 if link.at.gateway == 0 else 10.0, math.inf  # not asked by itself
+            link.mass, link.answered_at = 30.0 if link.at.gateway == 0 else 10.0, math.inf  # not asked by itself
     batch = of.home.sample(64, beta=1.0, out=of.home.allocate(64))
     at_first = batch["reward"] == 0
     assert at_first.sum() == 48
@@ -271,12 +320,12 @@ def test_strangers_get_nothing_and_disturb_nobody(of_three, monkeypatch):
     of.until(lambda: len(of.home) == 5)
     ask = Frame(Kind.DRAW, RUN, 1, count=1, nbytes=8)
     for token in (b"x" * 32, TOKEN):
-        stream = connect(at.address, token, Frame(Kind.HELLO, RUN, 1), {})
+        stranger = connect(at.address, token, Frame(Kind.HELLO, RUN, 1), {})
         # With the token, but with a frame that no learner sends.
-        stream.send(ask if token != TOKEN else Frame(Kind.WEIGHTS, RUN, 1), [memoryview(bytes(8))])
+        stranger.send(ask if token != TOKEN else Frame(Kind.WEIGHTS, RUN, 1), [memoryview(bytes(8))])
         with pytest.raises(OSError):
-            stream.receive()
-        stream.close()
+            stranger.receive()
+        stranger.close()
     assert of.served[0].poll() is False
     assert sum(drawn(of, 1)[0].values()) == 64
     monkeypatch.setattr(ShardedBuffer, "_is_prioritized", True)  # a learner of other settings

@@ -378,13 +378,13 @@ def set_priorities(buffer: ReplayBuffer, ids: list[int], priorities: list[float]
 def test_a_draw_of_a_shard_has_the_masses_that_its_rows_were_drawn_by() -> None:
     buffer = prioritized(alpha=0.5, eps=1.0)
     add(buffer, 3.0, 8.0, 0.0, 15.0)
-    batch, masses, total = buffer.draw(200)
+    batch, masses, total, least = buffer.draw(200)
     expected = np.array([2.0, 3.0, 1.0, 4.0])
-    assert buffer.mass == total == pytest.approx(10.0) and masses.dtype == np.float64
+    assert buffer.mass == total == pytest.approx(10.0) and least == pytest.approx(1.0) and masses.dtype == np.float64
     assert masses == pytest.approx(expected[batch["ids"]]) and (batch["weights"] == 1.0).all()
     assert set(batch["ids"].tolist()) == {0, 1, 2, 3}
     out = buffer.allocate(3)
-    assert buffer.draw(3, out=out)[0]["ids"] is out["ids"]
+    assert buffer.draw(3, out=out).batch["ids"] is out["ids"]
 
 
 def test_without_priorities_each_row_has_a_mass_of_1() -> None:
@@ -393,7 +393,8 @@ def test_without_priorities_each_row_has_a_mass_of_1() -> None:
     with pytest.raises(NotReady, match="empty"):
         buffer.draw(1)
     buffer.add(value=np.arange(6))
-    batch, masses, total = buffer.draw(50)
+    batch, masses, total, least = buffer.draw(50)
+    assert least == 1.0
     assert set(batch["value"].tolist()) == {2, 3, 4, 5} and (masses == 1.0).all() and total == buffer.mass == 4.0
     with pytest.raises(TypeError, match="no priorities"):
         buffer.raise_priority(2.0)

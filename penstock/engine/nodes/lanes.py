@@ -376,6 +376,7 @@ class StepNodeLanes(NodeLanes):
                 self._spend(taken)
             if self._transport.is_sharded:  # nothing else arrives
                 self._measure_steps(taken, frame)
+                self.arena.learner_bell.ring()
             self.bell.ring()
             return
         calls: Rows = {name: np.empty((frame.count, *field.shape), field.dtype) for name, field in self._fields.items()}

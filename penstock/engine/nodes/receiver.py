@@ -6,12 +6,8 @@ write it, so that a learner reads both in the same way. Another for each policy 
 
 from __future__ import annotations
 
-import contextlib
 import resource
-import socket
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,19 +19,18 @@ from penstock.engine.messages import Command, Dismiss, GoOnWithout, Listening, N
 from penstock.engine.nodes.dispatcher import Dispatcher
 from penstock.engine.nodes.lanes import NodeLanes, RelayedStepLanes, StepNodeLanes, StepPool
 from penstock.engine.nodes.link import Link
+from penstock.engine.nodes.listening import Listener
 from penstock.engine.nodes.poller import Poller
 from penstock.experience.arena import ExperienceArena
-from penstock.ipc.stream import SILENCE, welcome
 from penstock.runs.status import NodeStatus
 
 if TYPE_CHECKING:
     from penstock.engine.nodes.transport import SegmentTransport
+    from penstock.ipc.stream import Frame, Stream
 
 RECEIVER = "receiver"
 REPORT_INTERVAL = 0.5  # seconds
 SUMMED = ("steps", "nbytes", "weights_nbytes", "stale", "doubled", "missing")  # over policies, of a node's status
-ACCEPT_PAUSE = 0.1  # seconds after a connection could not be accepted
-MOST_UNPROVEN = 64  # connections at a time without a proof of the token
 
 
 @dataclass(frozen=True)
@@ -117,15 +112,11 @@ class Receiver:
         self._poller = Poller()
         dispatchers = [Dispatcher(*each) for each in zip(arena.policies, self._lanes, strict=False)]
         self._serving: list[Poller | Dispatcher] = [*dispatchers, self._poller]
-        self._refusals: deque[str] = deque()  # reported by the role's own thread
-        self._unproven: dict[socket.socket, float] = {}  # deadline of each proof
         self._next_report = 0.0
-        self._is_over = False
-        self._listener = socket.create_server((spec.ip, 0))
-        self.address: tuple[str, int] = self._listener.getsockname()[:2]
+        self._listener = Listener(spec.ip, spec.token, spec.run, self._admit)
+        self.address = self._listener.address
         report(Listening(self.address))
-        self._thread = threading.Thread(target=self._accept, name="accepting", daemon=True)
-        for thread in (self._thread, *self._serving):
+        for thread in self._serving:
             thread.start()
 
     def poll(self) -> bool:
@@ -136,12 +127,8 @@ class Receiver:
         gone = [lanes for lanes in chain(*self._lanes) if lanes.is_gone]
         has_filled = any([lanes.fill_in() for lanes in gone])
         self.bell = self._arena.rollout_bells[0] if gone else self._arena.policy_bells[0]
-        for connection, end in list(self._unproven.items()):
-            if time.monotonic() > end:  # bytes sent at intervals do not extend the deadline
-                with contextlib.suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
-        while self._refusals:
-            self._report(Note(f"warning: a connection to the receiver was refused: {self._refusals.popleft()}"))
+        for why in self._listener.refusals():
+            self._report(Note(f"warning: a connection to the receiver was refused: {why}"))
         now = time.monotonic()
         if now >= self._next_report:
             self._next_report = now + REPORT_INTERVAL
@@ -161,9 +148,6 @@ class Receiver:
 
     def close(self) -> None:
         """End all connections."""
-        self._is_over = True
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
         self._listener.close()
         for lanes in chain(*self._lanes):
             lanes.close()
@@ -181,39 +165,8 @@ class Receiver:
         for of_policy in self._lanes:
             of_policy[node].is_waited_for = False
 
-    def _refuse(self, why: str) -> None:
-        if not self._is_over and len(self._refusals) < MOST_UNPROVEN:  # strangers cannot fill the log
-            self._refusals.append(why)
-
-    def _accept(self) -> None:
-        has_failed = False
-        while not self._is_over:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError as error:  # too many open files, or no memory: until some are free, nodes wait
-                if not has_failed:
-                    self._refuse(f"{error.strerror}; nodes that connect wait until it can be accepted")
-                has_failed = True
-                time.sleep(ACCEPT_PAUSE)
-                continue
-            has_failed = False
-            if len(self._unproven) < MOST_UNPROVEN:
-                self._unproven[connection] = time.monotonic() + SILENCE
-                threading.Thread(target=self._admit, args=(connection,), daemon=True).start()
-            else:
-                connection.close()
-                self._refuse(f"{MOST_UNPROVEN} other connections have not yet proven to have the run's token")
-
-    def _admit(self, connection: socket.socket) -> None:
-        try:
-            stream, hello, identity = welcome(connection, self._spec.token, self._spec.run)
-            lanes = self._lanes[identity["policy"]][identity["node"]]
-        except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-            connection.close()
-            self._refuse(str(error))
-            return
-        finally:
-            del self._unproven[connection]
+    def _admit(self, stream: Stream, hello: Frame, identity: dict[str, Any]) -> None:
+        lanes = self._lanes[identity["policy"]][identity["node"]]
         if not lanes.welcome(Link(stream, self._poller, lanes.receive_any, lanes.bell, hello.run, hello.incarnation)):
             stream.close()
 

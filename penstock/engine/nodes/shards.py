@@ -6,26 +6,23 @@ The learner draws its batches from all shards: see `penstock.experience.shards`.
 from __future__ import annotations
 
 import contextlib
-import socket
-import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from penstock.engine.contracts import LeavesNothing, Role
-from penstock.engine.messages import Command, Listening, Tell, unknown
+from penstock.engine.messages import Command, Listening, Note, Tell, unknown
+from penstock.engine.nodes.listening import Listener
 from penstock.experience.shards import columns_that_travel
-from penstock.ipc.stream import Frame, Kind, Stream, StreamError, Views, array_views, nbytes_of, welcome
+from penstock.ipc.stream import MOST_DELAY, Frame, Kind, Stream, StreamError, Views, array_views, nbytes_of
 from penstock.replay import NotReady, ReplayBuffer
 
 if TYPE_CHECKING:
     from penstock.experience.arena import ExperienceArena
 
 SHARD = "shard"
-ACCEPT_PAUSE = 0.1  # seconds after a connection could not be accepted
 
 
 @dataclass(frozen=True)
@@ -81,17 +78,16 @@ class Shard:
     def __init__(self, spec: ShardRole, arena: ExperienceArena, report: Tell) -> None:
         assert spec.buffer is not None
         self.bell = arena.policy_bells[0]
-        self._spec, self._buffer = spec, spec.buffer
+        self._buffer, self._report = spec.buffer, report
         self._failure: BaseException | None = None
-        self._is_over = False
         self._streams: set[Stream] = set()
-        self._listener = socket.create_server((spec.ip, 0))
-        self._thread = threading.Thread(target=self._accept, name="shard-accepting", daemon=True)
-        self._thread.start()
-        report(Listening(self._listener.getsockname()[:2]))
+        self._listener = Listener(spec.ip, spec.token, spec.run, self._serve)
+        report(Listening(self._listener.address))
 
     def poll(self) -> bool:
-        """Return False; raise what has ended a thread."""
+        """Report refused connections, and raise what has ended one; return False."""
+        for why in self._listener.refusals():
+            self._report(Note(f"warning: a connection to a shard was refused: {why}"))
         if self._failure is not None:
             raise self._failure
         return False
@@ -102,40 +98,28 @@ class Shard:
 
     def close(self) -> None:
         """End all connections."""
-        self._is_over = True
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._thread.join()
         for stream in list(self._streams):
             stream.close()
 
-    def _accept(self) -> None:
-        while not self._is_over:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:  # over, or too many open files
-                time.sleep(ACCEPT_PAUSE)
-                continue
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-
-    def _serve(self, connection: socket.socket) -> None:
-        """Answer requests until the connection ends; one without a proof of the token is closed."""
+    def _serve(self, stream: Stream, hello: Frame, identity: dict[str, Any]) -> None:
+        """Answer requests until the connection ends."""
+        stream.allow(MOST_DELAY)  # a learner may be busy with other shards, or stand still
+        self._streams.add(stream)
+        room: dict[str, np.ndarray] = {}
         try:
-            with contextlib.closing(connection):
-                stream, _, _ = welcome(connection, self._spec.token, self._spec.run)
-                self._streams.add(stream)
-                room: dict[str, np.ndarray] = {}
-                try:
-                    while True:
-                        room = self._answer(stream, stream.receive(), room)
-                finally:
-                    self._streams.discard(stream)
-        except (OSError, ValueError, RecursionError):  # the learner is gone, or a stranger was there
-            return
+            while True:
+                room = self._answer(stream, stream.receive(), room)
+        except StreamError:
+            raise
+        except OSError:  # the learner is gone
+            stream.close()
         except BaseException as error:
             self._failure = error
             self.bell.ring()
+            stream.close()
+        finally:
+            self._streams.discard(stream)
 
     def _answer(self, stream: Stream, frame: Frame, room: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Set priorities, and send rows with their masses: none while there is nothing to draw.
@@ -147,18 +131,19 @@ class Shard:
         largest, ids, priorities = np.empty(1), np.empty(frame.number, np.int64), np.empty(frame.number)
         stream.receive_into(array_views(largest, ids, priorities))
         buffer = self._buffer
-        if largest[0] > 0.0:
+        if is_prioritized := largest[0] > 0.0:
             buffer.update_priorities(ids, priorities)
             buffer.raise_priority(largest[0])
         views: Views = []
-        count, total = 0, buffer.mass
+        count, total, least = 0, buffer.mass, 0.0
         with contextlib.suppress(NotReady):
             if frame.count:
                 if len(room.get("ids", ())) < frame.count:
                     room = buffer.allocate(frame.count)
                 part = {name: array[: frame.count] for name, array in room.items()}
-                batch, masses, total = buffer.draw(frame.count, part)
+                batch, masses, total, least = buffer.draw(frame.count, part)
                 count, views = frame.count, array_views(masses, *columns_that_travel(batch))
-        views = [*array_views(np.array([len(buffer), total])), *views]
+        largest_here = buffer.max_priority if is_prioritized else 0.0
+        views = [*array_views(np.array([len(buffer), total, least, largest_here])), *views]
         stream.send(Frame(Kind.ROWS, frame.run, frame.incarnation, count=count, nbytes=nbytes_of(views)), views)
         return room

@@ -46,7 +46,7 @@ class SegmentTransport:
 
     @property
     def is_sharded(self) -> bool:
-        """Whether experience stays at gateways, in shards of the replay."""
+        """Whether experience stays at gateways below this end, in shards of the replay."""
         return False
 
     def to_node(self) -> Self:
@@ -79,19 +79,28 @@ class StoredSegmentTransport(SegmentTransport):
         return partial(keep_segments, arena, self.path.stores, {})
 
 
+@dataclass(frozen=True)
 class StepTransport(SegmentTransport):
-    """Transport of steps: an outbox on the node records the writers' calls, which are repeated at home."""
+    """Transport of steps: an outbox on the node records the writers' calls, which are repeated at home.
+
+    Attributes
+    ----------
+    stays_below
+        Whether this is the form for a gateway of gateways, which keep the steps in shards.
+    """
 
     unit: ClassVar[Literal["segments", "steps"]] = "steps"
+    stays_below: bool = False
 
     @property
     def is_sharded(self) -> bool:
         """As in the base."""
-        return isinstance(self.path.replay.buffer, ShardedBuffer)
+        return self.stays_below or isinstance(self.path.replay.buffer, ShardedBuffer)
 
     def to_node(self) -> Self:
         """Write steps on the node; the buffer stays at home, or at gateways."""
-        return replace(self, path=replace(self.path, replay=NodeReplay.of(self.path.replay)))
+        there = replace(self.path, replay=NodeReplay.of(self.path.replay))
+        return replace(self, path=there, stays_below=self.is_sharded)
 
     def path_on_node(self, arena: ExperienceArena, relays: bool = False) -> DataPath:
         """Return the data path with an outbox in the buffer's place.
@@ -107,10 +116,10 @@ class StepTransport(SegmentTransport):
 
     def relaying(self, path: DataPath, shard: ReplayBuffer | None = None) -> SegmentTransport:
         """As in the base; the receiver writes steps into the gateway's outbox, or into its shard."""
-        found: Any = path
-        return replace(
-            self, path=found if shard is None else replace(found, replay=replace(found.replay, buffer=shard))
-        )
+        there: Any = path
+        if shard is not None:
+            there = replace(there, replay=replace(there.replay, buffer=shard))
+        return replace(self, path=there, stays_below=self.stays_below and shard is None)
 
     @property
     def calls_per_step(self) -> int:
