@@ -481,10 +481,10 @@ def test_what_no_node_sends_ends_its_connection_alone(ends):
 
 def test_strangers_who_say_nothing_or_a_byte_now_and_then_are_closed_and_take_no_nodes_place(monkeypatch):
     monkeypatch.setattr("penstock.engine.nodes.listening.MOST_UNPROVEN", 4)
-    monkeypatch.setattr("penstock.engine.nodes.receiver.SILENCE", 0.5)
+    monkeypatch.setattr("penstock.engine.nodes.listening.SILENCE", 0.5)
     ends = Ends()
     strangers = [socket.create_connection(ends.address, timeout=5) for _ in range(12)]
-    ends.until(lambda: len(ends.receiver._unproven) == 0)
+    ends.until(lambda: len(ends.receiver._listener._unproven) == 0)
     for stranger in strangers:
         with contextlib.suppress(ConnectionError):
             while stranger.recv(4096):  # closed by the other end, whose random bytes come first
