@@ -117,6 +117,12 @@ def test_evaluators_on_nodes_play_the_episodes_that_one_at_home_would_play_each_
     assert all(len(node.reports) == 2 for node in ends.nodes)
 
 
+@pytest.mark.parametrize(("episodes", "idle"), [(8, 0), (29, 1)])
+def test_an_evaluator_without_a_part_is_said(make, episodes, idle):
+    remark = make(eval_episodes=episodes, num_evaluators=2).there.remark
+    assert bool(remark) == bool(idle) and ("1 of num_evaluators=2 have nothing to play" in remark) == bool(idle)
+
+
 def test_games_are_shared_and_their_results_are_joined_for_every_opponent_and_seat(make):
     games = {"env": Turns, "num_agents": 2, "segment_length": 4, "batch_size": 32}
     ends = make(**games, eval_against=("random", "best"), num_evaluators=2)

@@ -144,6 +144,8 @@ class NodesBackend(Owned):
             self._handle("cluster", Note(f"{there} of {asked} nodes are there: {requested} asked for"))
         elif there < len(self._nodes):
             self._handle("cluster", Note(f"the run begins with {there} of {asked} nodes, and takes others that come"))
+        if self._evaluations is not None and (remark := self._evaluations.remark):
+            self._handle("cluster", Note(remark))
         for node in self._nodes:
             if node.rank:  # the receiver reports the others
                 node.update_learner(is_there=False)

@@ -134,6 +134,17 @@ class EvaluationsThere:
         self._command = EvaluateThere(0, math.inf, ())  # the last
         self._deadline = math.inf
 
+    @property
+    def remark(self) -> str:
+        """Text for the user where an evaluator has nothing to play; empty: each has a part."""
+        episodes, lanes = self._spec.algorithms[0].config.eval_episodes, len(self._parts)
+        if lanes == self.count:
+            return ""
+        return (
+            f"warning: {self.count - lanes} of num_evaluators={self.count} have nothing to play: eval_episodes="
+            f"{episodes} are played in {lanes} environments; use a multiple of {self.count}"
+        )
+
     def role(self, node: int) -> EvaluatorThereRole:
         """Return the role for a node."""
         return EvaluatorThereRole(**vars(self._spec), games=self._parts[node % len(self._parts)])
