@@ -118,11 +118,16 @@ def test_a_lost_node_of_a_gateway_is_made_up_for_there_and_its_successor_goes_on
         assert t.home.full() == []
     small.fill([0])  # the other goes on
     t.until(lambda: of_node(t.home.arena, small.arena, 0) in t.home.full())
-    again = t.add(LARGE, (), (gateway, 1, 2))
     if takes_turns:
-        t.until(lambda: set(own) <= set(t.home.full()))  # granted before it came
-        t.home.learn()
-    t.until(lambda: len(again.free()) == 8)
+        t.until(lambda: set(own) <= set(t.home.full()))  # granted again, while nobody is there
+    again = t.add(LARGE, (), (gateway, 1, 2))
+
+    def has_all() -> bool:
+        if takes_turns:
+            t.home.learn()
+        return len(again.free()) == 8
+
+    t.until(has_all)
     again.fill([5])
     t.until(lambda: of_node(t.home.arena, again.arena, 5) in t.home.full())
 

@@ -84,7 +84,7 @@ class End:
 
     def learn(self) -> None:
         """Free all slots that have arrived, as a learner does."""
-        slots = np.array(self.full())
+        slots = np.array(self.full(), np.int64)
         self.arena.full.pop_many(self.arena.full.capacity)
         assert self.arena.slots.claim(slots, SlotState.FULL, SlotState.READING, READER).all()
         self.arena.release(slots)
