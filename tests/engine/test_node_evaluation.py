@@ -61,7 +61,7 @@ class Ends:
         self.there.send(self.nodes)
 
     def lose(self, number: int) -> None:
-        """What the backend does about a lost node."""
+        """Lose a node, and send its part to another, as the backend."""
         self.nodes[number].has_begun = False
         self.there.lose(number)
         self.there.send(self.nodes)
@@ -115,6 +115,16 @@ def test_evaluators_on_nodes_play_the_episodes_that_one_at_home_would_play_each_
     assert found[0] == expected and len(set(expected.returns)) > 2
     assert found[1].returns != expected.returns and found[1].asked == 8
     assert all(len(node.reports) == 2 for node in ends.nodes)
+
+
+def test_a_request_replaces_one_of_an_earlier_evaluation_that_waits(make):
+    ends, reports = make(), Reports()
+    evaluator = EvaluatorRole((ends.home.algorithm,), ends.home.env).build(ends.home.arena, reports.append)
+    for number in (1, 2):
+        evaluator.handle(Evaluate(number, math.inf, (Candidate(None, None, {}),)))
+    assert evaluator.poll() and not evaluator.poll()
+    assert [report.number for report in reports] == [2]
+    evaluator.close()
 
 
 @pytest.mark.parametrize(("episodes", "idle"), [(8, 0), (29, 1)])

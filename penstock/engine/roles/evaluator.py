@@ -81,9 +81,11 @@ class Evaluator:
         return True
 
     def handle(self, command: Command) -> None:
-        """Execute a command: `Evaluate`."""
+        """Execute a command: `Evaluate`, which replaces what waits of earlier evaluations."""
         if not isinstance(command, Evaluate):
             raise unknown(RoleKind.EVALUATOR, command, Evaluate)
+        while self._requests and self._requests[0].number != command.number:
+            self._requests.popleft()
         self._requests.append(command)
 
     def close(self) -> None:
