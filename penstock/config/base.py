@@ -487,8 +487,6 @@ class Config:
         return {**found, "env_kwargs": saved(self.env_kwargs)}
 
 
-
-
 def _jsonable(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_jsonable(item) for item in value]

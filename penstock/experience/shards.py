@@ -167,9 +167,8 @@ class ShardedBuffer:
         return -(-self._make.keywords["capacity"] // self._num_shards)
 
     def maker_of(self, number: int) -> partial[ReplayBuffer]:
-        """Return the constructor of a shard, by the number of its gateway."""
-        seed = self._make.keywords["seed"]
-        return partial(self._make, capacity=self._rows_of_a_shard, seed=None if seed is None else seed + number)
+        """Return the constructor of a shard, by its number among all shards."""
+        return partial(self._make, capacity=self._rows_of_a_shard, seed=self._make.keywords["seed"] + number)
 
     def allocate(self, batch_size: int) -> Batch:
         """Return arrays for `sample`, uninitialised."""
@@ -185,7 +184,7 @@ class ShardedBuffer:
         batch_size
             Number of rows.
         beta
-            Exponent of the importance weights, which are divided by the largest in the batch; None: no weights.
+            Exponent of the importance weights, divided by the largest as the sampler says; None: no weights.
         out
             Arrays as made by `allocate`, which are filled and returned.
 
@@ -212,12 +211,13 @@ class ShardedBuffer:
 
     def _least_chance(self, chances: np.ndarray) -> float:
         """Return the chance of the row with the largest weight, in the batch or in all shards."""
+        least = float(chances.min())
+        if self._make.keywords["sampler"].normalize == "batch":
+            return least
         with self._exchange:
             links = list(self._links.values())
         mass = sum(link.mass for link in links)
-        if self._make.keywords["sampler"].normalize == "batch" or not mass:
-            return float(chances.min())
-        return min(float(chances.min()), *(link.least / mass for link in links))
+        return min(least, *(link.least / mass for link in links)) if mass else least
 
     def update_priorities(self, ids: np.ndarray, priorities: np.ndarray) -> None:
         """Set the priorities of rows (float ``[N]``), by their ids (int64 ``[N]``); the next requests carry them.
@@ -325,9 +325,7 @@ class ShardedBuffer:
             return 0
         ends = np.cumsum([link.mass for link in links])
         count = len(chances) - begin
-        points = (
-            (np.arange(count) + self._random.random(count)) / count * ends[-1]
-        )  # one in each of equal parts
+        points = (np.arange(count) + self._random.random(count)) / count * ends[-1]  # one in each of equal parts
         wanted = np.bincount(np.searchsorted(ends, points, side="right").clip(max=len(links) - 1), minlength=len(links))
         shares = {link: link.mass / ends[-1] for link in links}
         found = 0

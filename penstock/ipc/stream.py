@@ -58,7 +58,8 @@ class Kind(IntEnum):
     DRAW = auto()
     """Request for rows of a shard: largest priority of all (float64), then ids (int64) and new priorities (float64)."""
     ROWS = auto()
-    """Rows of a shard: its number of rows and its mass (float64), masses of the rows (float64), and their columns."""
+    """Rows of a shard: its number of rows, mass, least mass and largest priority, masses of the rows (all float64), and
+    their columns."""
     VERSION = auto()
     """A past version of the policy; its number is that of its place in the pool: to a node."""
     ODDS = auto()

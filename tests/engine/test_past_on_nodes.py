@@ -22,7 +22,7 @@ class Pools:
         self.home, self.small, self.large = (pool_of(end.arena) for end in (self.tree.home, *self.nodes))
 
     def enter(self, place: int, number: int, *odds: float) -> None:
-        """What the supervisor does."""
+        """Publish a version and odds at home, as the supervisor."""
         self.home.places[place].publish(np.full(SIZE, number, np.uint8), number)
         self.home.set_odds(np.array(odds))
         self.tree.home.arena.ring_rollout_workers()

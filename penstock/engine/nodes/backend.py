@@ -454,8 +454,8 @@ class NodesBackend(Owned):
             elif isinstance(report, Listening):
                 at = ShardAddress(gateway.number, report.address, self._token, self._run, gateway.incarnation)
                 learner = name_of(RoleKind.LEARNER, policy_of(role))
-                self._shards[learner, gateway.number] = DrawFrom(at)
-                self._local.send(learner, DrawFrom(at))
+                self._shards[learner, gateway.number] = found = DrawFrom(at)
+                self._local.send(learner, found)
             else:
                 self._handle(f"{role} of {gateway.name}", report)
         self._take_statuses(gateway.below, answer.seen)
@@ -522,6 +522,7 @@ class NodesBackend(Owned):
             self._handle(role, replace(report, story=f"{report.story}: nodes connect anew"))
         else:
             self._handle(role, report)
-            for (learner, _), found in self._shards.items() if isinstance(report, Died) else ():
-                if learner == role:
-                    self._local.send(role, found)
+            if isinstance(report, Died):  # its successor gets what is sent
+                for (learner, _), found in self._shards.items():
+                    if learner == role:
+                        self._local.send(role, found)
