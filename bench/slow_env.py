@@ -143,16 +143,17 @@ def hidden(
 def counted(
     workers: int, way: str, arguments: argparse.Namespace, straggler: int | None, steps: int
 ) -> np.ndarray:
-    """Return the steps per second of each lane in a training, after a warm-up."""
+    """Return the steps per second of each lane, over at least the seconds to measure, after a warm-up of some steps."""
     with tempfile.TemporaryDirectory() as aside:
         file = Path(aside) / "counts"
         whole = np.memmap(file, np.int64, "w+", shape=(MOST_LANES,))
         counts = whole[: arguments.lanes]
         values = settings(workers, way, arguments, counts=str(file), straggler=straggler)
         with penstock.APPO(**values, run_dir=None) as algo:
-            algo.train(steps // 5, quiet=True)
-            before, began = counts.copy(), time.monotonic()
             algo.train(steps, quiet=True)
+            before, began = counts.copy(), time.monotonic()
+            while time.monotonic() < began + arguments.seconds:
+                algo.train(steps, quiet=True)
             rates = (counts - before) / (time.monotonic() - began)
     if not rates.all():
         raise RuntimeError(f"lanes {np.flatnonzero(rates == 0)} were never stepped, or not told which they are")
@@ -204,7 +205,7 @@ def main() -> None:
             print(f"\none lane sleeps {STRAGGLER_SLEEP * 1e3:g} ms: steps/s as a share of those without it")
             print("workers way             own group  groups of its worker  groups of other workers  slowest")
             for way in ways:
-                straggling(*way, arguments, steps=int(rates[way] * arguments.seconds))
+                straggling(*way, arguments, steps=int(rates[way] * arguments.seconds / 5))
 
 
 if __name__ == "__main__":
