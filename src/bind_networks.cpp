@@ -101,11 +101,15 @@ void bind_networks(nb::module_& module) {
           nb::arg("x"), nb::arg("parameters"), nb::arg("first"), nb::arg("state"), nb::arg("out"), nb::arg("after"),
           nb::arg("threads"), "The same with NumPy arrays instead of addresses, but for the parameters.");
   using StepNumbers = std::tuple<int, int, int, int, int, float, float>;
+  using LayersCall = std::tuple<int, int, bool>;             // number among the layers, networks, in bfloat16
+  using SampleCall = std::tuple<size_t, float, float>;       // d, centre, reach
+  using CallNumbers = std::tuple<int, std::vector<int>, std::vector<int>, int, LayersCall, SampleCall>;
   nb::class_<Plan>(module, "Plan", "Recorded computation over small tensors.")
       .def(
           "__init__",
           [](Plan* plan, const std::vector<std::vector<size_t>>& shapes, const std::vector<int>& inputs,
-             const std::vector<StepNumbers>& steps, const std::vector<int>& outputs) {
+             const std::vector<StepNumbers>& steps, const std::vector<int>& outputs, const std::vector<CallNumbers>& calls,
+             const nb::list& layers, const std::vector<size_t>& ends) {
             std::vector<Shape> found;
             for (const auto& shape : shapes) {
               if (shape.size() != kDims) throw std::invalid_argument("a shape must have three sizes");
@@ -116,19 +120,30 @@ void bind_networks(nb::module_& module) {
             std::vector<Plan::Step> taken;
             for (const auto& [operation, out, a, b, c, x, y] : steps)
               taken.push_back({static_cast<Operation>(operation), out, a, b, c, x, y});
-            new (plan) Plan(std::move(found), std::move(kinds), std::move(taken), outputs);
+            std::vector<Plan::Call> called;
+            for (const auto& [kind, reads, writes, rows, of_layers, of_sample] : calls) {
+              const auto [number, networks, in_bf16] = of_layers;
+              const auto [d, centre, reach] = of_sample;
+              std::optional<Layers> one;
+              if (number >= 0) one = nb::cast<const Layers&>(layers[static_cast<size_t>(number)]);
+              called.push_back({static_cast<Plan::Call::Kind>(kind), reads, writes, std::move(one), rows, networks,
+                                in_bf16, SquashedNormal{d, centre, reach}});
+            }
+            new (plan) Plan(std::move(found), std::move(kinds), std::move(taken), std::move(called), outputs, ends);
           },
-          nb::arg("shapes"), nb::arg("inputs"), nb::arg("steps"), nb::arg("outputs"))
+          nb::arg("shapes"), nb::arg("inputs"), nb::arg("steps"), nb::arg("outputs"),
+          nb::arg("calls") = std::vector<CallNumbers>(), nb::arg("layers") = nb::list(),
+          nb::arg("ends") = std::vector<size_t>())
       .def(
-          "run",
-          [](Plan& plan, const std::vector<uintptr_t>& inputs, const std::vector<uintptr_t>& outputs) {
+          "begin",
+          [](Plan& plan, const std::vector<uintptr_t>& inputs, const std::vector<uintptr_t>& outputs, int threads) {
             std::vector<const void*> from;
             for (const uintptr_t address : inputs) from.push_back(at<const void*>(address));
-            const auto to = floats_at<float>(outputs);
-            const nb::gil_scoped_release released;
-            plan.run(from, to);
+            plan.begin(from, floats_at<float>(outputs), threads);
           },
-          nb::arg("inputs"), nb::arg("outputs"));
+          nb::arg("inputs"), nb::arg("outputs"), nb::arg("threads"),
+          "Take the addresses of inputs and outputs, for all parts.")
+      .def("run", &Plan::run, nb::arg("part"), nb::call_guard<nb::gil_scoped_release>(), "Run one part.");
   module.def(
       "sample_squashed",
       [](uintptr_t outputs, size_t n, size_t d, float centre, float reach, uintptr_t noise, uintptr_t action,

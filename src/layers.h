@@ -33,6 +33,16 @@ class Layers {
   }
 
   size_t num_tensors() const { return 2 * (num_hidden() + (outputs_ ? 1 : 0)); }
+  int num_networks() const { return networks_; }
+  int num_inputs() const { return sizes_.front(); }
+  int num_outputs() const { return outputs_ ? outputs_ : sizes_.back(); }
+
+  // Numbers of a tensor of parameters, of all networks.
+  size_t size_of(size_t tensor) const {
+    const size_t layer = tensor / 2;
+    const size_t outputs = layer < num_hidden() ? sizes_[layer + 1] : outputs_;
+    return networks_ * outputs * (tensor % 2 ? 1 : sizes_[layer]);
+  }
 
   // Bytes that a pass of `count` networks over n rows keeps for the way back. The last hidden layer is among them only
   // behind a head: else it is the output.
@@ -247,13 +257,6 @@ class Layers {
       }
     }
     for (int c = 1; d_x && c < count; ++c) add_to(d_x, d_x_apart + (c - 1) * size_of_x, size_of_x);
-  }
-
-  // Numbers of a tensor of parameters.
-  size_t size_of(size_t tensor) const {
-    const size_t layer = tensor / 2;
-    const size_t outputs = layer < num_hidden() ? sizes_[layer + 1] : outputs_;
-    return networks_ * outputs * (tensor % 2 ? 1 : sizes_[layer]);
   }
 
   template <class Number>

@@ -1,4 +1,5 @@
-// A recorded computation over small tensors: elementwise operations, sums and products, without dispatch or allocation.
+// A recorded computation over small tensors: elementwise operations, sums, products, and the calls of networks' layers and
+// of squashed normal actions, without dispatch or allocation.
 #pragma once
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <limits>
 #include <memory>
 #include <new>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -19,7 +21,9 @@
 #include "activations.h"
 #include "blas.h"
 #include "functions.h"
+#include "layers.h"
 #include "scratch.h"
+#include "squashed_normal.h"
 
 namespace penstock {
 
@@ -28,12 +32,12 @@ enum class Operation : int {
   kConstant, kCopy, kAdd, kMul, kDiv, kExp, kLog, kSqrt, kPower, kClamp, kMinimum, kMaximum, kWhere, kGreater,
   kGreaterEqual, kEqual, kAnd, kOr, kNot, kSum, kGather, kScatterAdd, kLogSoftmax, kLogSoftmaxBackward, kTanh,
   kTanhBackward, kSigmoid, kProduct, kTurn, kSlice, kPut,
-  kLargest, kPlaceOfLargest, kCount
+  kLargest, kPlaceOfLargest, kCall, kCount
 };
 
 inline size_t num_operands(Operation operation) {
   switch (operation) {
-    case Operation::kConstant: return 0;
+    case Operation::kConstant: case Operation::kCall: return 0;
     case Operation::kCopy: case Operation::kExp: case Operation::kLog: case Operation::kSqrt: case Operation::kPower:
     case Operation::kClamp: case Operation::kNot: case Operation::kTanh: case Operation::kSigmoid: case Operation::kSum:
     case Operation::kLogSoftmax: case Operation::kTurn: case Operation::kSlice: case Operation::kLargest:
@@ -113,39 +117,93 @@ class Plan {
   struct Step {
     Operation operation;
     int out, a, b, c;  // numbers of tensors; -1: none
-    float x, y;
+    float x, y;        // of a call x is its number
   };
   enum class Kind : int { kFloat, kBool, kInt64, kUint8, kInt8, kInt16, kInt32, kCount };
 
-  // The first tensors are the inputs, one of each kind; every other is the result of a step.
-  Plan(std::vector<Shape> shapes, std::vector<Kind> inputs, std::vector<Step> steps, std::vector<int> outputs)
-      : shapes_(std::move(shapes)), inputs_(std::move(inputs)), steps_(std::move(steps)), outputs_(std::move(outputs)) {
-    const int count = static_cast<int>(shapes_.size());
+  // A call with several tensors; -1 among what it writes: not needed.
+  struct Call {
+    enum class Kind : int {
+      kForward,          // x, parameters -> kept, out
+      kBackward,         // x, kept, out, gradient, parameters -> d_x, gradients of the parameters
+      kSample,           // outputs, noise -> action, log_prob
+      kSampleGradient,   // outputs, noise, action, d_action, d_log_prob -> d_outputs
+      kCount
+    };
+
+    Kind kind;
+    std::vector<int> reads, writes;
+    std::optional<Layers> layers;
+    int rows, networks;  // of layers
+    bool in_bf16;
+    SquashedNormal normal;
+  };
+
+  // The first tensors are the inputs, one of each kind; every other is the result of a step, and each output is one of
+  // these. A part of the plan ends before each of the steps `ends`, and the last one behind all steps.
+  Plan(std::vector<Shape> shapes, std::vector<Kind> inputs, std::vector<Step> steps, std::vector<Call> calls,
+       std::vector<int> outputs, std::vector<size_t> ends)
+      : shapes_(std::move(shapes)),
+        inputs_(std::move(inputs)),
+        steps_(std::move(steps)),
+        calls_(std::move(calls)),
+        outputs_(std::move(outputs)),
+        ends_(std::move(ends)) {
+    const int count = static_cast<int>(shapes_.size()), num_inputs = static_cast<int>(inputs_.size());
     for (const Kind kind : inputs_)
       if (kind < Kind::kFloat || kind >= Kind::kCount) throw std::invalid_argument("no such kind of input");
-    if (inputs_.size() > shapes_.size()) throw std::invalid_argument("more inputs than tensors");
+    if (num_inputs > count) throw std::invalid_argument("more inputs than tensors");
+    std::vector<bool> is_there(shapes_.size(), false);
+    std::fill_n(is_there.begin(), num_inputs, true);
     for (const Step& step : steps_) {
       if (step.operation < Operation::kConstant || step.operation >= Operation::kCount)
         throw std::invalid_argument("no such operation");
+      const bool is_call = step.operation == Operation::kCall;
+      if (is_call && !(step.x >= 0.0f && step.x < static_cast<float>(calls_.size())))
+        throw std::invalid_argument("no such call of the plan");
+      bool is_legal = is_call || step.out >= 0;
       const std::array<int, 3> operands{step.a, step.b, step.c};
-      bool is_legal = step.out >= static_cast<int>(inputs_.size()) && step.out < count;
-      for (size_t i = 0; i < operands.size(); ++i)
-        is_legal &= operands[i] < step.out && (operands[i] >= 0 || i >= num_operands(step.operation));
+      for (size_t i = 0; i < num_operands(step.operation); ++i) is_legal &= operands[i] >= 0;
+      each_read(step, [&](int number) { is_legal &= number >= 0 && number < count && is_there[number]; });
+      if (is_legal) each_written(step, [&](int number) {
+        is_legal &= number >= num_inputs && number < count && !is_there[number];
+        if (is_legal) is_there[number] = true;
+      });
       if (!is_legal) throw std::invalid_argument("a step of the plan has a tensor that is not there yet");
-      require_fitting(step);
+      if (is_call) {
+        require_fitting(call_of(step));
+      } else {
+        require_fitting(step);
+      }
     }
     for (const int tensor : outputs_)
-      if (tensor < 0 || tensor >= count) throw std::invalid_argument("no such output in the plan");
+      if (tensor < num_inputs || tensor >= count || !is_there[tensor])
+        throw std::invalid_argument("no such output in the plan");
+    if (!std::is_sorted(ends_.begin(), ends_.end()) || (!ends_.empty() && ends_.back() > steps_.size()))
+      throw std::invalid_argument("no such part of the plan");
+    ends_.push_back(steps_.size());
     lay_out();
   }
 
-  void run(std::span<const void* const> inputs, std::span<float* const> outputs) {
+  // Takes the addresses of inputs, from which floats are read at every step, and of outputs, for all parts.
+  void begin(std::span<const void* const> inputs, std::span<float* const> outputs, int threads) {
     if (inputs.size() != inputs_.size() || outputs.size() != outputs_.size())
       throw std::invalid_argument("another number of inputs or outputs than the plan has");
-    for (size_t i = 0; i < inputs.size(); ++i) load(inputs_[i], inputs[i], tensor(i), numbers_of(shapes_[i]));
-    for (const Step& step : steps_) take(step);
-    for (size_t i = 0; i < outputs.size(); ++i)
-      std::memcpy(outputs[i], tensor(outputs_[i]), sizeof(float) * numbers_of(shapes_[outputs_[i]]));
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs_[i] == Kind::kFloat) {
+        places_[i] = static_cast<float*>(const_cast<void*>(inputs[i]));
+      } else {
+        load(inputs_[i], inputs[i], places_[i], numbers_of(shapes_[i]));
+      }
+    }
+    for (size_t i = 0; i < outputs.size(); ++i) places_[outputs_[i]] = outputs[i];
+    threads_ = threads;
+  }
+
+  // Runs one part.
+  void run(size_t part) {
+    if (part >= ends_.size()) throw std::out_of_range("no such part of the plan");
+    for (size_t i = part ? ends_[part - 1] : 0; i < ends_[part]; ++i) take(steps_[i]);
   }
 
  private:
@@ -173,6 +231,72 @@ class Plan {
     if (!is_fitting) throw std::invalid_argument("a step of the plan has tensors that do not fit each other");
   }
 
+  const Call& call_of(const Step& step) const { return calls_[static_cast<size_t>(step.x)]; }
+
+  template <class Visit>
+  void each_read(const Step& step, Visit visit) const {
+    if (step.operation == Operation::kCall) {
+      for (const int number : call_of(step).reads) visit(number);
+      return;
+    }
+    for (const int number : {step.a, step.b, step.c})
+      if (number != -1) visit(number);
+  }
+
+  template <class Visit>
+  void each_written(const Step& step, Visit visit) const {
+    if (step.operation != Operation::kCall) {
+      visit(step.out);
+      return;
+    }
+    for (const int number : call_of(step).writes)
+      if (number != -1) visit(number);
+  }
+
+  // Each tensor of a call has the size that the call reads or writes.
+  void require_fitting(const Call& call) const {
+    std::vector<size_t> reads, writes;
+    if (call.kind < Call::Kind::kForward || call.kind >= Call::Kind::kCount)
+      throw std::invalid_argument("no such call of the plan");
+    if (call.kind == Call::Kind::kForward || call.kind == Call::Kind::kBackward) {
+      const bool is_forward = call.kind == Call::Kind::kForward;
+      if (!call.layers || call.rows < 0 || call.networks < 0 || call.networks > call.layers->num_networks())
+        throw std::invalid_argument("a call of the plan has no layers");
+      const size_t n = static_cast<size_t>(call.rows), kept = kept_numbers(call);
+      const size_t x = n * call.layers->num_inputs(), out = n * call.networks * call.layers->num_outputs();
+      std::vector<size_t> parameters;
+      for (size_t tensor = 0; tensor < call.layers->num_tensors(); ++tensor)
+        parameters.push_back(call.layers->size_of(tensor));
+      reads = is_forward ? std::vector<size_t>{x} : std::vector<size_t>{x, kept, out, out};
+      writes = is_forward ? std::vector<size_t>{kept, out} : std::vector<size_t>{x};
+      reads.insert(reads.end(), parameters.begin(), parameters.end());
+      if (!is_forward && call.writes.size() > 1) writes.insert(writes.end(), parameters.begin(), parameters.end());
+    } else {
+      const size_t rows = static_cast<size_t>(call.rows), numbers = rows * call.normal.d;
+      reads = {2 * numbers, numbers};
+      writes = {numbers, rows};
+      if (call.kind == Call::Kind::kSampleGradient) {
+        reads = {2 * numbers, numbers, numbers, numbers, rows};
+        writes = {2 * numbers};
+      }
+    }
+    const auto fit = [&](const std::vector<int>& numbers, const std::vector<size_t>& sizes) {
+      bool is_fitting = numbers.size() == sizes.size();
+      for (size_t i = 0; is_fitting && i < numbers.size(); ++i)
+        is_fitting = numbers[i] == -1 || numbers_of(shapes_[numbers[i]]) == sizes[i];
+      return is_fitting;
+    };
+    bool is_whole = std::find(call.reads.begin(), call.reads.end(), -1) == call.reads.end();
+    for (size_t i = call.kind == Call::Kind::kBackward ? 1 : 0; i < call.writes.size(); ++i)
+      is_whole &= call.writes[i] != -1;
+    if (!is_whole || !fit(call.reads, reads) || !fit(call.writes, writes))
+      throw std::invalid_argument("a call of the plan has tensors that do not fit each other");
+  }
+
+  static size_t kept_numbers(const Call& call) {
+    return (call.layers->kept_nbytes(call.rows, call.networks, call.in_bf16) + sizeof(float) - 1) / sizeof(float);
+  }
+
   // Rows and columns of a factor of a product, which may lie turned.
   std::pair<size_t, size_t> factor_of(int number, float is_turned) const {
     const Shape& shape = shapes_[number];
@@ -182,41 +306,47 @@ class Plan {
   // Gives each tensor its place in the memory. A result may lie where one lay that no later step reads: what is in use
   // then stays in a core's own cache.
   void lay_out() {
-    constexpr size_t kNever = std::numeric_limits<size_t>::max();
-    std::vector<size_t> last(shapes_.size(), 0);
-    for (size_t i = 0; i < steps_.size(); ++i)
-      for (const int number : {steps_[i].a, steps_[i].b, steps_[i].c})
-        if (number >= 0) last[number] = i;
+    constexpr size_t kNever = std::numeric_limits<size_t>::max(), kElsewhere = kNever;
+    std::vector<size_t> last(shapes_.size(), 0), begins(shapes_.size(), kElsewhere);
+    for (size_t i = 0; i < steps_.size(); ++i) each_read(steps_[i], [&](int number) { last[number] = i; });
     for (size_t i = 0; i < inputs_.size(); ++i) last[i] = kNever;
     for (const int number : outputs_) last[number] = kNever;
-    begins_.resize(shapes_.size());
+    std::vector<bool> is_output(shapes_.size(), false);
+    for (const int number : outputs_) is_output[number] = true;
     size_t size = 0;
     std::vector<std::pair<size_t, size_t>> free;  // places: count of numbers, beginning
+    const auto count_of = [&](size_t number) { return (numbers_of(shapes_[number]) + 15) / 16 * 16; };
     const auto take_place = [&](size_t number) {
-      const size_t count = (numbers_of(shapes_[number]) + 15) / 16 * 16;
+      const size_t count = count_of(number);
       const auto found = std::find_if(free.begin(), free.end(), [&](const auto& place) { return place.first == count; });
       if (found != free.end()) {
-        begins_[number] = found->second;
+        begins[number] = found->second;
         free.erase(found);
       } else {
-        begins_[number] = size;
+        begins[number] = size;
         size += count;
       }
     };
-    for (size_t i = 0; i < inputs_.size(); ++i) take_place(i);
+    for (size_t i = 0; i < inputs_.size(); ++i)
+      if (inputs_[i] != Kind::kFloat) take_place(i);
     for (size_t i = 0; i < steps_.size(); ++i) {
-      const Step& step = steps_[i];
-      take_place(step.out);
-      std::array<int, 4> used{step.a, step.b, step.c, step.out};
+      std::vector<int> used;
+      each_written(steps_[i], [&](int number) {
+        if (!is_output[number]) take_place(number);
+        used.push_back(number);
+      });
+      each_read(steps_[i], [&](int number) { used.push_back(number); });
       std::sort(used.begin(), used.end());
-      for (auto each = used.begin(), end = std::unique(used.begin(), used.end()); each != end; ++each)
-        if (*each >= 0 && last[*each] <= i) free.emplace_back((numbers_of(shapes_[*each]) + 15) / 16 * 16, begins_[*each]);
+      used.erase(std::unique(used.begin(), used.end()), used.end());
+      for (const int each : used)
+        if (last[each] <= i) free.emplace_back(count_of(each), begins[each]);
     }
     memory_.reset(static_cast<float*>(std::aligned_alloc(kAlign, std::max(kAlign, size * sizeof(float)))));
     if (!memory_) throw std::bad_alloc();
+    for (const size_t begin : begins) places_.push_back(begin == kElsewhere ? nullptr : memory_.get() + begin);
   }
 
-  float* tensor(size_t number) { return memory_.get() + begins_[number]; }
+  float* tensor(size_t number) const { return places_[number]; }
 
   template <class Number>
   static void convert(const void* from, float* to, size_t n) {
@@ -259,6 +389,10 @@ class Plan {
   }
 
   void take(const Step& step) {
+    if (step.operation == Operation::kCall) {
+      take(call_of(step));
+      return;
+    }
     const Shape& shape = shapes_[step.out];
     float* out = tensor(step.out);
     switch (step.operation) {
@@ -280,6 +414,44 @@ class Plan {
         compute(step.operation, out, repeated<Use::kA>(step.a, shape), repeated<Use::kB>(step.b, shape),
                 repeated<Use::kC>(step.c, shape), step.x, step.y, numbers_of(shape));
     }
+  }
+
+  void take(const Call& call) {
+    const auto read = [&](size_t i) { return tensor(call.reads[i]); };
+    const auto write = [&](size_t i) { return call.writes[i] == -1 ? nullptr : tensor(call.writes[i]); };
+    switch (call.kind) {
+      case Call::Kind::kForward: {
+        const std::vector<const float*> parameters = tensors(call.reads, 1);
+        call.layers->forward(read(0), call.rows, call.networks, parameters, reinterpret_cast<std::byte*>(write(0)),
+                             write(1), call.in_bf16, threads_);
+        break;
+      }
+      case Call::Kind::kBackward: {
+        const std::vector<const float*> parameters = tensors(call.reads, 4);
+        std::vector<float*> gradients;
+        for (size_t i = 1; i < call.writes.size(); ++i) {
+          gradients.push_back(write(i));
+          std::memset(write(i), 0, sizeof(float) * numbers_of(shapes_[call.writes[i]]));
+        }
+        call.layers->backward(read(0), call.rows, call.networks, parameters,
+                              reinterpret_cast<const std::byte*>(read(1)), read(2), read(3), write(0), gradients,
+                              call.in_bf16, threads_);
+        break;
+      }
+      case Call::Kind::kSample:
+        call.normal.sample(read(0), call.rows, read(1), write(0), write(1));
+        break;
+      case Call::Kind::kSampleGradient:
+        call.normal.gradient(read(0), call.rows, read(1), read(2), read(3), read(4), write(0));
+        break;
+      default: break;
+    }
+  }
+
+  std::vector<const float*> tensors(const std::vector<int>& numbers, size_t from) const {
+    std::vector<const float*> found;
+    for (size_t i = from; i < numbers.size(); ++i) found.push_back(tensor(numbers[i]));
+    return found;
   }
 
   // Over all dimensions that are 1 in the result.
@@ -397,8 +569,11 @@ class Plan {
   std::vector<Shape> shapes_;
   std::vector<Kind> inputs_;
   std::vector<Step> steps_;
+  std::vector<Call> calls_;
   std::vector<int> outputs_;
-  std::vector<size_t> begins_;  // of each tensor in the memory
+  std::vector<size_t> ends_;    // of the parts
+  std::vector<float*> places_;  // of each tensor: in the memory, or where an input or output lies
+  int threads_ = 1;
   struct Free {
     void operator()(float* memory) const { std::free(memory); }
   };

@@ -16,7 +16,7 @@ from torch.nn.functional import softplus
 
 from penstock._native import sample_squashed, squashed_gradient
 from penstock.nn.distributions import HALF_LOG_TWO_PI
-from penstock.nn.mlp import is_native
+from penstock.nn.native import is_native, watcher
 
 LOG_STD_RANGE = (-5.0, 2.0)
 CLIPPED_LOG_STD_RANGE = (-20.0, 2.0)
@@ -158,6 +158,8 @@ def _draw(outputs: Tensor, noise: Tensor, centre: float, reach: float) -> tuple[
     sample_squashed(
         outputs.data_ptr(), log_prob.numel(), d, centre, reach, noise.data_ptr(), action.data_ptr(), log_prob.data_ptr()
     )
+    if (seen := watcher()) is not None:
+        seen.squashed_sample(outputs, noise, action, log_prob, centre=centre, reach=reach)
     return action, log_prob
 
 
@@ -179,4 +181,8 @@ class _NativeSample(torch.autograd.Function):
             outputs.data_ptr(), d_log_prob.numel(), noise.shape[-1], centre, reach, noise.data_ptr(), action.data_ptr(),
             d_action.data_ptr(), d_log_prob.data_ptr(), d_outputs.data_ptr(),
         )  # fmt: skip
+        if (seen := watcher()) is not None:
+            seen.squashed_gradient(
+                outputs, noise, action, d_action, d_log_prob, d_outputs, centre=centre, reach=reach
+            )
         return d_outputs, None, None, None

@@ -24,6 +24,7 @@ from penstock._native import Chain as NativeChain
 from penstock._native import Layers, use_products
 from penstock.nn.layers import ACTIVATIONS, orthogonal, require_memory_of_layers
 from penstock.nn.memory import MemoryCore
+from penstock.nn.native import is_native, watcher
 from penstock.nn.observations import CompositeInput, ObservationInput, Seen, encoder_input_shape, encoder_input_size
 
 if TYPE_CHECKING:
@@ -94,13 +95,6 @@ def without_autocast(device: torch.device) -> AbstractContextManager[object]:
 def in_bfloat16() -> bool:
     """Return whether ``torch.autocast`` has layers multiply in bfloat16 on the CPU."""
     return torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
-
-
-def is_native(*tensors: Tensor) -> bool:
-    """Return whether the native core can compute with these tensors: float32, on the CPU, and neither exported nor
-    seen by a dispatch mode, which reads the operations of torch."""
-    is_float32 = all(tensor.device.type == "cpu" and tensor.dtype == torch.float32 for tensor in tensors)
-    return is_float32 and not torch.compiler.is_exporting() and not torch._C._len_torch_dispatch_stack()
 
 
 def in_float32(head: nn.Module, features: Tensor) -> Tensor:
@@ -200,6 +194,8 @@ def _forward(
     addresses = [each.data_ptr() for each in parameters]
     threads = torch.get_num_threads()
     native.forward(x.data_ptr(), rows, count, addresses, kept.data_ptr(), out.data_ptr(), in_bf16, threads)
+    if (seen := watcher()) is not None:
+        seen.layers_forward(native, x, parameters, kept, out, count=count, in_bf16=in_bf16)
     return out, kept
 
 
@@ -254,6 +250,10 @@ class _Pass(torch.autograd.Function):
             gradient.data_ptr(), 0 if d_x is None else d_x.data_ptr(), [each.data_ptr() for each in into or ()],
             in_bf16, torch.get_num_threads(),
         )  # fmt: skip
+        if (seen := watcher()) is not None:
+            seen.layers_backward(
+                native, x, parameters, kept, out, gradient, d_x, into or (), count=count, in_bf16=in_bf16
+            )
         return None, None, None, d_x, *gradients
 
 
@@ -303,6 +303,8 @@ class Chain:
     def fits(self, observation: Tensor | Mapping[str, Tensor]) -> bool:
         """Return whether outputs of these observations can be computed here: on the CPU, without gradient."""
         if torch.is_grad_enabled() or not isinstance(observation, Tensor) or torch.compiler.is_exporting():
+            return False
+        if watcher() is not None:  # layers by themselves are what it knows
             return False
         return observation.is_cpu and self._can_run()
 

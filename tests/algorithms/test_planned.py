@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import math
 from functools import partial
 
 import pytest
@@ -9,18 +10,26 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from penstock._native import Plan
+from penstock._native import Layers, Plan
 from penstock.algorithms.a2c import A2C
 from penstock.algorithms.apex import ApeX
+from penstock.algorithms.apex_dpg import ApeXDPG
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.bases import operations
+from penstock.algorithms.bases.algorithm import NonFiniteUpdate
 from penstock.algorithms.bases.operations import Unplannable
 from penstock.algorithms.bases.planned import Planned, PlannedGradient
+from penstock.algorithms.bases.planned_update import PlannedUpdate, RecordedUpdate
 from penstock.algorithms.bases.recording import Recorder
+from penstock.algorithms.crossq import CrossQ
+from penstock.algorithms.ddpg import DDPG
 from penstock.algorithms.dqn import DQN
 from penstock.algorithms.impala import IMPALA
 from penstock.algorithms.ppo import PPO
-from tests.algorithms.transitions import VECTOR, begin, make, random_transitions
+from penstock.algorithms.sac import SAC
+from penstock.algorithms.td3 import TD3
+from penstock.algorithms.xqc import XQC
+from tests.algorithms.transitions import TORQUE, VECTOR, begin, make, random_transitions
 from tests.engine.collecting import Collecting
 from tests.nn.plain import CHOICE
 
@@ -91,14 +100,25 @@ def test_a_planned_gradient_is_that_of_torch(case, monkeypatch):
     assert len(set(runs)) == 1
 
 
+SQUASHED = {"activation": "tanh", "alpha": 0.1}
 FROM_REPLAY = {
-    "dqn": (DQN, {}),
-    "double and dueling": (DQN, {"double": True, "dueling": True}),
-    "munchausen": (DQN, {"munchausen": True}),
-    "rescaled": (DQN, {"rescale_values": True}),
-    "long gradients": (DQN, {"max_grad_norm": 0.1}),
-    "rmsprop": (DQN, {"optimizer": "rmsprop", "activation": "tanh"}),
-    "apex": (ApeX, {}),
+    "dqn": (DQN, CHOICE, {"target_period": 2}),
+    "double and dueling": (DQN, CHOICE, {"double": True, "dueling": True}),
+    "munchausen": (DQN, CHOICE, {"munchausen": True}),
+    "rescaled": (DQN, CHOICE, {"rescale_values": True}),
+    "long gradients": (DQN, CHOICE, {"max_grad_norm": 0.1}),
+    "rmsprop": (DQN, CHOICE, {"optimizer": "rmsprop", "activation": "tanh"}),
+    "noisy": (DQN, CHOICE, {"noisy": True, "double": True}),
+    "apex": (ApeX, CHOICE, {}),
+    "ddpg": (DDPG, TORQUE, {}),
+    "td3": (TD3, TORQUE, {}),
+    "td3, every update": (TD3, TORQUE, {"policy_delay": 1, "normalize_observations": True}),
+    "sac": (SAC, TORQUE, {}),
+    "sac, delayed": (SAC, TORQUE, {"policy_delay": 3}),
+    "sac, fixed": (SAC, TORQUE, SQUASHED),
+    "bfloat16": (SAC, TORQUE, {"precision": "bfloat16"}),
+    "sac, clipped": (SAC, TORQUE, {"log_std": "clipped"}),
+    "ape-x dpg": (ApeXDPG, TORQUE, {}),
 }
 
 
@@ -108,43 +128,123 @@ class InTorch:
     updates_alike = False
 
 
+def twins(kind, action, **settings):
+    """Updates of an algorithm by plans and in torch, with their networks."""
+    settings = {"hidden_sizes": (16, 16)} | settings
+    algorithms = [make(each, VECTOR, action, **settings) for each in (kind, type("Own", (InTorch, kind), {}))]
+    models = [begin(each) for each in algorithms]
+    return [(PlannedUpdate(*pair), model) for *pair, model in zip(algorithms, models, models, strict=True)]
+
+
 @pytest.mark.parametrize("case", FROM_REPLAY)
 def test_a_planned_update_from_replay_is_that_of_torch(case, monkeypatch):
-    kind, settings = FROM_REPLAY[case]
-    settings = settings | {"hidden_sizes": (16, 16), "target_period": 2}
-    runs, run = [], Planned.run
-    monkeypatch.setattr(Planned, "run", lambda self, *given: runs.append(self) or run(self, *given))
-    one, other = (make(each, VECTOR, CHOICE, **settings) for each in (kind, type("Own", (InTorch, kind), {})))
-    model, expected = begin(one), begin(other)
+    kind, action, settings = FROM_REPLAY[case]
+    runs, run = [], RecordedUpdate.run
+    monkeypatch.setattr(RecordedUpdate, "run", lambda self, *given: runs.append(self) or run(self, *given))
+    monkeypatch.setattr(RecordedUpdate, "require_same", lambda self, batch: run(self, batch, compares=True))
+    (one, model), (other, expected) = twins(kind, action, **settings)
     for number in range(1, 6):
-        batch = random_transitions(CHOICE, seed=number, number=number)
+        batch = random_transitions(action, seed=number, number=number)
         batch = dataclasses.replace(batch, weights=batch.reward.abs())
-        (td_error, metrics), (td_expected, in_torch_metrics) = one.update(model, batch), other.update(expected, batch)
+        with torch.autocast("cpu", enabled=case == "bfloat16"):
+            (td_error, metrics), (td_expected, in_torch_metrics) = one(batch), other(batch)
         torch.testing.assert_close(td_error, td_expected, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(metrics, in_torch_metrics, rtol=1e-4, atol=1e-5)
     assert len(runs) == 5
+    for name, found in model.state_dict().items():
+        torch.testing.assert_close(found, expected.state_dict()[name], rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind, action", [(TD3, TORQUE), (SAC, TORQUE), (DQN, CHOICE)])
+def test_an_update_that_is_not_finite_is_refused_by_a_plan_as_in_torch(kind, action):
+    (one, model), (other, expected) = twins(kind, action)
+    for number in (1, 2, 3):
+        batch = random_transitions(action, seed=number, number=number)
+        if number == 2:
+            batch.reward[0] = math.inf
+            for each in (one, other):
+                with pytest.raises(NonFiniteUpdate):
+                    each(batch)
+        else:
+            one(batch), other(batch)
+    assert one.plan_for(batch) is not None
     for found, weight in zip(model.parameters(), expected.parameters(), strict=True):
         torch.testing.assert_close(found, weight, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("settings", [{"normalize_returns": True}, {"noisy": True}, {"distributional": "c51"}])
-def test_an_update_from_replay_with_further_effects_or_random_numbers_stays_in_torch(settings):
-    algorithm = make(DQN, VECTOR, CHOICE, **settings)
-    begin(algorithm)
-    assert algorithm._plans.plan_for(random_transitions(CHOICE)) is None
+def test_a_plan_has_the_settings_of_the_call():
+    (one, _), (other, _) = twins(TD3, TORQUE)
+    for number in range(1, 5):
+        if number == 3:
+            for each in (one, other):
+                each._algorithm.take_settings(dataclasses.replace(each._algorithm.config, target_noise=2.0, tau=0.5))
+        batch = random_transitions(TORQUE, number=number)
+        torch.testing.assert_close(one(batch), other(batch), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(one._algorithm.target.state_dict(), other._algorithm.target.state_dict())
 
 
-def test_a_loss_from_replay_that_reads_the_number_of_its_update_stays_in_torch():
-    class Numbered(DQN):
-        updates_alike = True
+def test_a_plan_goes_on_from_a_state_that_is_put_in_its_networks():
+    (one, model), (other, expected) = twins(SAC, TORQUE)
+    one(random_transitions(TORQUE, number=1))
+    model.load_state_dict(expected.state_dict())
+    one._algorithm.inherit(other._algorithm.learning_state())
+    one._algorithm.generator.set_state(other._algorithm.generator.get_state())
+    batch = random_transitions(TORQUE, number=2)
+    torch.testing.assert_close(one(batch), other(batch), rtol=1e-4, atol=1e-5)
 
-        def evaluate(self, model, batch):
-            td_error, loss, metrics = super().evaluate(model, batch)
-            return td_error, loss / batch.number, metrics
 
-    algorithm = make(Numbered, VECTOR, CHOICE)
-    begin(algorithm)
-    assert algorithm._plans.plan_for(random_transitions(CHOICE)) is None
+@pytest.mark.parametrize(
+    "kind, action, settings", [(DQN, CHOICE, {"normalize_returns": True}), (CrossQ, TORQUE, {}), (XQC, TORQUE, {})]
+)
+def test_an_update_with_further_effects_or_operations_stays_in_torch(kind, action, settings):
+    (one, model), (other, expected) = twins(kind, action, **settings)
+    batch = random_transitions(action)
+    if kind is XQC:
+        batch = dataclasses.replace(batch, running_return=batch.reward)
+    assert one.plan_for(batch) is None
+    torch.testing.assert_close(one(batch), other(batch))
+    torch.testing.assert_close(model.state_dict(), expected.state_dict())
+
+
+class Progressing(DQN):
+    """DQN whose loss depends on how far the run is."""
+
+    updates_alike = True
+
+    def evaluate(self, model, batch):
+        td_error, loss, metrics = super().evaluate(model, batch)
+        return td_error, loss * (1.0 - batch.progress), metrics
+
+
+class Shrinking(DQN):
+    """DQN whose updates change weights by themselves."""
+
+    updates_alike = True
+
+    def evaluate(self, model, batch):
+        with torch.no_grad():
+            next(model.parameters()).mul_(0.9)
+        return super().evaluate(model, batch)
+
+
+class Counting(DQN):
+    """DQN whose updates are not alike, though it says so."""
+
+    updates_alike = True
+    calls = 0
+
+    def evaluate(self, model, batch):
+        self.calls += 1
+        td_error, loss, metrics = super().evaluate(model, batch)
+        return td_error, loss, metrics | {"calls": torch.tensor(float(self.calls))}
+
+
+@pytest.mark.parametrize("kind", [Progressing, Shrinking, Counting])
+def test_an_update_from_replay_that_is_not_the_same_function_each_time_stays_in_torch(kind):
+    (one, model), _ = twins(kind, CHOICE)
+    weights, batch = [each.clone() for each in model.parameters()], random_transitions(CHOICE)
+    assert one.plan_for(batch) is None
+    assert all(map(torch.equal, model.parameters(), weights))
 
 
 def is_planned(algorithm, model, batch):
@@ -203,7 +303,7 @@ class Weighted(PPO):
         return loss * self.weight, metrics
 
 
-class Counting(PPO):
+class CountingCalls(PPO):
     """PPO with a value error that depends on the calls before: its updates are not alike."""
 
     calls = 0
@@ -213,7 +313,7 @@ class Counting(PPO):
         return self.calls * super().value_error(batch, value)
 
 
-@pytest.mark.parametrize("kind", [Drawn, Weighted, Counting])
+@pytest.mark.parametrize("kind", [Drawn, Weighted, CountingCalls])
 def test_an_update_that_is_not_the_same_function_each_time_stays_in_torch(kind):
     algorithm, model, batch = minibatch_of(kind, "CartPole-v1", batch_size=64)
     gradient = planned_gradient(algorithm, model)
@@ -255,6 +355,11 @@ def change_parts(x, m):
     return y.view(3, 7).t() * x + second.sum() * first
 
 
+def run(plan, inputs, results):
+    plan.begin([each.data_ptr() for each in inputs], [each.data_ptr() for each in results], 1)
+    plan.run(0)
+
+
 OPERATIONS = {
     "sums": lambda x, m: (x.sum(-1, keepdim=True) * x.sum(0) + x.sum()) * m,
     "bounds": lambda x, m: torch.minimum(x.clamp(-1, 1), m) + torch.maximum(x, m).clamp(min=0.5) - 2 * x.clamp(max=0),
@@ -265,6 +370,7 @@ OPERATIONS = {
     "products": lambda x, m: torch.addmm(m[0], x, (x.t() @ m) @ m.t() @ x),
     "parts": lambda x, m: torch.cat((x[3:], x[:3] * m[4:]), 0) + torch.stack([row * row.sum() for row in x.unbind()]),
     "largest": lambda x, m: x.amax(-1, keepdim=True) * m + x.gather(-1, m.argmax(-1, keepdim=True)) - x.abs().mean(),
+    "soft steps": lambda x, m: torch.nn.functional.softplus(5 * x) * m + torch.full((), 3.0) * x.amin(0),
     "soft values": lambda x, m: x.logsumexp(-1).unsqueeze(-1) * m + (3 * x).logsumexp(1, keepdim=True),
     "columns": lambda x, m: torch.cat([part * m[:, :1] for part in x.split((1, 2), -1)], -1),
     "changed parts": change_parts,
@@ -279,7 +385,8 @@ def test_operations_and_their_gradients_are_those_of_torch(name):
     with torch.enable_grad(), recorder:
         out = OPERATIONS[name](x, m)
         (gradient,) = torch.autograd.grad((out * m).sum(), [x])
-    plan, read = recorder.plan([out, gradient])
+    recorder.give_out([out, gradient])
+    plan, read = recorder.plan()
     results = [torch.empty(7, 3), torch.empty(7, 3)]
     for seed in range(2):
         if seed:  # other numbers than those of the record
@@ -287,7 +394,7 @@ def test_operations_and_their_gradients_are_those_of_torch(name):
                 x.copy_(torch.randn(7, 3))
             again = OPERATIONS[name](x, m)
             out, gradient = again, torch.autograd.grad((again * m).sum(), [x])[0]
-        plan.run([(x, m)[number].data_ptr() for number in read], [each.data_ptr() for each in results])
+        run(plan, [(x, m)[number] for number in read], results)
         torch.testing.assert_close(results, [out.detach().contiguous(), gradient.contiguous()], rtol=1e-5, atol=1e-5)
 
 
@@ -307,9 +414,9 @@ def test_products_are_those_of_torch_for_narrow_and_wide_matrices(rows, columns)
     recorder = Recorder([a, b])
     with recorder:
         out = a.t() @ b
-    plan, _ = recorder.plan([out])
+    recorder.give_out([out])
     found = torch.empty(rows, columns)
-    plan.run([a.data_ptr(), b.data_ptr()], [found.data_ptr()])
+    run(recorder.plan()[0], [a, b], [found])
     torch.testing.assert_close(found, out, rtol=1e-5, atol=1e-5)
 
 
@@ -331,6 +438,37 @@ REFUSED = {
 def test_a_step_that_cannot_be_computed_is_refused(case):
     with pytest.raises(ValueError, match=r"no such operation|not there yet|fit each other"):
         Plan([[1, 1, 4], [1, 1, 4]], [0], [REFUSED[case]], [1])
+
+
+NO_LAYERS, NO_SAMPLE = (-1, 0, False), (0, 0.0, 0.0)
+CALL = (int(operations.Operation.CALL), -1, -1, -1, -1, 0.0, 0.0)
+REFUSED_CALLS = {
+    "no such kind": (9, [0, 0], [1, 2], 2, NO_LAYERS, (2, 0.0, 1.0)),
+    "a sample of other rows": (2, [0, 0], [1, 2], 3, NO_LAYERS, (2, 0.0, 1.0)),
+    "a sample of nothing": (2, [0], [1, 2], 2, NO_LAYERS, (2, 0.0, 1.0)),
+    "a sample that is not written": (2, [0, 0], [1, -1], 2, NO_LAYERS, (1, 0.0, 1.0)),
+    "no layers": (0, [0, 0, 0], [1, 2], 2, NO_LAYERS, NO_SAMPLE),
+    "no such tensor": (2, [0, 7], [1, 2], 2, NO_LAYERS, (1, 0.0, 1.0)),
+    "a result twice": (2, [0, 0], [1, 1], 2, NO_LAYERS, (1, 0.0, 1.0)),
+    "layers without parameters": (0, [0], [1, 2], 2, (0, 1, False), NO_SAMPLE),
+    "more networks than there are": (0, [0, 0, 0], [1, 2], 2, (0, 2, False), NO_SAMPLE),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED_CALLS)
+def test_a_call_that_cannot_be_computed_is_refused(case):
+    shapes, layers = [[1, 2, 2], [1, 2, 1], [1, 1, 2]], [Layers(1, [2, 1], 0, False, False)]
+    with pytest.raises(ValueError, match=r"of the plan|not there yet|fit each other"):
+        Plan(shapes, [0], [CALL], [1], [REFUSED_CALLS[case]], layers)
+
+
+def test_parts_of_a_plan_lie_within_it_and_in_order():
+    steps = [(1, 1, 0, -1, -1, 0.0, 0.0)]
+    for ends in ([2], [1, 0]):
+        with pytest.raises(ValueError, match="no such part"):
+            Plan([[1, 1, 4], [1, 1, 4]], [0], steps, [1], [], [], ends)
+    with pytest.raises(IndexError, match="no such part"):
+        Plan([[1, 1, 4], [1, 1, 4]], [0], steps, [1]).run(1)
 
 
 def test_a_dispatch_mode_sees_the_products_of_a_network():

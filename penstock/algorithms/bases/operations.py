@@ -20,7 +20,7 @@ Operation = IntEnum(
     "Operation",
     "CONSTANT COPY ADD MUL DIV EXP LOG SQRT POWER CLAMP MINIMUM MAXIMUM WHERE GREATER GREATER_EQUAL EQUAL AND OR NOT "
     "SUM GATHER SCATTER_ADD LOG_SOFTMAX LOG_SOFTMAX_BACKWARD TANH TANH_BACKWARD SIGMOID PRODUCT TURN SLICE PUT "
-    "LARGEST PLACE_OF_LARGEST",
+    "LARGEST PLACE_OF_LARGEST CALL",
     start=0,
 )
 """Operations of `Plan`, in the order of src/plan.h."""
@@ -163,6 +163,43 @@ def _along_the_last(operation: Operation) -> Find:
     return find
 
 
+def _soft_plus(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
+    """``max(x, 0) + log(1 + e^-|x|)``."""
+    if kwargs or args[1:2] not in ((), (1,)):
+        raise Unplannable("a softplus has another slope")
+    size = _size(r, shape, args, {})
+    power = r.step(Operation.EXP, shape, r.step(Operation.MUL, shape, size, -1.0))
+    logarithm = r.step(Operation.LOG, shape, r.step(Operation.ADD, shape, power, 1.0, x=1.0))
+    positive = r.step(Operation.CLAMP, shape, args[0], x=0.0, y=math.inf)
+    return r.step(Operation.ADD, shape, positive, logarithm, x=1.0)
+
+
+def _soft_plus_backward(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
+    return r.step(Operation.MUL, shape, args[0], r.step(Operation.SIGMOID, shape, args[1]))
+
+
+def _dot(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
+    kept = [1] * args[0].ndim
+    return _reshaped(r, r.step(Operation.SUM, kept, r.step(Operation.MUL, args[0].shape, *args)), kept, shape)
+
+
+def _least(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
+    """Smallest numbers along one dimension: of its rows, one after the other."""
+    dims = args[1] if len(args) > 1 else ()
+    dims = [dims] if isinstance(dims, int) else list(dims)
+    if len(dims) != 1:
+        raise Unplannable("a smallest number is not one of a dimension")
+    dim, sizes = dims[0] % args[0].ndim, list(args[0].shape)
+    part = [1 if place == dim else size for place, size in enumerate(sizes)]
+    rows = (
+        r.step(Operation.SLICE, part, args[0], x=dimension(len(sizes), dim), y=begin) for begin in range(sizes[dim])
+    )
+    least = next(rows)
+    for row in rows:
+        least = r.step(Operation.MINIMUM, part, least, row)
+    return _reshaped(r, least, part, shape)
+
+
 def _log_of_sum(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
     """Logarithm of the sum of e to the numbers of the last dimension."""
     largest = _along_the_last(Operation.LARGEST)(r, kept := [*args[0].shape[:-1], 1], args, {})
@@ -284,8 +321,11 @@ RECORDED: dict[str, Find] = {
     "logical_and": _plain(Operation.AND), "bitwise_and": _plain(Operation.AND),
     "logical_or": _plain(Operation.OR), "bitwise_or": _plain(Operation.OR), "bitwise_not": _plain(Operation.NOT),
     "masked_fill": _filled_where,
-    "scalar_tensor": _filled(), "zeros_like": _filled(0.0), "ones_like": _filled(1.0), "new_zeros": _filled(0.0),
-    "new_ones": _filled(1.0),
+    "softplus": _soft_plus, "softplus_backward": _soft_plus_backward,
+    "scalar_tensor": _filled(), "full": lambda r, s, a, k: r.step(Operation.CONSTANT, s, x=a[1]),
+    "zeros_like": _filled(0.0), "ones_like": _filled(1.0), "new_zeros": _filled(0.0),
+    "new_ones": _filled(1.0), "zero": _filled(0.0), "zeros": _filled(0.0), "empty": _filled(0.0),
+    "empty_like": _filled(0.0), "dot": _dot, "amin": _least,
     "sum": _summed, "mean": _averaged, "abs": _size, "sgn": _sign, "sign": _sign, "logsumexp": _log_of_sum,
     "amax": _along_the_last(Operation.LARGEST), "argmax": _along_the_last(Operation.PLACE_OF_LARGEST),
     "gather": _indexed(Operation.GATHER), "scatter_add": _indexed(Operation.SCATTER_ADD),

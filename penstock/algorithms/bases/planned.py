@@ -55,10 +55,7 @@ class Plans:
     ) -> None:
         self._algorithm, self._compute, self._models, self._autocast = algorithm, compute, models, autocast
         is_alike = vars(type(algorithm)).get("updates_alike", False) and algorithm.config.num_learners == 1
-        modules = {type(module).__module__.partition(".")[0] for model in models for module in model.modules()}
-        tensors = [each for model in models for each in model.parameters()]
-        on_cpu = all(each.is_cpu and each.is_contiguous() for each in tensors)
-        self._has_any = is_alike and modules <= set(PACKAGES) and on_cpu and is_available()
+        self._has_any = is_alike and can_be_planned(models)
         self._settings: Any = None
         self._known: dict[Hashable, Planned | None] = {}
 
@@ -129,7 +126,7 @@ class Planned:
         of_batch = tensors_of(copied)
         of_models = [each for model in models for each in (*model.parameters(), *model.buffers())]
         candidates = [*of_batch, *of_models]
-        usable = [number for number, each in enumerate(candidates) if _is_usable(each)]
+        usable = [number for number, each in enumerate(candidates) if is_usable(each)]
         recorder, given = Recorder([candidates[number] for number in usable]), _targets_of(copied)
         with torch.enable_grad(), recorder:
             loss, metrics = compute(copied)
@@ -146,7 +143,8 @@ class Planned:
         numbers = [loss, *(metrics[name] for name in self._names)]
         known = [each for each in gradients if each is not None]
         tensors = [*known, *(metrics[name] for name in self._shapes), *targets.values()]
-        self._plan, read = recorder.plan([*numbers, *tensors])
+        recorder.give_out([*numbers, *tensors])
+        self._plan, read = recorder.plan()
         self._read = [usable[number] for number in read if usable[number] < len(of_batch)]
         self._weights = [candidates[usable[number]] for number in read if usable[number] >= len(of_batch)]
         self._require_same(batch, numbers, tensors, num_gradients=len(known))
@@ -172,7 +170,8 @@ class Planned:
         first = numbers.data_ptr()
         addresses = [first + 4 * number for number in range(len(numbers))]
         addresses += [each.data_ptr() for each in tensors if each is not None]
-        self._plan.run([each.data_ptr() for each in read + self._weights], addresses)
+        self._plan.begin([each.data_ptr() for each in read + self._weights], addresses, torch.get_num_threads())
+        self._plan.run(0)
 
     def _require_same(
         self, batch: Any, numbers: Sequence[Tensor], tensors: Sequence[Tensor], *, num_gradients: int
@@ -181,10 +180,23 @@ class Planned:
         self._run(batch, found_numbers, found)
         pairs = zip([*found, *found_numbers], [*tensors, *numbers], strict=True)
         for number, (one, other) in enumerate(pairs):
-            small = 1e-12 if number < num_gradients else 1.0  # small gradients matter as much as large ones
-            scale = other.detach().abs().max().clamp(min=small)
-            if not torch.allclose(one / scale, other / scale, rtol=0.0, atol=TOLERANCE, equal_nan=True):
-                raise Unplannable("its plan computes other numbers than torch")
+            # small gradients matter as much as large ones
+            require_close(one, other, smallest=1e-12 if number < num_gradients else 1.0)
+
+
+def require_close(found: Tensor, expected: Tensor, *, smallest: float = 1.0) -> None:
+    """Raise `Unplannable` unless numbers are those of torch: to a share of the largest, or of `smallest`."""
+    scale = expected.detach().abs().max().clamp(min=smallest)
+    if not torch.allclose(found / scale, expected / scale, rtol=0.0, atol=TOLERANCE, equal_nan=True):
+        raise Unplannable("its plan computes other numbers than torch")
+
+
+def can_be_planned(models: Sequence[nn.Module]) -> bool:
+    """Return whether plans may compute with networks: they lie on the CPU, and have no modules of other packages."""
+    modules = {type(module).__module__.partition(".")[0] for model in models for module in model.modules()}
+    tensors = [each for model in models for each in model.parameters()]
+    on_cpu = all(each.is_cpu and each.is_contiguous() for each in tensors)
+    return modules <= set(PACKAGES) and on_cpu and is_available()
 
 
 def tensors_of(batch: Any) -> list[Tensor]:
@@ -205,5 +217,6 @@ def _targets_of(batch: Any) -> dict[str, Tensor]:
     return dict(getattr(batch, "targets", {}))
 
 
-def _is_usable(tensor: Tensor) -> bool:
+def is_usable(tensor: Tensor) -> bool:
+    """Return whether a plan can read a tensor."""
     return tensor.numel() > 0 and tensor.dtype in KINDS and tensor.ndim <= MAX_DIMENSIONS and tensor.is_contiguous()

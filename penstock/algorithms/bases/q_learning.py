@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from penstock.algorithms.arithmetic.optimizers import AdamW, TorchRMSProp, fused_adam
 from penstock.algorithms.arithmetic.td import double_q_value, huber, max_q_value, soft_q_value, td_target
 from penstock.algorithms.bases.algorithm import Metrics, Request
-from penstock.algorithms.bases.operations import Unplannable
 from penstock.algorithms.bases.q_losses import (
     UPDATES_BETWEEN_LOOKS,
     DistributionalLoss,
@@ -368,11 +367,10 @@ class QLearning(ReplayAlgorithm):
         """Return whether the update moves the target network."""
         return number % self.config.target_period == 0
 
-    def reason_not_to_capture(self) -> str | None:
-        c = self.config
-        if c.normalize_returns:
+    def reason_not_to_repeat(self) -> str | None:
+        if self.config.normalize_returns:
             return "normalize_returns follows the targets of each update"
-        return super().reason_not_to_capture()
+        return super().reason_not_to_repeat()
 
     def evaluate(self, model: QNetwork, batch: Any) -> tuple[Tensor, Tensor, Metrics]:
         """Return TD errors or priorities ``[B]``, loss and metrics of a batch, among these its values "q".
@@ -406,12 +404,6 @@ class QLearning(ReplayAlgorithm):
         td_error = q - y
         self._targets = y, None
         return td_error, (batch.weights * huber(model.normalize_difference(td_error))).mean(), {"q": q}
-
-    def planned(self, batch: Any) -> tuple[Tensor, Metrics]:
-        """Return loss and metrics of a batch for a plan, unless statistics of returns follow its targets."""
-        if self.config.normalize_returns:
-            raise Unplannable("statistics of returns follow the targets")
-        return super().planned(batch)
 
     def draw_noise(self) -> Tensor | None:
         """Noise of one pass of a network over a batch, the same for all of its rows; None where none is noisy.

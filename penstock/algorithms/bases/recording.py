@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Hashable, Sequence
+import math
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from penstock._native import Plan
+from penstock._native import Layers, Plan
 from penstock.algorithms.bases.operations import (
     ARITHMETIC,
     CUTS,
@@ -23,6 +25,34 @@ from penstock.algorithms.bases.operations import (
     Unplannable,
     dimension,
 )
+from penstock.nn.native import seen_by
+
+FORWARD, BACKWARD, SAMPLE, SAMPLE_GRADIENT = range(4)
+"""Kinds of calls, in the order of src/plan.h."""
+NO_LAYERS, NO_SAMPLE = (-1, 0, False), (0, 0.0, 0.0)
+
+
+class Step(NamedTuple):
+    """Step of a plan.
+
+    Attributes
+    ----------
+    operation
+        Operation of it.
+    writes, reads
+        Numbers of tensors; -1: none.
+    x, y
+        Further numbers of the operation.
+    call
+        Of a call: its kind, number of rows, layers as the plan knows them, and the distribution of actions.
+    """
+
+    operation: Operation
+    writes: Sequence[int]
+    reads: Sequence[int]
+    x: float = 0.0
+    y: float = 0.0
+    call: tuple[int, int, tuple[int, int, bool], tuple[int, float, float]] | None = None
 
 
 class View(NamedTuple):
@@ -46,46 +76,181 @@ class View(NamedTuple):
 
 
 class Recorder(TorchDispatchMode):
-    """Records the operations that torch computes in this context as the steps of a plan.
+    """Records the operations that torch computes in this context as the steps of a plan, and calls of the native core.
 
     Parameters
     ----------
     inputs
         Tensors whose values a plan reads at each run, contiguous.
+    has_generator
+        Whether normal numbers may be drawn from a generator; a plan has them as further inputs.
+
+    Attributes
+    ----------
+    inputs
+        All inputs of the plan so far.
+    drawn
+        Those that were drawn in each part, in their order.
     """
 
-    def __init__(self, inputs: Sequence[Tensor]) -> None:
+    def __init__(self, inputs: Sequence[Tensor], *, has_generator: bool = False) -> None:
         super().__init__()
         self.shapes: list[list[int]] = []
-        self.steps: list[tuple[int, int, int, int, int, float, float]] = []
-        self._kinds = [KINDS[each.dtype] for each in inputs]
+        self.steps: list[Step] = []
+        self.inputs: list[Tensor] = []
+        self.drawn: list[list[Tensor]] = [[]]
+        self._has_generator = has_generator
+        self._is_paused = False
+        self._inputs: dict[Number, int] = {}  # kinds by number
+        self._layers: list[Layers] = []
+        self._results: list[Number] = []
+        self._ends: list[int] = []
+        self._zeros: set[Number] = set()
         self._numbers: dict[Hashable, Number | Turned] = {}
         self._places: dict[int, set[Hashable]] = {}  # by the address of a storage
+        self._storages: dict[Hashable, int] = {}  # by place
         self._views: dict[Hashable, View] = {}
         self._turned: set[Hashable] = set()
         self._stale: set[Hashable] = set()  # places that were changed through another tensor of their storage
         self._kept: list[Tensor] = []  # so that no address is used twice
         for each in inputs:
-            self.name(each, self._add(each.shape))
+            self.take_in(each)
 
-    def plan(self, outputs: Sequence[Tensor]) -> tuple[Plan, list[int]]:
-        """Return the plan of these results, without the steps that they do not need, and the inputs that it reads."""
-        results = [self.number(each) for each in outputs]
-        needed, steps = set(results), []
-        for step in reversed(self.steps):
-            if step[1] in needed:
-                steps.append(step)
-                needed.update(Number(number) for number in step[2:5] if number >= 0)
-        inputs = [number for number in range(len(self._kinds)) if number in needed]
-        numbers = {-1: -1, **{old: new for new, old in enumerate(inputs)}}
-        for step in reversed(steps):
-            numbers[step[1]] = len(numbers) - 1
-        shapes = [self.shapes[number] for number in numbers if number >= 0]
-        renumbered = [
-            (o, numbers[t], numbers[a], numbers[b], numbers[c], x, y) for o, t, a, b, c, x, y in reversed(steps)
-        ]
-        kinds = [self._kinds[number] for number in inputs]
-        return Plan(shapes, kinds, renumbered, [numbers[number] for number in results]), inputs
+    def __enter__(self) -> Any:
+        self._seen = seen_by(self)
+        self._seen.__enter__()
+        return super().__enter__()
+
+    def __exit__(self, *problem: Any) -> None:
+        super().__exit__(*problem)
+        self._seen.__exit__(*problem)
+
+    def take_in(self, tensor: Tensor) -> None:
+        """Have the plan read a tensor as its next input."""
+        number = self._add(tensor.shape)
+        self._inputs[number] = KINDS[tensor.dtype]
+        self.inputs.append(tensor)
+        self.name(tensor, number)
+
+    def give_out(self, tensors: Iterable[Tensor]) -> None:
+        """Have the plan write these tensors as its next results."""
+        for tensor in tensors:
+            number = self.number(tensor)
+            if number in self._results or number in self._inputs:
+                number = self.step(Operation.COPY, self.shapes[number], number)
+            self._results.append(number)
+
+    def set_zero(self, tensors: Iterable[Tensor]) -> None:
+        """Have tensors begin anew from 0, here and in the plan."""
+        self._is_paused = True
+        for tensor in tensors:
+            self.name(tensor.zero_(), self.step(Operation.CONSTANT, tensor.shape))
+        self._is_paused = False
+
+    @contextmanager
+    def between_parts(self, tensors: Iterable[Tensor]) -> Iterator[None]:
+        """End a part of the plan, and record nothing within the block, which may change these tensors."""
+        self._ends.append(len(self.steps))
+        self.drawn.append([])
+        self._is_paused = True
+        try:
+            yield
+        finally:
+            self._is_paused = False
+        for tensor in tensors:
+            place = _place(tensor)
+            self._stale |= {each for each in self._overlapping(place) if each != place and each not in self._turned}
+
+    def plan(self) -> tuple[Plan, list[int]]:
+        """Return the plan of the results, without the steps that they do not need, and the inputs that it reads."""
+        needed, kept = set(self._results), list[tuple[int, Step]]()
+        for place in reversed(range(len(self.steps))):
+            step = self.steps[place]
+            if needed.intersection(step.writes):
+                kept.append((place, step))
+                needed.update(Number(number) for number in step.reads if number >= 0)
+        kept.reverse()
+        inputs = list(self._inputs)
+        read = [place for place, number in enumerate(inputs) if number in needed]
+        old: list[int] = [inputs[place] for place in read]
+        for _, step in kept:
+            old += [number for number in step.writes if number >= 0]
+        numbers: dict[int, int] = {-1: -1, **{number: new for new, number in enumerate(old)}}
+        steps, calls = list[tuple[int, int, int, int, int, float, float]](), list[Any]()
+        for _, step in kept:
+            reads, writes = ([numbers[number] for number in each] for each in (step.reads, step.writes))
+            if step.call is None:
+                a, b, c = [*reads, -1, -1, -1][:3]
+                steps.append((int(step.operation), writes[0], a, b, c, step.x, step.y))
+            else:
+                kind, rows, of_layers, of_sample = step.call
+                steps.append((int(step.operation), -1, -1, -1, -1, float(len(calls)), 0.0))
+                calls.append((kind, reads, writes, rows, of_layers, of_sample))
+        ends = [sum(place < end for place, _ in kept) for end in self._ends]
+        shapes, kinds = [self.shapes[number] for number in old], [self._inputs[inputs[place]] for place in read]
+        results = [numbers[number] for number in self._results]
+        return Plan(shapes, kinds, steps, results, calls, self._layers, ends), read
+
+    # -- calls of the native core, as `penstock.nn.native.Watcher` has them --------------------------------------------
+
+    def layers_forward(
+        self, layers: Layers, x: Tensor, parameters: Sequence[Tensor], kept: Tensor, out: Tensor, *, count: int,
+        in_bf16: bool,
+    ) -> None:  # fmt: skip
+        """Record a pass of layers."""
+        reads = [self.number(x), *map(self.number, parameters)]
+        numbers = self._add([math.ceil(kept.numel() / 4)]), self._add(out.shape)
+        self._call(FORWARD, reads, numbers, len(x), (self._number_of(layers), count, in_bf16))
+        self.name(kept, numbers[0])
+        self.name(out, numbers[1])
+
+    def layers_backward(
+        self, layers: Layers, x: Tensor, parameters: Sequence[Tensor], kept: Tensor, out: Tensor, gradient: Tensor,
+        d_x: Tensor | None, added_to: Sequence[Tensor], *, count: int, in_bf16: bool,
+    ) -> None:  # fmt: skip
+        """Record the way back of a pass."""
+        reads = [self.number(each) for each in (x, kept, out, gradient, *parameters)]
+        before = [self.number(each) for each in added_to]
+        numbers = [Number(-1) if d_x is None else self._add(d_x.shape), *(self._add(each.shape) for each in added_to)]
+        self._call(BACKWARD, reads, numbers, len(x), (self._number_of(layers), count, in_bf16))
+        if d_x is not None:
+            self.name(d_x, numbers[0])
+        for tensor, earlier, number in zip(added_to, before, numbers[1:], strict=True):
+            is_first = earlier in self._zeros
+            self.name(tensor, number if is_first else self.step(Operation.ADD, tensor.shape, earlier, number, x=1.0))
+
+    def squashed_sample(
+        self, outputs: Tensor, noise: Tensor, action: Tensor, log_prob: Tensor, *, centre: float, reach: float
+    ) -> None:
+        """Record drawing of squashed normal actions."""
+        numbers = self._add(action.shape), self._add(log_prob.shape)
+        reads, shape = [self.number(outputs), self.number(noise)], (noise.shape[-1], centre, reach)
+        self._call(SAMPLE, reads, numbers, log_prob.numel(), of_sample=shape)
+        self.name(action, numbers[0])
+        self.name(log_prob, numbers[1])
+
+    def squashed_gradient(
+        self, outputs: Tensor, noise: Tensor, action: Tensor, d_action: Tensor, d_log_prob: Tensor, d_outputs: Tensor,
+        *, centre: float, reach: float,
+    ) -> None:  # fmt: skip
+        """Record the gradient of such actions and of their log-densities."""
+        reads = [self.number(each) for each in (outputs, noise, action, d_action, d_log_prob)]
+        number, shape = self._add(d_outputs.shape), (noise.shape[-1], centre, reach)
+        self._call(SAMPLE_GRADIENT, reads, [number], d_log_prob.numel(), of_sample=shape)
+        self.name(d_outputs, number)
+
+    def _call(
+        self, kind: int, reads: Sequence[int], writes: Sequence[int], rows: int,
+        of_layers: tuple[int, int, bool] = NO_LAYERS, of_sample: tuple[int, float, float] = NO_SAMPLE,
+    ) -> None:  # fmt: skip
+        self.steps.append(Step(Operation.CALL, writes, reads, call=(kind, rows, of_layers, of_sample)))
+
+    def _number_of(self, layers: Layers) -> int:
+        if layers not in self._layers:
+            self._layers.append(layers)
+        return self._layers.index(layers)
+
+    # -- operations of torch -------------------------------------------------------------------------------------------
 
     def number(self, tensor: Tensor) -> Number:
         """Return the number of a tensor in the plan."""
@@ -106,8 +271,9 @@ class Recorder(TorchDispatchMode):
         """Add a step on tensors, numbers of tensors, or constants; return the number of its result."""
         numbers = [self._of(each) for each in given]
         out = self._add(shape)
-        a, b, c = [*numbers, -1, -1, -1][:3]
-        self.steps.append((int(operation), out, a, b, c, float(x), float(y)))
+        self.steps.append(Step(operation, [out], numbers, float(x), float(y)))
+        if operation is Operation.CONSTANT and not x:
+            self._zeros.add(out)
         return out
 
     def cut(self, out: Tensor, of: Tensor, dim: int, start: int) -> None:
@@ -125,17 +291,25 @@ class Recorder(TorchDispatchMode):
         self._stale.discard(place)
         if isinstance(found, Turned):
             self._turned.add(place)
-        self._places.setdefault(tensor.untyped_storage().data_ptr(), set()).add(place)
+        storage = tensor.untyped_storage().data_ptr()
+        self._storages[place] = storage
+        self._places.setdefault(storage, set()).add(place)
         self._kept.append(tensor)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
+        if self._is_paused:
+            return out
         name = func._schema.name.removeprefix("aten::")
         changes = name.endswith("_") and not name.startswith("_")
         name = name.removesuffix("_") if changes else name
         if name in CUTS:
             for number, part in enumerate(out if isinstance(out, list | tuple) else [out]):
                 self.cut(part, *CUTS[name](args, number))
+            return out
+        if name == "randn" and self._has_generator and kwargs.get("generator") is not None:
+            self.drawn[-1].append(out)
+            self.take_in(out)
             return out
         find = RECORDED.get(name)
         if find is None:
@@ -167,9 +341,16 @@ class Recorder(TorchDispatchMode):
                 whole = self.step(Operation.PUT, view.shape, self._number_at(view.of), whole, x=view.dim, y=view.start)
             place = view.of
             fresh[place] = whole
+        if any(self._numbers[each] in self._inputs for each in fresh):
+            raise Unplannable("what a plan reads is changed by an operation")
         self._numbers |= fresh
-        self._stale |= self._places.get(tensor.untyped_storage().data_ptr(), set())
-        self._stale -= fresh.keys()
+        self._stale |= self._overlapping(_place(tensor)) - fresh.keys()
+
+    def _overlapping(self, place: Hashable) -> set[Hashable]:
+        """Places that share memory with a place, itself among them."""
+        begin, end = _span(place)
+        spans = {each: _span(each) for each in self._places.get(self._storages.get(place, -1), ())}
+        return {each for each, (first, last) in spans.items() if first < end and begin < last}
 
     def _seen_through(self, view: View, shape: Sequence[int]) -> Number:
         part = self._number_at(view.of)
@@ -218,4 +399,11 @@ Recorder.__torch_dispatch__ = inspect.unwrap(Recorder.__torch_dispatch__)  # typ
 
 
 def _place(tensor: Tensor) -> Hashable:
-    return tensor.data_ptr(), tuple(tensor.shape), tensor.stride()
+    return tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.itemsize
+
+
+def _span(place: Any) -> tuple[int, int]:
+    """Address of the first byte of a place, and that behind its last one."""
+    begin, shape, strides, nbytes = place
+    last = sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+    return begin, begin + nbytes * (last + 1)

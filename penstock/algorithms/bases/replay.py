@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from penstock.algorithms.arithmetic.optimizers import as_if_made, fused_adam, go_on
 from penstock.algorithms.arithmetic.td import linear_schedule, polyak_
 from penstock.algorithms.bases.algorithm import Algorithm, Metrics, NonFiniteUpdate, shrink_
-from penstock.algorithms.bases.planned import Plans
+from penstock.algorithms.bases.planned_update import RecordedUpdate
 from penstock.config import Config, PrioritizedReplayConfig, ReplayConfig, Scheduled
 from penstock.experience.run_replay import FirstPriorities
 from penstock.nn import (
@@ -28,8 +29,6 @@ from penstock.nn import (
 )
 from penstock.replay import Prioritized, Uniform
 from penstock.replay.settings import Sampler
-
-TD_ERROR = "TD errors of the batch"  # no metric has this name
 
 
 class ReplayAlgorithm(Algorithm):
@@ -49,6 +48,8 @@ class ReplayAlgorithm(Algorithm):
     lost
         In an update that a graph repeats, 1 once a loss or gradient of it was not finite, float32 ``[]``: the rest of
         it moves nothing. None: such an update raises.
+    recording
+        The plan that an update is recorded for, while it is. None: updates take effect alone.
     remarks
         Notes of updates for the user; the learner reports and removes them.
     """
@@ -69,6 +70,7 @@ class ReplayAlgorithm(Algorithm):
     optimizers: dict[str, torch.optim.Optimizer]
     generator: torch.Generator
     lost: Tensor | None = None
+    recording: RecordedUpdate | None = None
     remarks: list[str]
 
     def sampler(self) -> Sampler:
@@ -123,16 +125,10 @@ class ReplayAlgorithm(Algorithm):
         metrics : dict of str to Tensor
             Metrics, whose means are reported.
         """
-        name, plan = next(iter(self.optimizers)), self._plans.plan_for(batch) if self.lost is None else None
-        if plan is None:
-            td_error, loss, metrics = self.evaluate(model, batch)
-            grad_norm = self.minimize(name, loss, max_grad_norm=self.max_grad_norm)
-        else:
-            loss, metrics = plan.run(batch)
-            td_error = metrics.pop(TD_ERROR)
-            grad_norm = self._step(name, loss, max_grad_norm=self.max_grad_norm)
+        td_error, loss, metrics = self.evaluate(model, batch)
+        grad_norm = self.minimize(next(iter(self.optimizers)), loss, max_grad_norm=self.max_grad_norm)
         self.follow(batch.number)
-        if self.lost is None:
+        if self.lost is None and self.recording is None:
             self.updated(model, batch, metrics)
         return td_error.detach(), {"loss": loss, **metrics, "grad_norm": grad_norm}
 
@@ -143,17 +139,6 @@ class ReplayAlgorithm(Algorithm):
             "update(model, batch)"
         )
 
-    def planned(self, batch: Any) -> tuple[Tensor, Metrics]:
-        """Return loss and metrics of a batch, with the TD errors among these, for a plan (see `updates_alike`).
-
-        Raises
-        ------
-        Unplannable
-            `evaluate` has further effects.
-        """
-        td_error, loss, metrics = self.evaluate(self._model, batch)
-        return loss, {**metrics, TD_ERROR: td_error}
-
     @property
     def max_grad_norm(self) -> float:
         """Norm to which `update` scales a larger gradient down."""
@@ -163,18 +148,24 @@ class ReplayAlgorithm(Algorithm):
         """Let the target network follow the model after the update of this number. Without effect here."""
 
     def updated(self, model: Any, batch: Any, metrics: Metrics) -> None:
-        """Follow an update with a batch by what no graph repeats. Without effect here."""
+        """Follow an update with a batch by what no plan or graph repeats. Without effect here."""
 
     def kind_of_update(self, number: int) -> Hashable:
         """Return the kind of the update of this number: what it does beside others (see `updates_alike`)."""
         return None
 
-    def reason_not_to_capture(self) -> str | None:
-        """Return the reason why no graph can repeat the updates; None: none is known."""
+    def reason_not_to_repeat(self) -> str | None:
+        """Return the reason why neither plan nor graph can repeat the updates; None: none is known."""
         if not vars(type(self)).get("updates_alike", False):
             return f"{type(self).__name__} does not declare its updates alike (updates_alike)"
         if self.config.num_learners > 1:
             return "several learners average their gradients"
+        return None
+
+    def reason_not_to_capture(self) -> str | None:
+        """Return the reason why no graph can repeat the updates; None: none is known."""
+        if (reason := self.reason_not_to_repeat()) is not None:
+            return reason
         others = [type(each).__name__ for each in self.optimizers.values() if not hasattr(each, "on_device")]
         return f"{others[0]} steps by numbers of the host" if others else None
 
@@ -209,7 +200,6 @@ class ReplayAlgorithm(Algorithm):
             name: self.build_optimizer(joined(own), self.learning_rate(rate, 0.0))
             for name, (own, rate) in trained.items()
         }
-        self._plans = Plans(self, self.planned, [model, self.target], nullcontext())
         self.generator = torch.Generator(device).manual_seed(self.config.seed)
         if learning is None:
             self.restart_target(model)
@@ -229,6 +219,12 @@ class ReplayAlgorithm(Algorithm):
 
         Parameters move. Buffers of custom encoders, such as BatchNorm's running statistics, are copied.
         """
+        if self.recording is not None:
+            self.recording.change(partial(self._move_target, tau))
+        else:
+            self._move_target(tau)
+
+    def _move_target(self, tau: float) -> None:
         part = tau if self.lost is None else tau * (1.0 - self.lost)
         polyak_([self._whole_target], [self._whole_model], part)
         for place, own in zip(self._kept_by_target, self._kept, strict=True):
@@ -285,6 +281,9 @@ class ReplayAlgorithm(Algorithm):
         NonFiniteUpdate
             Loss or gradient is not finite.
         """
+        if self.recording is not None:
+            step = partial(self._step, name, max_grad_norm=max_grad_norm, max_grad=max_grad)
+            return self.recording.minimize(loss, self._trained[name], step)
         (whole,) = self.optimizers[name].param_groups[0]["params"]
         whole.grad.zero_()
         if self.lost is None:

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from itertools import cycle
 from typing import Any, ClassVar
 
@@ -16,6 +15,7 @@ from torch import Tensor
 
 from penstock.algorithms.arithmetic.td import largest_error
 from penstock.algorithms.bases.algorithm import Metrics, NonFiniteUpdate
+from penstock.algorithms.bases.planned_update import PlannedUpdate
 from penstock.algorithms.bases.replay import ReplayAlgorithm
 from penstock.engine.acting.inference import MakeWeights, through_block
 from penstock.engine.contracts import LearnerState
@@ -199,7 +199,7 @@ class ReplayLearner(Learner):
         self._reader = make_reader(replay, self._device, in_order=is_serial, wake=wake)
         sampler = algorithm.sampler()
         self._is_prioritized = isinstance(sampler, Prioritized)
-        self._update: Callable[[Any], tuple[Tensor, Metrics]] = partial(algorithm.update, self._model)
+        self._update: Callable[[Any], tuple[Tensor, Metrics]] = PlannedUpdate(algorithm, self._model)
         if self._device.type == "cuda":
             self._update = CapturedUpdate(
                 algorithm, self._model, lambda text: report(Note(text)), waits=self._is_prioritized
