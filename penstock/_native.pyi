@@ -257,6 +257,11 @@ class Chain:
         out: NDArray[np.float32], after: NDArray[np.float32], threads: int,
     ) -> None: ...
 
+def adam_step(
+    parameters: int, gradient: int, mean: int, square: int, n: int, beta1: float, beta2: float, step_size: float,
+    root_of_correction: float, eps: float, threads: int,
+) -> None: ...
+
 class Plan:
     def __init__(
         self, shapes: list[list[int]], inputs: list[int], steps: list[tuple[int, int, int, int, int, float, float]],

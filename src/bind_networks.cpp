@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include "adam.h"
 #include "adding_cells.h"
 #include "array_view.h"
 #include "bindings.h"
@@ -144,6 +145,17 @@ void bind_networks(nb::module_& module) {
           nb::arg("inputs"), nb::arg("outputs"), nb::arg("threads"),
           "Take the addresses of inputs and outputs, for all parts.")
       .def("run", &Plan::run, nb::arg("part"), nb::call_guard<nb::gil_scoped_release>(), "Run one part.");
+  module.def(
+      "adam_step",
+      [](uintptr_t parameters, uintptr_t gradient, uintptr_t mean, uintptr_t square, size_t n, double beta1, double beta2,
+         float step_size, float root_of_correction, float eps, int threads) {
+        const nb::gil_scoped_release released;
+        Adam{beta1, beta2, step_size, root_of_correction, eps}.step(at<float*>(parameters), at<const float*>(gradient),
+                                                                    at<float*>(mean), at<float*>(square), n, threads);
+      },
+      nb::arg("parameters"), nb::arg("gradient"), nb::arg("mean"), nb::arg("square"), nb::arg("n"), nb::arg("beta1"),
+      nb::arg("beta2"), nb::arg("step_size"), nb::arg("root_of_correction"), nb::arg("eps"), nb::arg("threads"),
+      "Take a step of Adam.");
   module.def(
       "sample_squashed",
       [](uintptr_t outputs, size_t n, size_t d, float centre, float reach, uintptr_t noise, uintptr_t action,

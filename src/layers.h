@@ -64,14 +64,16 @@ class Layers {
   }
 
   // gradient is that of the output. Gradients of parameters are added to d_parameters, as many tensors of the same sizes,
-  // or none: they are not needed. That of the input is written to d_x, unless null.
+  // or written there, whatever lies there (is_first), or none: they are not needed. That of the input is written to d_x,
+  // unless null.
   void backward(const float* x, int n, int count, std::span<const float* const> parameters, const std::byte* kept,
                 const float* out, const float* gradient, float* d_x, std::span<float* const> d_parameters, bool in_bf16,
-                int threads) const {
+                int threads, bool is_first = false) const {
+    if (is_first) clear_all_but_products(d_parameters, n ? count : 0);
     if (in_bf16) {
-      back<Bf16>(x, n, count, parameters, kept, out, gradient, d_x, d_parameters, threads);
+      back<Bf16>(x, n, count, parameters, kept, out, gradient, d_x, d_parameters, threads, is_first);
     } else {
-      back<float>(x, n, count, parameters, kept, out, gradient, d_x, d_parameters, threads);
+      back<float>(x, n, count, parameters, kept, out, gradient, d_x, d_parameters, threads, is_first);
     }
   }
 
@@ -225,8 +227,8 @@ class Layers {
 
   template <class Number>
   void back(const float* x, int n, int count, std::span<const float* const> parameters, const std::byte* kept_begin,
-            const float* out, const float* gradient, float* d_x, std::span<float* const> d_parameters,
-            int threads) const {
+            const float* out, const float* gradient, float* d_x, std::span<float* const> d_parameters, int threads,
+            bool is_first) const {
     const Kept<Number> kept(*this, const_cast<std::byte*>(kept_begin), const_cast<float*>(out), n, count);
     const Tasks<Number> tasks(n, count, threads);
     // Parts but the first, and networks but the first, have gradients of their own, which are added in the end: so the
@@ -249,7 +251,7 @@ class Layers {
     }
     tasks.run([&](int c, int part, Rows rows) {
       float* const d_input = c && d_x ? d_x_apart + (c - 1) * size_of_x : d_x;
-      back_one(c, rows, input, parameters, kept, gradient, d_input, d_tensors[part]);
+      back_one(c, rows, input, parameters, kept, gradient, d_input, d_tensors[part], is_first && !part && !rows.begin);
     });
     for (int part = 1; part < tasks.parts; ++part) {
       for (size_t tensor = 0; tensor < d_parameters.size(); ++tensor) {
@@ -259,9 +261,19 @@ class Layers {
     for (int c = 1; d_x && c < count; ++c) add_to(d_x, d_x_apart + (c - 1) * size_of_x, size_of_x);
   }
 
+  // Sets gradients to 0, but for weights of hidden layers of the first `count` networks: products overwrite these.
+  void clear_all_but_products(std::span<float* const> d_parameters, int count) const {
+    for (size_t tensor = 0; tensor < d_parameters.size(); ++tensor) {
+      const size_t size = size_of(tensor);
+      const size_t begin = tensor % 2 == 0 && tensor / 2 < num_hidden() ? size / networks_ * count : 0;
+      std::memset(d_parameters[tensor] + begin, 0, sizeof(float) * (size - begin));
+    }
+  }
+
   template <class Number>
   void back_one(int c, Rows rows, const Number* input, std::span<const float* const> parameters,
-                const Kept<Number>& kept, const float* gradient, float* d_x, std::span<float* const> d_tensors) const {
+                const Kept<Number>& kept, const float* gradient, float* d_x, std::span<float* const> d_tensors,
+                bool is_first) const {
     const int n = rows.count;
     const bool has_parameters = !d_tensors.empty();
     const int widest = *std::max_element(sizes_.begin(), sizes_.end());
@@ -293,10 +305,11 @@ class Layers {
       }
       if (has_parameters) {
         float* d_weight = d_tensors[2 * layer] + c * weights;
+        const float beta = is_first ? 0.0f : 1.0f;
         if (is_turned_) {
-          blas.product(true, false, outputs, inputs, n, factor, h, 1.0f, d_weight);
+          blas.product(true, false, outputs, inputs, n, factor, h, beta, d_weight);
         } else {
-          blas.product(true, false, inputs, outputs, n, h, factor, 1.0f, d_weight);
+          blas.product(true, false, inputs, outputs, n, h, factor, beta, d_weight);
         }
       }
       if (!layer && !d_x) break;

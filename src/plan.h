@@ -429,13 +429,10 @@ class Plan {
       case Call::Kind::kBackward: {
         const std::vector<const float*> parameters = tensors(call.reads, 4);
         std::vector<float*> gradients;
-        for (size_t i = 1; i < call.writes.size(); ++i) {
-          gradients.push_back(write(i));
-          std::memset(write(i), 0, sizeof(float) * numbers_of(shapes_[call.writes[i]]));
-        }
+        for (size_t i = 1; i < call.writes.size(); ++i) gradients.push_back(write(i));
         call.layers->backward(read(0), call.rows, call.networks, parameters,
                               reinterpret_cast<const std::byte*>(read(1)), read(2), read(3), write(0), gradients,
-                              call.in_bf16, threads_);
+                              call.in_bf16, threads_, /*is_first=*/true);
         break;
       }
       case Call::Kind::kSample:

@@ -16,7 +16,7 @@ import sbx
 from shapes import fill, shapes_for
 from stable_baselines3.common.logger import Logger
 
-ALGORITHMS = {name.lower(): getattr(sbx, name) for name in ("TD3", "SAC", "DDPG")}
+ALGORITHMS = {name.lower(): getattr(sbx, name) for name in ("TD3", "SAC", "DDPG", "DQN", "TQC", "CrossQ")}
 
 
 def opened(
@@ -41,7 +41,8 @@ def updates(model, count: int, per_call: int) -> None:
     """Make a number of updates, and wait for the last."""
     for _ in range(count // per_call):
         model.train(per_call, model.batch_size)
-    jax.block_until_ready(model.policy.qf_state.params)
+    critics = "qf1_state" if hasattr(model.policy, "qf1_state") else "qf_state"  # TQC has its critics apart
+    jax.block_until_ready(getattr(model.policy, critics).params)
 
 
 def main() -> None:

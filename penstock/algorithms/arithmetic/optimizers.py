@@ -10,7 +10,9 @@ from typing import Any
 
 import torch
 
+from penstock._native import adam_step
 from penstock.config import SegmentConfig, Tunable, require
+from penstock.nn.native import is_native
 
 
 def plain(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -109,7 +111,7 @@ class Adam(Eager, torch.optim.Adam):
 
     @plain
     def step(self, closure: Any = None) -> None:
-        """Make one step, in half the time of torch's: every group is one call of the kernel that torch calls."""
+        """Make one step: on a CPU by the native core, else every group by one call of the kernel that torch calls."""
         if self.on_device is not None:
             step_on_device(self, self.on_device, torch.ops.aten._fused_adam_.tensor_lr)
             return
@@ -123,12 +125,28 @@ class Adam(Eager, torch.optim.Adam):
             steps = [of["step"] for of in states]
             torch._foreach_add_(steps, 1.0)
             beta1, beta2 = group["betas"]
+            if all(map(_is_native, moved)):
+                for parameter, of in zip(moved, states, strict=True):
+                    t = of["step"].item()
+                    adam_step(
+                        parameter.data_ptr(), parameter.grad.data_ptr(), of["exp_avg"].data_ptr(),
+                        of["exp_avg_sq"].data_ptr(), parameter.numel(), beta1, beta2, group["lr"] / (1.0 - beta1**t),
+                        math.sqrt(1.0 - beta2**t), group["eps"], torch.get_num_threads(),
+                    )  # fmt: skip
+                continue
             torch._fused_adam_(
                 moved, [parameter.grad for parameter in moved],
                 [of["exp_avg"] for of in states], [of["exp_avg_sq"] for of in states], [], steps,
                 lr=group["lr"], beta1=beta1, beta2=beta2, weight_decay=0.0, eps=group["eps"], amsgrad=False,
                 maximize=False,
             )  # fmt: skip
+
+
+def _is_native(parameter: torch.Tensor) -> bool:
+    """Return whether the native core can move a parameter, which torch has moved before."""
+    gradient = parameter.grad
+    assert gradient is not None
+    return is_native(parameter, gradient) and parameter.is_contiguous() and gradient.is_contiguous()
 
 
 class AdamW(Eager, torch.optim.AdamW):

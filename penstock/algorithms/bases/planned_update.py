@@ -87,18 +87,18 @@ class PlannedUpdate:
 
 @dataclass
 class Effect:
-    """What an update does to networks between two parts of its plan.
+    """Change of networks between two parts of an update's plan.
 
     Attributes
     ----------
     apply
-        Function that does it, of the loss whose gradient the parameters have, if it is a step of an optimiser.
+        Function that makes it; for a step of an optimiser, of the loss whose gradient the parameters have.
     trained
         Those parameters.
     loss, gradients
         Loss and gradients as torch computed them, while the plan is compared.
     answer
-        Tensor with the result for the rest of the plan, if any.
+        Norm of the gradient, as the rest of the plan reads it.
     """
 
     apply: Callable[..., Any]
