@@ -32,7 +32,7 @@ enum class Operation : int {
   kConstant, kCopy, kAdd, kMul, kDiv, kExp, kLog, kSqrt, kPower, kClamp, kMinimum, kMaximum, kWhere, kGreater,
   kGreaterEqual, kEqual, kAnd, kOr, kNot, kSum, kGather, kScatterAdd, kLogSoftmax, kLogSoftmaxBackward, kTanh,
   kTanhBackward, kSigmoid, kProduct, kTurn, kSlice, kPut,
-  kLargest, kPlaceOfLargest, kCall, kCount
+  kLargest, kPlaceOfLargest, kSwap, kFloor, kCall, kCount
 };
 
 inline size_t num_operands(Operation operation) {
@@ -41,7 +41,7 @@ inline size_t num_operands(Operation operation) {
     case Operation::kCopy: case Operation::kExp: case Operation::kLog: case Operation::kSqrt: case Operation::kPower:
     case Operation::kClamp: case Operation::kNot: case Operation::kTanh: case Operation::kSigmoid: case Operation::kSum:
     case Operation::kLogSoftmax: case Operation::kTurn: case Operation::kSlice: case Operation::kLargest:
-    case Operation::kPlaceOfLargest: return 1;
+    case Operation::kPlaceOfLargest: case Operation::kSwap: case Operation::kFloor: return 1;
     case Operation::kWhere: case Operation::kScatterAdd: return 3;
     default: return 2;
   }
@@ -94,6 +94,7 @@ PENSTOCK_WIDE inline void compute(Operation operation, float* __restrict out, co
     case Operation::kNot: for (size_t i = 0; i < n; ++i) out[i] = a[i] == 0.0f ? 1.0f : 0.0f; break;
     case Operation::kTanh: for (size_t i = 0; i < n; ++i) out[i] = tangent(a[i]); break;
     case Operation::kTanhBackward: for (size_t i = 0; i < n; ++i) out[i] = a[i] * (1.0f - b[i] * b[i]); break;
+    case Operation::kFloor: for (size_t i = 0; i < n; ++i) out[i] = std::floor(a[i]); break;
     case Operation::kSigmoid: for (size_t i = 0; i < n; ++i) out[i] = sigmoid(a[i]); break;
     default: break;
   }
@@ -214,11 +215,15 @@ class Plan {
     if (step.operation == Operation::kProduct) {
       const auto [m, k] = factor_of(step.a, step.x);
       const auto [inner, n] = factor_of(step.b, step.y);
-      is_fitting = k == inner && out == Shape{1, m, n} && (step.c < 0 || shapes_[step.c] == Shape{1, 1, n});
+      const size_t count = a[0];
+      is_fitting = k == inner && shapes_[step.b][0] == count && out == Shape{count, m, n} &&
+                   (step.c < 0 || shapes_[step.c] == Shape{count, 1, n});
     } else if (step.operation == Operation::kLargest || step.operation == Operation::kPlaceOfLargest) {
       is_fitting = a[2] > 0 && out == Shape{a[0], a[1], 1};
     } else if (step.operation == Operation::kTurn) {
-      is_fitting = a[0] == 1 && out == Shape{1, a[2], a[1]};
+      is_fitting = out == Shape{a[0], a[2], a[1]};
+    } else if (step.operation == Operation::kSwap) {
+      is_fitting = out == Shape{a[1], a[0], a[2]};
     } else if (step.operation == Operation::kSlice || step.operation == Operation::kPut) {
       const bool is_slice = step.operation == Operation::kSlice;
       is_fitting = step.x >= 0.0f && step.x < static_cast<float>(kDims) && step.y >= 0.0f && (is_slice || a == out);
@@ -366,7 +371,7 @@ class Plan {
     }
   }
 
-  enum class Use { kA, kB, kC, kPowers };
+  enum class Use { kA, kB, kC, kPowers, kRowA, kRowB, kRowC };
 
   // The numbers of a tensor, repeated to a shape where it differs.
   template <Use use>
@@ -405,16 +410,83 @@ class Plan {
       case Operation::kPlaceOfLargest: largest<true>(step, out, shape); break;
       case Operation::kProduct: product(step, out, shape); break;
       case Operation::kTurn: turn(step, out); break;
+      case Operation::kSwap: swap(step, out); break;
       case Operation::kSlice: copy_part<true>(step, tensor(step.a), out, shapes_[step.a], shape); break;
       case Operation::kPut:
         std::memcpy(out, tensor(step.a), sizeof(float) * numbers_of(shape));
         copy_part<false>(step, tensor(step.b), out, shape, shapes_[step.b]);
         break;
-      default:
-        compute(step.operation, out, repeated<Use::kA>(step.a, shape), repeated<Use::kB>(step.b, shape),
-                repeated<Use::kC>(step.c, shape), step.x, step.y, numbers_of(shape));
+      default: elementwise(step, out, shape);
     }
   }
+
+  void elementwise(const Step& step, float* out, const Shape& shape) {
+    const size_t rows = shape[0] * shape[1];
+    const bool is_whole = !differs(step.a, shape) && !differs(step.b, shape) && !differs(step.c, shape);
+    if (rows > 1 && shape[2] >= kRow && (!is_whole || numbers_of(shape) >= kShared)) {
+      const int parts = numbers_of(shape) < kShared ? 1 : std::min(threads_, static_cast<int>(rows));
+      share_out(parts, parts, [&](int part) {
+        elementwise_rows(step, out, shape, rows * part / parts, rows * (part + 1) / parts);
+      });
+      return;
+    }
+    compute(step.operation, out, repeated<Use::kA>(step.a, shape), repeated<Use::kB>(step.b, shape),
+            repeated<Use::kC>(step.c, shape), step.x, step.y, numbers_of(shape));
+  }
+
+  // Whether a tensor is repeated to be of a shape.
+  bool differs(int number, const Shape& to) const { return number >= 0 && numbers_of(shapes_[number]) != numbers_of(to); }
+
+  // Some rows of the result: what is repeated along rows is read where it lies.
+  void elementwise_rows(const Step& step, float* out, const Shape& shape, size_t begin, size_t end) {
+    RowsOf<Use::kRowA> a(*this, step.a, shape);
+    RowsOf<Use::kRowB> b(*this, step.b, shape);
+    RowsOf<Use::kRowC> c(*this, step.c, shape);
+    if (a.are_all() && b.are_all() && c.are_all()) {
+      compute(step.operation, out + begin * shape[2], a.of(begin), b.of(begin), c.of(begin), step.x, step.y,
+              (end - begin) * shape[2]);
+      return;
+    }
+    for (size_t row = begin; row < end; ++row)
+      compute(step.operation, out + row * shape[2], a.of(row), b.of(row), c.of(row), step.x, step.y, shape[2]);
+  }
+
+  // Rows of a tensor, repeated to a shape, one after the other.
+  template <Use use>
+  class RowsOf {
+   public:
+    RowsOf(const Plan& plan, int number, const Shape& to) : rows_(to[1]), width_(to[2]) {
+      if (number < 0) return;
+      const Shape& from = plan.shapes_[number];
+      values_ = plan.tensor(number);
+      if (numbers_of(from) == numbers_of(to)) {
+        strides_ = {rows_ * width_, width_, 1};
+      } else {
+        strides_ = strides_of(from);
+        is_all_ = false;
+        if (!strides_[2] && width_ > 1) row_ = scratch<float, use>(width_);
+      }
+    }
+
+    bool are_all() const { return is_all_; }
+
+    const float* of(size_t row) {
+      if (!values_) return nullptr;
+      const float* found = values_ + row / rows_ * strides_[0] + row % rows_ * strides_[1];
+      if (!row_) return found;
+      if (found != filled_) std::fill_n(row_, width_, *found);
+      filled_ = found;
+      return row_;
+    }
+
+   private:
+    size_t rows_, width_;
+    Shape strides_{};
+    const float* values_ = nullptr;
+    const float* filled_ = nullptr;  // what the row is filled with
+    float* row_ = nullptr;           // of one number
+    bool is_all_ = true;             // nothing is repeated
+  };
 
   void take(const Call& call) {
     const auto read = [&](size_t i) { return tensor(call.reads[i]); };
@@ -465,6 +537,11 @@ class Plan {
     }
     std::memset(out, 0, sizeof(float) * numbers_of(to));
     const auto [block, row, one] = strides_of(to);
+    if (to[2] == from[2]) {
+      for (size_t i = 0; i < from[0] * from[1]; ++i)
+        add_to(out + i / from[1] * block + i % from[1] * row, a + i * from[2], from[2]);
+      return;
+    }
     for (size_t i = 0; i < from[0]; ++i)
       for (size_t j = 0; j < from[1]; ++j)
         for (size_t k = 0; k < from[2]; ++k) out[i * block + j * row + k * one] += *a++;
@@ -532,21 +609,34 @@ class Plan {
     }
   }
 
-  // a b, plus the row c if there is one.
+  // a b of each block, plus its row c if there is one.
   void product(const Step& step, float* out, const Shape& shape) {
-    const size_t m = shape[1], n = shape[2];
+    const auto [count, m, n] = shape;
     const bool a_turned = step.x != 0.0f, b_turned = step.y != 0.0f;
-    const int k = static_cast<int>(a_turned ? shapes_[step.a][1] : shapes_[step.a][2]);
-    blas.product(a_turned, b_turned, static_cast<int>(m), static_cast<int>(n), k, tensor(step.a), tensor(step.b), 0.0f,
-                 out);
-    if (step.c >= 0) add_bias(out, tensor(step.c), m, n);
+    const size_t k = a_turned ? shapes_[step.a][1] : shapes_[step.a][2];
+    share_out(static_cast<int>(count), threads_, [&, m = m, n = n](int block) {
+      float* c = out + block * m * n;
+      blas.product(a_turned, b_turned, static_cast<int>(m), static_cast<int>(n), static_cast<int>(k),
+                   tensor(step.a) + block * m * k, tensor(step.b) + block * k * n, 0.0f, c);
+      if (step.c >= 0) add_bias(c, tensor(step.c) + block * n, m, n);
+    });
   }
 
   void turn(const Step& step, float* out) {
-    const auto [one, rows, width] = shapes_[step.a];
+    const auto [count, rows, width] = shapes_[step.a];
     const float* a = tensor(step.a);
-    for (size_t row = 0; row < rows; ++row)
-      for (size_t k = 0; k < width; ++k) out[k * rows + row] = a[row * width + k];
+    for (size_t block = 0; block < count; ++block, a += rows * width, out += rows * width)
+      for (size_t row = 0; row < rows; ++row)
+        for (size_t k = 0; k < width; ++k) out[k * rows + row] = a[row * width + k];
+  }
+
+  // Rows of blocks to blocks of rows.
+  void swap(const Step& step, float* out) const {
+    const auto [count, rows, width] = shapes_[step.a];
+    const float* a = tensor(step.a);
+    for (size_t block = 0; block < count; ++block)
+      for (size_t row = 0; row < rows; ++row, a += width)
+        std::memcpy(out + (row * count + block) * width, a, sizeof(float) * width);
   }
 
   // From the part of a whole that begins at y along dimension x, or to it.
@@ -562,6 +652,9 @@ class Plan {
                     sizeof(float) * part[2]);
       }
   }
+
+  static constexpr size_t kRow = 16;          // numbers of a row from which on rows are worth a call each
+  static constexpr size_t kShared = 1 << 15;  // numbers of a tensor from which on threads share its rows
 
   std::vector<Shape> shapes_;
   std::vector<Kind> inputs_;

@@ -14,7 +14,7 @@ from penstock.algorithms.bases.algorithm import Metrics
 from penstock.algorithms.bases.soft_critics import SoftCriticConfig, SoftCritics
 from penstock.config import NETWORK, Config, ConfigError, Scheduled, Tunable, require
 from penstock.experience.batch import TransitionBatch
-from penstock.nn import StochasticActorCritic, TanhGaussian, evaluating, follow
+from penstock.nn import StochasticActorCritic, TanhGaussian, evaluating
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,13 +88,13 @@ class SAC(SoftCritics):
         q, next_q = self.both_ends(model, batch, next_action)
         critic_loss, td_error, q = self.critic_loss(model, q, next_q, -alpha * next_log_prob, batch)
         self.minimize("critic", critic_loss)
-        follow(model.critics, self.lost)
+        self.follow_moments(model.critics)
 
         metrics = {"critic_loss": critic_loss, "q": q}
 
         if self.kind_of_update(batch.number):  # it moves the policy
             metrics |= self.improve_policy(model, model.policy(batch.obs), batch.obs, alpha)
-            follow(model.encoder, self.lost)
+            self.follow_moments(model.encoder)
         if self.has_target:
             self.move_target(self.config.tau)
         return td_error, metrics

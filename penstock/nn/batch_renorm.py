@@ -60,7 +60,7 @@ class BatchRenorm(BatchNorm):
             return torch.addcmul(self.shift - self.mean * scale, x, scale)
         var, mean = moments_of_rows(x)
         batch_std = (var + EPSILON).sqrt()
-        self._seen = mean.detach(), var.detach()
+        self.seen = mean.detach(), var.detach()
         is_warm = self.batches >= WARM_UP  # stays a tensor, to avoid synchronisation
         r = torch.where(is_warm, (batch_std.detach() / std).clamp(1.0 / R_MAX, R_MAX), 1.0)
         d = torch.where(is_warm, ((mean.detach() - self.mean) / std).clamp(-D_MAX, D_MAX), 0.0)

@@ -59,6 +59,8 @@ class BatchNorm(Norm):
     ----------
     mean, var : Tensor
         Running mean and population variance, float32 ``[*shape]``.
+    seen : tuple of Tensor
+        Moments of the last batch.
     """
 
     epsilon: ClassVar[float] = EPSILON
@@ -70,7 +72,7 @@ class BatchNorm(Norm):
         super().__init__(shape, is_constrained)
         self.register_buffer("mean", torch.zeros(shape))
         self.register_buffer("var", torch.ones(shape))
-        self._seen: tuple[Tensor, Tensor] | None = None
+        self.seen: tuple[Tensor, Tensor] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise inputs ``[..., N, F]``, float32, by the running moments, or in training mode by the batch's."""
@@ -79,7 +81,7 @@ class BatchNorm(Norm):
             return torch.addcmul(self.shift - self.mean * scale, x, scale)
         if is_in_share():
             var, mean = moments_of_rows(x)
-            self._seen = mean.detach(), var.detach()
+            self.seen = mean.detach(), var.detach()
             return torch.addcmul(self.shift, (x - mean) * (var + EPSILON).rsqrt(), self.scale)
         # One kernel over the features of all networks side by side: a quarter of the time of separate operations.
         rows = x.movedim(-2, 0)
@@ -87,7 +89,7 @@ class BatchNorm(Norm):
             rows.reshape(len(rows), -1), self.scale.view(-1), self.shift.view(-1), None, None, True, 0.0, EPSILON
         )
         shape = self.mean.shape
-        self._seen = mean.detach().view(shape), (inverse.detach().pow(-2) - EPSILON).clamp_(min=0.0).view(shape)
+        self.seen = mean.detach().view(shape), (inverse.detach().pow(-2) - EPSILON).clamp_(min=0.0).view(shape)
         return y.view(rows.shape).movedim(0, -2)
 
     @torch.no_grad()
@@ -99,8 +101,8 @@ class BatchNorm(Norm):
         lost
             1: the moments stay, float32 ``[]``; None: they move.
         """
-        assert self._seen is not None
-        mean, var = self._seen
+        assert self.seen is not None
+        mean, var = self.seen
         if lost is not None:
             mean, var = torch.where(lost > 0.0, self.mean, mean), torch.where(lost > 0.0, self.var, var)
         self.mean.lerp_(mean, 1.0 - MOMENTUM)

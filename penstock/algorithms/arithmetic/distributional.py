@@ -38,9 +38,10 @@ def categorical_projection(returns: Tensor, probability: Tensor, atoms: Tensor) 
     # The lower neighbour of the last atom is the one before it, so that every return has two neighbours.
     below = position.floor().clamp_(max=last - 1)
     share = probability * (position - below)
-    lower = below.nan_to_num().long()  # what is not a number stays so in the share, and is no index
+    lower = below.nan_to_num()  # what is not a number stays so in the share, and is no index
     projected = probability.new_zeros(len(probability), len(atoms))
-    return projected.scatter_add_(1, lower, probability - share).scatter_add_(1, lower + 1, share)
+    projected.scatter_add_(1, lower.long(), probability - share)
+    return projected.scatter_add_(1, (lower + 1.0).long(), share)
 
 
 def of_smaller_mean(probability: Tensor, atoms: Tensor) -> Tensor:
@@ -56,8 +57,12 @@ def of_smaller_mean(probability: Tensor, atoms: Tensor) -> Tensor:
     atoms : Tensor
         Returns, float32 ``[M]``.
     """
-    smallest = (probability @ atoms).argmin(0)
-    return probability[smallest, torch.arange(probability.shape[1], device=probability.device)]
+    found, *others = probability
+    smallest, *means = probability @ atoms
+    for one, mean in zip(others, means, strict=True):
+        found = torch.where((mean >= smallest).unsqueeze(-1), found, one)
+        smallest = torch.minimum(mean, smallest)
+    return found
 
 
 def gaussian_histogram(value: Tensor, atoms: Tensor, smoothing: float = 0.75) -> Tensor:

@@ -20,7 +20,7 @@ Operation = IntEnum(
     "Operation",
     "CONSTANT COPY ADD MUL DIV EXP LOG SQRT POWER CLAMP MINIMUM MAXIMUM WHERE GREATER GREATER_EQUAL EQUAL AND OR NOT "
     "SUM GATHER SCATTER_ADD LOG_SOFTMAX LOG_SOFTMAX_BACKWARD TANH TANH_BACKWARD SIGMOID PRODUCT TURN SLICE PUT "
-    "LARGEST PLACE_OF_LARGEST CALL",
+    "LARGEST PLACE_OF_LARGEST SWAP FLOOR CALL",
     start=0,
 )
 """Operations of `Plan`, in the order of src/plan.h."""
@@ -41,7 +41,9 @@ class Turned(NamedTuple):
 
 
 class Steps(Protocol):
-    """Steps of a plan so far, as `Recorder` has them."""
+    """Steps of a plan so far, as `Recorder` has them, and the shapes of their tensors."""
+
+    shapes: list[list[int]]
 
     def step(self, operation: Operation, shape: Sequence[int], *given: Any, x: float = 0.0, y: float = 0.0) -> Number:
         """Add a step on tensors, numbers of tensors, or constants; return the number of its result."""
@@ -97,7 +99,8 @@ def _converted(r: Steps, shape: Any, args: Any, kwargs: Mapping[str, Any]) -> Nu
     if after == torch.bool:
         return _unequal(r, shape, (args[0], 0.0), {})
     if after == torch.int64 and before == torch.float32:
-        raise Unplannable("numbers are truncated to integers")
+        size = r.step(Operation.FLOOR, shape, _size(r, shape, args, {}))
+        return r.step(Operation.MUL, shape, size, _sign(r, shape, args, {}))
     return _copied(r, shape, args, kwargs)
 
 
@@ -178,6 +181,26 @@ def _soft_plus_backward(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
     return r.step(Operation.MUL, shape, args[0], r.step(Operation.SIGMOID, shape, args[1]))
 
 
+def _on_vector(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
+    """Matrix times vector."""
+    kept = (*shape, 1)
+    return _reshaped(r, r.step(Operation.SUM, kept, r.step(Operation.MUL, args[0].shape, *args)), kept, shape)
+
+
+def _times_logarithm(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
+    """``a log b``, and 0 where a is 0."""
+    product = r.step(Operation.MUL, shape, args[0], r.step(Operation.LOG, shape, args[1]))
+    return r.step(Operation.WHERE, shape, args[0], product, 0.0)
+
+
+def _without_nan(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
+    if kwargs or args[1:] not in ((), (0.0,)):
+        raise Unplannable("what is no number is replaced by another than 0")
+    largest = torch.finfo(torch.float32).max
+    finite = r.step(Operation.CLAMP, shape, args[0], x=-largest, y=largest)
+    return r.step(Operation.WHERE, shape, r.step(Operation.EQUAL, shape, args[0], args[0]), finite, 0.0)
+
+
 def _dot(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
     kept = [1] * args[0].ndim
     return _reshaped(r, r.step(Operation.SUM, kept, r.step(Operation.MUL, args[0].shape, *args)), kept, shape)
@@ -242,15 +265,93 @@ def _less(operation: Operation) -> Find:
 def _multiplied(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
     (a, a_turned), (b, b_turned) = map(r.factor, args[-2:])
     bias = () if len(args) == 2 else (args[0],)
-    if kwargs or (bias and bias[0].ndim != 1):
+    is_row = all(each.ndim == 1 or tuple(each.shape) == (*shape[:-2], 1, shape[-1]) for each in bias)
+    if kwargs or not is_row:
         raise Unplannable("a product is scaled, or added to a matrix")
     return r.step(Operation.PRODUCT, shape, a, b, *bias, x=a_turned, y=b_turned)
 
 
 def _turned(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number | Turned:
-    if len(shape) != 2:
-        raise Unplannable("a transposed tensor is no matrix")
-    return r.turned(args[0])
+    one, other = (dim % len(shape) for dim in args[1:3]) if len(args) > 1 else (0, 1)
+    order = list(range(len(shape)))
+    order[one], order[other] = other, one
+    return _permuted(r, shape, (args[0], order), kwargs)
+
+
+def _permuted(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number | Turned:
+    before = [dim for dim, size in enumerate(args[0].shape) if size > 1]
+    order = [dim % len(shape) for dim in args[1]]
+    if [dim for dim in order if dim in before] == before:
+        return _copied(r, shape, args, kwargs)
+    last = len(shape) - 1
+    if order == [*range(last - 1), last, last - 1]:
+        return r.turned(args[0])
+    if order == [1, 0, 2]:
+        return r.step(Operation.SWAP, shape, args[0])
+    raise Unplannable("dimensions are exchanged in an order that plans do not have")
+
+
+def _moments(r: Steps, shape: Any, args: Any, kwargs: Any) -> list[Number]:
+    """Variance and mean of rows or columns."""
+    x, dims = args[0], [dim % args[0].ndim for dim in args[1]]
+    correction = kwargs.get("correction", 1)
+    kept = [1 if place in dims else size for place, size in enumerate(x.shape)]
+    count = x.numel() / math.prod(kept)
+    mean = r.step(Operation.MUL, kept, r.step(Operation.SUM, kept, x), 1.0 / count)
+    squares = _powered(r, x.shape, (r.step(Operation.ADD, x.shape, x, mean, x=-1.0), 2), {})
+    var = r.step(Operation.MUL, kept, r.step(Operation.SUM, kept, squares), 1.0 / (count - correction))
+    return [_reshaped(r, number, kept, shape[0]) for number in (var, mean)]
+
+
+def _normalized(r: Steps, shape: Any, args: Any, kwargs: Any) -> list[Number]:
+    """Columns of a matrix normalised by their moments, scaled and shifted; then means, and inverse deviations."""
+    x, scale, shift, mean, var, trains, _, eps = args
+    if mean is not None or var is not None or not trains or x.ndim != 2:
+        raise Unplannable("a batch is normalised by other moments than its own")
+    var, mean = _moments(r, [[1, x.shape[1]]] * 2, (x, [0]), {"correction": 0})
+    inverse = r.step(Operation.DIV, (1, x.shape[1]), 1.0, r.step(Operation.SQRT, (1, x.shape[1]), _sum(r, var, eps)))
+    y = r.step(Operation.MUL, x.shape, r.step(Operation.ADD, x.shape, x, mean, x=-1.0), inverse)
+    y = r.step(Operation.ADD, x.shape, r.step(Operation.MUL, x.shape, y, scale), shift, x=1.0)
+    row = (1, x.shape[1])
+    return [y, *(_reshaped(r, number, row, after) for number, after in zip((mean, inverse), shape[1:], strict=True))]
+
+
+def _normalized_backward(r: Steps, shape: Any, args: Any, kwargs: Any) -> list[Number | None]:
+    """Gradients of columns, scale and shift (gradient, input, scale, running moments, moments of the batch, ...)."""
+    gradient, x, scale, _, _, mean, inverse, trains, _, mask = args
+    if not trains:
+        raise Unplannable("a batch is normalised by other moments than its own")
+    row, step = (1, x.shape[1]), r.step
+    hat = step(Operation.MUL, x.shape, step(Operation.ADD, x.shape, x, mean, x=-1.0), inverse)
+    d_shift = step(Operation.SUM, row, gradient)
+    d_scale = step(Operation.SUM, row, step(Operation.MUL, x.shape, gradient, hat))
+    slope = step(Operation.MUL, row, scale, inverse)
+    shares = [step(Operation.MUL, row, each, 1.0 / len(x)) for each in (d_shift, d_scale)]
+    d_x = step(Operation.ADD, x.shape, gradient, step(Operation.MUL, x.shape, hat, shares[1]), x=-1.0)
+    d_x = step(Operation.MUL, x.shape, step(Operation.ADD, x.shape, d_x, shares[0], x=-1.0), slope)
+    found = (d_x, *(_reshaped(r, each, row, (x.shape[1],)) for each in (d_scale, d_shift)))
+    return [each if is_wanted else None for each, is_wanted in zip(found, mask, strict=True)]
+
+
+def _sum(r: Steps, number: Number, value: float) -> Number:
+    return r.step(Operation.ADD, r.shapes[number], number, value, x=1.0)
+
+
+def _inverse_root(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
+    return r.step(Operation.DIV, shape, 1.0, r.step(Operation.SQRT, shape, args[0]))
+
+
+def _soft_maximum(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
+    return r.step(Operation.EXP, shape, _softmax(Operation.LOG_SOFTMAX, 1)(r, shape, args, {}))
+
+
+def _soft_maximum_backward(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
+    """Gradient ``y (g - sum g y)`` (gradient, result, dim, dtype)."""
+    if args[2] % len(shape) != len(shape) - 1:
+        raise Unplannable("a softmax is not along the last dimension")
+    product = r.step(Operation.MUL, shape, *args[:2])
+    whole = r.step(Operation.SUM, (*shape[:-1], 1), product)
+    return r.step(Operation.ADD, shape, product, r.step(Operation.MUL, shape, args[1], whole), x=-1.0)
 
 
 def _dim_of(args: Any, place: int) -> int:
@@ -303,7 +404,7 @@ CUTS: dict[str, Callable[[Any, int], tuple[Tensor, int, int]]] = {
 }
 """Operations whose results are parts of a tensor: that tensor, the dimension and the beginning of each part."""
 
-ARITHMETIC = ("add", "sub", "rsub", "mul", "pow", "addcmul", "mm", "addmm")
+ARITHMETIC = ("add", "sub", "rsub", "mul", "pow", "addcmul", "mm", "addmm", "bmm", "baddbmm")
 """Operations whose results have as many digits as torch gives them only with floating-point numbers."""
 
 VIEWS = ("view", "unsqueeze", "squeeze", "alias", "_unsafe_view", "detach")
@@ -335,8 +436,15 @@ RECORDED: dict[str, Find] = {
     "sigmoid": _plain(Operation.SIGMOID), "sigmoid_backward": _sigmoid_backward,
     "relu": lambda r, s, a, k: r.step(Operation.CLAMP, s, a[0], x=0.0, y=math.inf),
     "threshold_backward": _rectified_backward,
-    "mm": _multiplied, "addmm": _multiplied, "t": _turned, "transpose": _turned,
+    "rsqrt": _inverse_root, "_softmax": _soft_maximum, "_softmax_backward_data": _soft_maximum_backward,
+    "mm": _multiplied, "addmm": _multiplied, "bmm": _multiplied, "baddbmm": _multiplied, "t": _turned,
+    "transpose": _turned, "permute": _permuted, "floor": _plain(Operation.FLOOR), "mv": _on_vector,
+    "xlogy": _times_logarithm, "nan_to_num": _without_nan,
     "slice_backward": _put_back, "select_backward": _put_back, "cat": _joined(False),
     "stack": _joined(True),
     **dict.fromkeys((*VIEWS, "expand", "clone"), _copied),
 }  # fmt: skip
+SEVERAL: dict[str, Callable[[Steps, Any, Any, Mapping[str, Any]], Sequence[Number | None]]] = {
+    "var_mean": _moments, "native_batch_norm": _normalized, "native_batch_norm_backward": _normalized_backward,
+}  # fmt: skip
+"""Operations with several results."""

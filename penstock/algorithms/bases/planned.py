@@ -145,8 +145,9 @@ class Planned:
         tensors = [*known, *(metrics[name] for name in self._shapes), *targets.values()]
         recorder.give_out([*numbers, *tensors])
         self._plan, read = recorder.plan()
-        self._read = [usable[number] for number in read if usable[number] < len(of_batch)]
-        self._weights = [candidates[usable[number]] for number in read if usable[number] >= len(of_batch)]
+        count = sum(number < len(of_batch) for number in usable)
+        self._read = [usable[place] for place in read if place < count]
+        self._kept = [recorder.inputs[place] for place in read if place >= count]
         self._require_same(batch, numbers, tensors, num_gradients=len(known))
 
     def run(self, batch: Any) -> tuple[Tensor, Metrics]:
@@ -170,7 +171,7 @@ class Planned:
         first = numbers.data_ptr()
         addresses = [first + 4 * number for number in range(len(numbers))]
         addresses += [each.data_ptr() for each in tensors if each is not None]
-        self._plan.begin([each.data_ptr() for each in read + self._weights], addresses, torch.get_num_threads())
+        self._plan.begin([each.data_ptr() for each in read + self._kept], addresses, torch.get_num_threads())
         self._plan.run(0)
 
     def _require_same(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from penstock.algorithms.bases.operations import (
     KINDS,
     MAX_DIMENSIONS,
     RECORDED,
+    SEVERAL,
     VIEWS,
     Number,
     Operation,
@@ -29,6 +30,10 @@ from penstock.nn.native import seen_by
 
 FORWARD, BACKWARD, SAMPLE, SAMPLE_GRADIENT = range(4)
 """Kinds of calls, in the order of src/plan.h."""
+DRAWN: dict[str, Callable[..., Any]] = {"randn": Tensor.normal_, "rand": Tensor.uniform_}
+"""Functions that draw as these operations do."""
+FIXED = ("arange", "linspace")
+"""Operations that give the same numbers each time."""
 NO_LAYERS, NO_SAMPLE = (-1, 0, False), (0, 0.0, 0.0)
 
 
@@ -83,14 +88,14 @@ class Recorder(TorchDispatchMode):
     inputs
         Tensors whose values a plan reads at each run, contiguous.
     has_generator
-        Whether normal numbers may be drawn from a generator; a plan has them as further inputs.
+        Whether random numbers may be drawn from a generator; a plan has them as further inputs.
 
     Attributes
     ----------
     inputs
         All inputs of the plan so far.
     drawn
-        Those that were drawn in each part, in their order.
+        Those that were drawn in each part, in their order, each with the function that draws it anew.
     """
 
     def __init__(self, inputs: Sequence[Tensor], *, has_generator: bool = False) -> None:
@@ -98,7 +103,7 @@ class Recorder(TorchDispatchMode):
         self.shapes: list[list[int]] = []
         self.steps: list[Step] = []
         self.inputs: list[Tensor] = []
-        self.drawn: list[list[Tensor]] = [[]]
+        self.drawn: list[list[tuple[Tensor, Callable[..., Any]]]] = [[]]
         self._has_generator = has_generator
         self._is_paused = False
         self._inputs: dict[Number, int] = {}  # kinds by number
@@ -307,9 +312,18 @@ class Recorder(TorchDispatchMode):
             for number, part in enumerate(out if isinstance(out, list | tuple) else [out]):
                 self.cut(part, *CUTS[name](args, number))
             return out
-        if name == "randn" and self._has_generator and kwargs.get("generator") is not None:
-            self.drawn[-1].append(out)
+        if name in DRAWN and self._has_generator and kwargs.get("generator") is not None:
+            self.drawn[-1].append((out, DRAWN[name]))
             self.take_in(out)
+            return out
+        if name in FIXED and out.dtype in KINDS:
+            self.take_in(out)
+            return out
+        if name in SEVERAL:
+            found = SEVERAL[name](self, [each.shape for each in out if each is not None], args, kwargs or {})
+            for part, number in zip(out, found, strict=True):
+                if number is not None:
+                    self.name(part, number)
             return out
         find = RECORDED.get(name)
         if find is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from penstock.algorithms.arithmetic.distributional import (
     categorical_kl,
@@ -20,7 +20,7 @@ from penstock.algorithms.arithmetic.td import squared_td_error, td_target
 from penstock.algorithms.bases.continuous import ControlAlgorithm, ControlConfig
 from penstock.config import NETWORK, Config, ConfigError, require
 from penstock.experience.batch import TransitionBatch
-from penstock.nn import BodyActorCritic, BodyConfig, CategoricalReturns, StochasticActorCritic
+from penstock.nn import BodyActorCritic, BodyConfig, CategoricalReturns, StochasticActorCritic, follow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +103,13 @@ class SoftCritics(ControlAlgorithm):
         returns = None if c.distributional == "none" else CategoricalReturns(c.num_atoms, c.v_min, c.v_max)
         body = BodyConfig(c.network, c.normalization, c.unit_weights)
         return self.build_network(BodyActorCritic, body=body, returns=returns, **fields)
+
+    def follow_moments(self, network: nn.Module) -> None:
+        """Let running moments of a network's normalisations follow those of the batch, after an update of it."""
+        if self.recording is not None:
+            self.recording.follow(network)
+        else:
+            follow(network, self.lost)
 
     def both_ends(self, model: Any, batch: TransitionBatch, next_action: Tensor) -> tuple[Tensor, Tensor]:
         """Return outputs of critics at both ends of transitions: the network's at the first, the target's at the last.
