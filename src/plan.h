@@ -22,6 +22,7 @@
 #include "blas.h"
 #include "functions.h"
 #include "layers.h"
+#include "normalization.h"
 #include "scratch.h"
 #include "squashed_normal.h"
 
@@ -129,6 +130,8 @@ class Plan {
       kBackward,         // x, kept, out, gradient, parameters -> d_x, gradients of the parameters
       kSample,           // outputs, noise -> action, log_prob
       kSampleGradient,   // outputs, noise, action, d_action, d_log_prob -> d_outputs
+      kNormalize,        // x, scale, shift -> y, mean, inverse deviation of each column
+      kNormalizeGradient,  // d_y, x, scale, mean, inverse deviation -> d_x, d_scale, d_shift
       kCount
     };
 
@@ -137,7 +140,7 @@ class Plan {
     std::optional<Layers> layers;
     int rows, networks;  // of layers
     bool in_bf16;
-    SquashedNormal normal;
+    SquashedNormal normal;  // of columns to be normalised d is their number, and centre is added to variances
   };
 
   // The first tensors are the inputs, one of each kind; every other is the result of a step, and each output is one of
@@ -204,7 +207,15 @@ class Plan {
   // Runs one part.
   void run(size_t part) {
     if (part >= ends_.size()) throw std::out_of_range("no such part of the plan");
-    for (size_t i = part ? ends_[part - 1] : 0; i < ends_[part]; ++i) take(steps_[i]);
+    for (size_t i = part ? ends_[part - 1] : 0; i < ends_[part];) {
+      const size_t together = elementwise_from(i, ends_[part]);
+      if (together > 1) {
+        take_together(std::span(steps_).subspan(i, together));
+      } else {
+        take(steps_[i]);
+      }
+      i += std::max<size_t>(together, 1);
+    }
   }
 
  private:
@@ -280,7 +291,13 @@ class Plan {
       const size_t rows = static_cast<size_t>(call.rows), numbers = rows * call.normal.d;
       reads = {2 * numbers, numbers};
       writes = {numbers, rows};
-      if (call.kind == Call::Kind::kSampleGradient) {
+      if (call.kind == Call::Kind::kNormalize) {
+        reads = {numbers, call.normal.d, call.normal.d};
+        writes = reads;
+      } else if (call.kind == Call::Kind::kNormalizeGradient) {
+        reads = {numbers, numbers, call.normal.d, call.normal.d, call.normal.d};
+        writes = {numbers, call.normal.d, call.normal.d};
+      } else if (call.kind == Call::Kind::kSampleGradient) {
         reads = {2 * numbers, numbers, numbers, numbers, rows};
         writes = {2 * numbers};
       }
@@ -420,6 +437,35 @@ class Plan {
     }
   }
 
+  // Number of steps from one on that compute tensors of the same shape, each number of a result of those at its place.
+  size_t elementwise_from(size_t first, size_t end) const {
+    size_t count = 0;
+    while (first + count < end && is_elementwise(steps_[first + count].operation) &&
+           shapes_[steps_[first + count].out] == shapes_[steps_[first].out])
+      ++count;
+    return count;
+  }
+
+  static bool is_elementwise(Operation operation) {
+    return operation <= Operation::kNot || operation == Operation::kTanh || operation == Operation::kTanhBackward ||
+           operation == Operation::kSigmoid || operation == Operation::kFloor;
+  }
+
+  // Takes elementwise steps on some rows at a time, which stay in a core's nearest caches in between. A result may lie
+  // where a tensor lay that an earlier one of the steps reads: of the same size, so row by row at the same places.
+  void take_together(std::span<const Step> steps) {
+    const Shape& shape = shapes_[steps[0].out];
+    const size_t rows = shape[0] * shape[1], chunk = std::max<size_t>(1, kChunk / std::max<size_t>(shape[2], 1));
+    if (shape[2] < kRow || rows <= chunk) {
+      for (const Step& step : steps) take(step);
+      return;
+    }
+    share_out(static_cast<int>((rows + chunk - 1) / chunk), numbers_of(shape) < kShared ? 1 : threads_, [&](int part) {
+      const size_t begin = part * chunk, end = std::min(rows, begin + chunk);
+      for (const Step& step : steps) elementwise_rows(step, tensor(step.out), shape, begin, end);
+    });
+  }
+
   void elementwise(const Step& step, float* out, const Shape& shape) {
     const size_t rows = shape[0] * shape[1];
     const bool is_whole = !differs(step.a, shape) && !differs(step.b, shape) && !differs(step.c, shape);
@@ -513,9 +559,17 @@ class Plan {
       case Call::Kind::kSampleGradient:
         call.normal.gradient(read(0), call.rows, read(1), read(2), read(3), read(4), write(0));
         break;
+      case Call::Kind::kNormalize:
+        columns_of(call).normalize(read(0), read(1), read(2), call.normal.centre, write(0), write(1), write(2), threads_);
+        break;
+      case Call::Kind::kNormalizeGradient:
+        columns_of(call).gradient(read(0), read(1), read(2), read(3), read(4), write(0), write(1), write(2), threads_);
+        break;
       default: break;
     }
   }
+
+  static Columns columns_of(const Call& call) { return {static_cast<size_t>(call.rows), call.normal.d}; }
 
   std::vector<const float*> tensors(const std::vector<int>& numbers, size_t from) const {
     std::vector<const float*> found;
@@ -653,6 +707,7 @@ class Plan {
       }
   }
 
+  static constexpr size_t kChunk = 1 << 12;   // numbers of each tensor that several steps work on at a time
   static constexpr size_t kRow = 16;          // numbers of a row from which on rows are worth a call each
   static constexpr size_t kShared = 1 << 15;  // numbers of a tensor from which on threads share its rows
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import huber_loss
+
+from penstock.algorithms.arithmetic.td import huber
 
 
 def truncated_mixture(atoms: Tensor, num_dropped: int) -> Tensor:
@@ -45,9 +46,9 @@ def quantile_huber(quantile: Tensor, fraction: Tensor, target: Tensor) -> Tensor
     Tensor
         float32 ``[B]``.
     """
-    y, theta = torch.broadcast_tensors(target.unsqueeze(-2), quantile.unsqueeze(-1))
-    weight = (fraction.unsqueeze(-1) - (y < theta).float()).abs()
-    return (weight * huber_loss(theta, y, reduction="none")).mean(-1).sum(-1)
+    error = target.unsqueeze(-2) - quantile.unsqueeze(-1)
+    weight = (fraction.unsqueeze(-1) - (error < 0.0).float()).abs()
+    return (weight * huber(error)).mean(-1).sum(-1)
 
 
 def quantile_huber_of_sorted(quantiles: Tensor, samples: Tensor) -> Tensor:

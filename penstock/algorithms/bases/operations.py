@@ -41,9 +41,7 @@ class Turned(NamedTuple):
 
 
 class Steps(Protocol):
-    """Steps of a plan so far, as `Recorder` has them, and the shapes of their tensors."""
-
-    shapes: list[list[int]]
+    """Steps of a plan so far, as `Recorder` has them."""
 
     def step(self, operation: Operation, shape: Sequence[int], *given: Any, x: float = 0.0, y: float = 0.0) -> Number:
         """Add a step on tensors, numbers of tensors, or constants; return the number of its result."""
@@ -56,6 +54,15 @@ class Steps(Protocol):
 
     def turned(self, tensor: Tensor) -> Number | Turned:
         """Return the transpose of a matrix."""
+
+    def fixed(self, tensor: Tensor) -> Number:
+        """Have the plan read a tensor that no update changes; return its number."""
+
+    def normalize(self, shapes: Sequence[Sequence[int]], given: Sequence[Tensor], epsilon: float) -> Sequence[Number]:
+        """Add the normalisation of columns; `given` are these, scale and shift."""
+
+    def normalize_backward(self, given: Sequence[Tensor]) -> Sequence[Number]:
+        """Add its gradient; `given` are that of the result, the columns, scale, means and inverse deviations."""
 
 
 Find = Callable[[Steps, Any, Any, Mapping[str, Any]], Number | Turned]
@@ -136,8 +143,11 @@ def _sigmoid_backward(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
 
 
 def _powered(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
-    if args[1] == 2:
-        return r.step(Operation.MUL, shape, args[0], args[0])
+    if args[1] in (2, 3, -2):
+        square = r.step(Operation.MUL, shape, args[0], args[0])
+        if args[1] == -2:
+            return r.step(Operation.DIV, shape, 1.0, square)
+        return square if args[1] == 2 else r.step(Operation.MUL, shape, square, args[0])
     return r.step(Operation.POWER, shape, args[0], x=args[1])
 
 
@@ -242,9 +252,18 @@ def _sign(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
 
 def _indexed(operation: Operation) -> Find:
     def find(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
-        if args[1] % args[0].ndim != args[0].ndim - 1:
+        x, dim, index = args[0], args[1] % args[0].ndim, args[2]
+        if dim == x.ndim - 1:
+            return r.step(operation, shape, x, *args[2:4])
+        if dim != 1 or index.shape != (len(x), 1, x.shape[2]):
             raise Unplannable("an index is not along the last dimension")
-        return r.step(operation, shape, args[0], *args[2:4])
+        # one row of each block, whose number is the same in all columns
+        place = r.step(Operation.SLICE, (len(x), 1, 1), index, x=MAX_DIMENSIONS - 1)
+        rows = r.fixed(torch.arange(x.shape[1], dtype=torch.float32).view(1, -1, 1))
+        is_chosen = r.step(Operation.EQUAL, (*x.shape[:2], 1), rows, place)
+        if operation is Operation.GATHER:
+            return r.step(Operation.SUM, shape, r.step(Operation.WHERE, x.shape, is_chosen, x, 0.0))
+        return r.step(Operation.ADD, shape, x, r.step(Operation.WHERE, shape, is_chosen, args[3], 0.0), x=1.0)
 
     return find
 
@@ -291,7 +310,7 @@ def _permuted(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number | Turned:
     raise Unplannable("dimensions are exchanged in an order that plans do not have")
 
 
-def _moments(r: Steps, shape: Any, args: Any, kwargs: Any) -> list[Number]:
+def _moments(r: Steps, shape: Any, args: Any, kwargs: Any) -> Sequence[Number]:
     """Variance and mean of rows or columns."""
     x, dims = args[0], [dim % args[0].ndim for dim in args[1]]
     correction = kwargs.get("correction", 1)
@@ -303,38 +322,21 @@ def _moments(r: Steps, shape: Any, args: Any, kwargs: Any) -> list[Number]:
     return [_reshaped(r, number, kept, shape[0]) for number in (var, mean)]
 
 
-def _normalized(r: Steps, shape: Any, args: Any, kwargs: Any) -> list[Number]:
+def _normalized(r: Steps, shape: Any, args: Any, kwargs: Any) -> Sequence[Number | None]:
     """Columns of a matrix normalised by their moments, scaled and shifted; then means, and inverse deviations."""
-    x, scale, shift, mean, var, trains, _, eps = args
+    x, scale, shift, mean, var, trains, _, epsilon = args
     if mean is not None or var is not None or not trains or x.ndim != 2:
         raise Unplannable("a batch is normalised by other moments than its own")
-    var, mean = _moments(r, [[1, x.shape[1]]] * 2, (x, [0]), {"correction": 0})
-    inverse = r.step(Operation.DIV, (1, x.shape[1]), 1.0, r.step(Operation.SQRT, (1, x.shape[1]), _sum(r, var, eps)))
-    y = r.step(Operation.MUL, x.shape, r.step(Operation.ADD, x.shape, x, mean, x=-1.0), inverse)
-    y = r.step(Operation.ADD, x.shape, r.step(Operation.MUL, x.shape, y, scale), shift, x=1.0)
-    row = (1, x.shape[1])
-    return [y, *(_reshaped(r, number, row, after) for number, after in zip((mean, inverse), shape[1:], strict=True))]
+    return r.normalize(shape, (x, scale, shift), epsilon)
 
 
-def _normalized_backward(r: Steps, shape: Any, args: Any, kwargs: Any) -> list[Number | None]:
+def _normalized_backward(r: Steps, shape: Any, args: Any, kwargs: Any) -> Sequence[Number | None]:
     """Gradients of columns, scale and shift (gradient, input, scale, running moments, moments of the batch, ...)."""
     gradient, x, scale, _, _, mean, inverse, trains, _, mask = args
     if not trains:
         raise Unplannable("a batch is normalised by other moments than its own")
-    row, step = (1, x.shape[1]), r.step
-    hat = step(Operation.MUL, x.shape, step(Operation.ADD, x.shape, x, mean, x=-1.0), inverse)
-    d_shift = step(Operation.SUM, row, gradient)
-    d_scale = step(Operation.SUM, row, step(Operation.MUL, x.shape, gradient, hat))
-    slope = step(Operation.MUL, row, scale, inverse)
-    shares = [step(Operation.MUL, row, each, 1.0 / len(x)) for each in (d_shift, d_scale)]
-    d_x = step(Operation.ADD, x.shape, gradient, step(Operation.MUL, x.shape, hat, shares[1]), x=-1.0)
-    d_x = step(Operation.MUL, x.shape, step(Operation.ADD, x.shape, d_x, shares[0], x=-1.0), slope)
-    found = (d_x, *(_reshaped(r, each, row, (x.shape[1],)) for each in (d_scale, d_shift)))
+    found = r.normalize_backward((gradient, x, scale, mean, inverse))
     return [each if is_wanted else None for each, is_wanted in zip(found, mask, strict=True)]
-
-
-def _sum(r: Steps, number: Number, value: float) -> Number:
-    return r.step(Operation.ADD, r.shapes[number], number, value, x=1.0)
 
 
 def _inverse_root(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:

@@ -23,7 +23,6 @@ from penstock.experience.batch import watched
 from penstock.nn.mlp import in_bfloat16
 from penstock.nn.norms import BatchNorm
 
-
 SMALL = 1e-2
 """Share of the largest gradient below which smaller ones are compared with it."""
 

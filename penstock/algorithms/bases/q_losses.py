@@ -198,7 +198,8 @@ class DistributionalLoss(QLoss):
 
 def _of_actions(outputs: Tensor, action: Tensor) -> Tensor:
     """Select one action per row, ``[B, M]`` of ``[B, A, M]``."""
-    return outputs[torch.arange(len(action), device=action.device), action]
+    index = action.view(-1, 1, 1).expand(-1, 1, outputs.shape[2])
+    return outputs.gather(1, index).squeeze(1)
 
 
 def share_outside(target: Tensor, low: float, high: float) -> Tensor:

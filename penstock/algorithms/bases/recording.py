@@ -28,7 +28,7 @@ from penstock.algorithms.bases.operations import (
 )
 from penstock.nn.native import seen_by
 
-FORWARD, BACKWARD, SAMPLE, SAMPLE_GRADIENT = range(4)
+FORWARD, BACKWARD, SAMPLE, SAMPLE_GRADIENT, NORMALIZE, NORMALIZE_GRADIENT = range(6)
 """Kinds of calls, in the order of src/plan.h."""
 DRAWN: dict[str, Callable[..., Any]] = {"randn": Tensor.normal_, "rand": Tensor.uniform_}
 """Functions that draw as these operations do."""
@@ -137,6 +137,11 @@ class Recorder(TorchDispatchMode):
         self.inputs.append(tensor)
         self.name(tensor, number)
 
+    def fixed(self, tensor: Tensor) -> Number:
+        """Have the plan read a tensor that no update changes; return its number."""
+        self.take_in(tensor)
+        return self.number(tensor)
+
     def give_out(self, tensors: Iterable[Tensor]) -> None:
         """Have the plan write these tensors as its next results."""
         for tensor in tensors:
@@ -244,6 +249,23 @@ class Recorder(TorchDispatchMode):
         self._call(SAMPLE_GRADIENT, reads, [number], d_log_prob.numel(), of_sample=shape)
         self.name(d_outputs, number)
 
+    # -- calls in the place of operations of torch, as `Steps` has them ------------------------------------------------
+
+    def normalize(self, shapes: Sequence[Sequence[int]], given: Sequence[Tensor], epsilon: float) -> Sequence[Number]:
+        """Add the normalisation of columns; `given` are these, scale and shift."""
+        numbers = [self._add(shape) for shape in shapes]
+        rows, columns = given[0].shape
+        self._call(NORMALIZE, [self.number(each) for each in given], numbers, rows, of_sample=(columns, epsilon, 0.0))
+        return numbers
+
+    def normalize_backward(self, given: Sequence[Tensor]) -> Sequence[Number]:
+        """Add its gradient; `given` are that of the result, the columns, scale, means and inverse deviations."""
+        rows, columns = given[0].shape
+        numbers = [self._add(shape) for shape in ((rows, columns), (columns,), (columns,))]
+        reads = [self.number(each) for each in given]
+        self._call(NORMALIZE_GRADIENT, reads, numbers, rows, of_sample=(columns, 0.0, 0.0))
+        return numbers
+
     def _call(
         self, kind: int, reads: Sequence[int], writes: Sequence[int], rows: int,
         of_layers: tuple[int, int, bool] = NO_LAYERS, of_sample: tuple[int, float, float] = NO_SAMPLE,
@@ -320,10 +342,10 @@ class Recorder(TorchDispatchMode):
             self.take_in(out)
             return out
         if name in SEVERAL:
-            found = SEVERAL[name](self, [each.shape for each in out if each is not None], args, kwargs or {})
-            for part, number in zip(out, found, strict=True):
-                if number is not None:
-                    self.name(part, number)
+            shapes = [each.shape for each in out if each is not None]
+            for part, result in zip(out, SEVERAL[name](self, shapes, args, kwargs or {}), strict=True):
+                if result is not None:
+                    self.name(part, result)
             return out
         find = RECORDED.get(name)
         if find is None:
