@@ -329,24 +329,38 @@ class Plan {
   // then stays in a core's own cache.
   void lay_out() {
     constexpr size_t kNever = std::numeric_limits<size_t>::max(), kElsewhere = kNever;
-    std::vector<size_t> last(shapes_.size(), 0), begins(shapes_.size(), kElsewhere);
+    const size_t count = shapes_.size();
+    std::vector<size_t> last(count, 0), begins(count, kElsewhere);
+    std::vector<bool> lies_elsewhere(count, false);
     for (size_t i = 0; i < steps_.size(); ++i) each_read(steps_[i], [&](int number) { last[number] = i; });
-    for (size_t i = 0; i < inputs_.size(); ++i) last[i] = kNever;
-    for (const int number : outputs_) last[number] = kNever;
-    std::vector<bool> is_output(shapes_.size(), false);
-    for (const int number : outputs_) is_output[number] = true;
+    for (size_t i = 0; i < inputs_.size(); ++i) lies_elsewhere[i] = true;
+    for (const int number : outputs_) lies_elsewhere[number] = true;
+    for (size_t number = 0; number < count; ++number)
+      if (lies_elsewhere[number]) last[number] = kNever;
+    // The tensor in whose place another lies: one that it is a copy of in another shape, or that it is the first change of.
+    std::vector<int> place_of(count);
+    for (size_t number = 0; number < count; ++number) place_of[number] = static_cast<int>(number);
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      const Step& step = steps_[i];
+      if (step.operation == Operation::kCall || step.a < 0 || lies_elsewhere[step.a] || lies_elsewhere[step.out]) continue;
+      const int from = place_of[step.a];
+      if (is_reshaping(step) || (step.operation == Operation::kPut && last[from] == i)) {
+        place_of[step.out] = from;
+        last[from] = std::max(last[from], last[step.out]);
+      }
+    }
     size_t size = 0;
     std::vector<std::pair<size_t, size_t>> free;  // places: count of numbers, beginning
     const auto count_of = [&](size_t number) { return (numbers_of(shapes_[number]) + 15) / 16 * 16; };
     const auto take_place = [&](size_t number) {
-      const size_t count = count_of(number);
-      const auto found = std::find_if(free.begin(), free.end(), [&](const auto& place) { return place.first == count; });
+      const auto found =
+          std::find_if(free.begin(), free.end(), [&](const auto& place) { return place.first == count_of(number); });
       if (found != free.end()) {
         begins[number] = found->second;
         free.erase(found);
       } else {
         begins[number] = size;
-        size += count;
+        size += count_of(number);
       }
     };
     for (size_t i = 0; i < inputs_.size(); ++i)
@@ -354,10 +368,10 @@ class Plan {
     for (size_t i = 0; i < steps_.size(); ++i) {
       std::vector<int> used;
       each_written(steps_[i], [&](int number) {
-        if (!is_output[number]) take_place(number);
-        used.push_back(number);
+        if (!lies_elsewhere[number] && place_of[number] == number) take_place(number);
+        used.push_back(place_of[number]);
       });
-      each_read(steps_[i], [&](int number) { used.push_back(number); });
+      each_read(steps_[i], [&](int number) { used.push_back(place_of[number]); });
       std::sort(used.begin(), used.end());
       used.erase(std::unique(used.begin(), used.end()), used.end());
       for (const int each : used)
@@ -365,7 +379,33 @@ class Plan {
     }
     memory_.reset(static_cast<float*>(std::aligned_alloc(kAlign, std::max(kAlign, size * sizeof(float)))));
     if (!memory_) throw std::bad_alloc();
-    for (const size_t begin : begins) places_.push_back(begin == kElsewhere ? nullptr : memory_.get() + begin);
+    for (const int place : place_of)
+      places_.push_back(begins[place] == kElsewhere ? nullptr : memory_.get() + begins[place]);
+    leave_out_reshaping();
+  }
+
+  // Whether a step gives the same numbers in the same order.
+  bool is_reshaping(const Step& step) const {
+    const Shape& from = shapes_[step.a];
+    const bool is_same = step.operation == Operation::kCopy ||
+                         (step.operation == Operation::kSwap && (from[0] == 1 || from[1] == 1)) ||
+                         (step.operation == Operation::kTurn && (from[1] == 1 || from[2] == 1));
+    return is_same && numbers_of(from) == numbers_of(shapes_[step.out]);
+  }
+
+  // Removes the steps whose result lies in the place of its operand.
+  void leave_out_reshaping() {
+    std::vector<Step> kept;
+    std::vector<size_t> ends;
+    for (size_t i = 0, part = 0; i <= steps_.size(); ++i) {
+      for (; part < ends_.size() && ends_[part] == i; ++part) ends.push_back(kept.size());
+      if (i == steps_.size()) break;
+      const Step& step = steps_[i];
+      const bool is_put = step.operation == Operation::kPut || step.operation == Operation::kCall || step.a < 0;
+      if (is_put || !places_[step.out] || places_[step.out] != places_[step.a]) kept.push_back(step);
+    }
+    steps_ = std::move(kept);
+    ends_ = std::move(ends);
   }
 
   float* tensor(size_t number) const { return places_[number]; }
@@ -430,7 +470,7 @@ class Plan {
       case Operation::kSwap: swap(step, out); break;
       case Operation::kSlice: copy_part<true>(step, tensor(step.a), out, shapes_[step.a], shape); break;
       case Operation::kPut:
-        std::memcpy(out, tensor(step.a), sizeof(float) * numbers_of(shape));
+        if (out != tensor(step.a)) std::memcpy(out, tensor(step.a), sizeof(float) * numbers_of(shape));
         copy_part<false>(step, tensor(step.b), out, shape, shapes_[step.b]);
         break;
       default: elementwise(step, out, shape);
@@ -688,9 +728,12 @@ class Plan {
   void swap(const Step& step, float* out) const {
     const auto [count, rows, width] = shapes_[step.a];
     const float* a = tensor(step.a);
-    for (size_t block = 0; block < count; ++block)
-      for (size_t row = 0; row < rows; ++row, a += width)
-        std::memcpy(out + (row * count + block) * width, a, sizeof(float) * width);
+    share_out(static_cast<int>(count), numbers_of(shapes_[step.a]) < kShared ? 1 : threads_,
+              [&, count = count, rows = rows, width = width](int block) {
+                for (size_t row = 0; row < rows; ++row)
+                  std::memcpy(out + (row * count + block) * width, a + (block * rows + row) * width,
+                              sizeof(float) * width);
+              });
   }
 
   // From the part of a whole that begins at y along dimension x, or to it.

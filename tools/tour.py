@@ -41,7 +41,9 @@ REPORTING = ("engine/watching/", "engine/messages.py")
 SUPERVISION = "engine/backends/"
 """Files that give roles their turns, and take their reports."""
 
-PLANNED = ("PlannedGradient.__call__", "Planned.run")  # functions of the house that compute a gradient
+PLANNED = ("PlannedGradient.__call__", "Planned.run", "RecordedUpdate.run")
+"""Functions of the house that compute a gradient."""
+
 WARM_UP = 3  # optimiser steps before an observation is followed, so that nothing is made for the first time
 RATE = 1.2345678e-3  # a learning rate that is no other number of the training
 

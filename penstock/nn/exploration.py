@@ -16,7 +16,7 @@ from torch.nn.functional import softplus
 
 from penstock._native import sample_squashed, squashed_gradient
 from penstock.nn.distributions import HALF_LOG_TWO_PI
-from penstock.nn.native import is_native, watcher
+from penstock.nn.mlp import is_native, watcher
 
 LOG_STD_RANGE = (-5.0, 2.0)
 CLIPPED_LOG_STD_RANGE = (-20.0, 2.0)

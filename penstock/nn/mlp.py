@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -24,7 +25,6 @@ from penstock._native import Chain as NativeChain
 from penstock._native import Layers, use_products
 from penstock.nn.layers import ACTIVATIONS, orthogonal, require_memory_of_layers
 from penstock.nn.memory import MemoryCore
-from penstock.nn.native import is_native, watcher
 from penstock.nn.observations import CompositeInput, ObservationInput, Seen, encoder_input_shape, encoder_input_size
 
 if TYPE_CHECKING:
@@ -36,6 +36,63 @@ FUSED_ACTIVATIONS = ("relu", "tanh")
 Mode = Callable[[np.ndarray], np.ndarray]
 EMPTY = torch.empty(0)
 GATES = {nn.GRUCell: 3, nn.LSTMCell: 4}
+
+
+class Watcher(Protocol):
+    """Dispatch mode that is told of calls of the native core, behind each; tensors are those of the calls."""
+
+    def layers_forward(
+        self, layers: Layers, x: Tensor, parameters: Sequence[Tensor], kept: Tensor, out: Tensor, *, count: int,
+        in_bf16: bool,
+    ) -> None:  # fmt: skip
+        """Layers were passed."""
+
+    def layers_backward(
+        self, layers: Layers, x: Tensor, parameters: Sequence[Tensor], kept: Tensor, out: Tensor, gradient: Tensor,
+        d_x: Tensor | None, added_to: Sequence[Tensor], *, count: int, in_bf16: bool,
+    ) -> None:  # fmt: skip
+        """Gradients of a pass were computed; those of parameters were added to tensors."""
+
+    def squashed_sample(
+        self, outputs: Tensor, noise: Tensor, action: Tensor, log_prob: Tensor, *, centre: float, reach: float
+    ) -> None:
+        """Squashed normal actions were drawn."""
+
+    def squashed_gradient(
+        self, outputs: Tensor, noise: Tensor, action: Tensor, d_action: Tensor, d_log_prob: Tensor, d_outputs: Tensor,
+        *, centre: float, reach: float,
+    ) -> None:  # fmt: skip
+        """The gradient of the outputs that such actions were drawn from was computed."""
+
+
+class _Here(threading.local):
+    watcher: Watcher | None = None
+
+
+_here = _Here()
+
+
+def watcher() -> Watcher | None:
+    """Return the watcher of this thread's calls, if any."""
+    return _here.watcher
+
+
+@contextmanager
+def seen_by(watcher: Watcher) -> Iterator[None]:
+    """Within the block, tell a watcher of calls."""
+    before, _here.watcher = _here.watcher, watcher
+    try:
+        yield
+    finally:
+        _here.watcher = before
+
+
+def is_native(*tensors: Tensor) -> bool:
+    """Return whether the native core can compute with these tensors: float32, on the CPU, and neither exported nor
+    seen by a dispatch mode, unless it is a `Watcher`."""
+    is_float32 = all(tensor.device.type == "cpu" and tensor.dtype == torch.float32 for tensor in tensors)
+    is_hidden = not torch._C._len_torch_dispatch_stack() or _here.watcher is not None
+    return is_float32 and is_hidden and not torch.compiler.is_exporting()
 
 
 class SideBySide(nn.Module):

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from penstock import _native
-from penstock.nn.native import is_native
+from penstock.nn.mlp import is_native
 
 COMPLETE = (0.8, 1.2)  # range of the completeness of integrated gradients in which they are used
 

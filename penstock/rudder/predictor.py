@@ -14,9 +14,8 @@ from torch.nn.functional import one_hot
 from penstock._native import adding_cells, adding_cells_gradient
 from penstock.engine.acting.inference import SharedWeights, weights_nbytes
 from penstock.nn.encoders import build_encoder, takes_bytes
-from penstock.nn.mlp import SideBySide
+from penstock.nn.mlp import SideBySide, is_native
 from penstock.nn.model import NetworkConfig
-from penstock.nn.native import is_native
 from penstock.nn.observations import BoundedMoments, RunningMoments, Seen, build_input, encoder_input_size, unmasked
 from penstock.rudder.arithmetic import differences, integrated_gradients
 from penstock.rudder.feed import PREDICTOR

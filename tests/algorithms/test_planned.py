@@ -18,8 +18,7 @@ from penstock.algorithms.appo import APPO
 from penstock.algorithms.bases import operations
 from penstock.algorithms.bases.algorithm import NonFiniteUpdate
 from penstock.algorithms.bases.operations import Unplannable
-from penstock.algorithms.bases.planned import Planned, PlannedGradient
-from penstock.algorithms.bases.planned_update import PlannedUpdate, RecordedUpdate
+from penstock.algorithms.bases.planned import Planned, PlannedGradient, PlannedUpdate, RecordedUpdate
 from penstock.algorithms.bases.recording import Recorder
 from penstock.algorithms.crossq import CrossQ
 from penstock.algorithms.ddpg import DDPG
@@ -426,6 +425,43 @@ def test_operations_and_their_gradients_are_those_of_torch(name):
             out, gradient = again, torch.autograd.grad((again * m).sum(), [x])[0]
         run(plan, [recorder.inputs[number] for number in read], results)
         torch.testing.assert_close(results, [out.detach().contiguous(), gradient.contiguous()], rtol=1e-5, atol=1e-5)
+
+
+def of_blocks(x, m):
+    y = torch.stack((x, x * m)) * 2.0 + m[:, :1]
+    var, mean = torch.var_mean(y, 1, correction=0, keepdim=True)
+    y = (y - mean) / (var + 1.0).sqrt() * m[3] + x.sum(-1)[:2, None, None]
+    return torch.where(y > 0, y.tanh(), 0.5 * y.sigmoid()) @ m[:40, :40]
+
+
+def of_normalized_blocks(x, m):
+    y = torch.stack((x, -x)) * torch.stack((m[:1], m[1:2]))
+    rows = y.movedim(-2, 0)
+    z = columns_normalized(rows.reshape(len(x), -1), m[4:6].reshape(-1), m[6:8].reshape(-1))
+    return z.view(rows.shape).movedim(0, -2) + torch.cat((x[:100], x[100:] * 3.0)).flatten(1)
+
+
+@pytest.mark.parametrize("compute", [of_blocks, of_normalized_blocks])
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("rows", [120, 700])
+def test_large_tensors_are_computed_row_by_row_as_torch_does(compute, threads, rows):
+    torch.manual_seed(rows)
+    x, m = torch.randn(rows, 40).requires_grad_(), torch.randn(rows, 40)
+    recorder = Recorder([x, m])
+    with torch.enable_grad(), recorder:
+        out = compute(x, m)
+        (gradient,) = torch.autograd.grad(out.square().sum(), [x])
+    recorder.give_out([out, gradient])
+    plan, read = recorder.plan()
+    with torch.no_grad():
+        x.copy_(torch.randn(rows, 40))
+    expected = compute(x, m)
+    expected = [expected.detach(), torch.autograd.grad(expected.square().sum(), [x])[0]]
+    found = [torch.empty(each.shape) for each in expected]
+    for _ in range(2):
+        plan.begin([recorder.inputs[each].data_ptr() for each in read], [each.data_ptr() for each in found], threads)
+        plan.run(0)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-3)
 
 
 def test_a_tensor_that_changes_through_a_view_that_no_plan_knows_is_refused():

@@ -12,7 +12,7 @@ import torch
 
 from penstock._native import adam_step
 from penstock.config import SegmentConfig, Tunable, require
-from penstock.nn.native import is_native
+from penstock.nn.mlp import is_native
 
 
 def plain(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -125,7 +125,7 @@ class Adam(Eager, torch.optim.Adam):
             steps = [of["step"] for of in states]
             torch._foreach_add_(steps, 1.0)
             beta1, beta2 = group["betas"]
-            if all(map(_is_native, moved)):
+            if all(is_native(each, each.grad) and each.is_contiguous() and each.grad.is_contiguous() for each in moved):
                 for parameter, of in zip(moved, states, strict=True):
                     t = of["step"].item()
                     adam_step(
@@ -140,13 +140,6 @@ class Adam(Eager, torch.optim.Adam):
                 lr=group["lr"], beta1=beta1, beta2=beta2, weight_decay=0.0, eps=group["eps"], amsgrad=False,
                 maximize=False,
             )  # fmt: skip
-
-
-def _is_native(parameter: torch.Tensor) -> bool:
-    """Return whether the native core can move a parameter, which torch has moved before."""
-    gradient = parameter.grad
-    assert gradient is not None
-    return is_native(parameter, gradient) and parameter.is_contiguous() and gradient.is_contiguous()
 
 
 class AdamW(Eager, torch.optim.AdamW):

@@ -26,7 +26,7 @@ from penstock.algorithms.bases.operations import (
     Unplannable,
     dimension,
 )
-from penstock.nn.native import seen_by
+from penstock.nn.mlp import seen_by
 
 FORWARD, BACKWARD, SAMPLE, SAMPLE_GRADIENT, NORMALIZE, NORMALIZE_GRADIENT = range(6)
 """Kinds of calls, in the order of src/plan.h."""
@@ -201,7 +201,7 @@ class Recorder(TorchDispatchMode):
         results = [numbers[number] for number in self._results]
         return Plan(shapes, kinds, steps, results, calls, self._layers, ends), read
 
-    # -- calls of the native core, as `penstock.nn.native.Watcher` has them --------------------------------------------
+    # -- calls of the native core, as `penstock.nn.mlp.Watcher` has them --------------------------------------------
 
     def layers_forward(
         self, layers: Layers, x: Tensor, parameters: Sequence[Tensor], kept: Tensor, out: Tensor, *, count: int,

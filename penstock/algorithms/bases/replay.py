@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from penstock.algorithms.arithmetic.optimizers import as_if_made, fused_adam, go_on
 from penstock.algorithms.arithmetic.td import linear_schedule, polyak_
 from penstock.algorithms.bases.algorithm import Algorithm, Metrics, NonFiniteUpdate, shrink_
-from penstock.algorithms.bases.planned_update import RecordedUpdate
+from penstock.algorithms.bases.planned import RecordedUpdate
 from penstock.config import Config, PrioritizedReplayConfig, ReplayConfig, Scheduled
 from penstock.experience.run_replay import FirstPriorities
 from penstock.nn import (

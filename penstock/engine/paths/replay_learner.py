@@ -15,7 +15,7 @@ from torch import Tensor
 
 from penstock.algorithms.arithmetic.td import largest_error
 from penstock.algorithms.bases.algorithm import Metrics, NonFiniteUpdate
-from penstock.algorithms.bases.planned_update import PlannedUpdate
+from penstock.algorithms.bases.planned import PlannedUpdate
 from penstock.algorithms.bases.replay import ReplayAlgorithm
 from penstock.engine.acting.inference import MakeWeights, through_block
 from penstock.engine.contracts import LearnerState
