@@ -238,6 +238,16 @@ class Shrinking(DQN):
         return super().evaluate(model, batch)
 
 
+class WithCount(DQN):
+    """DQN with a metric that is a whole number."""
+
+    updates_alike = True
+
+    def evaluate(self, model, batch):
+        td_error, loss, metrics = super().evaluate(model, batch)
+        return td_error, loss, metrics | {"above": (td_error > 0).sum()}
+
+
 class Counting(DQN):
     """DQN whose updates are not alike, though it says so."""
 
@@ -250,7 +260,7 @@ class Counting(DQN):
         return td_error, loss, metrics | {"calls": torch.tensor(float(self.calls))}
 
 
-@pytest.mark.parametrize("kind", [Progressing, Shrinking, Counting])
+@pytest.mark.parametrize("kind", [Progressing, Shrinking, WithCount, Counting])
 def test_an_update_from_replay_that_is_not_the_same_function_each_time_stays_in_torch(kind):
     (one, model), _ = twins(kind, CHOICE)
     weights, batch = [each.clone() for each in model.parameters()], random_transitions(CHOICE)

@@ -5,8 +5,8 @@ and each of its operations is recorded, forward and backward; the next ones run 
 operation that plans do not have, or with a tensor of unknown origin, stays in torch.
 
 Of updates from segments the gradient is a plan. Updates from replay are plans as a whole, however many steps of
-optimisers they take. A part of such a plan ends at each of these, and wherever else networks change: the algorithm's own
-methods do that, as in torch.
+optimisers they take. A part of such a plan ends at each of these, and wherever else networks change: methods of the
+algorithm do that, as in torch.
 """
 
 from __future__ import annotations
@@ -316,6 +316,8 @@ class RecordedUpdate:
                 if not all(isinstance(each, Tensor) for each in metrics.values()):
                     raise Unplannable("a metric is no tensor")
                 self._names, self._found = list(metrics), [each.detach() for each in (td_error, *metrics.values())]
+                if not all(each.dtype == torch.float32 for each in self._found):
+                    raise Unplannable("a result is not float32")
                 self._recorder.give_out(self._found)
         finally:
             algorithm.recording = None
@@ -365,7 +367,7 @@ class RecordedUpdate:
         """Make an update; return TD errors and metrics."""
         given = tensors_of(batch)
         read = [given[each].contiguous() if isinstance(each, int) else each for each in self._inputs]
-        losses, results = list[Tensor](), [torch.empty_like(each) for each in self._found]
+        losses, results = list[Tensor](), [torch.empty(each.shape) for each in self._found]
         written = list[Tensor]()
         for effect in self._effects:
             if effect.loss is not None:
