@@ -58,11 +58,11 @@ inline Shape strides_of(const Shape& shape) {
   return {shape[0] == 1 ? 0 : shape[1] * shape[2], shape[1] == 1 ? 0 : shape[2], size_t(shape[2] != 1)};
 }
 
-// e^x; 0 below -80.
+// e^x; 0 below -80, and infinite above 88.3.
 PENSTOCK_INLINE float exponential(float x) {
-  const float near = x > 80.0f ? 80.0f : (x < -80.0f ? -80.0f : x);
+  const float near = x > 88.3f ? 88.3f : (x < -80.0f ? -80.0f : x);
   const float found = power_of_e(near);
-  return x > 80.0f ? std::numeric_limits<float>::infinity() : (x < -80.0f ? 0.0f : (x == x ? found : x));
+  return x > 88.3f ? std::numeric_limits<float>::infinity() : (x < -80.0f ? 0.0f : (x == x ? found : x));
 }
 
 // Elementwise operations; add and its relatives compute a + x b.
@@ -229,6 +229,11 @@ class Plan {
       const size_t count = a[0];
       is_fitting = k == inner && shapes_[step.b][0] == count && out == Shape{count, m, n} &&
                    (step.c < 0 || shapes_[step.c] == Shape{count, 1, n});
+    } else if (step.operation == Operation::kGather || step.operation == Operation::kScatterAdd) {
+      const Shape& index = shapes_[step.b];
+      const Shape& of_rows = step.operation == Operation::kGather ? a : out;
+      is_fitting = index[0] == out[0] && index[1] == out[1] && of_rows[0] == out[0] && of_rows[1] == out[1] &&
+                   (step.operation == Operation::kScatterAdd || index == out);
     } else if (step.operation == Operation::kLargest || step.operation == Operation::kPlaceOfLargest) {
       is_fitting = a[2] > 0 && out == Shape{a[0], a[1], 1};
     } else if (step.operation == Operation::kTurn) {
@@ -621,6 +626,10 @@ class Plan {
   void sum(const Step& step, float* out, const Shape& to) {
     const Shape& from = shapes_[step.a];
     const float* a = tensor(step.a);
+    if (to == from) {
+      std::memcpy(out, a, sizeof(float) * numbers_of(to));
+      return;
+    }
     if (numbers_of(to) == 1) {
       *out = sum_of(a, numbers_of(from));
       return;

@@ -97,6 +97,26 @@ def _reshaped(r: Steps, number: Number, before: Sequence[int], after: Sequence[i
     return number if tuple(before) == tuple(after) else r.step(Operation.COPY, after, number)
 
 
+def _snapshot(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
+    """Copy that stays as it is when the tensor changes between parts of a plan."""
+    return r.step(Operation.COPY, shape, args[0])
+
+
+def _viewed(r: Steps, shape: Any, args: Any, kwargs: Mapping[str, Any]) -> Number:
+    if isinstance(args[-1], torch.dtype):
+        raise Unplannable("numbers are read as another type's")
+    return _copied(r, shape, args, kwargs)
+
+
+def _of_truths(operation: Operation) -> Find:
+    def find(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
+        if any(isinstance(each, Tensor) and each.dtype != torch.bool for each in args):
+            raise Unplannable("bits of numbers are combined")
+        return r.step(operation, shape, *args)
+
+    return find
+
+
 def _copied(r: Steps, shape: Any, args: Any, kwargs: Mapping[str, Any]) -> Number:
     return _reshaped(r, r.number(args[0]), args[0].shape, shape)
 
@@ -105,7 +125,7 @@ def _converted(r: Steps, shape: Any, args: Any, kwargs: Mapping[str, Any]) -> Nu
     before, after = args[0].dtype, kwargs.get("dtype", args[0].dtype)
     if after == torch.bool:
         return _unequal(r, shape, (args[0], 0.0), {})
-    if after == torch.int64 and before == torch.float32:
+    if before == torch.float32 and not after.is_floating_point:
         size = r.step(Operation.FLOOR, shape, _size(r, shape, args, {}))
         return r.step(Operation.MUL, shape, size, _sign(r, shape, args, {}))
     return _copied(r, shape, args, kwargs)
@@ -127,6 +147,8 @@ def _multiplied_and_added(r: Steps, shape: Any, args: Any, kwargs: Mapping[str, 
 def _clamped(r: Steps, shape: Any, args: Any, kwargs: Mapping[str, Any]) -> Number:
     bounds = [*args[1:], None, None]
     low, high = kwargs.get("min", bounds[0]), kwargs.get("max", bounds[1])
+    if isinstance(low, Tensor) or isinstance(high, Tensor):
+        raise Unplannable("a bound is a tensor")
     low, high = -math.inf if low is None else low, math.inf if high is None else high
     return r.step(Operation.CLAMP, shape, args[0], x=low, y=high)
 
@@ -143,6 +165,8 @@ def _sigmoid_backward(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
 
 
 def _powered(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
+    if isinstance(args[1], Tensor) or not isinstance(args[0], Tensor | Number):
+        raise Unplannable("an exponent is a tensor")
     if args[1] in (2, 3, -2):
         square = r.step(Operation.MUL, shape, args[0], args[0])
         if args[1] == -2:
@@ -364,7 +388,8 @@ def _dim_of(args: Any, place: int) -> int:
 def _slice(args: Any, number: int) -> tuple[Tensor, int, int]:
     if len(args) > 4 and args[4] != 1:
         raise Unplannable("a slice leaves out rows between its first and its last")
-    return args[0], _dim_of(args, 1), (args[2] if len(args) > 2 else 0) or 0
+    start, size = (args[2] if len(args) > 2 else 0) or 0, args[0].shape[_dim_of(args, 1)]
+    return args[0], _dim_of(args, 1), max(start + size, 0) if start < 0 else min(start, size)
 
 
 def _put_back(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
@@ -374,9 +399,10 @@ def _put_back(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
         raise Unplannable("a slice leaves out rows between its first and its last")
     kept = list(sizes)
     kept[dim] = gradient.shape[dim] if more else 1
+    start = max(start + sizes[dim], 0) if start < 0 else start
     part = r.step(Operation.COPY, kept, gradient)
     zeros = r.step(Operation.CONSTANT, sizes)
-    return r.step(Operation.PUT, sizes, zeros, part, x=dimension(len(sizes), dim), y=start % sizes[dim])
+    return r.step(Operation.PUT, sizes, zeros, part, x=dimension(len(sizes), dim), y=start)
 
 
 def _joined(is_new: bool) -> Find:
@@ -421,8 +447,9 @@ RECORDED: dict[str, Find] = {
     "where": _plain(Operation.WHERE), "gt": _plain(Operation.GREATER), "ge": _plain(Operation.GREATER_EQUAL),
     "lt": _less(Operation.GREATER), "le": _less(Operation.GREATER_EQUAL), "eq": _plain(Operation.EQUAL),
     "ne": _unequal, "_to_copy": _converted,
-    "logical_and": _plain(Operation.AND), "bitwise_and": _plain(Operation.AND),
-    "logical_or": _plain(Operation.OR), "bitwise_or": _plain(Operation.OR), "bitwise_not": _plain(Operation.NOT),
+    "logical_and": _plain(Operation.AND), "bitwise_and": _of_truths(Operation.AND),
+    "logical_or": _plain(Operation.OR), "bitwise_or": _of_truths(Operation.OR),
+    "bitwise_not": _of_truths(Operation.NOT),
     "masked_fill": _filled_where,
     "softplus": _soft_plus, "softplus_backward": _soft_plus_backward,
     "scalar_tensor": _filled(), "full": lambda r, s, a, k: r.step(Operation.CONSTANT, s, x=a[1]),
@@ -444,7 +471,7 @@ RECORDED: dict[str, Find] = {
     "xlogy": _times_logarithm, "nan_to_num": _without_nan,
     "slice_backward": _put_back, "select_backward": _put_back, "cat": _joined(False),
     "stack": _joined(True),
-    **dict.fromkeys((*VIEWS, "expand", "clone"), _copied),
+    **dict.fromkeys((*VIEWS, "expand"), _copied), "view": _viewed, "clone": _snapshot,
 }  # fmt: skip
 SEVERAL: dict[str, Callable[[Steps, Any, Any, Mapping[str, Any]], Sequence[Number | None]]] = {
     "var_mean": _moments, "native_batch_norm": _normalized, "native_batch_norm_backward": _normalized_backward,

@@ -14,17 +14,18 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from penstock.algorithms.bases.algorithm import Metrics, clip_norm_
+from penstock.algorithms.bases.algorithm import Metrics, NonFiniteUpdate, clip_norm_
 from penstock.algorithms.bases.operations import KINDS, MAX_DIMENSIONS, Unplannable
 from penstock.algorithms.bases.recording import Recorder
 from penstock.experience.batch import POINTS_IN_TIME, Batch, watched
+from penstock.nn import flatten_
 from penstock.nn.mlp import in_bfloat16, is_available
 from penstock.nn.norms import BatchNorm
 
@@ -34,6 +35,8 @@ TOLERANCE = 1e-4
 """Largest relative difference between a new plan and torch."""
 PACKAGES = ("penstock", "torch")
 """Packages whose modules compute the same from the same tensors."""
+RANDOM = ("obs", "next_obs", "reward")
+"""Tensors of a batch of transitions that are random when a plan is compared with torch."""
 SMALL = 1e-2
 """Share of the largest gradient below which smaller ones are compared with it."""
 
@@ -75,7 +78,7 @@ class Plans:
         if self._settings is not self._algorithm.config:
             self._settings = self._algorithm.config
             self._known.clear()
-        shape = tuple(tensor.shape for tensor in tensors_of(batch))
+        shape = tuple((tensor.shape, tensor.dtype) for tensor in tensors_of(batch))
         if shape not in self._known and len(self._known) < MAX_PLANS:
             with self._autocast:
                 try:
@@ -231,30 +234,46 @@ class PlannedUpdate:
         if self._settings is not self._algorithm.config:
             self._settings = self._algorithm.config
             self._known.clear()
-        kind = self._algorithm.kind_of_update(batch.number), in_bfloat16(), *(each.shape for each in tensors_of(batch))
+        shapes = ((each.shape, each.dtype) for each in tensors_of(batch))
+        kind = self._algorithm.kind_of_update(batch.number), in_bfloat16(), *shapes
         if kind not in self._known and len(self._known) < MAX_PLANS:
-            self._known[kind] = self._recorded(batch)
+            try:
+                self._require_same(batch)
+                self._known[kind] = self._recorded(self._algorithm, self._model, batch)
+            except NonFiniteUpdate:  # torch will say so, and the next update is recorded
+                return None
+            except Unplannable:
+                self._known[kind] = None
         return self._known.get(kind)
 
-    def _recorded(self, batch: Any) -> RecordedUpdate | None:
-        """Record an update, and compare the plan with torch. Networks and optimisers are then as before."""
+    def _require_same(self, batch: Any) -> None:
+        """Raise `Unplannable` if an update by a plan differs from torch's.
+
+        It is made with new networks and random numbers, so that the answer does not depend on how far the run is:
+        gradients of trained networks may be what rounding leaves of them.
+        """
         algorithm = self._algorithm
-        weights, learning = copy.deepcopy((self._model.state_dict(), algorithm.learning_state()))
-
-        def go_back() -> None:
-            self._model.load_state_dict(weights)
-            algorithm.inherit(copy.deepcopy(learning))
-            algorithm.generator.set_state(learning["generator"])
-
-        try:
-            plan = RecordedUpdate(algorithm, self._model, batch)
-            go_back()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            twin = type(algorithm)(algorithm.config, algorithm.observation, algorithm.action)
+            model = twin.make_model(torch.device("cpu"))
+            flatten_(model)
+            twin.begin(model)
+            batch = replace(batch, **{name: torch.randn(each.shape) for name, each in _random_of(batch).items()})
+        with twin.training_mode(model):
+            plan = self._recorded(twin, model, batch, compares=True)
             plan.require_same(batch)
-        except Unplannable:
-            return None
+
+    @staticmethod
+    def _recorded(algorithm: Any, model: Any, batch: Any, *, compares: bool = False) -> RecordedUpdate:
+        """Record an update. Networks, optimisers and random numbers are then as before."""
+        weights, learning = copy.deepcopy((model.state_dict(), algorithm.learning_state()))
+        try:
+            return RecordedUpdate(algorithm, model, batch, compares=compares)
         finally:
-            go_back()
-        return plan
+            model.load_state_dict(weights)
+            algorithm.inherit(learning)
+            algorithm.generator.set_state(learning["generator"])
 
 
 @dataclass
@@ -289,22 +308,26 @@ class RecordedUpdate:
     Parameters
     ----------
     algorithm, model
-        Arguments of `PlannedUpdate`.
+        Algorithm and network that learn.
     batch
         Batch of these shapes, from which the algorithm learns while it is recorded.
+    compares
+        Whether torch's gradients and the state after the update are kept for `require_same`.
 
     Raises
     ------
     Unplannable
         Plans cannot compute it.
+    NonFiniteUpdate
+        Loss or gradient of the update is not finite.
     """
 
-    def __init__(self, algorithm: Any, model: nn.Module, batch: Any) -> None:
+    def __init__(self, algorithm: Any, model: nn.Module, batch: Any, *, compares: bool = False) -> None:
         copied = watched(batch)  # tensors are known by their memory, and two of a batch may share theirs
         given = [(number, each) for number, each in enumerate(tensors_of(copied)) if is_usable(each)]
         networks = [each for net in (model, algorithm.target) for each in (*net.parameters(), *net.buffers())]
         self._networks = [each for each in dict.fromkeys(networks) if is_usable(each)]
-        self._generator = algorithm.generator
+        self._model, self._generator, self._compares = model, algorithm.generator, compares
         self._effects: list[Effect] = []
         self._recorder = Recorder([*(each for _, each in given), *self._networks], has_generator=True)
         algorithm.recording = self
@@ -321,6 +344,7 @@ class RecordedUpdate:
                 self._recorder.give_out(self._found)
         finally:
             algorithm.recording = None
+        self._after = {name: each.clone() for name, each in model.state_dict().items()} if compares else {}
         self._plan, read = self._recorder.plan()
         inputs, numbers = self._recorder.inputs, [number for number, _ in given]
         self._inputs = [numbers[place] if place < len(numbers) else inputs[place] for place in read]
@@ -334,7 +358,7 @@ class RecordedUpdate:
         loss.backward(inputs=list(trained))
         recorder.give_out([loss, *gradients])
         with recorder.between_parts(self._networks):
-            expected = [each.clone() for each in gradients]
+            expected = [each.clone() for each in gradients] if self._compares else []
             norm = step(loss)
         recorder.take_in(norm)
         self._effects.append(Effect(step, trained, loss.detach(), expected, norm))
@@ -363,7 +387,7 @@ class RecordedUpdate:
                 apply()
             self._effects.append(Effect(apply, read=moments))
 
-    def run(self, batch: Any, *, compares: bool = False) -> tuple[Tensor, Metrics]:
+    def run(self, batch: Any) -> tuple[Tensor, Metrics]:
         """Make an update; return TD errors and metrics."""
         given = tensors_of(batch)
         read = [given[each].contiguous() if isinstance(each, int) else each for each in self._inputs]
@@ -382,7 +406,7 @@ class RecordedUpdate:
                 effect.apply()
                 continue
             loss = losses.pop(0)
-            if compares:
+            if effect.gradients:
                 _compare(effect, loss)
             norm = effect.apply(loss)
             assert effect.answer is not None
@@ -397,16 +421,16 @@ class RecordedUpdate:
 
     def require_same(self, batch: Any) -> None:
         """Raise `Unplannable` if an update by the plan differs from the recorded one."""
-        td_error, metrics = self.run(batch, compares=True)
+        td_error, metrics = self.run(batch)
         for found, expected in zip([td_error, *metrics.values()], self._found, strict=True):
             require_close(found, expected)
-        for effect in self._effects:
-            effect.gradients = ()
+        for name, expected in self._model.state_dict().items():
+            require_close(expected.float(), self._after[name].float())
 
 
 def require_close(found: Tensor, expected: Tensor, *, smallest: float = 1.0) -> None:
     """Raise `Unplannable` unless numbers are those of torch: to a share of the largest, or of `smallest`."""
-    scale = expected.detach().abs().max().clamp(min=smallest)
+    scale = expected.detach().nan_to_num().abs().max().clamp(min=smallest)
     if not torch.allclose(found / scale, expected / scale, rtol=0.0, atol=TOLERANCE, equal_nan=True):
         raise Unplannable("its plan computes other numbers than torch")
 
@@ -440,6 +464,11 @@ def _targets_of(batch: Any) -> dict[str, Tensor]:
 def is_usable(tensor: Tensor) -> bool:
     """Return whether a plan can read a tensor."""
     return tensor.numel() > 0 and tensor.dtype in KINDS and tensor.ndim <= MAX_DIMENSIONS and tensor.is_contiguous()
+
+
+def _random_of(batch: Any) -> dict[str, Tensor]:
+    found = {name: getattr(batch, name, None) for name in RANDOM}
+    return {name: each for name, each in found.items() if each is not None and each.dtype == torch.float32}
 
 
 def _compare(effect: Effect, loss: Tensor) -> None:

@@ -199,7 +199,10 @@ class Recorder(TorchDispatchMode):
         ends = [sum(place < end for place, _ in kept) for end in self._ends]
         shapes, kinds = [self.shapes[number] for number in old], [self._inputs[inputs[place]] for place in read]
         results = [numbers[number] for number in self._results]
-        return Plan(shapes, kinds, steps, results, calls, self._layers, ends), read
+        try:
+            return Plan(shapes, kinds, steps, results, calls, self._layers, ends), read
+        except ValueError as error:
+            raise Unplannable(str(error)) from error
 
     # -- calls of the native core, as `penstock.nn.mlp.Watcher` has them --------------------------------------------
 
@@ -327,26 +330,38 @@ class Recorder(TorchDispatchMode):
         out = func(*args, **(kwargs or {}))
         if self._is_paused:
             return out
+        try:
+            self._record(func, out, args, kwargs or {})
+        except Unplannable:
+            raise
+        except Exception as error:  # whatever it is that this operation has beside those that are known
+            raise Unplannable(f"plans have not all of {func._schema.name}: {error}") from error
+        return out
+
+    def _record(self, func: Any, out: Any, args: Any, kwargs: Any) -> None:
+        """Add the steps of an operation, and name its results."""
         name = func._schema.name.removeprefix("aten::")
         changes = name.endswith("_") and not name.startswith("_")
+        if func._schema.is_mutable and not changes:
+            raise Unplannable(f"{name} writes its result into a tensor")
         name = name.removesuffix("_") if changes else name
         if name in CUTS:
             for number, part in enumerate(out if isinstance(out, list | tuple) else [out]):
                 self.cut(part, *CUTS[name](args, number))
-            return out
+            return
         if name in DRAWN and self._has_generator and kwargs.get("generator") is not None:
             self.drawn[-1].append((out, DRAWN[name]))
             self.take_in(out)
-            return out
+            return
         if name in FIXED and out.dtype in KINDS:
             self.take_in(out)
-            return out
+            return
         if name in SEVERAL:
             shapes = [each.shape for each in out if each is not None]
-            for part, result in zip(out, SEVERAL[name](self, shapes, args, kwargs or {}), strict=True):
+            for part, result in zip(out, SEVERAL[name](self, shapes, args, kwargs), strict=True):
                 if result is not None:
                     self.name(part, result)
-            return out
+            return
         find = RECORDED.get(name)
         if find is None:
             raise Unplannable(f"plans have no operation {name}")
@@ -354,14 +369,13 @@ class Recorder(TorchDispatchMode):
             raise Unplannable(f"{name} gives {out.dtype if isinstance(out, Tensor) else type(out).__name__}")
         if name in ARITHMETIC and not out.dtype.is_floating_point:
             raise Unplannable(f"{name} gives {out.dtype}, and plans compute in float32")
-        found = find(self, out.shape, args, kwargs or {})
+        found = find(self, out.shape, args, kwargs)
         if changes:
             self._change(out, found)
-            return out
+            return
         self.name(out, found)
         if name in VIEWS and _place(out) != _place(args[0]):
             self._views[_place(out)] = View(_place(args[0]), list(args[0].shape))
-        return out
 
     def _change(self, tensor: Tensor, found: Number | Turned) -> None:
         """Give a tensor, and what it is a view of, another number; other views of its memory follow when they are read.
