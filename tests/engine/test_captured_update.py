@@ -93,8 +93,8 @@ def test_what_is_learned_is_the_same(kind, settings):
     error, metrics = learn(algorithm, model, update, numbers)
     expected_error, expected_metrics = learn(expected, plain, lambda batch: expected.update(plain, batch), numbers)
     assert update._graphs.num_recorded >= 1
-    # Adam makes whole steps of gradients that are 0 but for rounding, as of XQC's first shift.
-    require_same(model, plain, atol=2e-3 if kind is XQC else 1e-6)
+    # Adam makes whole steps of gradients that are 0 but for rounding, as those of biases before a normalisation.
+    require_same(model, plain, atol=2e-3 if kind in (XQC, CrossQ) else 1e-6)
     torch.testing.assert_close(error, expected_error, rtol=1e-3, atol=1e-3)
     assert metrics.keys() == expected_metrics.keys()
     for name, value in expected_metrics.items():

@@ -236,6 +236,7 @@ def test_a_goal_on_a_line_is_reached_by_continuous_actions(algorithm):
     settings = {
         **SERIAL, "env": Reach, "env_kwargs": {}, "hidden_sizes": (32, 32), "batch_size": 64, "learning_rate": 3e-3,
         "gamma": 0.9, "buffer_size": 50_000, "learning_starts": 200, "total_steps": 2_500, "updates_per_step": 1.0,
+        "seed": 1,
     }  # fmt: skip
     with Trainer(algorithm, **settings) as trainer:
         trainer.train(quiet=True)
