@@ -300,6 +300,36 @@ class Odd(DQN):
         return td_error, loss, metrics | {"variance": torch.var_mean(td_error.detach())[0]}
 
 
+class Particular(DQN):
+    """DQN that is made with a word of its own, and bears rewards of an environment alone, which are all 1."""
+
+    updates_alike = True
+
+    def __init__(self, *given, word="own"):
+        super().__init__(*given)
+        self.word = word
+
+    def evaluate(self, model, batch):
+        if (batch.reward != 1.0).any():
+            raise ValueError("a reward that the environment does not give")
+        return super().evaluate(model, batch)
+
+
+@pytest.mark.parametrize("refuses", ["what it learns from", "another of its kind"])
+def test_an_algorithm_of_its_own_kind_learns_in_torch_where_it_bears_no_comparison(refuses, monkeypatch):
+    (one, model), _ = twins(Particular, CHOICE)
+    if refuses == "another of its kind":
+        monkeypatch.setattr(Particular, "__init__", lambda self: None)
+        monkeypatch.setattr(Particular, "evaluate", DQN.evaluate)
+    weights, batch = [each.clone() for each in model.parameters()], random_transitions(CHOICE)
+    batch = dataclasses.replace(batch, reward=torch.ones(16))
+    state = torch.get_rng_state()
+    assert one.plan_for(batch) is None
+    assert torch.equal(torch.get_rng_state(), state)
+    one(batch)
+    assert not all(map(torch.equal, model.parameters(), weights))
+
+
 class WithCount(DQN):
     """DQN with a metric that is a whole number."""
 

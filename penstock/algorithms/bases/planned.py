@@ -247,7 +247,7 @@ class PlannedUpdate:
         return self._known.get(kind)
 
     def _require_same(self, batch: Any) -> None:
-        """Raise `Unplannable` if an update by a plan differs from torch's.
+        """Raise `Unplannable` if an update by a plan differs from torch's, or if either fails.
 
         It is made with new networks and random numbers, so that the answer does not depend on how far the run is:
         gradients of trained networks may be what rounding leaves of them.
@@ -255,14 +255,16 @@ class PlannedUpdate:
         algorithm = self._algorithm
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            twin = type(algorithm)(algorithm.config, algorithm.observation, algorithm.action)
-            model = twin.make_model(torch.device("cpu"))
-            flatten_(model)
-            twin.begin(model)
-            batch = replace(batch, **{name: torch.randn(each.shape) for name, each in _random_of(batch).items()})
-        with twin.training_mode(model):
-            plan = self._recorded(twin, model, batch, compares=True)
-            plan.require_same(batch)
+            try:
+                twin = type(algorithm)(algorithm.config, algorithm.observation, algorithm.action)
+                model = twin.make_model(torch.device("cpu"))
+                flatten_(model)
+                twin.begin(model)
+                batch = replace(batch, **{name: torch.randn(each.shape) for name, each in _random_of(batch).items()})
+                with twin.training_mode(model):
+                    self._recorded(twin, model, batch, compares=True).require_same(batch)
+            except Exception as error:  # of an algorithm of the user's own, which may not bear random numbers
+                raise Unplannable(str(error)) from error
 
     @staticmethod
     def _recorded(algorithm: Any, model: Any, batch: Any, *, compares: bool = False) -> RecordedUpdate:
