@@ -1,10 +1,9 @@
 // Adam (arXiv:1412.6980), one pass over parameters, gradient and moments.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
-
-#include <algorithm>
 
 #include "functions.h"
 #include "threads.h"
