@@ -366,11 +366,12 @@ class RecordedUpdate:
         self._effects.append(Effect(step, trained, loss.detach(), expected, norm))
         return norm
 
-    def change(self, apply: Callable[[], Any]) -> None:
-        """Have something done to networks, now and in each update."""
+    def change(self, apply: Callable[[], Any], read: Sequence[Tensor] = ()) -> None:
+        """Have something done to networks, now and in each update, of tensors that the plan writes for it."""
+        self._recorder.give_out(read)
         with self._recorder.between_parts(self._networks):
             apply()
-        self._effects.append(Effect(apply))
+        self._effects.append(Effect(apply, read=read))
 
     def follow(self, network: nn.Module) -> None:
         """Have running moments follow those of each update's batch. See `penstock.nn.follow`."""
@@ -383,11 +384,7 @@ class RecordedUpdate:
                 layer.follow()
 
         if layers:
-            moments = list(chain(*seen))
-            self._recorder.give_out(moments)
-            with self._recorder.between_parts(self._networks):
-                apply()
-            self._effects.append(Effect(apply, read=moments))
+            self.change(apply, list(chain(*seen)))
 
     def run(self, batch: Any) -> tuple[Tensor, Metrics]:
         """Make an update; return TD errors and metrics."""

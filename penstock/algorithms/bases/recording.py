@@ -32,7 +32,7 @@ FORWARD, BACKWARD, SAMPLE, SAMPLE_GRADIENT, NORMALIZE, NORMALIZE_GRADIENT = rang
 """Kinds of calls, in the order of src/plan.h."""
 DRAWN: dict[str, Callable[..., Any]] = {"randn": Tensor.normal_, "rand": Tensor.uniform_}
 """Functions that draw as these operations do."""
-FIXED = ("arange", "linspace")
+FIXED = ("arange",)
 """Operations that give the same numbers each time."""
 NO_LAYERS, NO_SAMPLE = (-1, 0, False), (0, 0.0, 0.0)
 
