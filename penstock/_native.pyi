@@ -243,6 +243,10 @@ def squashed_gradient(
     outputs: int, n: int, d: int, centre: float, reach: float, noise: int, action: int, d_action: int, d_log_prob: int,
     d_outputs: int,
 ) -> None: ...
+def quantile_huber(
+    theta: int, tau: int, has_tau_by_row: bool, y: int, rows: int, quantiles: int, samples: int, loss: int, slope: int,
+    threads: int,
+) -> None: ...
 
 class Chain:
     def __init__(

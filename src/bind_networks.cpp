@@ -177,6 +177,17 @@ void bind_networks(nb::module_& module) {
       nb::arg("action"), nb::arg("d_action"), nb::arg("d_log_prob"), nb::arg("d_outputs"),
       "The gradient of the outputs that actions and log-densities were drawn from.");
   module.def(
+      "quantile_huber",
+      [](uintptr_t theta, uintptr_t tau, bool has_tau_by_row, uintptr_t y, size_t rows, size_t quantiles, size_t samples,
+         uintptr_t loss, uintptr_t slope, int threads) {
+        const nb::gil_scoped_release released;
+        QuantileHuber{rows, quantiles, samples}.compute(at<const float*>(theta), at<const float*>(tau), has_tau_by_row,
+                                                        at<const float*>(y), at<float*>(loss), at<float*>(slope), threads);
+      },
+      nb::arg("theta"), nb::arg("tau"), nb::arg("has_tau_by_row"), nb::arg("y"), nb::arg("rows"), nb::arg("quantiles"),
+      nb::arg("samples"), nb::arg("loss"), nb::arg("slope"), nb::arg("threads"),
+      "Losses of quantiles for samples of the target, and their derivatives.");
+  module.def(
       "adding_cells",
       [](uintptr_t z, uintptr_t kept, uintptr_t memory, uintptr_t weight, uintptr_t bias, size_t steps, size_t lanes,
          size_t size, uintptr_t gates, uintptr_t carried, uintptr_t cells) {

@@ -15,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,7 @@
 #include "functions.h"
 #include "layers.h"
 #include "normalization.h"
+#include "quantile_huber.h"
 #include "scratch.h"
 #include "squashed_normal.h"
 
@@ -33,7 +35,7 @@ enum class Operation : int {
   kConstant, kCopy, kAdd, kMul, kDiv, kExp, kLog, kSqrt, kPower, kClamp, kMinimum, kMaximum, kWhere, kGreater,
   kGreaterEqual, kEqual, kAnd, kOr, kNot, kSum, kGather, kScatterAdd, kLogSoftmax, kLogSoftmaxBackward, kTanh,
   kTanhBackward, kSigmoid, kProduct, kTurn, kSlice, kPut,
-  kLargest, kPlaceOfLargest, kSwap, kFloor, kCall, kCount
+  kLargest, kPlaceOfLargest, kSwap, kFloor, kCosine, kSort, kRectifierGradient, kCall, kCount
 };
 
 inline size_t num_operands(Operation operation) {
@@ -42,7 +44,8 @@ inline size_t num_operands(Operation operation) {
     case Operation::kCopy: case Operation::kExp: case Operation::kLog: case Operation::kSqrt: case Operation::kPower:
     case Operation::kClamp: case Operation::kNot: case Operation::kTanh: case Operation::kSigmoid: case Operation::kSum:
     case Operation::kLogSoftmax: case Operation::kTurn: case Operation::kSlice: case Operation::kLargest:
-    case Operation::kPlaceOfLargest: case Operation::kSwap: case Operation::kFloor: return 1;
+    case Operation::kPlaceOfLargest: case Operation::kSwap: case Operation::kFloor: case Operation::kCosine:
+    case Operation::kSort: return 1;
     case Operation::kWhere: case Operation::kScatterAdd: return 3;
     default: return 2;
   }
@@ -97,6 +100,17 @@ PENSTOCK_WIDE inline void compute(Operation operation, float* __restrict out, co
     case Operation::kTanhBackward: for (size_t i = 0; i < n; ++i) out[i] = a[i] * (1.0f - b[i] * b[i]); break;
     case Operation::kFloor: for (size_t i = 0; i < n; ++i) out[i] = std::floor(a[i]); break;
     case Operation::kSigmoid: for (size_t i = 0; i < n; ++i) out[i] = sigmoid(a[i]); break;
+    case Operation::kRectifierGradient: for (size_t i = 0; i < n; ++i) out[i] = b[i] <= x ? 0.0f : a[i]; break;
+    case Operation::kCosine: {
+      bool are_small = true;
+      for (size_t i = 0; i < n; ++i) are_small &= std::fabs(a[i]) < 1e4f;
+      if (are_small) {
+        for (size_t i = 0; i < n; ++i) out[i] = cosine(a[i]);
+      } else {
+        for (size_t i = 0; i < n; ++i) out[i] = std::cos(a[i]);
+      }
+      break;
+    }
     default: break;
   }
 }
@@ -130,8 +144,10 @@ class Plan {
       kBackward,         // x, kept, out, gradient, parameters -> d_x, gradients of the parameters
       kSample,           // outputs, noise -> action, log_prob
       kSampleGradient,   // outputs, noise, action, d_action, d_log_prob -> d_outputs
+      kMoments,          // x -> variance, mean of each column
       kNormalize,        // x, scale, shift -> y, mean, inverse deviation of each column
       kNormalizeGradient,  // d_y, x, scale, mean, inverse deviation -> d_x, d_scale, d_shift
+      kQuantileHuber,    // quantiles, their fractions, samples -> loss of each row, its derivative by each quantile
       kCount
     };
 
@@ -140,7 +156,7 @@ class Plan {
     std::optional<Layers> layers;
     int rows, networks;  // of layers
     bool in_bf16;
-    SquashedNormal normal;  // of columns to be normalised d is their number, and centre is added to variances
+    SquashedNormal normal;  // of columns that are normalised, centre is added to variances
   };
 
   // The first tensors are the inputs, one of each kind; every other is the result of a step, and each output is one of
@@ -236,6 +252,8 @@ class Plan {
                    (step.operation == Operation::kScatterAdd || index == out);
     } else if (step.operation == Operation::kLargest || step.operation == Operation::kPlaceOfLargest) {
       is_fitting = a[2] > 0 && out == Shape{a[0], a[1], 1};
+    } else if (step.operation == Operation::kSort) {
+      is_fitting = out == a;
     } else if (step.operation == Operation::kTurn) {
       is_fitting = out == Shape{a[0], a[2], a[1]};
     } else if (step.operation == Operation::kSwap) {
@@ -274,6 +292,32 @@ class Plan {
       if (number != -1) visit(number);
   }
 
+  // Sizes of what a call without layers reads and writes.
+  std::pair<std::vector<size_t>, std::vector<size_t>> sizes_of(const Call& call) const {
+    const auto shape = [&](size_t i) {
+      if (i >= call.reads.size() || call.reads[i] == -1) throw std::invalid_argument("a call of the plan lacks a tensor");
+      return shapes_[call.reads[i]];
+    };
+    const size_t rows = static_cast<size_t>(call.rows), numbers = rows * call.normal.d;
+    switch (call.kind) {
+      case Call::Kind::kSample: return {{2 * numbers, numbers}, {numbers, rows}};
+      case Call::Kind::kSampleGradient: return {{2 * numbers, numbers, numbers, numbers, rows}, {2 * numbers}};
+      case Call::Kind::kQuantileHuber: {
+        const size_t quantiles = shape(0)[2], n = shape(0)[1];
+        return {{n * quantiles, numbers_of(shape(1)) == quantiles ? quantiles : n * quantiles, n * shape(2)[2]},
+                {n, n * quantiles}};
+      }
+      default: {
+        const bool is_gradient = call.kind == Call::Kind::kNormalizeGradient;
+        const auto [matrices, n, width] = shape(is_gradient ? 1 : 0);
+        const size_t all = matrices * n * width, columns = matrices * width;
+        if (call.kind == Call::Kind::kMoments) return {{all}, {columns, columns}};
+        if (is_gradient) return {{all, all, columns, columns, columns}, {all, columns, columns}};
+        return {{all, columns, columns}, {all, columns, columns}};
+      }
+    }
+  }
+
   // Each tensor of a call has the size that the call reads or writes.
   void require_fitting(const Call& call) const {
     std::vector<size_t> reads, writes;
@@ -293,19 +337,7 @@ class Plan {
       reads.insert(reads.end(), parameters.begin(), parameters.end());
       if (!is_forward && call.writes.size() > 1) writes.insert(writes.end(), parameters.begin(), parameters.end());
     } else {
-      const size_t rows = static_cast<size_t>(call.rows), numbers = rows * call.normal.d;
-      reads = {2 * numbers, numbers};
-      writes = {numbers, rows};
-      if (call.kind == Call::Kind::kNormalize) {
-        reads = {numbers, call.normal.d, call.normal.d};
-        writes = reads;
-      } else if (call.kind == Call::Kind::kNormalizeGradient) {
-        reads = {numbers, numbers, call.normal.d, call.normal.d, call.normal.d};
-        writes = {numbers, call.normal.d, call.normal.d};
-      } else if (call.kind == Call::Kind::kSampleGradient) {
-        reads = {2 * numbers, numbers, numbers, numbers, rows};
-        writes = {2 * numbers};
-      }
+      std::tie(reads, writes) = sizes_of(call);
     }
     const auto fit = [&](const std::vector<int>& numbers, const std::vector<size_t>& sizes) {
       bool is_fitting = numbers.size() == sizes.size();
@@ -471,6 +503,7 @@ class Plan {
       case Operation::kLargest: largest<false>(step, out, shape); break;
       case Operation::kPlaceOfLargest: largest<true>(step, out, shape); break;
       case Operation::kProduct: product(step, out, shape); break;
+      case Operation::kSort: sort(step, out, shape); break;
       case Operation::kTurn: turn(step, out); break;
       case Operation::kSwap: swap(step, out); break;
       case Operation::kSlice: copy_part<true>(step, tensor(step.a), out, shapes_[step.a], shape); break;
@@ -493,7 +526,7 @@ class Plan {
 
   static bool is_elementwise(Operation operation) {
     return operation <= Operation::kNot || operation == Operation::kTanh || operation == Operation::kTanhBackward ||
-           operation == Operation::kSigmoid || operation == Operation::kFloor;
+           operation == Operation::kSigmoid || operation == Operation::kFloor || operation == Operation::kCosine || operation == Operation::kRectifierGradient;
   }
 
   // Takes elementwise steps on some rows at a time, which stay in a core's nearest caches in between. A result may lie
@@ -604,17 +637,31 @@ class Plan {
       case Call::Kind::kSampleGradient:
         call.normal.gradient(read(0), call.rows, read(1), read(2), read(3), read(4), write(0));
         break;
+      case Call::Kind::kMoments:
+        columns_of(call.reads[0]).moments(read(0), write(0), write(1), threads_);
+        break;
       case Call::Kind::kNormalize:
-        columns_of(call).normalize(read(0), read(1), read(2), call.normal.centre, write(0), write(1), write(2), threads_);
+        columns_of(call.reads[0]).normalize(read(0), read(1), read(2), call.normal.centre, write(0), write(1), write(2), threads_);
         break;
       case Call::Kind::kNormalizeGradient:
-        columns_of(call).gradient(read(0), read(1), read(2), read(3), read(4), write(0), write(1), write(2), threads_);
+        columns_of(call.reads[1]).gradient(read(0), read(1), read(2), read(3), read(4), write(0), write(1), write(2),
+                                           threads_);
         break;
+      case Call::Kind::kQuantileHuber: {
+        const Shape &quantiles = shapes_[call.reads[0]], &samples = shapes_[call.reads[2]];
+        const bool has_tau_by_row = numbers_of(shapes_[call.reads[1]]) == numbers_of(quantiles);
+        QuantileHuber{quantiles[1], quantiles[2], samples[2]}.compute(read(0), read(1), has_tau_by_row, read(2), write(0),
+                                                                      write(1), threads_);
+        break;
+      }
       default: break;
     }
   }
 
-  static Columns columns_of(const Call& call) { return {static_cast<size_t>(call.rows), call.normal.d}; }
+  Columns columns_of(int number) const {
+    const auto [matrices, rows, columns] = shapes_[number];
+    return {matrices, rows, columns};
+  }
 
   std::vector<const float*> tensors(const std::vector<int>& numbers, size_t from) const {
     std::vector<const float*> found;
@@ -683,6 +730,15 @@ class Plan {
         if (a[k] > a[best] || a[k] != a[k]) best = k;
       out[row] = is_place ? static_cast<float>(best) : a[best];
     }
+  }
+
+  // Each row in rising order; what is no number comes last.
+  void sort(const Step& step, float* out, const Shape& shape) {
+    const size_t width = shape[2], n = numbers_of(shape);
+    if (out != tensor(step.a)) std::memcpy(out, tensor(step.a), sizeof(float) * n);
+    share_out(static_cast<int>(shape[0] * shape[1]), n < kShared ? 1 : threads_, [&](int row) {
+      std::sort(out + row * width, out + (row + 1) * width, [](float a, float b) { return a < b || (b != b && a == a); });
+    });
   }
 
   void log_softmax(const Step& step, float* out, const Shape& shape) {

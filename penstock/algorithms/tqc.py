@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from penstock.algorithms.arithmetic.quantiles import quantile_huber_of_sorted, truncated_mixture
+from penstock.algorithms.arithmetic.quantiles import quantile_huber, truncated_mixture
 from penstock.algorithms.arithmetic.td import td_target
 from penstock.algorithms.sac import SAC, SACConfig
 from penstock.config import NETWORK, Config, ConfigError, require
 from penstock.experience.batch import TransitionBatch
 from penstock.nn import StochasticActorCritic, evaluating
+from penstock.nn.return_distributions import midpoints
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +78,9 @@ class TQC(SAC):
         c = self.config
         atoms = truncated_mixture(next_q, c.dropped_quantiles * c.num_critics) + next_bonus.unsqueeze(1)
         y = td_target(batch.reward.unsqueeze(1), batch.discount.unsqueeze(1), atoms)
-        distance = quantile_huber_of_sorted(q, y) / c.num_quantiles
-        return (batch.weights * distance).mean(1).sum(), q.detach().mean(2) - y.mean(1), q
+        fractions = midpoints(c.num_quantiles, y.device).expand(c.num_critics, -1).flatten()
+        distance = quantile_huber(q.transpose(0, 1).flatten(1), fractions, y) / c.num_quantiles
+        return (batch.weights * distance).mean(), q.detach().mean(2) - y.mean(1), q
 
     def value(self, model: StochasticActorCritic, obs: Tensor, action: Tensor) -> Tensor:
         """Objective of the policy: the mean of all critics' quantiles, none dropped, float32 ``[N]``."""

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from penstock.nn.continuous import Critics, StackedLinear, StochasticActorCritic
 from penstock.nn.mlp import MLP, SideBySide
 from penstock.nn.model import NetworkConfig
-from penstock.nn.norms import BatchNorm
+from penstock.nn.norms import BatchNorm, normalized
 from penstock.nn.observations import encoder_input_size
-from penstock.nn.sharing import moments_of_rows
+from penstock.nn.sharing import is_in_share, moments_of_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -64,8 +64,10 @@ class BatchRenorm(BatchNorm):
         is_warm = self.batches >= WARM_UP  # stays a tensor, to avoid synchronisation
         r = torch.where(is_warm, (batch_std.detach() / std).clamp(1.0 / R_MAX, R_MAX), 1.0)
         d = torch.where(is_warm, ((mean.detach() - self.mean) / std).clamp(-D_MAX, D_MAX), 0.0)
-        y = torch.addcmul(d, (x - mean) / batch_std, r)
-        return torch.addcmul(self.shift, y, self.scale)
+        scale, shift = self.scale * r, torch.addcmul(self.shift, self.scale, d)
+        if is_in_share():
+            return torch.addcmul(shift, (x - mean) / batch_std, scale)
+        return normalized(x, scale, shift, EPSILON)[0]
 
     @torch.no_grad()
     def follow(self, lost: Tensor | None = None) -> None:

@@ -64,6 +64,11 @@ class Watcher(Protocol):
     ) -> None:  # fmt: skip
         """The gradient of the outputs that such actions were drawn from was computed."""
 
+    def quantile_huber(
+        self, quantile: Tensor, fraction: Tensor, target: Tensor, loss: Tensor, slope: Tensor
+    ) -> None:
+        """Losses of quantiles were computed, and their derivatives."""
+
 
 class _Here(threading.local):
     watcher: Watcher | None = None

@@ -15,6 +15,33 @@ MOMENTUM = 0.99
 EPSILON = 1e-5
 
 
+def normalized(x: Tensor, scale: Tensor, shift: Tensor, epsilon: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Normalise features by the moments of their rows, in one kernel over those of all networks side by side.
+
+    Parameters
+    ----------
+    x : Tensor
+        float32 ``[..., N, F]``.
+    scale, shift : Tensor
+        ``[..., 1, F]``.
+    epsilon : float
+        Number added to variances.
+
+    Returns
+    -------
+    y : Tensor
+        ``(x - mean) * inverse * scale + shift``.
+    mean, inverse : Tensor
+        Means, and inverse standard deviations, as scale and shift.
+    """
+    rows = x.movedim(-2, 0)
+    y, *moments = torch.native_batch_norm(
+        rows.reshape(len(rows), -1), scale.reshape(-1), shift.reshape(-1), None, None, True, 0.0, epsilon
+    )
+    mean, inverse = (each.view(scale.shape) for each in moments)
+    return y.view(rows.shape).movedim(0, -2), mean, inverse
+
+
 class Norm(nn.Module):
     """Base of normalisations with a learned scale and, unless without, a learned shift.
 
@@ -83,14 +110,9 @@ class BatchNorm(Norm):
             var, mean = moments_of_rows(x)
             self.seen = mean.detach(), var.detach()
             return torch.addcmul(self.shift, (x - mean) * (var + EPSILON).rsqrt(), self.scale)
-        # One kernel over the features of all networks side by side: a quarter of the time of separate operations.
-        rows = x.movedim(-2, 0)
-        y, mean, inverse = torch.native_batch_norm(
-            rows.reshape(len(rows), -1), self.scale.view(-1), self.shift.view(-1), None, None, True, 0.0, EPSILON
-        )
-        shape = self.mean.shape
-        self.seen = mean.detach().view(shape), (inverse.detach().pow(-2) - EPSILON).clamp_(min=0.0).view(shape)
-        return y.view(rows.shape).movedim(0, -2)
+        y, mean, inverse = normalized(x, self.scale, self.shift, EPSILON)
+        self.seen = mean.detach(), (inverse.detach().pow(-2) - EPSILON).clamp_(min=0.0)
+        return y
 
     @torch.no_grad()
     def follow(self, lost: Tensor | None = None) -> None:

@@ -1,11 +1,11 @@
-"""Distributions as quantiles: cut mixtures, and a loss that looks at no pair, beside one that looks at each."""
+"""Distributions as quantiles: truncated mixtures, and losses in the native core beside those in torch."""
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.algorithms.arithmetic.quantiles import quantile_huber, quantile_huber_of_sorted, truncated_mixture
+from penstock.algorithms.arithmetic.quantiles import quantile_huber, truncated_mixture
 
 
 @pytest.mark.parametrize(
@@ -53,40 +53,30 @@ def test_descending_the_quantile_loss_finds_the_quantiles():
     assert 19.0 <= low <= 31.0 and 69.0 <= high <= 81.0
 
 
-def of_all_pairs(quantiles, samples):
-    """The same by `quantile_huber`, a network at a time."""
-    tau = (torch.arange(quantiles.shape[2]) + 0.5) / quantiles.shape[2]
-    return torch.stack([quantile_huber(each, tau, samples) for each in quantiles])
-
-
-def test_the_loss_of_sorted_samples_has_the_golden_value():
-    """Quantiles 0 (tau 1/4) and 1 (tau 3/4), samples 0.5 and 3.
-
-    0: 1/4 (0.5^2 / 2) and 1/4 (3 - 0.5); 1: 1/4 (0.5^2 / 2) and 3/4 (2 - 0.5). Each quantile has the mean of two.
-    """
-    loss = quantile_huber_of_sorted(torch.tensor([[[0.0, 1.0]]]), torch.tensor([[0.5, 3.0]]))
-    assert loss.shape == (1, 1) and loss.item() == pytest.approx(0.90625)
-
-
 @settings(max_examples=60)
-@given(st.integers(0, 10**6), st.integers(1, 3), st.integers(1, 4), st.integers(1, 6), st.integers(1, 7),
-       st.sampled_from([0.1, 1.0, 5.0]), st.sampled_from([0.0, -1_000.0]))  # fmt: skip
-def test_loss_and_gradient_are_those_of_all_pairs(seed, networks, rows, count, samples, spread, center):
+@given(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 70), st.integers(1, 40), st.booleans(),
+       st.sampled_from([0.1, 1.0, 5.0]))  # fmt: skip
+def test_loss_and_gradient_of_the_native_core_are_those_of_torch(seed, rows, count, samples, of_rows, spread):
     generator = torch.Generator().manual_seed(seed)
-    quantiles = (center + spread * torch.randn(networks, rows, count, generator=generator)).requires_grad_()
-    y = (center + spread * torch.randn(rows, samples, generator=generator)).sort(1).values
-    found, expected = quantile_huber_of_sorted(quantiles, y), of_all_pairs(quantiles, y)
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
-    (gradient,) = torch.autograd.grad(found.sum(), quantiles)
-    torch.testing.assert_close(gradient, torch.autograd.grad(expected.sum(), quantiles)[0], rtol=1e-4, atol=1e-5)
+    theta, y = (spread * torch.randn(rows, each, generator=generator) for each in (count, samples))
+    fraction = torch.rand((rows, count) if of_rows else (count,), generator=generator)
+    y[0, 0], weights = theta[0, 0], torch.rand(rows, generator=generator)
+    found, expected = [], []
+    for results, dtype in ((found, torch.float32), (expected, torch.float64)):
+        quantile = theta.to(dtype).requires_grad_()
+        loss = quantile_huber(quantile, fraction.to(dtype), y.to(dtype))
+        results += [loss.float(), torch.autograd.grad(loss, quantile, weights.to(dtype))[0].float()]
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_samples_that_are_all_alike_are_any_number_of_them():
-    """As after a termination, where every atom of the target is the reward."""
-    quantiles = torch.tensor([[[-3.0, 0.5, 1.0]]])
-    one = quantile_huber_of_sorted(quantiles, torch.tensor([[1.0]]))
-    torch.testing.assert_close(quantile_huber_of_sorted(quantiles, torch.ones(1, 5)), one)
-    torch.testing.assert_close(one, of_all_pairs(quantiles, torch.tensor([[1.0]])))
+def test_threads_share_the_rows():
+    generator = torch.Generator().manual_seed(0)
+    theta, y = torch.randn(67, 40, generator=generator), torch.randn(67, 50, generator=generator)
+    together = quantile_huber(theta, torch.rand(40), y * float("nan"))
+    assert together.isnan().all()
+    fraction = torch.rand(40, generator=generator)
+    by_row = [quantile_huber(theta[row : row + 1], fraction, y[row : row + 1]) for row in range(67)]
+    torch.testing.assert_close(quantile_huber(theta, fraction, y), torch.cat(by_row), rtol=0.0, atol=0.0)
 
 
 def test_a_mixture_is_of_all_networks_atoms_and_loses_its_largest():

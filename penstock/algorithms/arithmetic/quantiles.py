@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
+from penstock import _native
 from penstock.algorithms.arithmetic.td import huber
+from penstock.nn.mlp import is_native, watcher
 
 
 def truncated_mixture(atoms: Tensor, num_dropped: int) -> Tensor:
@@ -46,50 +51,32 @@ def quantile_huber(quantile: Tensor, fraction: Tensor, target: Tensor) -> Tensor
     Tensor
         float32 ``[B]``.
     """
+    if is_native(quantile, fraction, target) and quantile.ndim == 2 and not target.requires_grad:
+        loss: Tensor = _NativeQuantileHuber.apply(quantile, fraction, target)
+        return loss
     error = target.unsqueeze(-2) - quantile.unsqueeze(-1)
     weight = (fraction.unsqueeze(-1) - (error < 0.0).float()).abs()
     return (weight * huber(error)).mean(-1).sum(-1)
 
 
-def quantile_huber_of_sorted(quantiles: Tensor, samples: Tensor) -> Tensor:
-    """`quantile_huber` of quantiles at ``tau_m = (2 m - 1) / (2 M)`` from sorted samples, faster if there are many.
+class _NativeQuantileHuber(torch.autograd.Function):
+    """One pass over the pairs of quantiles and samples, which are never in memory: torch makes ten."""
 
-    Pairs of quantiles and samples are not enumerated. The samples at most 1 below a quantile, at most 1 above, and
-    farther away are four stretches of the sorted samples. Of a stretch the loss needs the number of samples, their sum
-    and the sum of their squares. These are differences of running sums, in float64.
+    @staticmethod
+    def forward(ctx: Any, quantile: Tensor, fraction: Tensor, target: Tensor) -> Tensor:
+        quantile, fraction, target = quantile.contiguous(), fraction.contiguous(), target.contiguous()
+        loss, slope, (rows, count) = torch.empty(len(quantile)), torch.empty_like(quantile), quantile.shape
+        _native.quantile_huber(
+            quantile.data_ptr(), fraction.data_ptr(), fraction.ndim == 2, target.data_ptr(), rows, count,
+            target.shape[1], loss.data_ptr(), slope.data_ptr(), torch.get_num_threads(),
+        )  # fmt: skip
+        if (seen := watcher()) is not None:
+            seen.quantile_huber(quantile, fraction, target, loss, slope)
+        ctx.save_for_backward(slope)
+        return loss
 
-    Parameters
-    ----------
-    quantiles : Tensor
-        ``theta``: ``M`` quantiles of each of ``C`` distributions, float32 ``[C, N, M]``.
-    samples : Tensor
-        ``y``: ``K`` samples for each row, in rising order, float32 ``[N, K]``; no gradient flows to them.
-
-    Returns
-    -------
-    Tensor
-        float32 ``[C, N]``.
-    """
-    num_networks, _, count = quantiles.shape
-    y = samples.detach().double()
-    center = y.mean(1, keepdim=True)
-    y = y - center  # against cancellation in the squares
-    theta = quantiles.double().transpose(0, 1).flatten(1) - center
-    tau = ((torch.arange(count, device=y.device) + 0.5) / count).repeat(num_networks)
-    sums = torch.nn.functional.pad(torch.stack((torch.ones_like(y), y, y.square())).cumsum(-1), (1, 0))
-
-    def below(bound: Tensor) -> Tensor:
-        """Number, sum and sum of squares of the samples below each bound, ``[3, N, C M]``."""
-        place = torch.searchsorted(y, bound.detach().contiguous())
-        return sums.gather(2, place.expand(3, -1, -1))
-
-    def near(stretch: Tensor) -> Tensor:
-        """Sum of ``u^2 / 2`` over a stretch."""
-        return 0.5 * (stretch[2] - 2.0 * theta * stretch[1] + theta.square() * stretch[0])
-
-    far_below, all_below, not_far_above = below(theta - 1.0), below(theta), below(theta + 1.0)
-    far_above = sums[..., -1:] - not_far_above
-    under = far_below[0] * (theta - 0.5) - far_below[1] + near(all_below - far_below)
-    over = far_above[1] - far_above[0] * (theta + 0.5) + near(not_far_above - all_below)
-    loss = ((1.0 - tau) * under + tau * over) / y.shape[1]
-    return loss.unflatten(1, (num_networks, count)).sum(2).T.float()
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (slope,) = ctx.saved_tensors
+        return slope * gradients[0].unsqueeze(-1), None, None

@@ -20,7 +20,7 @@ Operation = IntEnum(
     "Operation",
     "CONSTANT COPY ADD MUL DIV EXP LOG SQRT POWER CLAMP MINIMUM MAXIMUM WHERE GREATER GREATER_EQUAL EQUAL AND OR NOT "
     "SUM GATHER SCATTER_ADD LOG_SOFTMAX LOG_SOFTMAX_BACKWARD TANH TANH_BACKWARD SIGMOID PRODUCT TURN SLICE PUT "
-    "LARGEST PLACE_OF_LARGEST SWAP FLOOR CALL",
+    "LARGEST PLACE_OF_LARGEST SWAP FLOOR COSINE SORT RECTIFIER_GRADIENT CALL",
     start=0,
 )
 """Operations of `Plan`, in the order of src/plan.h."""
@@ -58,11 +58,20 @@ class Steps(Protocol):
     def fixed(self, tensor: Tensor) -> Number:
         """Have the plan read a tensor that no update changes; return its number."""
 
-    def normalize(self, shapes: Sequence[Sequence[int]], given: Sequence[Tensor], epsilon: float) -> Sequence[Number]:
-        """Add the normalisation of columns; `given` are these, scale and shift."""
+    def sum(self, shape: Sequence[int], number: Number) -> Number:
+        """Return the sums over the dimensions that are 1 in a shape."""
+
+    def swap(self, number: Number) -> Number:
+        """Return the tensor with its first two dimensions of three exchanged."""
+
+    def moments(self, x: Tensor) -> Sequence[Number]:
+        """Add variance and mean of each column of a matrix, or of several."""
+
+    def normalize(self, given: Sequence[Tensor], epsilon: float) -> Sequence[Number]:
+        """Add the normalisation of a matrix's columns; `given` are this, scale and shift."""
 
     def normalize_backward(self, given: Sequence[Tensor]) -> Sequence[Number]:
-        """Add its gradient; `given` are that of the result, the columns, scale, means and inverse deviations."""
+        """Add its gradient; `given` are that of the result, the matrix, scale, means and inverse deviations."""
 
 
 Find = Callable[[Steps, Any, Any, Mapping[str, Any]], Number | Turned]
@@ -155,7 +164,7 @@ def _clamped(r: Steps, shape: Any, args: Any, kwargs: Mapping[str, Any]) -> Numb
 
 def _rectified_backward(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
     gradient, before, threshold = args
-    return r.step(Operation.WHERE, shape, r.step(Operation.GREATER, shape, before, threshold), gradient, 0.0)
+    return r.step(Operation.RECTIFIER_GRADIENT, shape, gradient, before, x=threshold)
 
 
 def _sigmoid_backward(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
@@ -180,7 +189,7 @@ def _summed(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
     if len(args) > 1 and args[1]:
         dims = {dim % args[0].ndim for dim in args[1]}
         kept = [1 if dim in dims else size for dim, size in enumerate(args[0].shape)]
-    return _reshaped(r, r.step(Operation.SUM, kept, args[0]), kept, shape)
+    return _reshaped(r, r.sum(kept, r.number(args[0])), kept, shape)
 
 
 def _averaged(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
@@ -330,7 +339,7 @@ def _permuted(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number | Turned:
     if order == [*range(last - 1), last, last - 1]:
         return r.turned(args[0])
     if order == [1, 0, 2]:
-        return r.step(Operation.SWAP, shape, args[0])
+        return r.swap(r.number(args[0]))
     raise Unplannable("dimensions are exchanged in an order that plans do not have")
 
 
@@ -339,6 +348,8 @@ def _moments(r: Steps, shape: Any, args: Any, kwargs: Any) -> Sequence[Number]:
     x, dims = args[0], [dim % args[0].ndim for dim in args[1]]
     correction = kwargs.get("correction", 1)
     kept = [1 if place in dims else size for place, size in enumerate(x.shape)]
+    if not correction and dims == [x.ndim - 2]:
+        return [_reshaped(r, number, kept, shape[0]) for number in r.moments(x)]
     count = x.numel() / math.prod(kept)
     mean = r.step(Operation.MUL, kept, r.step(Operation.SUM, kept, x), 1.0 / count)
     squares = _powered(r, x.shape, (r.step(Operation.ADD, x.shape, x, mean, x=-1.0), 2), {})
@@ -351,7 +362,7 @@ def _normalized(r: Steps, shape: Any, args: Any, kwargs: Any) -> Sequence[Number
     x, scale, shift, mean, var, trains, _, epsilon = args
     if mean is not None or var is not None or not trains or x.ndim != 2:
         raise Unplannable("a batch is normalised by other moments than its own")
-    return r.normalize(shape, (x, scale, shift), epsilon)
+    return r.normalize((x, scale, shift), epsilon)
 
 
 def _normalized_backward(r: Steps, shape: Any, args: Any, kwargs: Any) -> Sequence[Number | None]:
@@ -378,6 +389,39 @@ def _soft_maximum_backward(r: Steps, shape: Any, args: Any, kwargs: Any) -> Numb
     product = r.step(Operation.MUL, shape, *args[:2])
     whole = r.step(Operation.SUM, (*shape[:-1], 1), product)
     return r.step(Operation.ADD, shape, product, r.step(Operation.MUL, shape, args[1], whole), x=-1.0)
+
+
+def _rows_normalized(r: Steps, shape: Any, args: Any, kwargs: Any) -> Sequence[Number]:
+    """Rows normalised by their moments (input, shape, scale, shift, epsilon); then means, and inverse deviations."""
+    x, dims, *affine, epsilon = args
+    if len(dims) != 1 or affine != [None, None]:
+        raise Unplannable("rows are normalised with a scale and shift, or over several dimensions")
+    (rows, kept, _), share = shape, 1.0 / dims[0]
+    mean = r.step(Operation.MUL, kept, r.sum(kept, r.number(x)), share)
+    deviation = r.step(Operation.ADD, rows, x, mean, x=-1.0)
+    var = r.step(Operation.MUL, kept, r.sum(kept, r.step(Operation.MUL, rows, deviation, deviation)), share)
+    inverse = _inverse_root(r, kept, (r.step(Operation.ADD, kept, var, epsilon, x=1.0),), {})
+    return [r.step(Operation.MUL, rows, deviation, inverse), mean, inverse]
+
+
+def _rows_normalized_backward(r: Steps, shape: Any, args: Any, kwargs: Any) -> Sequence[Number | None]:
+    """``(g - mean g - y mean(g y)) / deviation`` of rows (gradient, input, shape, means, inverse deviations, ...)."""
+    gradient, x, dims, mean, inverse = args[:5]
+    rows, kept, share = shape[0], mean.shape, 1.0 / dims[0]
+    y = r.step(Operation.MUL, rows, r.step(Operation.ADD, rows, x, mean, x=-1.0), inverse)
+    sums = r.sum(kept, r.number(gradient)), r.sum(kept, r.step(Operation.MUL, rows, gradient, y))
+    of_all, along = (r.step(Operation.MUL, kept, each, share) for each in sums)
+    rest = r.step(Operation.ADD, rows, gradient, of_all, x=-1.0)
+    rest = r.step(Operation.ADD, rows, rest, r.step(Operation.MUL, rows, y, along), x=-1.0)
+    return [r.step(Operation.MUL, rows, rest, inverse), None, None]
+
+
+def _sorted(r: Steps, shape: Any, args: Any, kwargs: Any) -> Sequence[Number | None]:
+    """Numbers in rising order along the last dimension; where they were is not known."""
+    dim, falls = [*args[1:], False][:2] if len(args) > 1 else (-1, False)
+    if kwargs or falls or dim % args[0].ndim != args[0].ndim - 1:
+        raise Unplannable("numbers are not sorted along the last dimension in rising order")
+    return [r.step(Operation.SORT, shape[0], args[0]), None]
 
 
 def _dim_of(args: Any, place: int) -> int:
@@ -467,13 +511,14 @@ RECORDED: dict[str, Find] = {
     "threshold_backward": _rectified_backward,
     "rsqrt": _inverse_root, "_softmax": _soft_maximum, "_softmax_backward_data": _soft_maximum_backward,
     "mm": _multiplied, "addmm": _multiplied, "bmm": _multiplied, "baddbmm": _multiplied, "t": _turned,
-    "transpose": _turned, "permute": _permuted, "floor": _plain(Operation.FLOOR), "mv": _on_vector,
-    "xlogy": _times_logarithm, "nan_to_num": _without_nan,
+    "transpose": _turned, "permute": _permuted, "floor": _plain(Operation.FLOOR),
+    "cos": _plain(Operation.COSINE), "mv": _on_vector, "xlogy": _times_logarithm, "nan_to_num": _without_nan,
     "slice_backward": _put_back, "select_backward": _put_back, "cat": _joined(False),
     "stack": _joined(True),
     **dict.fromkeys((*VIEWS, "expand"), _copied), "view": _viewed, "clone": _snapshot,
 }  # fmt: skip
 SEVERAL: dict[str, Callable[[Steps, Any, Any, Mapping[str, Any]], Sequence[Number | None]]] = {
     "var_mean": _moments, "native_batch_norm": _normalized, "native_batch_norm_backward": _normalized_backward,
+    "native_layer_norm": _rows_normalized, "native_layer_norm_backward": _rows_normalized_backward, "sort": _sorted,
 }  # fmt: skip
 """Operations with several results."""

@@ -28,12 +28,17 @@ from penstock.algorithms.bases.operations import (
 )
 from penstock.nn.mlp import seen_by
 
-FORWARD, BACKWARD, SAMPLE, SAMPLE_GRADIENT, NORMALIZE, NORMALIZE_GRADIENT = range(6)
+FORWARD, BACKWARD, SAMPLE, SAMPLE_GRADIENT, MOMENTS, NORMALIZE, NORMALIZE_GRADIENT, QUANTILE_HUBER = range(8)
 """Kinds of calls, in the order of src/plan.h."""
 DRAWN: dict[str, Callable[..., Any]] = {"randn": Tensor.normal_, "rand": Tensor.uniform_}
 """Functions that draw as these operations do."""
 FIXED = ("arange",)
 """Operations that give the same numbers each time."""
+REPEATING = {
+    *range(Operation.ADD, Operation.NOT + 1), Operation.TANH, Operation.TANH_BACKWARD, Operation.SIGMOID,
+    Operation.FLOOR, Operation.COSINE, Operation.RECTIFIER_GRADIENT,
+}  # fmt: skip
+"""Operations that repeat what is smaller than their result."""
 NO_LAYERS, NO_SAMPLE = (-1, 0, False), (0, 0.0, 0.0)
 
 
@@ -111,6 +116,7 @@ class Recorder(TorchDispatchMode):
         self._results: list[Number] = []
         self._ends: list[int] = []
         self._zeros: set[Number] = set()
+        self._wrote: dict[Number, Step] = {}
         self._numbers: dict[Hashable, Number | Turned] = {}
         self._places: dict[int, set[Hashable]] = {}  # by the address of a storage
         self._storages: dict[Hashable, int] = {}  # by place
@@ -252,25 +258,97 @@ class Recorder(TorchDispatchMode):
         self._call(SAMPLE_GRADIENT, reads, [number], d_log_prob.numel(), of_sample=shape)
         self.name(d_outputs, number)
 
-    # -- calls in the place of operations of torch, as `Steps` has them ------------------------------------------------
+    def quantile_huber(
+        self, quantile: Tensor, fraction: Tensor, target: Tensor, loss: Tensor, slope: Tensor
+    ) -> None:
+        """Record losses of quantiles, and their derivatives."""
+        numbers = self._add(loss.shape), self._add(slope.shape)
+        self._call(QUANTILE_HUBER, [self.number(each) for each in (quantile, fraction, target)], numbers)
+        self.name(loss, numbers[0])
+        self.name(slope, numbers[1])
 
-    def normalize(self, shapes: Sequence[Sequence[int]], given: Sequence[Tensor], epsilon: float) -> Sequence[Number]:
-        """Add the normalisation of columns; `given` are these, scale and shift."""
-        numbers = [self._add(shape) for shape in shapes]
-        rows, columns = given[0].shape
-        self._call(NORMALIZE, [self.number(each) for each in given], numbers, rows, of_sample=(columns, epsilon, 0.0))
+    # -- steps in the place of operations of torch, as `Steps` has them ------------------------------------------------
+
+    def sum(self, shape: Sequence[int], number: Number) -> Number:
+        """Return the sums over the dimensions that are 1 in a shape: a product of matrices where they are weighted."""
+        made, (count, rows, width) = self._wrote.get(number), self.shapes[number]
+        out = _all_dimensions(shape)
+        if made is not None and made.operation is Operation.MUL and rows > 1 and width > 1:
+            for x, y in (made.reads, made.reads[::-1]):
+                if self.shapes[x] != self.shapes[number] or self._inputs.keys() & {x, y}:
+                    continue
+                if out == [count, rows, 1] and self.shapes[y] == [count, 1, width]:
+                    return self.step(Operation.PRODUCT, shape, Number(x), Number(y), y=1.0)
+                if out == [count, 1, width] and self.shapes[y] == [count, rows, 1]:
+                    return self.step(Operation.PRODUCT, shape, Number(y), Number(x), x=1.0)
+        return self.step(Operation.SUM, shape, number)
+
+    def swap(self, number: Number) -> Number:
+        """Return the tensor with its first two dimensions of three exchanged."""
+        a, b, c = self.shapes[number]
+        before = self._swapped(number)
+        return self.step(Operation.SWAP, (b, a, c), number) if before is None else before
+
+    def moments(self, x: Tensor) -> Sequence[Number]:
+        """Add variance and mean of each column of a matrix, or of several."""
+        number = self.number(x)
+        matrices, _, columns = self.shapes[number]
+        numbers = [self._add((matrices, 1, columns)) for _ in range(2)]
+        self._call(MOMENTS, [number], numbers)
         return numbers
+
+    def normalize(self, given: Sequence[Tensor], epsilon: float) -> Sequence[Number]:
+        """Add the normalisation of a matrix's columns; `given` are this, scale and shift."""
+        x, scale, shift = map(self.number, given)
+        matrices = self._matrices(x)
+        y, *moments = self._add(self.shapes[matrices]), self._add(given[1].shape), self._add(given[1].shape)
+        self._call(NORMALIZE, [matrices, scale, shift], [y, *moments], of_sample=(0, epsilon, 0.0))
+        return [self._side_by_side(y), *moments]
 
     def normalize_backward(self, given: Sequence[Tensor]) -> Sequence[Number]:
-        """Add its gradient; `given` are that of the result, the columns, scale, means and inverse deviations."""
-        rows, columns = given[0].shape
-        numbers = [self._add(shape) for shape in ((rows, columns), (columns,), (columns,))]
-        reads = [self.number(each) for each in given]
-        self._call(NORMALIZE_GRADIENT, reads, numbers, rows, of_sample=(columns, 0.0, 0.0))
-        return numbers
+        """Add its gradient; `given` are that of the result, the matrix, scale, means and inverse deviations."""
+        gradient, x, *rest = map(self.number, given)
+        matrices = self._matrices(x)
+        if matrices != x:
+            of_result = self._matrices(gradient)
+            if self.shapes[of_result] != self.shapes[matrices]:
+                rows, width = self.shapes[matrices][1:]
+                of_result = self.swap(self.step(Operation.COPY, (rows, len(given[0][0]) // width, width), gradient))
+            gradient = of_result
+        d_x, *others = self._add(self.shapes[matrices]), self._add(given[2].shape), self._add(given[2].shape)
+        self._call(NORMALIZE_GRADIENT, [gradient, matrices, *rest], [d_x, *others])
+        return [self._side_by_side(d_x), *others]
+
+    def _matrices(self, number: Number) -> Number:
+        """Several matrices that this one has side by side, or this one."""
+        found = self._swapped(number, self.shapes[number][1])
+        return number if found is None else found
+
+    def _side_by_side(self, matrices: Number) -> Number:
+        """A matrix of several side by side."""
+        count, rows, width = self.shapes[matrices]
+        if count == 1:
+            return matrices
+        return self.step(Operation.COPY, (rows, count * width), self.swap(matrices))
+
+    def _swapped(self, number: Number, rows: int | None = None) -> Number | None:
+        """Return the tensor that this one is with its dimensions exchanged, in the same order; None: it is none.
+
+        The exchanged tensor has the shape of this one, or so many rows.
+        """
+        wanted, found = self.shapes[number], self._wrote.get(number)
+        while found is not None and found.operation in (Operation.COPY, Operation.SWAP):
+            source = Number(found.reads[0])
+            if source in self._inputs or math.prod(self.shapes[source]) != math.prod(wanted):
+                return None
+            if found.operation is Operation.SWAP:
+                shape = self.shapes[found.writes[0]]
+                return source if shape == wanted or shape[0] == rows else None
+            found = self._wrote.get(source)
+        return None
 
     def _call(
-        self, kind: int, reads: Sequence[int], writes: Sequence[int], rows: int,
+        self, kind: int, reads: Sequence[int], writes: Sequence[int], rows: int = 0,
         of_layers: tuple[int, int, bool] = NO_LAYERS, of_sample: tuple[int, float, float] = NO_SAMPLE,
     ) -> None:  # fmt: skip
         self.steps.append(Step(Operation.CALL, writes, reads, call=(kind, rows, of_layers, of_sample)))
@@ -300,11 +378,26 @@ class Recorder(TorchDispatchMode):
     def step(self, operation: Operation, shape: Sequence[int], *given: Any, x: float = 0.0, y: float = 0.0) -> Number:
         """Add a step on tensors, numbers of tensors, or constants; return the number of its result."""
         numbers = [self._of(each) for each in given]
+        to_zeros = operation is Operation.ADD and x == 1.0 and numbers[0] in self._zeros
+        if to_zeros and self.shapes[numbers[1]] == _all_dimensions(shape):
+            return numbers[1]
+        if operation in REPEATING:
+            numbers = [self._before_repetition(each) for each in numbers]
         out = self._add(shape)
         self.steps.append(Step(operation, [out], numbers, float(x), float(y)))
+        self._wrote[out] = self.steps[-1]
         if operation is Operation.CONSTANT and not x:
             self._zeros.add(out)
         return out
+
+    def _before_repetition(self, number: Number) -> Number:
+        """Return the smaller tensor that this one repeats, if any."""
+        made = self._wrote.get(number)
+        if made is None or made.operation is not Operation.COPY or made.reads[0] in self._inputs:
+            return number
+        before, after = self.shapes[made.reads[0]], self.shapes[number]
+        is_repeated = before != after and all(one in (1, other) for one, other in zip(before, after, strict=True))
+        return Number(made.reads[0]) if is_repeated else number
 
     def cut(self, out: Tensor, of: Tensor, dim: int, start: int) -> None:
         """Name a view: the part of a tensor that begins at `start`, or without that dimension the row there."""
@@ -432,7 +525,7 @@ class Recorder(TorchDispatchMode):
     def _add(self, shape: Sequence[int]) -> Number:
         if len(shape) > MAX_DIMENSIONS:
             raise Unplannable("a tensor has more than three dimensions")
-        self.shapes.append([1] * (MAX_DIMENSIONS - len(shape)) + list(shape))
+        self.shapes.append(_all_dimensions(shape))
         return Number(len(self.shapes) - 1)
 
     def _of(self, value: Any) -> Number:
@@ -446,6 +539,10 @@ class Recorder(TorchDispatchMode):
 
 # Torch's wrapper imports torch._dynamo at the first call: one or two seconds.
 Recorder.__torch_dispatch__ = inspect.unwrap(Recorder.__torch_dispatch__)  # type: ignore[method-assign]
+
+
+def _all_dimensions(shape: Sequence[int]) -> list[int]:
+    return [1] * (MAX_DIMENSIONS - len(shape)) + list(shape)
 
 
 def _place(tensor: Tensor) -> Hashable:
