@@ -116,21 +116,21 @@ void bind_networks(nb::module_& module) {
               if (shape.size() != kDims) throw std::invalid_argument("a shape must have three sizes");
               found.push_back({shape[0], shape[1], shape[2]});
             }
-            std::vector<Plan::Kind> kinds;
-            for (const int kind : inputs) kinds.push_back(static_cast<Plan::Kind>(kind));
-            std::vector<Plan::Step> taken;
+            std::vector<Kind> kinds;
+            for (const int kind : inputs) kinds.push_back(static_cast<Kind>(kind));
+            std::vector<Step> taken;
             for (const auto& [operation, out, a, b, c, x, y] : steps)
               taken.push_back({static_cast<Operation>(operation), out, a, b, c, x, y});
-            std::vector<Plan::Call> called;
+            std::vector<Call> called;
             for (const auto& [kind, reads, writes, rows, of_layers, of_sample] : calls) {
               const auto [number, networks, in_bf16] = of_layers;
               const auto [d, centre, reach] = of_sample;
               std::optional<Layers> one;
               if (number >= 0) one = nb::cast<const Layers&>(layers[static_cast<size_t>(number)]);
-              called.push_back({static_cast<Plan::Call::Kind>(kind), reads, writes, std::move(one), rows, networks,
+              called.push_back({static_cast<Call::Kind>(kind), reads, writes, std::move(one), rows, networks,
                                 in_bf16, SquashedNormal{d, centre, reach}});
             }
-            new (plan) Plan(std::move(found), std::move(kinds), std::move(taken), std::move(called), outputs, ends);
+            new (plan) Plan(Record{std::move(found), std::move(kinds), std::move(taken), std::move(called), outputs, ends});
           },
           nb::arg("shapes"), nb::arg("inputs"), nb::arg("steps"), nb::arg("outputs"),
           nb::arg("calls") = std::vector<CallNumbers>(), nb::arg("layers") = nb::list(),
