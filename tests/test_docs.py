@@ -58,10 +58,9 @@ def test_the_penstock_command_can_be_read(command):
     read(command)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=pytest.mark.long) if page in LONG else page for page in WITH_PYTHON], ids=name
-)
+@pytest.mark.parametrize("page", WITH_PYTHON, ids=name)
 def test_the_python_blocks_run_one_after_the_other_as_one_script(page, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # what the page writes goes with the test
     most = 6_000 if page in LONG | FILLING else 2_000

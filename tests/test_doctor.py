@@ -77,6 +77,7 @@ exec "$0" -m penstock.cli train ppo --env CartPole-v1 --run-dir None --num-worke
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_training_needs_no_dev_shm():

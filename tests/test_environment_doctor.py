@@ -197,6 +197,7 @@ def test_a_time_limit_of_a_wrapper_counts_as_declared():
     assert "the time limit is 500" in found("CartPole-v1")["time limit"].found
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_the_command_ends_with_one_where_the_contract_is_broken_and_prints_json(tmp_path, monkeypatch, capsys):
@@ -222,6 +223,7 @@ def test_the_command_ends_with_one_where_the_contract_is_broken_and_prints_json(
     assert main(["doctor", "--wrapper", "walk.py:loose"]) == 2
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_speed_of_lanes_cores_and_a_training_is_measured_with_what_limits_it(capfd, monkeypatch):

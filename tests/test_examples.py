@@ -32,6 +32,7 @@ def test_no_example_is_forgotten_here():
     assert sorted(SHORT_RUNS) == sorted(path.name for path in EXAMPLES.glob("*.py"))
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 @pytest.mark.usefixtures("kept_launcher")
 @pytest.mark.parametrize("name", SHORT_RUNS)

@@ -105,6 +105,7 @@ def test_settings_name_what_a_file_defines_so_that_it_is_found_from_anywhere(own
     assert load_algorithm(algorithm_id(algorithm)).__qualname__ == "OwnAlgorithm"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(90)
 def test_a_run_of_ones_own_file_is_loaded_by_a_fresh_process_elsewhere_and_goes_on(own_file, tmp_path, monkeypatch):
     run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"

@@ -98,6 +98,7 @@ def logged(tmp_path_factory) -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.long
 def test_every_metric_is_listed_with_the_algorithms_that_log_it(logged):
     timed = {name: by for name, by in logged.items() if name.startswith("time/")}
     assert timed.keys() >= {"time/learner/learn", "time/rollout/env"}

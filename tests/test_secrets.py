@@ -71,6 +71,7 @@ def runs(tmp_path_factory):
     return folder / "runs"
 
 
+@pytest.mark.long
 def test_no_file_of_a_run_has_them(runs):
     files = [path for path in (runs / "new").rglob("*") if path.is_file()]
     names = {path.name for path in files}

@@ -56,6 +56,7 @@ def run_page(page, folder) -> tuple[str, set[str]]:
     return "".join(printed), ran
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 @pytest.mark.usefixtures("kept_launcher")
 def test_every_block_works_after_those_before_it_and_prints_what_the_page_shows(tmp_path, monkeypatch):

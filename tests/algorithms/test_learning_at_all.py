@@ -39,6 +39,7 @@ CONTROL = {**SERIAL, "num_envs_per_worker": 2, "hidden_sizes": (32,), "learning_
 PRIORITIZED = {"prioritized": True, "n_step": 3}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("algorithm", "settings"),
     [

@@ -27,6 +27,7 @@ assert "torch" in sys.modules
 """
 
 
+@pytest.mark.long
 def test_neither_training_nor_a_checkpoint_imports_what_compiles(tmp_path):
     command = [sys.executable, "-c", TRAININGS, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)

@@ -121,6 +121,7 @@ def test_iqn_draws_its_fractions_anew_for_each_pass_and_row():
     assert len(numbers.unique()) > 440 and numbers.min() >= 0.0 and numbers.max() < 1.0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("dueling", "noisy"), [(False, False), (True, True)])
 @pytest.mark.parametrize("kind", ["none", *KINDS])
 def test_a_chain_is_learned_to_its_known_values(kind, dueling, noisy):

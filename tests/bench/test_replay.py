@@ -38,6 +38,7 @@ def flags(**changes) -> replay.Flags:
     return replay.Flags(**{"quick": True, "cpprb": Path(sys.executable), **changes})
 
 
+@pytest.mark.long
 def test_every_operation_is_measured_on_both_sides_and_written_down(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(replay, "QUICK", replace(replay.QUICK, writers=4))
     assert run(flags(json=tmp_path / "figures.json", capacities=(1000.0,)), TOYS) is True
@@ -57,6 +58,7 @@ def test_every_operation_is_measured_on_both_sides_and_written_down(tmp_path, mo
     assert written["measured"][0]["medians"].keys() == {"penstock", "cpprb", "copy"}
 
 
+@pytest.mark.long
 def test_a_missed_mark_is_told(monkeypatch, capsys):
     monkeypatch.setattr(replay, "QUICK", replace(replay.QUICK, judged=True))
     assert run(flags(), TOYS) is False  # nothing is thirty times faster than itself
@@ -74,6 +76,7 @@ def test_without_a_peer_the_own_figures_are_shown_and_how_to_get_it(capsys):
     assert "--install-peers" in out
 
 
+@pytest.mark.long
 def test_the_replay_library_passes_all_checks_of_the_bench(capsys):
     assert run(flags(cpprb=None), Libraries()) is True
     assert [row[0] for row in table(capsys.readouterr().out)][-1] == "84x84x4 uint8: sample 256, 2 threads, out=, us"

@@ -95,6 +95,7 @@ def test_one_figure_stands_for_each_mark(bench):
     assert len(set(marks)) == len(marks)
 
 
+@pytest.mark.long
 def test_the_penstock_commands_can_be_read(bench):
     shown = {record["command"] for name in ("current", "older") for record in bench["read"](name)}
     commands = sorted(each for each in shown if each.startswith("penstock "))

@@ -97,6 +97,7 @@ def drawn_colors(browser):
     )
 
 
+@pytest.mark.long
 def test_the_overview_shows_runs_as_they_come_and_change(browser, runs):
     record(runs / "first", [(100, 5.0)], algorithm="ppo")
     record(runs / "second", [(100, 7.0)], algorithm="dqn", state="failed", reason="boom")
@@ -130,6 +131,7 @@ def test_the_overview_shows_runs_as_they_come_and_change(browser, runs):
         assert complaints(browser) == []
 
 
+@pytest.mark.long
 def test_a_comparison_follows_the_runs(browser, runs):
     record(runs / "first", [(100, 5.0)], gamma=0.9)
     with dashboard_of(runs) as served:
@@ -242,6 +244,7 @@ def test_what_a_resume_undoes_goes_from_the_page(browser, runs, live):
         assert "555.0" not in text_of(browser, "figure table")
 
 
+@pytest.mark.long
 def test_a_hidden_page_asks_for_nothing_and_a_seen_one_catches_up(browser, runs, live):
     hide = (
         "Object.defineProperty(document, 'hidden', {configurable: true, get: () => arguments[0]});"
@@ -308,6 +311,7 @@ def test_themes_are_chosen_and_kept(browser, runs, live):
             assert browser.find_element(By.ID, "theme").text == f"Theme: {theme}"
 
 
+@pytest.mark.long
 def test_the_stop_button_is_there_with_control_only(browser, runs, live):
     with dashboard_of(runs) as served:
         open_run(browser, served, "live")
@@ -371,6 +375,7 @@ def choose(browser, id_, value):
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_curves_of_many_runs_are_grouped_with_seeds_as_one_band(browser, study):
     browser.get(study.address)
     waited(browser, lambda: browser.find_elements(By.LINK_TEXT, "Curves of these runs"))[0].click()
@@ -633,6 +638,7 @@ def test_outliers_are_left_out_axes_are_logarithmic_and_the_mouse_moves_a_range(
         assert complaints(browser) == []
 
 
+@pytest.mark.long
 def test_choices_of_drawing_are_kept_in_the_address(browser, runs, live):
     with dashboard_of(runs) as served:
         open_run(browser, served, "live")
@@ -654,6 +660,7 @@ def test_choices_of_drawing_are_kept_in_the_address(browser, runs, live):
         assert complaints(browser) == []
 
 
+@pytest.mark.long
 def test_frames_are_an_axis_where_a_run_has_them_and_pages_say_where_not(browser, runs, live):
     framed = record(runs / "framed", [(100, 1.0)])
     append(framed, steps=200, seconds=20, frames=800, **{"evaluation/mean_return": 2.0})
@@ -838,7 +845,7 @@ needs_axe = pytest.mark.skipif(not AXE.is_file(), reason="axe-core is not instal
 
 
 @needs_axe
-@pytest.mark.parametrize("is_search", [False, True])
+@pytest.mark.parametrize("is_search", [pytest.param(False, marks=pytest.mark.long), True])
 def test_every_page_is_accessible_in_both_themes(browser, study, search, is_search):
     source = AXE.read_text()
     assert hashlib.sha256(source.encode()).hexdigest() == AXE_HASH

@@ -46,6 +46,7 @@ class EvaluatedLate(gymnasium.Env):
         return self.np_random.uniform(-1, 1, 2).astype(np.float32), 0.5, self.left == 0, False, {}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("algorithm", "settings", "run_dir"),
     [

@@ -364,6 +364,7 @@ class NeverEnds(Counting):
         return answer
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("hangs_for_ever", [False, pytest.param(True, marks=LONG)], ids=["never ends", "hangs"])
 def test_an_evaluation_that_does_not_end_keeps_no_run_from_its_end_and_costs_nothing(
     hangs_for_ever, tmp_path, monkeypatch
@@ -407,6 +408,7 @@ class EndsItsProcess(Counting):
         return answer
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", [pytest.param("exits", marks=LONG), "crashes", pytest.param("leaves", marks=LONG)])
 def test_environments_that_end_their_process_are_made_anew_if_the_user_says_so(how, quick_restarts, tmp_path):
     settings = {**ONE_LANE, "env": EndsItsProcess, "env_kwargs": {"how": how}, "on_env_error": "restart"}

@@ -86,6 +86,7 @@ def test_what_an_environment_has_started_ends_with_its_role(tmp_path):
         os.kill(server, signal.SIGKILL)
 
 
+@pytest.mark.long
 def test_two_runs_at_once_have_a_launcher_each_of_which_one_is_kept():
     with Trainer(PPO, **TINY, run_dir=None) as one:
         one.train(32, quiet=True)

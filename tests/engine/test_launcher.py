@@ -102,6 +102,7 @@ def test_a_trainer_that_cannot_be_made_leaves_no_launcher_behind(settings, error
     assert launcher._prepared is None
 
 
+@pytest.mark.long
 def test_a_launcher_is_kept_for_the_next_run_and_ends_with_the_block():
     with launcher.kept():
         first = launcher_of_a_run()

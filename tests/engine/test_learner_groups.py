@@ -133,6 +133,7 @@ with penstock.PPO(**ast.literal_eval(sys.argv[1])) as trainer:
 """
 
 
+@pytest.mark.long
 def test_learners_that_connect_print_nothing(tmp_path):
     settings = {**TINY, "num_learners": 2, "total_steps": FOR_EVER, "run_dir": None}
     with script(TWO_LEARNERS, tmp_path, repr(settings)) as process:

@@ -40,6 +40,7 @@ def remove_config(run: Path) -> None:
     (run / "config.json").unlink()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", [lose, replace_by_empty, remove_lock, remove_config])
 def test_a_run_whose_directory_is_lost_is_whole_at_its_next_checkpoint(tmp_path, monkeypatch, how):
     monkeypatch.setattr("penstock.engine.watching.chronicle.REFRESH_INTERVAL", 0.0)
@@ -139,6 +140,7 @@ sys.exit(main(["train", "ppo", "--env", "CartPole-v1", "--backend", "serial", "-
 """
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_a_command_whose_run_is_removed_at_its_end_ends_without_a_traceback(tmp_path):
     path = tmp_path / "run"

@@ -83,6 +83,7 @@ print("trained on", flush=True)
 """
 
 
+@pytest.mark.long
 def test_a_forked_child_never_disturbs_its_parents_run(tmp_path):
     with script(FORKS, tmp_path) as process:
         said, _ = process.communicate()

@@ -145,6 +145,7 @@ def test_episodes_that_began_with_other_weights_are_not_scored():
         assert running > 0 and ended - scored == running
 
 
+@pytest.mark.long
 def test_one_seed_gives_one_lineage_and_one_set_of_weights(tmp_path):
     found = []
     for name in ("a", "b"):
@@ -272,6 +273,7 @@ class Fragile(PPO):
         return (loss * torch.nan if self.config.learning_rate > 5e-3 else loss), metrics
 
 
+@pytest.mark.long
 def test_a_policy_that_diverges_copies_another_and_the_run_goes_on(tmp_path):
     space = {"learning_rate": {"low": 1e-4, "high": 9e-3, "resample": 0.0}}
     policies = {"good": {"learning_rate": 1e-3}, "bad": {"learning_rate": 8e-3}}
@@ -293,6 +295,7 @@ def test_a_population_may_be_ranked_by_what_environments_report(tmp_path):
     assert exploits[0]["scores"] == {"0": pytest.approx(-0.5), "1": pytest.approx(-2.5)}
 
 
+@pytest.mark.long
 def test_in_processes_a_population_copies_too(tmp_path):
     run = tmp_path / "run"
     with penstock.PPO(**{**PBT, "backend": "local", "run_dir": str(run)}) as trainer:

@@ -368,6 +368,7 @@ class Numbered(AtOnce):
         super().__init__([Part(0, 3, "terminated"), Part(0, 3, "terminated")])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("algorithm", "more"),
     [

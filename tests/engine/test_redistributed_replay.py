@@ -188,6 +188,7 @@ def test_one_seed_gives_one_set_of_weights_bit_for_bit_in_one_call_or_in_several
     assert identical(weights(600), weights(200, 400))
 
 
+@pytest.mark.long
 def test_a_delayed_task_is_learned_from_single_steps():
     """Without redistribution the reward would have to be handed back over 30 steps, one copy of the target each."""
     settings = {

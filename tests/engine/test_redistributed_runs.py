@@ -99,6 +99,7 @@ def test_with_the_environments_rewards_nothing_of_a_run_changes():
     assert identical(plain, other) and not any(name.startswith("redistribution") for name in shown)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("points", [0, 4])
 @pytest.mark.parametrize(("length", "lanes"), [(10, 4), (37, 2), pytest.param(3, 1, marks=LONG)])
 def test_each_episodes_redistributed_rewards_add_up_to_its_return(open_gate, length, lanes, points):
@@ -190,6 +191,7 @@ def test_a_truncated_episode_gets_what_was_predicted_and_no_correction(open_gate
     assert len(sums) > 20 and not np.allclose(sums, np.round(sums), atol=0.01)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("algorithm", "settings"),
     [
@@ -282,6 +284,7 @@ def test_a_killed_redistributor_is_replaced_and_goes_on_with_what_it_had_publish
     assert processes.left_after(10.0) == []
 
 
+@pytest.mark.long
 def test_a_resumed_run_goes_on_with_its_predictor_and_its_lessons(tmp_path):
     path = tmp_path / "run"
     settings = {**SMALL, "env_kwargs": {"length": 4, "pays": 1.0}, "run_dir": str(path), "total_steps": 2_400}
@@ -353,6 +356,7 @@ def test_endless_episodes_are_named_once_and_keep_their_rewards(tmp_path):
     assert shown["redistribution/quality"] == 0.0 and shown["redistribution/dropped"] == 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("algorithm", "settings", "count"),
     [

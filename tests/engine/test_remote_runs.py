@@ -126,6 +126,7 @@ def test_a_killed_training_goes_on_on_another_machine_and_its_remote_run_is_read
         penstock.PPO("CartPole-v1", backend="serial", run_dir="s3://bucket/lab/cart")
 
 
+@pytest.mark.long
 def test_a_server_that_is_killed_and_starts_anew_gets_everything_at_the_end(server, files):
     with penstock.DQN(
         "CartPole-v1", backend="serial", run_dir="s3://bucket/cut", save_replay=True, eval_interval=0, total_steps=3000,
@@ -149,6 +150,7 @@ def test_a_server_that_is_killed_and_starts_anew_gets_everything_at_the_end(serv
     assert "are not sent to s3://bucket/cut yet" in log and "everything is sent again" in log
 
 
+@pytest.mark.long
 def test_what_is_not_sent_at_the_end_is_named_with_an_exit_code_of_its_own(server):
     process = penstock_process(
         "train", *SMALL, "--run-dir", "s3://bucket/lost", "--total-steps", "1000000000", "--eval-interval", "0",

@@ -222,6 +222,7 @@ with launcher.kept():
 """
 
 
+@pytest.mark.long
 def test_environments_that_exist_only_in_the_users_script_train_without_a_main_guard(tmp_path):
     with script(OWN_ENVIRONMENTS, tmp_path) as process:
         out, _ = process.communicate()

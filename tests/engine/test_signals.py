@@ -94,6 +94,7 @@ def test_one_signal_ends_a_run_in_good_order(send, signum, tmp_path):
     assert RunDirectory.open(tmp_path / "run").checkpoints.latest().meta["updates"] > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_ignored", [pytest.param(False, marks=LONG), True], ids=["as usual", "under nohup"])
 def test_a_closed_terminal_ends_a_run_in_good_order_unless_it_was_started_to_go_on(is_ignored, tmp_path):
     ours, terminal = os.openpty()
@@ -242,6 +243,7 @@ input()
 """
 
 
+@pytest.mark.long
 def test_a_trainer_that_is_never_closed_leaves_nothing_behind_when_the_program_ends(tmp_path):
     with script(FORGOTTEN, tmp_path) as process:
         wait_for_line(process, "trained")

@@ -77,6 +77,7 @@ def published(hub, bundle):
     return hub.repositories[REPO]
 
 
+@pytest.mark.long
 def test_a_run_is_published_in_one_commit_and_fetched_as_a_run(run, hub, tmp_path, capsys):
     flags = ["--episodes", "2", "--private", "--env-kwargs", f"api_key={KEY}"]
     assert main(["hub", "push", str(run), REPO, *flags]) == 0

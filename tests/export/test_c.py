@@ -44,6 +44,7 @@ def written(policy, folder):
     return program, contract, path
 
 
+@pytest.mark.long
 @needs_compiler
 @pytest.mark.parametrize("kind", MLPS, ids=lambda kind: kind.name)
 def test_the_function_chooses_what_the_policy_chooses(kind, tmp_path):

@@ -28,9 +28,8 @@ BY_NAME = {kind.name: kind for kind in KINDS}
 TOLERANCE = 1e-5
 RICH = "ppo, Dict, gru, mixed actions"
 QUICK = (
-    "a3c, lstm", "ppo, mask in info, lstm", "ppo, Tuple, MultiDiscrete", "dqn, IQN", "sac, mlp", "crossq, mlp",
-    "sac, residual",
-)  # fmt: skip
+    "a3c, lstm", "ppo, mask in info, lstm", "dqn, IQN", "sac, residual",
+)
 """Policies whose files have operations of their own; the files of the others are made before a release."""
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 
@@ -71,7 +70,10 @@ def test_the_program_of_a_policy_gives_the_actions_of_act(name, sampled):
     assert found.difference <= TOLERANCE and found.other_choices == 0
 
 
-@pytest.mark.parametrize(("name", "sampled"), [(RICH, True), ("dqn, C51, mask in info", False)])
+@pytest.mark.parametrize(
+    ("name", "sampled"),
+    [pytest.param(RICH, True, marks=pytest.mark.long), ("dqn, C51, mask in info", False)],
+)
 def test_the_file_of_a_policy_gives_the_actions_of_act(name, sampled):
     policy, program, run = as_file(name, sampled=sampled, everything=True)
     found = compared(policy, program, run)
@@ -92,6 +94,7 @@ def test_the_files_of_all_policies_give_the_actions_of_act(name):
     assert found.difference <= TOLERANCE and found.other_choices == 0
 
 
+@pytest.mark.long
 def test_the_command_writes_a_file_that_anybody_with_onnxruntime_can_run(exported):
     folder, printed = exported
     policy = penstock.load_policy(folder / "saved")

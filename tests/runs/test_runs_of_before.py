@@ -16,6 +16,7 @@ def test_there_is_one_of_every_algorithm():
     assert {run.name for run in RUNS.iterdir()} == set(ALGORITHMS)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_run_of_before_is_played_and_goes_on(name, tmp_path):

@@ -86,6 +86,7 @@ class Slow(CartPoleEnv):
 """
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_a_search_is_interrupted_goes_on_and_is_shown(space, tmp_path, capsys, monkeypatch):
     pytest.importorskip("optuna")

@@ -265,6 +265,7 @@ def test_jobs_run_at_once_on_cores_of_their_own(tmp_path, monkeypatch):
     assert [re.findall(r"on (.*) by", file.read_text()) for file in files] == [[str(each)] for each in cores]
 
 
+@pytest.mark.long
 def test_two_searches_in_one_directory_share_the_trials(tmp_path):
     driver = tmp_path / "driver.py"
     driver.write_text(DRIVER.replace("searching(2)", "searching(6)"))

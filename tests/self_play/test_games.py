@@ -131,6 +131,7 @@ def test_in_the_last_games_the_agents_of_one_team_are_guests(agents, own, count)
     assert guests.take_episodes() == [] and first.take_env_steps() == 20 * len(envs)
 
 
+@pytest.mark.long
 @given(st.lists(parts, min_size=3, max_size=3), st.integers(0, 9))
 def test_shuffled_teams_change_agents_between_games_and_never_within_one(agents, seed):
     def seats_by_game(count):

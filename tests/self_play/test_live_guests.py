@@ -49,6 +49,7 @@ RUNS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("algorithm", "more"), RUNS)
 def test_one_seed_gives_one_set_of_weights_and_the_guest_learns_from_the_other_games_alone(algorithm, more):
     found = []

@@ -55,6 +55,7 @@ def test_curves_are_drawn_on_axes_of_ones_own(runs):
         studies.plot_runs("runs", axes=[axes])
 
 
+@pytest.mark.long
 def test_runs_are_trained_as_by_the_command_and_skipped_the_second_time(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
 

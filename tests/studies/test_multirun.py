@@ -99,6 +99,7 @@ def test_a_run_whose_checkpoint_cannot_be_used_now_is_left_as_it_is(tmp_path, mo
     assert contents(tmp_path) == before and not (run / "../output").exists()
 
 
+@pytest.mark.long
 def test_a_run_without_an_intact_checkpoint_begins_anew_beside_what_it_was(tmp_path, capsys):
     found = study(tmp_path, "--total-steps", "64")
     recorded(found, checkpoint=100, state="failed")
@@ -196,6 +197,7 @@ def test_after_ctrl_c_and_after_kill_9_the_same_command_goes_on_and_skips_what_i
     assert (first.directory.path / "status.json").read_bytes() == before, "it was not touched"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_a_run_that_fails_stops_no_other_and_is_told_at_the_end(tmp_path):
     place = f"{Path(__file__).parents[1] / 'engine' / 'broken_environment.py'}:ResetBreaksInLaneThree"
@@ -208,6 +210,7 @@ def test_a_run_that_fails_stops_no_other_and_is_told_at_the_end(tmp_path):
     assert code == 3 and "1 are done already" in out
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two runs at a time need two cores")
 def test_runs_at_a_time_have_cores_of_their_own(tmp_path):

@@ -73,6 +73,7 @@ def saved_steps(run: Path) -> int:
     return 0 if found is None else found["steps"]
 
 
+@pytest.mark.long
 def test_ctrl_c_saves_all_runs_in_a_folder_that_is_shared(cluster):
     folder = Path(tempfile.mkdtemp(dir=ROOT, prefix=".shared-"))
     try:
@@ -90,6 +91,7 @@ def test_ctrl_c_saves_all_runs_in_a_folder_that_is_shared(cluster):
         shutil.rmtree(folder)
 
 
+@pytest.mark.long
 def test_a_search_on_the_cluster_is_the_same_search_as_here(cluster, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("space.toml").write_text("[learning_rate]\nlow = 1e-4\nhigh = 1e-2\nlog = true\n")
@@ -118,6 +120,7 @@ def test_members_of_a_population_copy_each_other_from_node_to_node(cluster, tmp_
     assert all(saved_steps(tmp_path / "p" / f"member-{number}") >= 4096 for number in range(2))
 
 
+@pytest.mark.long
 def test_what_no_node_has_and_where_no_cluster_is_are_said_at_once(cluster, tmp_path):
     def said(*more):
         with started([*multirun(cluster, "--total-steps", "64"), *more], tmp_path) as process:
@@ -131,6 +134,7 @@ def test_what_no_node_has_and_where_no_cluster_is_are_said_at_once(cluster, tmp_
     assert not (tmp_path / "runs" / "n" / "output").exists()
 
 
+@pytest.mark.long
 def test_a_node_with_other_versions_is_refused_by_name(cluster, tmp_path):
     other = (
         "import sys; from dataclasses import replace; from penstock.trials import cluster\n"
@@ -145,6 +149,7 @@ def test_a_node_with_other_versions_is_refused_by_name(cluster, tmp_path):
     assert process.returncode == 2 and re.search(r"the node (left|right) has torch \S+ \(home has 1\.0\)", said), said
 
 
+@pytest.mark.long
 def test_runs_use_both_nodes_and_a_killed_node_costs_none_of_them(cluster, tmp_path):
     args = ["--seeds", "2", "--total-steps", "30000", "--checkpoint-interval", "1000", "--eval-interval", "0"]
     runs = [tmp_path / "runs" / "n" / f"CartPole-v1-ppo-seed{seed}" for seed in range(2)]
