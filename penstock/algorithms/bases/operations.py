@@ -106,11 +106,6 @@ def _reshaped(r: Steps, number: Number, before: Sequence[int], after: Sequence[i
     return number if tuple(before) == tuple(after) else r.step(Operation.COPY, after, number)
 
 
-def _snapshot(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
-    """Copy that stays as it is when the tensor changes between parts of a plan."""
-    return r.step(Operation.COPY, shape, args[0])
-
-
 def _viewed(r: Steps, shape: Any, args: Any, kwargs: Mapping[str, Any]) -> Number:
     if isinstance(args[-1], torch.dtype):
         raise Unplannable("numbers are read as another type's")
@@ -144,10 +139,6 @@ def _unequal(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
     return r.step(Operation.NOT, shape, r.step(Operation.EQUAL, shape, *args))
 
 
-def _filled_where(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
-    return r.step(Operation.WHERE, shape, args[1], args[2], args[0])
-
-
 def _multiplied_and_added(r: Steps, shape: Any, args: Any, kwargs: Mapping[str, Any]) -> Number:
     product = r.step(Operation.MUL, shape, *args[1:3])
     return r.step(Operation.ADD, shape, args[0], product, x=kwargs.get("value", 1))
@@ -160,11 +151,6 @@ def _clamped(r: Steps, shape: Any, args: Any, kwargs: Mapping[str, Any]) -> Numb
         raise Unplannable("a bound is a tensor")
     low, high = -math.inf if low is None else low, math.inf if high is None else high
     return r.step(Operation.CLAMP, shape, args[0], x=low, y=high)
-
-
-def _rectified_backward(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
-    gradient, before, threshold = args
-    return r.step(Operation.RECTIFIER_GRADIENT, shape, gradient, before, x=threshold)
 
 
 def _sigmoid_backward(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
@@ -218,10 +204,6 @@ def _soft_plus(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
     logarithm = r.step(Operation.LOG, shape, r.step(Operation.ADD, shape, power, 1.0, x=1.0))
     positive = r.step(Operation.CLAMP, shape, args[0], x=0.0, y=math.inf)
     return r.step(Operation.ADD, shape, positive, logarithm, x=1.0)
-
-
-def _soft_plus_backward(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
-    return r.step(Operation.MUL, shape, args[0], r.step(Operation.SIGMOID, shape, args[1]))
 
 
 def _on_vector(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
@@ -378,10 +360,6 @@ def _inverse_root(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
     return r.step(Operation.DIV, shape, 1.0, r.step(Operation.SQRT, shape, args[0]))
 
 
-def _soft_maximum(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
-    return r.step(Operation.EXP, shape, _softmax(Operation.LOG_SOFTMAX, 1)(r, shape, args, {}))
-
-
 def _soft_maximum_backward(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
     """Gradient ``y (g - sum g y)`` (gradient, result, dim, dtype)."""
     if args[2] % len(shape) != len(shape) - 1:
@@ -494,8 +472,9 @@ RECORDED: dict[str, Find] = {
     "logical_and": _plain(Operation.AND), "bitwise_and": _of_truths(Operation.AND),
     "logical_or": _plain(Operation.OR), "bitwise_or": _of_truths(Operation.OR),
     "bitwise_not": _of_truths(Operation.NOT),
-    "masked_fill": _filled_where,
-    "softplus": _soft_plus, "softplus_backward": _soft_plus_backward,
+    "masked_fill": lambda r, s, a, k: r.step(Operation.WHERE, s, a[1], a[2], a[0]),
+    "softplus": _soft_plus,
+    "softplus_backward": lambda r, s, a, k: r.step(Operation.MUL, s, a[0], r.step(Operation.SIGMOID, s, a[1])),
     "scalar_tensor": _filled(), "full": lambda r, s, a, k: r.step(Operation.CONSTANT, s, x=a[1]),
     "zeros_like": _filled(0.0), "ones_like": _filled(1.0), "new_zeros": _filled(0.0),
     "new_ones": _filled(1.0), "zero": _filled(0.0), "zeros": _filled(0.0), "empty": _filled(0.0),
@@ -504,18 +483,20 @@ RECORDED: dict[str, Find] = {
     "amax": _along_the_last(Operation.LARGEST), "argmax": _along_the_last(Operation.PLACE_OF_LARGEST),
     "gather": _indexed(Operation.GATHER), "scatter_add": _indexed(Operation.SCATTER_ADD),
     "_log_softmax": _softmax(Operation.LOG_SOFTMAX, 1),
+    "_softmax": lambda r, s, a, k: r.step(Operation.EXP, s, _softmax(Operation.LOG_SOFTMAX, 1)(r, s, a, k)),
     "_log_softmax_backward_data": _softmax(Operation.LOG_SOFTMAX_BACKWARD, 2),
     "tanh": _plain(Operation.TANH), "tanh_backward": _plain(Operation.TANH_BACKWARD),
     "sigmoid": _plain(Operation.SIGMOID), "sigmoid_backward": _sigmoid_backward,
     "relu": lambda r, s, a, k: r.step(Operation.CLAMP, s, a[0], x=0.0, y=math.inf),
-    "threshold_backward": _rectified_backward,
-    "rsqrt": _inverse_root, "_softmax": _soft_maximum, "_softmax_backward_data": _soft_maximum_backward,
+    "threshold_backward": lambda r, s, a, k: r.step(Operation.RECTIFIER_GRADIENT, s, *a[:2], x=a[2]),
+    "rsqrt": _inverse_root, "_softmax_backward_data": _soft_maximum_backward,
     "mm": _multiplied, "addmm": _multiplied, "bmm": _multiplied, "baddbmm": _multiplied, "t": _turned,
     "transpose": _turned, "permute": _permuted, "floor": _plain(Operation.FLOOR),
     "cos": _plain(Operation.COSINE), "mv": _on_vector, "xlogy": _times_logarithm, "nan_to_num": _without_nan,
     "slice_backward": _put_back, "select_backward": _put_back, "cat": _joined(False),
     "stack": _joined(True),
-    **dict.fromkeys((*VIEWS, "expand"), _copied), "view": _viewed, "clone": _snapshot,
+    **dict.fromkeys((*VIEWS, "expand"), _copied), "view": _viewed,
+    "clone": lambda r, s, a, k: r.step(Operation.COPY, s, a[0]),  # stays as it is when the tensor changes between parts
 }  # fmt: skip
 SEVERAL: dict[str, Callable[[Steps, Any, Any, Mapping[str, Any]], Sequence[Number | None]]] = {
     "var_mean": _moments, "native_batch_norm": _normalized, "native_batch_norm_backward": _normalized_backward,
