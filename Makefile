@@ -1,6 +1,6 @@
 # make demo: solve CartPole and score the result.  make test: the whole suite.  make lint: ruff, mypy and the linters of workflows.
 # make sanitize: the native core under the address, undefined-behaviour and thread sanitizers.
-# make test-long: tests of more than six seconds, soaks, further variants, commands of pages, and the documentation site.
+# make test-long: tests of more than four seconds, soaks, further variants, commands of pages, and the documentation site.
 # make test-oldest: the tests of test-fast, and some of processes, with the oldest versions that pyproject.toml allows.
 # make check-wheel: builds sdist and wheel, and uses the wheel in an environment without compiler.
 # make test-fast: what tests need no training and no processes, in less than a minute.

@@ -13,7 +13,7 @@ namespace penstock {
 
 inline constexpr size_t kElsewhere = std::numeric_limits<size_t>::max();
 
-// Numbers of a memory, and where each tensor begins in it; inputs and outputs lie elsewhere.
+// Size of the memory in floats, and where each tensor begins in it; inputs and outputs lie elsewhere.
 struct Layout {
   std::vector<size_t> begins;
   size_t size;
@@ -40,7 +40,7 @@ inline Layout lay_out(const Record& record) {
   for (const int number : record.outputs) lies_elsewhere[number] = true;
   for (size_t number = 0; number < count; ++number)
     if (lies_elsewhere[number]) last[number] = kNever;
-  // The tensor in whose place another lies: one that it is a copy of in another shape, or that it is the first change of.
+  // The tensor whose memory each one uses: the one that it reshapes, or overwrites.
   std::vector<int> place_of(count);
   for (size_t number = 0; number < count; ++number) place_of[number] = static_cast<int>(number);
   for (size_t i = 0; i < record.steps.size(); ++i) {

@@ -11,8 +11,7 @@
 
 namespace penstock {
 
-// Matrices of rows and columns one behind the other. Of one some columns are worked on at a time: these stay in a core's
-// own cache.
+// Matrices one behind the other. Each is processed in blocks of columns, which stay in a core's own cache.
 struct Columns {
   size_t matrices, rows, columns;
 
@@ -28,15 +27,14 @@ struct Columns {
                  float* inverse, int threads) const {
     each_block(threads, [&](size_t first, size_t column, size_t count) {
       moments(x + first, rows, columns, count, mean + column, inverse + column);
-      std::array<float, kBlock> slope, offset;
+      std::array<float, kBlock> slope;
       for (size_t k = 0; k < count; ++k) {
         float& one = inverse[column + k];
         one = 1.0f / std::sqrt(one + epsilon);
         slope[k] = one * scale[column + k];
-        offset[k] = shift[column + k] - mean[column + k] * slope[k];
       }
       for (size_t row = 0; row < rows; ++row)
-        move(x + first + row * columns, slope.data(), offset.data(), y + first + row * columns, count);
+        move(x + first + row * columns, mean + column, slope.data(), shift + column, y + first + row * columns, count);
     });
   }
 
@@ -47,18 +45,18 @@ struct Columns {
       std::array<float, kBlock> sum{}, product{};
       add(d_y + first, x + first, mean + column, rows, columns, count, sum.data(), product.data());
       // d_x = slope (d_y - sum / n - (x - mean) inverse^2 product / n)
-      std::array<float, kBlock> slope, of_x, offset;
+      std::array<float, kBlock> slope, of_x;
       for (size_t k = 0; k < count; ++k) {
         const float one = inverse[column + k], share = 1.0f / static_cast<float>(rows);
         d_scale[column + k] = product[k] * one;
         d_shift[column + k] = sum[k];
         slope[k] = scale[column + k] * one;
         of_x[k] = -slope[k] * product[k] * one * one * share;
-        offset[k] = -slope[k] * sum[k] * share - of_x[k] * mean[column + k];
+        sum[k] *= share;
       }
       for (size_t row = 0; row < rows; ++row) {
         const size_t at = first + row * columns;
-        combine(d_y + at, x + at, slope.data(), of_x.data(), offset.data(), d_x + at, count);
+        combine(d_y + at, x + at, sum.data(), mean + column, slope.data(), of_x.data(), d_x + at, count);
       }
     });
   }
@@ -66,7 +64,7 @@ struct Columns {
  private:
   static constexpr size_t kBlock = 64;  // columns
 
-  // Work on columns: where their numbers begin, the first one's place among those of all matrices, and their count.
+  // Calls work(offset of a block's first number, index of its first column among those of all matrices, columns).
   template <class Work>
   void each_block(int threads, Work work) const {
     const size_t blocks = (columns + kBlock - 1) / kBlock;
@@ -84,19 +82,27 @@ struct Columns {
     std::fill_n(var, count, 0.0f);
     for (size_t row = 0; row < rows; ++row)
       for (size_t k = 0; k < count; ++k) mean[k] += x[row * stride + k];
+    // Sums of large numbers are rounded; what their deviations add up to tells by how much.
+    std::array<float, kBlock> rest{};
     for (size_t k = 0; k < count; ++k) mean[k] *= share;
     for (size_t row = 0; row < rows; ++row) {
       for (size_t k = 0; k < count; ++k) {
         const float deviation = x[row * stride + k] - mean[k];
+        rest[k] += deviation;
         var[k] += deviation * deviation;
       }
     }
-    for (size_t k = 0; k < count; ++k) var[k] *= share;
+    for (size_t k = 0; k < count; ++k) {
+      rest[k] *= share;
+      mean[k] += rest[k];
+      const float found = var[k] * share - rest[k] * rest[k];
+      var[k] = found < 0.0f ? 0.0f : found;
+    }
   }
 
-  PENSTOCK_WIDE static void move(const float* __restrict x, const float* __restrict slope, const float* __restrict offset,
-                                 float* __restrict y, size_t count) {
-    for (size_t k = 0; k < count; ++k) y[k] = x[k] * slope[k] + offset[k];
+  PENSTOCK_WIDE static void move(const float* __restrict x, const float* __restrict mean, const float* __restrict slope,
+                                 const float* __restrict shift, float* __restrict y, size_t count) {
+    for (size_t k = 0; k < count; ++k) y[k] = (x[k] - mean[k]) * slope[k] + shift[k];
   }
 
   PENSTOCK_WIDE static void add(const float* __restrict d_y, const float* __restrict x, const float* __restrict mean,
@@ -111,10 +117,10 @@ struct Columns {
     }
   }
 
-  PENSTOCK_WIDE static void combine(const float* __restrict d_y, const float* __restrict x, const float* __restrict slope,
-                                    const float* __restrict of_x, const float* __restrict offset, float* __restrict d_x,
-                                    size_t count) {
-    for (size_t k = 0; k < count; ++k) d_x[k] = d_y[k] * slope[k] + x[k] * of_x[k] + offset[k];
+  PENSTOCK_WIDE static void combine(const float* __restrict d_y, const float* __restrict x, const float* __restrict of_all,
+                                    const float* __restrict mean, const float* __restrict slope,
+                                    const float* __restrict of_x, float* __restrict d_x, size_t count) {
+    for (size_t k = 0; k < count; ++k) d_x[k] = (d_y[k] - of_all[k]) * slope[k] + (x[k] - mean[k]) * of_x[k];
   }
 };
 

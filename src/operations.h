@@ -13,10 +13,13 @@ namespace penstock {
 // Operations of a step on tensors a, b, c and numbers x, y. Truth values are 0 and 1, indices are floats.
 enum class Operation : int {
   kConstant, kCopy, kAdd, kMul, kDiv, kExp, kLog, kSqrt, kPower, kClamp, kMinimum, kMaximum, kWhere, kGreater,
-  kGreaterEqual, kEqual, kAnd, kOr, kNot, kSum, kGather, kScatterAdd, kLogSoftmax, kLogSoftmaxBackward, kTanh,
-  kTanhBackward, kSigmoid, kProduct, kTurn, kSlice, kPut,
-  kLargest, kPlaceOfLargest, kSwap, kFloor, kCosine, kSort, kRectifierGradient, kCall, kCount
+  kGreaterEqual, kEqual, kAnd, kOr, kNot, kTanh, kTanhBackward, kSigmoid, kFloor, kCosine, kRectifierGradient,
+  kSum, kGather, kScatterAdd, kLogSoftmax, kLogSoftmaxBackward, kProduct, kTurn, kSlice, kPut, kLargest,
+  kPlaceOfLargest, kSwap, kSort, kCall, kCount
 };
+
+// Whether each number of a result is computed of those at its place.
+inline bool is_elementwise(Operation operation) { return operation <= Operation::kRectifierGradient; }
 
 inline size_t num_operands(Operation operation) {
   switch (operation) {

@@ -166,11 +166,6 @@ class Plan {
     return count;
   }
 
-  static bool is_elementwise(Operation operation) {
-    return operation <= Operation::kNot || operation == Operation::kTanh || operation == Operation::kTanhBackward ||
-           operation == Operation::kSigmoid || operation == Operation::kFloor || operation == Operation::kCosine || operation == Operation::kRectifierGradient;
-  }
-
   // Takes elementwise steps on some rows at a time, which stay in a core's nearest caches in between. A result may lie
   // where a tensor lay that an earlier one of the steps reads: of the same size, so row by row at the same places.
   void take_together(std::span<const Step> steps) {
@@ -283,7 +278,8 @@ class Plan {
         columns_of(call.reads[0]).moments(read(0), write(0), write(1), threads_);
         break;
       case Call::Kind::kNormalize:
-        columns_of(call.reads[0]).normalize(read(0), read(1), read(2), call.normal.centre, write(0), write(1), write(2), threads_);
+        columns_of(call.reads[0]).normalize(read(0), read(1), read(2), call.normal.centre, write(0), write(1), write(2),
+                                            threads_);
         break;
       case Call::Kind::kNormalizeGradient:
         columns_of(call.reads[1]).gradient(read(0), read(1), read(2), read(3), read(4), write(0), write(1), write(2),
@@ -292,8 +288,8 @@ class Plan {
       case Call::Kind::kQuantileHuber: {
         const Shape &quantiles = shape_of(call.reads[0]), &samples = shape_of(call.reads[2]);
         const bool has_tau_by_row = numbers_of(shape_of(call.reads[1])) == numbers_of(quantiles);
-        QuantileHuber{quantiles[1], quantiles[2], samples[2]}.compute(read(0), read(1), has_tau_by_row, read(2), write(0),
-                                                                      write(1), threads_);
+        const QuantileHuber loss{quantiles[1], quantiles[2], samples[2]};
+        loss.compute(read(0), read(1), has_tau_by_row, read(2), write(0), write(1), threads_);
         break;
       }
       default: break;

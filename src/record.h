@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "blas.h"
 #include "layers.h"
 #include "operations.h"
 #include "squashed_normal.h"
@@ -23,7 +24,7 @@ struct Step {
   float x, y;        // of a call x is its number
 };
 
-// Numbers that inputs have.
+// Element types of inputs.
 enum class Kind : int { kFloat, kBool, kInt64, kUint8, kInt8, kInt16, kInt32, kCount };
 
 // A call with several tensors; -1 among what it writes: not needed.
@@ -45,11 +46,11 @@ struct Call {
   std::optional<Layers> layers;
   int rows, networks;  // of layers
   bool in_bf16;
-  SquashedNormal normal;  // of columns that are normalised, centre is added to variances
+  SquashedNormal normal;  // of kNormalize, centre is added to variances
 };
 
-// The first tensors are the inputs, one of each kind; every other is the result of a step, and each output is one of
-// these. A part ends before each of the steps `ends`, and the last one behind all steps.
+// The first tensors are the inputs, each of the given kind; every other is the result of a step, and each output is one
+// of these. A part ends before each of the steps `ends`, and the last one behind all steps.
 struct Record {
   std::vector<Shape> shapes;
   std::vector<Kind> inputs;
@@ -122,6 +123,7 @@ struct Record {
     const Shape &out = shapes[step.out], &a = shapes[step.a < 0 ? step.out : step.a];
     bool is_fitting = true;
     if (step.operation == Operation::kProduct) {
+      if (!blas.sgemm) throw std::invalid_argument("there is no library of products");
       const auto [m, k] = factor_of(step.a, step.x);
       const auto [inner, n] = factor_of(step.b, step.y);
       const size_t count = a[0];

@@ -157,6 +157,7 @@ def test_a_process_that_ends_collects_no_garbage_among_its_modules():
     assert done.stdout.splitlines()[-1] == "True"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("args", ["--help", "train --help", "train ppo --help", "bench throughput --help"])
 def test_help_ends_quietly_where_its_reader_has_had_enough(args):

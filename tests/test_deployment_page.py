@@ -72,6 +72,7 @@ def counts(browser) -> dict[str, int]:
     return {name: int(browser.find_element("id", name).text) for name in ("step", "balanced", "fallen")}
 
 
+@pytest.mark.long
 def test_the_policy_balances_the_pole_in_the_browser_at_every_width(browser, address):
     from selenium.webdriver.support.ui import WebDriverWait
 

@@ -24,6 +24,7 @@ from tests.places import ROOT
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(60)
 def test_a_machine_that_runs_this_suite_has_no_blocker(capsys):
     assert main(["doctor"]) == 0
@@ -148,6 +149,7 @@ def test_a_quota_below_the_cores_is_told_and_warned_of_below_two(monkeypatch, qu
     assert f"the cgroup allows the time of {quota}" in check.found
 
 
+@pytest.mark.long
 def test_every_extra_of_the_installed_package_is_listed_with_the_packages_that_are_missing():
     check = CHECKS["extras"]()
     there, _, missing = check.found.partition("; not installed: ")

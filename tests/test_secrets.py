@@ -85,6 +85,7 @@ def test_no_file_of_a_run_has_them(runs):
     assert config["run"]["command"].endswith("--steps 64")
 
 
+@pytest.mark.long
 def test_no_command_prints_them(runs, capsys, tmp_path):
     new, old = str(runs / "new"), str(runs / "old")
     by = ["--columns", "env_kwargs"]

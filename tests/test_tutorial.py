@@ -70,6 +70,7 @@ def test_every_block_works_after_those_before_it_and_prints_what_the_page_shows(
     assert (tmp_path / "ferry.mp4").stat().st_size > 1000
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 @pytest.mark.usefixtures("kept_launcher")
 def test_every_block_of_the_page_of_evaluations_works_after_those_before_it(tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ EPSILON = 1e-5
 
 
 def normalized(x: Tensor, scale: Tensor, shift: Tensor, epsilon: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Normalise features by the moments of their rows, in one kernel over those of all networks side by side.
+    """Normalise features by the moments of their rows, in one kernel for all networks.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def normalized(x: Tensor, scale: Tensor, shift: Tensor, epsilon: float) -> tuple
     y : Tensor
         ``(x - mean) * inverse * scale + shift``.
     mean, inverse : Tensor
-        Means, and inverse standard deviations, as scale and shift.
+        Means, and inverse standard deviations, in the shape of `scale`.
     """
     rows = x.movedim(-2, 0)
     y, *moments = torch.native_batch_norm(

@@ -575,6 +575,51 @@ def test_large_tensors_are_computed_row_by_row_as_torch_does(compute, threads, r
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-3)
 
 
+def test_columns_far_from_zero_lose_no_more_digits_than_their_numbers():
+    torch.manual_seed(0)
+    x = 1e4 + torch.randn(512, 20)
+    recorder = Recorder([x, scale := torch.ones(20), shift := torch.zeros(20)])
+    with recorder:
+        out = columns_normalized(x, scale, shift)
+    recorder.give_out([out])
+    plan, read = recorder.plan()
+    run(plan, [recorder.inputs[number] for number in read], [out])
+    exact = x.double()
+    exact = (exact - exact.mean(0)) / (exact.var(0, correction=0) + 1e-5).sqrt()
+    torch.testing.assert_close(out.double(), exact, rtol=0.0, atol=1.5e-3)
+
+
+def test_a_sum_with_zeros_stays_as_it_was_before_a_step():
+    weight, found = torch.tensor([1.0, 2.0, 3.0]), torch.empty(3)
+    recorder = Recorder([weight])
+    with recorder:
+        kept = torch.zeros(3) + weight
+        with recorder.between_parts([weight]):
+            weight.mul_(10.0)
+        recorder.give_out([kept * 1.0])
+    plan, _ = recorder.plan()
+    weight.copy_(torch.tensor([1.0, 2.0, 3.0]))
+    plan.begin([weight.data_ptr()], [found.data_ptr()], 1)
+    plan.run(0)
+    weight.mul_(10.0)
+    plan.run(1)
+    assert found.tolist() == [1.0, 2.0, 3.0]
+
+
+def test_a_gradient_that_is_read_behind_its_step_is_refused():
+    """The step of an optimiser may shrink it."""
+    x = torch.tensor([1.0, 2.0])
+    recorder = Recorder([x])
+    with recorder:
+        gradient = x * 2.0
+        recorder.give_out([gradient], change=True)
+        with recorder.between_parts([]):
+            pass
+        recorder.give_out([gradient + 1.0])
+    with pytest.raises(Unplannable, match="behind the step"):
+        recorder.plan()
+
+
 @pytest.mark.parametrize(
     "compute",
     [

@@ -69,6 +69,22 @@ def test_loss_and_gradient_of_the_native_core_are_those_of_torch(seed, rows, cou
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("of_fraction", [(1, 8), (4, 1), (1,), ()])
+@pytest.mark.parametrize("rows_of_target", [1, 4])
+def test_what_is_the_same_for_all_rows_or_quantiles_may_be_given_once(of_fraction, rows_of_target):
+    generator = torch.Generator().manual_seed(0)
+    theta, y = torch.randn(4, 8, generator=generator), torch.randn(rows_of_target, 6, generator=generator)
+    fraction = torch.rand(of_fraction, generator=generator)
+    expected = quantile_huber(theta.double(), fraction.double().expand(4, 8), y.double().expand(4, 6))
+    torch.testing.assert_close(quantile_huber(theta, fraction, y).double(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_fractions_have_a_gradient():
+    fraction = torch.tensor([0.25, 0.5], requires_grad=True)
+    quantile_huber(torch.tensor([[0.0, 1.0]]), fraction, torch.tensor([[3.0]])).sum().backward()
+    assert fraction.grad.tolist() == pytest.approx([2.5, 1.5])
+
+
 def test_threads_share_the_rows():
     generator = torch.Generator().manual_seed(0)
     theta, y = torch.randn(67, 40, generator=generator), torch.randn(67, 50, generator=generator)

@@ -203,6 +203,7 @@ def test_an_interruption_of_the_first_measurement_has_nothing_to_show(monkeypatc
     assert "penstock train" not in capsys.readouterr().out
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_real_trainings_are_measured_and_the_command_trains(monkeypatch, capsys):
     monkeypatch.setattr("penstock.bench.search.WARMUP", 0.1)

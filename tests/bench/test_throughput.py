@@ -267,6 +267,7 @@ def test_a_training_that_fails_ends_the_bench_with_its_story(monkeypatch):
         run(Flags(rounds=1))
 
 
+@pytest.mark.long
 @pytest.mark.timeout(200)
 def test_a_real_training_is_measured_beside_real_simulation(capsys):
     assert run(Flags(rounds=1, seconds=0.2, simulation=True)) is True

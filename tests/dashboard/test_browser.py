@@ -169,6 +169,7 @@ def test_a_run_is_drawn_and_follows_its_files(browser, runs, live):
         assert complaints(browser) == []
 
 
+@pytest.mark.long
 def test_a_range_of_a_long_run_is_read_in_full_and_the_page_keeps_its_tables(browser, runs):
     run = record(runs / "long")
     lines = ({"steps": n, "seconds": n, "time": n, "loss/policy": n % 7} for n in range(20_000))
@@ -186,6 +187,7 @@ def test_a_range_of_a_long_run_is_read_in_full_and_the_page_keeps_its_tables(bro
         assert complaints(browser) == []
 
 
+@pytest.mark.long
 def test_a_film_plays_beside_the_curve_at_whose_steps_it_was_taken(browser, runs, live):
     (live.directory.path / "videos").mkdir()
     for name in ("step-100.mp4", "step-200-2.mp4", "other.mp4"):
@@ -219,6 +221,7 @@ def test_a_film_plays_beside_the_curve_at_whose_steps_it_was_taken(browser, runs
         assert complaints(browser) == []
 
 
+@pytest.mark.long
 def test_the_run_that_weights_came_from_is_a_link(browser, runs, live):
     base = record(runs / "base", [(100, 1.0)])
     live.directory.record_parent(0, base.directory.path, {"run": base.directory.info["id"], "steps": 100})
@@ -229,6 +232,7 @@ def test_the_run_that_weights_came_from_is_a_link(browser, runs, live):
         assert not browser.find_elements(By.CSS_SELECTOR, ".parent") and complaints(browser) == []
 
 
+@pytest.mark.long
 def test_what_a_resume_undoes_goes_from_the_page(browser, runs, live):
     append(live, steps=900, seconds=90, **{"episode/mean_return": 555.0})
     with dashboard_of(runs) as served:
@@ -293,6 +297,7 @@ def test_an_address_of_an_old_dashboard_is_refused_in_words(browser, runs, live)
         assert "open the address that this dashboard has printed" in browser.find_element(By.TAG_NAME, "body").text
 
 
+@pytest.mark.long
 def test_themes_are_chosen_and_kept(browser, runs, live):
     with dashboard_of(runs) as served:
         browser.get(served.address)
@@ -324,6 +329,7 @@ def test_the_stop_button_is_there_with_control_only(browser, runs, live):
         waited(browser, lambda: "It is not running here." in text_of(browser, "main"))
 
 
+@pytest.mark.long
 def test_tags_and_a_note_are_changed_with_control_and_archived_runs_are_hidden(browser, runs, live):
     with dashboard_of(runs) as served:
         open_run(browser, served, "live")
@@ -472,6 +478,7 @@ def test_a_picture_is_what_the_chart_shows(browser, study):
     assert saved_picture(browser, "CartPole", "PNG")[0] == "image/png" and complaints(browser) == []
 
 
+@pytest.mark.long
 def test_charts_are_printed_light_and_whole_even_those_never_in_view(browser, runs):
     ended = record(runs / "paper", state="finished")
     append(ended, steps=600, seconds=60.0, **{"loss/policy": 1.0, "loss/value": 2.0})
@@ -543,6 +550,7 @@ def of_kinds(runs):
     (run.directory.path / "lineage.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
 
 
+@pytest.mark.long
 def test_whole_numbers_have_whole_ticks_and_an_end_without_its_band_is_not_in_the_range(browser, runs):
     of_kinds(runs)
     with dashboard_of(runs) as served:
@@ -559,6 +567,7 @@ def test_whole_numbers_have_whole_ticks_and_an_end_without_its_band_is_not_in_th
         assert ticks["Number of connected nodes"] == {1.0, 2.0} and max(ticks["Policy lag"]) < 3.0
 
 
+@pytest.mark.long
 def test_policies_games_nodes_and_lineage_have_parts_of_the_page(browser, runs):
     of_kinds(runs)
     with dashboard_of(runs) as served:
@@ -598,6 +607,7 @@ def test_policies_games_nodes_and_lineage_have_parts_of_the_page(browser, runs):
         assert not browser.find_elements(By.CSS_SELECTOR, "main img, main script") and complaints(browser) == []
 
 
+@pytest.mark.long
 def test_outliers_are_left_out_axes_are_logarithmic_and_the_mouse_moves_a_range(browser, runs):
     run = record(runs / "spiky")
     for n in range(1, 301):
@@ -764,6 +774,7 @@ def population_of_runs(runs):
     (runs / "pbt" / "lineage.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
 
 
+@pytest.mark.long
 def test_a_search_follows_its_trials(browser, runs):
     folder = runs / "search"
     record(folder / "trial-0-seed-0", [(100, 5.0)])
@@ -780,6 +791,7 @@ def test_a_search_follows_its_trials(browser, runs):
         waited(browser, lambda: "2 of 2 trials" in text_of(browser, "main") and complaints(browser) == [])
 
 
+@pytest.mark.long
 def test_trials_of_a_search_are_narrowed_by_the_keyboard(browser, search):
     browser.get(search.address)
     waited(browser, lambda: browser.find_elements(By.LINK_TEXT, "search"))[0].send_keys(Keys.ENTER)
@@ -794,6 +806,7 @@ def test_trials_of_a_search_are_narrowed_by_the_keyboard(browser, search):
     assert not browser.find_elements(By.CSS_SELECTOR, "main img, main script") and complaints(browser) == []
 
 
+@pytest.mark.long
 def test_a_population_of_runs_shows_who_copied_whom(browser, runs):
     population_of_runs(runs)
     with dashboard_of(runs) as served:

@@ -141,6 +141,7 @@ def test_without_learner_or_launcher_the_run_ends_and_says_how_to_resume(victim,
         trainer.train(1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("env", "moment", "has_learned"),
     [
@@ -333,6 +334,7 @@ class Hangs(Counting):
         return answer
 
 
+@pytest.mark.long
 def test_an_environment_that_hangs_is_named_once_and_does_not_hinder_the_end(tmp_path, monkeypatch):
     monkeypatch.setattr(hangs, "HANG_SECONDS", 0.3)
     log = tmp_path / "run" / "log.txt"

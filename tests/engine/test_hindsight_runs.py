@@ -200,6 +200,7 @@ def test_without_hindsight_a_goal_environment_trains_as_any_other():
 # ---- in order
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("algorithm", "settings"),
     [

@@ -233,6 +233,7 @@ def test_two_processes_that_move_different_parameters_at_once_lose_no_step():
     assert not np.array_equal(arena.shared_weights, an_arena()[1].shared_weights), "they were to move"
 
 
+@pytest.mark.long
 def test_workers_take_turns_at_the_statistics_so_that_no_row_and_no_value_is_lost():
     """With a learning rate of nothing only the moments move, and the value head with them: values stay."""
     settings = {**LOCAL, "num_envs_per_worker": 1, "segment_length": 5, "normalize_observations": False}

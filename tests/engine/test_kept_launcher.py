@@ -98,6 +98,7 @@ def test_two_runs_at_once_have_a_launcher_each_of_which_one_is_kept():
     assert launcher_of_a_run() == other != pid
 
 
+@pytest.mark.long
 def test_one_that_was_killed_is_replaced():
     first = launcher_of_a_run()
     processes = Watched([first])

@@ -114,6 +114,7 @@ def test_a_launcher_is_kept_for_the_next_run_and_ends_with_the_block():
     assert alone != first and launcher._prepared is None and not psutil.pid_exists(alone)
 
 
+@pytest.mark.long
 def test_it_has_imported_what_roles_need_before_it_forks_them():
     # What a role imports by itself costs every process of it time and memory.
     roles = ("evaluator", "policy_worker", "rollout_worker", "learner")

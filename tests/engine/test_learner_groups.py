@@ -100,6 +100,7 @@ def all_killed(trainer):
     assert f"published last, of step {status.steps:,}: it is new, and no other has learned yet" in log
 
 
+@pytest.mark.long
 def test_whichever_learner_is_killed_the_run_goes_on_from_what_the_other_has_until_both_are(tmp_path):
     run = {"num_learners": 2, "num_epochs": 1, "run_dir": str(tmp_path / "run"), "total_steps": FOR_EVER}
     trainer = Trainer(PPO, **TINY, **run)
@@ -140,6 +141,7 @@ def test_learners_that_connect_print_nothing(tmp_path):
         assert (process.communicate(timeout=90)[0], process.returncode) == ("", 0)
 
 
+@pytest.mark.long
 def test_what_a_group_has_learned_from_replay_outlives_its_learners_and_is_resumed_by_one(tmp_path):
     run = {"num_learners": 2, "run_dir": str(tmp_path / "run"), "total_steps": FOR_EVER}
     with Trainer(DQN, **REPLAY, **run) as trainer:

@@ -78,6 +78,7 @@ POPULATION = {
 PAST_VERSIONS = {"num_agents": 2, "segment_length": 8, "batch_size": 24, "opponents": "past", "opponent_interval": 24}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("env", "settings", "name"),
     [("CartPole-v1", POPULATION, "lineage.jsonl"), (Turns, PAST_VERSIONS, "matches.jsonl")],

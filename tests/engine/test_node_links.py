@@ -479,6 +479,7 @@ def test_what_no_node_sends_ends_its_connection_alone(ends):
     assert e.status().is_there
 
 
+@pytest.mark.long
 def test_strangers_who_say_nothing_or_a_byte_now_and_then_are_closed_and_take_no_nodes_place(monkeypatch):
     monkeypatch.setattr("penstock.engine.nodes.listening.MOST_UNPROVEN", 4)
     monkeypatch.setattr("penstock.engine.nodes.listening.SILENCE", 0.5)

@@ -197,6 +197,7 @@ def train_until_killed(run, stage):
 BY_DEFAULT = "with the new weights, before the settings", "after the lineage"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stage", [name if name in BY_DEFAULT else pytest.param(name, marks=LONG) for name in STAGES])
 def test_a_run_that_is_killed_anywhere_in_an_exploit_goes_on_from_before_it_or_after(tmp_path, stage):
     run = tmp_path / "run"
@@ -237,6 +238,7 @@ def test_what_is_set_from_outside_is_what_copies_are_made_of(tmp_path):
         assert (told["event"], told["policy"], told["after"]["learning_rate"]) == ("set", "0", 5e-3)
 
 
+@pytest.mark.long
 def test_a_copy_from_outside_and_what_a_resume_gives_are_in_the_lineage(tmp_path):
     run = tmp_path / "run"
     with penstock.PPO(**{**PBT, "run_dir": str(run), "pbt_interval": 10**9}) as trainer:

@@ -42,6 +42,7 @@ def test_members_start_from_different_weights_and_one_alone_is_what_it_would_be_
         assert identical(trainer.get_parameters()[0], second)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("inference", ["local", "central"])
 def test_in_processes_a_population_is_saved_resumed_and_played(tmp_path, inference):
     settings = {**SMALL, "backend": "local", "inference": inference, "num_workers": 1, "run_dir": str(tmp_path / "run")}

@@ -222,6 +222,7 @@ def test_a_killed_redistributor_is_replaced_while_the_policy_learns_on(inference
         assert trainer.status.restarts == 1
 
 
+@pytest.mark.long
 def test_a_resumed_run_goes_on_with_its_predictor_its_lessons_and_its_buffer(tmp_path):
     path = tmp_path / "run"
     with Trainer(DQN, **{**SMALL, "run_dir": str(path), "total_steps": 1_000, "save_replay": True}) as trainer:

@@ -166,6 +166,7 @@ def test_an_episode_keeps_its_rewards_while_the_gate_is_shut():
     assert trainer.status.experience["redistribution/share"] == 0.0
 
 
+@pytest.mark.long
 def test_behind_a_fence_episodes_go_on_of_which_the_learner_has_thrown_a_segment_away(open_gate):
     with Trainer(Remembering, **{**SMALL, "env_kwargs": {"length": 37}, "num_envs_per_worker": 3}) as trainer:
         trainer.train(640, quiet=True)
@@ -225,6 +226,7 @@ def test_a_delayed_task_in_pictures_is_learned_through_an_encoder_of_the_policys
     assert shown["redistribution/quality"] > 0.5 and shown["redistribution/share"] == 1.0 and choice == 1
 
 
+@pytest.mark.long
 def test_one_seed_gives_one_set_of_weights_bit_for_bit_in_one_call_or_in_several():
     def weights(*calls):
         with penstock.PPO(**{**SMALL, "seed": 5}) as algo:
@@ -458,6 +460,7 @@ class Summing(APPO):
         super().prepare(model, batch)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("inference", ["local", pytest.param("central", marks=LONG)])
 def test_a_worker_that_is_killed_in_the_middle_of_an_episode_is_replaced_by_one_that_redistributes(inference):
     settings = {**SMALL, "backend": "local", "inference": inference, "total_steps": 10**9, "max_policy_lag": 10**6,

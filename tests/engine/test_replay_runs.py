@@ -223,6 +223,7 @@ def log_of(path):
 PRIORITIZED = {"env": "CartPole-v1", "num_envs_per_worker": 2, **EVERYTHING}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("algorithm", "settings"),
     [

@@ -105,6 +105,7 @@ def test_in_processes_updates_keep_step_with_steps_for_any_batch(algorithm, sett
         assert other.evaluate(3, seed=5).mean_return == expected
 
 
+@pytest.mark.long
 def test_a_killed_rollout_worker_is_replaced_in_step(tmp_path):
     killed = []
     with penstock.R2D2(**{**LOCAL, "total_steps": 1_500}) as trainer:

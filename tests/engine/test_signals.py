@@ -149,6 +149,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.long
 def test_a_second_signal_is_not_waited_for(tmp_path):
     with script(NEVER_ENDS_AN_UPDATE, tmp_path) as process:
         wait_until(lambda: set(family(process.pid)) >= ROLES, "the roles run")
@@ -200,6 +201,7 @@ trainer.train(10**9)
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "moment",
     [
@@ -382,6 +384,7 @@ class StartsAndEnds(Counting):
         Path(folder, str(os.getpid())).write_text(str(ends))
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("kept_launcher")
 def test_what_an_environment_starts_can_be_ended_by_signals(tmp_path):
     given = {"home": os.getpid(), "folder": str(tmp_path)}
@@ -440,6 +443,7 @@ def test_a_run_that_is_interrupted_while_it_fails_is_closed_at_once(tmp_path):
         assert supervisor_of(trainer).is_closed
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("kept_launcher")
 def test_in_python_the_interruption_carries_the_result_and_training_can_go_on():
     trainer = Trainer(PPO, **TINY, run_dir=None)

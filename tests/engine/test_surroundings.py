@@ -98,6 +98,7 @@ def test_a_rude_environment_leaves_the_users_process_as_it_was_and_the_run_in_on
     assert torch.get_default_dtype() == torch.float64
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend", ["serial", "local"])
 def test_settings_name_files_relative_to_the_users_working_directory_wherever_environments_go(
     backend, tmp_path, monkeypatch

@@ -35,6 +35,7 @@ POOL = pytest.param(
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("vectorize", ["make", "vector"])
 @pytest.mark.parametrize("env", ["CartPole-v1", "ALE/Pong-v5", POOL])
 def test_the_same_seed_gives_the_same_lanes_and_another_seed_or_incarnation_others(env: str, vectorize: Any) -> None:

@@ -93,6 +93,7 @@ def test_a_run_is_published_in_one_commit_and_fetched_as_a_run(run, hub, tmp_pat
     assert sorted(os.listdir(tmp_path)) == ["fetched"]
 
 
+@pytest.mark.long
 def test_a_fetched_run_is_evaluated_and_trained_further(published, run, tmp_path, monkeypatch):
     monkeypatch.chdir(run.parent)  # where keyed.py lies
     fetched = pull(REPO, tmp_path / "fetched").path
@@ -270,6 +271,7 @@ def test_best_weights_that_are_the_final_ones_are_published_and_scored_once(run,
     assert "| final |" not in card and "checkpoints/best" not in card
 
 
+@pytest.mark.long
 def test_the_command_reads_the_endpoint_from_the_environment(published, hub, tmp_path):
     command = [sys.executable, "-m", "penstock.cli", "hub", "pull", REPO, "fetched"]
     environment = {**os.environ, "HF_HUB_DISABLE_XET": "1"}

@@ -108,6 +108,7 @@ def test_the_command_writes_a_file_that_anybody_with_onnxruntime_can_run(exporte
     assert "inputs: obs float32 [N, 6]" in printed and "outputs: action int64 [N], log_prob" in printed
 
 
+@pytest.mark.long
 def test_the_contract_describes_the_file_and_lies_in_its_metadata_too(exported):
     folder, _ = exported
     contract = json.loads((folder / "policy.onnx.json").read_text())
@@ -184,6 +185,7 @@ SPOILT = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("suffix", [".onnx", ".pt2", pytest.param(".c", marks=needs_compiler)])
 def test_a_contract_that_does_not_fit_is_refused(suffix, tmp_path):
     path = tmp_path / f"policy{suffix}"
@@ -263,6 +265,7 @@ class Deaf(nn.Module):
         return self.layer(torch.ones(4)).expand(x.shape[0], 3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("encoder", "message"),
     [(Branching, "cannot trace this network"), (Deaf, r"no node of the graph reads an input \(obs\)")],

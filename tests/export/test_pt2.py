@@ -57,6 +57,7 @@ def test_the_file_gives_the_actions_of_act(name, tmp_path):
     assert found.difference <= 1e-5 and found.other_choices == 0
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_a_process_without_penstock_repeats_the_golden_cases(tmp_path):
     files = [tmp_path / "chosen.pt2", tmp_path / "remembered.pt2"]

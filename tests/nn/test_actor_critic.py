@@ -342,6 +342,7 @@ def test_an_illegal_setting_is_named_with_what_is_legal(config, message):
         NetworkConfig(**config)
 
 
+@pytest.mark.long
 def test_networks_do_without_gymnasium():
     code = "import sys, penstock.nn; sys.exit('gymnasium' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

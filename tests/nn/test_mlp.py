@@ -218,6 +218,7 @@ print("all the same")
 """
 
 
+@pytest.mark.long
 def test_on_several_threads_the_same_is_computed():
     """In a process of its own: threads that wait for work would be missed where a test forks."""
     done = subprocess.run([sys.executable, "-c", ON_THREADS], capture_output=True, text=True, timeout=300)

@@ -86,6 +86,7 @@ def test_gamma_divided_by_a_factor():
     assert gamma.multiplied(0.99, 1 / 1.2) == pytest.approx(0.991667, abs=1e-6)
 
 
+@pytest.mark.long
 @given(st.integers(0, 10_000), st.sampled_from(["truncation", "tournament", "sample-factory"]))
 def test_no_setting_ever_leaves_its_bounds(seed, rule):
     population = scored(rule, [1.0, 2.0, 3.0], seed=seed, space=population_space(

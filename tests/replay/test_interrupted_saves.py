@@ -139,6 +139,7 @@ def test_a_save_that_fails_at_any_operation_leaves_the_old_save_or_the_new_and_n
     raise AssertionError("the save never got through")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_a_save_killed_at_any_operation_leaves_the_old_save_or_the_new(tmp_path):
     def save_and_die(core, path, number):

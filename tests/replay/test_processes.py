@@ -275,6 +275,7 @@ def test_writers_of_frames_killed_at_any_instant_leave_no_half_frame(fork: Start
     survive(fork, ReplayBuffer(100, PICTURES, sampler=Prioritized(eps=0.0)), kills=round(100 * soak), readers=0)
 
 
+@pytest.mark.long
 def test_samplers_killed_with_the_priorities_in_their_hands_hold_up_nobody(fork: Start, soak: float) -> None:
     survive(fork, ReplayBuffer(1000, FIELDS, sampler=Prioritized(eps=0.0)), kills=round(200 * soak), readers=2)
 

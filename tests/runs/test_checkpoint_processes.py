@@ -55,6 +55,7 @@ def load_whole(path: Path) -> int:
     return number
 
 
+@pytest.mark.long
 @pytest.mark.timeout(60)
 def test_a_process_killed_while_saving_always_leaves_a_whole_checkpoint(tmp_path):
     moments = random.Random(1)

@@ -54,6 +54,7 @@ def test_the_table_of_all_runs_has_the_good_one_whatever_the_others_hold(place, 
     assert of_the_status and all((row["algorithm"], row["seed"]) == ("ppo", 7) for row in of_the_status)
 
 
+@pytest.mark.long
 def test_the_overview_and_every_page_of_the_dashboard_answer(place):
     pytest.importorskip("uvicorn", reason="the extra dashboard is not installed")
     with dashboard_of(place) as served:

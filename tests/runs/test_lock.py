@@ -75,6 +75,7 @@ def test_automatic_names_of_trainings_that_begin_at_once_differ(tmp_path, monkey
     assert len(list(Path("runs").glob("*/config.json"))) == 4
 
 
+@pytest.mark.long
 def test_a_run_that_is_trained_has_no_second_training(tmp_path):
     path = tmp_path / "run"
     with penstock.PPO("CartPole-v1", **TINY, total_steps=4096, run_dir=path, checkpoint_interval=256) as trainer:

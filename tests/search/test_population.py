@@ -117,6 +117,7 @@ def train(runs, *members):
     runs._jobs.run(runs._start, runs._ended, is_over=lambda: False, is_left=lambda: False)
 
 
+@pytest.mark.long
 def test_a_population_that_was_killed_goes_on_as_if_it_had_not_been(tmp_path):
     whole, _ = made(tmp_path / "whole")
     whole.run()

@@ -226,6 +226,7 @@ search_in(Path(sys.argv[1])).searching(2).run()
 """
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_a_search_that_is_killed_takes_its_trainings_with_it_and_goes_on_where_it_was(tmp_path, monkeypatch):
     driver = tmp_path / "driver.py"

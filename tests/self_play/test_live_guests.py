@@ -110,6 +110,7 @@ def test_all_policies_have_the_same_groups(envs, share, groups, games):
         trainer.train(100, quiet=True)
 
 
+@pytest.mark.long
 def test_in_processes_guests_play_on_when_their_worker_and_who_acts_for_them_were_killed(tmp_path, capsys):
     settings = {
         **SERIAL, "backend": "local", "inference": "central", "num_workers": 2, "total_steps": 10**9,

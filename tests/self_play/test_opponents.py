@@ -84,6 +84,7 @@ def test_guests_are_not_learned_from(monkeypatch):
     assert {seat for each in seats.values() for seat in each} == {0.0, 1.0}, "of either, by turns"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pool", [1, 3])
 def test_an_opponent_stays_until_its_game_is_over_whoever_leaves_the_pool_meanwhile(pool, monkeypatch):
     played = defaultdict(list)
@@ -250,6 +251,7 @@ def test_a_smaller_pool_keeps_the_first_and_the_newest(tmp_path):
         trainer.train(quiet=True)
 
 
+@pytest.mark.long
 def test_in_processes_guests_play_on_when_their_worker_and_who_acts_for_them_were_killed():
     settings = {**SERIAL, "backend": "local", "inference": "central", "num_workers": 2, "total_steps": FOR_EVER}
     with penstock.PPO(**{**settings, "batch_size": 24}) as trainer:

@@ -51,7 +51,9 @@ def quantile_huber(quantile: Tensor, fraction: Tensor, target: Tensor) -> Tensor
     Tensor
         float32 ``[B]``.
     """
-    if is_native(quantile, fraction, target) and quantile.ndim == 2 and not target.requires_grad:
+    is_plain = quantile.ndim == target.ndim == 2 and fraction.shape in (quantile.shape[1:], quantile.shape)
+    is_plain &= len(target) == len(quantile) and not (fraction.requires_grad or target.requires_grad)
+    if is_plain and is_native(quantile, fraction, target):
         loss: Tensor = _NativeQuantileHuber.apply(quantile, fraction, target)
         return loss
     error = target.unsqueeze(-2) - quantile.unsqueeze(-1)
@@ -60,12 +62,12 @@ def quantile_huber(quantile: Tensor, fraction: Tensor, target: Tensor) -> Tensor
 
 
 class _NativeQuantileHuber(torch.autograd.Function):
-    """One pass over the pairs of quantiles and samples, which are never in memory: torch makes ten."""
+    """One pass over all pairs of quantiles and samples, without storing them; torch makes about ten."""
 
     @staticmethod
     def forward(ctx: Any, quantile: Tensor, fraction: Tensor, target: Tensor) -> Tensor:
         quantile, fraction, target = quantile.contiguous(), fraction.contiguous(), target.contiguous()
-        loss, slope, (rows, count) = torch.empty(len(quantile)), torch.empty_like(quantile), quantile.shape
+        loss, slope, (rows, count) = quantile.new_empty(len(quantile)), torch.empty_like(quantile), quantile.shape
         _native.quantile_huber(
             quantile.data_ptr(), fraction.data_ptr(), fraction.ndim == 2, target.data_ptr(), rows, count,
             target.shape[1], loss.data_ptr(), slope.data_ptr(), torch.get_num_threads(),

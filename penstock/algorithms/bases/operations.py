@@ -19,11 +19,12 @@ MAX_DIMENSIONS = 3
 Operation = IntEnum(
     "Operation",
     "CONSTANT COPY ADD MUL DIV EXP LOG SQRT POWER CLAMP MINIMUM MAXIMUM WHERE GREATER GREATER_EQUAL EQUAL AND OR NOT "
-    "SUM GATHER SCATTER_ADD LOG_SOFTMAX LOG_SOFTMAX_BACKWARD TANH TANH_BACKWARD SIGMOID PRODUCT TURN SLICE PUT "
-    "LARGEST PLACE_OF_LARGEST SWAP FLOOR COSINE SORT RECTIFIER_GRADIENT CALL",
+    "TANH TANH_BACKWARD SIGMOID FLOOR COSINE RECTIFIER_GRADIENT "
+    "SUM GATHER SCATTER_ADD LOG_SOFTMAX LOG_SOFTMAX_BACKWARD PRODUCT TURN SLICE PUT LARGEST PLACE_OF_LARGEST SWAP SORT "
+    "CALL",
     start=0,
 )
-"""Operations of `Plan`, in the order of src/plan.h."""
+"""Operations of `Plan`, in the order of src/operations.h."""
 
 
 class Unplannable(Exception):
@@ -59,7 +60,7 @@ class Steps(Protocol):
         """Have the plan read a tensor that no update changes; return its number."""
 
     def sum(self, shape: Sequence[int], number: Number) -> Number:
-        """Return the sums over the dimensions that are 1 in a shape."""
+        """Return sums over the dimensions that are 1 in a shape."""
 
     def swap(self, number: Number) -> Number:
         """Return the tensor with its first two dimensions of three exchanged."""
@@ -68,10 +69,10 @@ class Steps(Protocol):
         """Add variance and mean of each column of a matrix, or of several."""
 
     def normalize(self, given: Sequence[Tensor], epsilon: float) -> Sequence[Number]:
-        """Add the normalisation of a matrix's columns; `given` are this, scale and shift."""
+        """Add the normalisation of a matrix's columns; `given`: matrix, scale, shift."""
 
     def normalize_backward(self, given: Sequence[Tensor]) -> Sequence[Number]:
-        """Add its gradient; `given` are that of the result, the matrix, scale, means and inverse deviations."""
+        """Add the gradient of `normalize`; `given`: gradient, matrix, scale, means, inverse deviations."""
 
 
 Find = Callable[[Steps, Any, Any, Mapping[str, Any]], Number | Turned]
@@ -395,7 +396,7 @@ def _rows_normalized_backward(r: Steps, shape: Any, args: Any, kwargs: Any) -> S
 
 
 def _sorted(r: Steps, shape: Any, args: Any, kwargs: Any) -> Sequence[Number | None]:
-    """Numbers in rising order along the last dimension; where they were is not known."""
+    """Numbers in rising order along the last dimension; indices are not recorded."""
     dim, falls = [*args[1:], False][:2] if len(args) > 1 else (-1, False)
     if kwargs or falls or dim % args[0].ndim != args[0].ndim - 1:
         raise Unplannable("numbers are not sorted along the last dimension in rising order")
@@ -403,8 +404,7 @@ def _sorted(r: Steps, shape: Any, args: Any, kwargs: Any) -> Sequence[Number | N
 
 
 def _dim_of(args: Any, place: int) -> int:
-    dim: int = args[place] if len(args) > place else 0
-    return dim
+    return int(args[place]) if len(args) > place else 0
 
 
 def _slice(args: Any, number: int) -> tuple[Tensor, int, int]:
@@ -478,7 +478,7 @@ RECORDED: dict[str, Find] = {
     "scalar_tensor": _filled(), "full": lambda r, s, a, k: r.step(Operation.CONSTANT, s, x=a[1]),
     "zeros_like": _filled(0.0), "ones_like": _filled(1.0), "new_zeros": _filled(0.0),
     "new_ones": _filled(1.0), "zero": _filled(0.0), "zeros": _filled(0.0), "empty": _filled(0.0),
-    "empty_like": _filled(0.0), "dot": _dot, "amin": _least,
+    "empty_like": _filled(0.0), "new_empty": _filled(0.0), "dot": _dot, "amin": _least,
     "sum": _summed, "mean": _averaged, "abs": _size, "sgn": _sign, "sign": _sign, "logsumexp": _log_of_sum,
     "amax": _along_the_last(Operation.LARGEST), "argmax": _along_the_last(Operation.PLACE_OF_LARGEST),
     "gather": _indexed(Operation.GATHER), "scatter_add": _indexed(Operation.SCATTER_ADD),
@@ -496,7 +496,7 @@ RECORDED: dict[str, Find] = {
     "slice_backward": _put_back, "select_backward": _put_back, "cat": _joined(False),
     "stack": _joined(True),
     **dict.fromkeys((*VIEWS, "expand"), _copied), "view": _viewed,
-    "clone": lambda r, s, a, k: r.step(Operation.COPY, s, a[0]),  # stays as it is when the tensor changes between parts
+    "clone": lambda r, s, a, k: r.step(Operation.COPY, s, a[0]),  # keeps its values when the tensor changes
 }  # fmt: skip
 SEVERAL: dict[str, Callable[[Steps, Any, Any, Mapping[str, Any]], Sequence[Number | None]]] = {
     "var_mean": _moments, "native_batch_norm": _normalized, "native_batch_norm_backward": _normalized_backward,

@@ -358,7 +358,8 @@ class RecordedUpdate:
         recorder, gradients = self._recorder, [_gradient(each) for each in trained]
         recorder.set_zero(gradients)
         loss.backward(inputs=list(trained))
-        recorder.give_out([loss, *gradients])
+        recorder.give_out([loss])
+        recorder.give_out(gradients, change=True)
         with recorder.between_parts(self._networks):
             expected = [each.clone() for each in gradients] if self._compares else []
             norm = step(loss)

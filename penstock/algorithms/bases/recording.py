@@ -26,19 +26,14 @@ from penstock.algorithms.bases.operations import (
     Unplannable,
     dimension,
 )
-from penstock.nn.mlp import seen_by
+from penstock.nn.mlp import is_available, seen_by
 
 FORWARD, BACKWARD, SAMPLE, SAMPLE_GRADIENT, MOMENTS, NORMALIZE, NORMALIZE_GRADIENT, QUANTILE_HUBER = range(8)
-"""Kinds of calls, in the order of src/plan.h."""
+"""Kinds of calls, in the order of src/record.h."""
 DRAWN: dict[str, Callable[..., Any]] = {"randn": Tensor.normal_, "rand": Tensor.uniform_}
 """Functions that draw as these operations do."""
 FIXED = ("arange",)
 """Operations that give the same numbers each time."""
-REPEATING = {
-    *range(Operation.ADD, Operation.NOT + 1), Operation.TANH, Operation.TANH_BACKWARD, Operation.SIGMOID,
-    Operation.FLOOR, Operation.COSINE, Operation.RECTIFIER_GRADIENT,
-}  # fmt: skip
-"""Operations that repeat what is smaller than their result."""
 NO_LAYERS, NO_SAMPLE = (-1, 0, False), (0, 0.0, 0.0)
 
 
@@ -105,6 +100,7 @@ class Recorder(TorchDispatchMode):
 
     def __init__(self, inputs: Sequence[Tensor], *, has_generator: bool = False) -> None:
         super().__init__()
+        is_available()  # finds torch's library of products
         self.shapes: list[list[int]] = []
         self.steps: list[Step] = []
         self.inputs: list[Tensor] = []
@@ -117,6 +113,7 @@ class Recorder(TorchDispatchMode):
         self._ends: list[int] = []
         self._zeros: set[Number] = set()
         self._wrote: dict[Number, Step] = {}
+        self._changed: dict[int, int] = {}  # results that change behind a step, and its place
         self._numbers: dict[Hashable, Number | Turned] = {}
         self._places: dict[int, set[Hashable]] = {}  # by the address of a storage
         self._storages: dict[Hashable, int] = {}  # by place
@@ -148,13 +145,15 @@ class Recorder(TorchDispatchMode):
         self.take_in(tensor)
         return self.number(tensor)
 
-    def give_out(self, tensors: Iterable[Tensor]) -> None:
-        """Have the plan write these tensors as its next results."""
+    def give_out(self, tensors: Iterable[Tensor], *, change: bool = False) -> None:
+        """Have the plan write these tensors as its next results, which `change` behind this part of the plan or not."""
         for tensor in tensors:
             number = self.number(tensor)
             if number in self._results or number in self._inputs:
                 number = self.step(Operation.COPY, self.shapes[number], number)
             self._results.append(number)
+            if change:
+                self._changed[number] = len(self.steps)
 
     def set_zero(self, tensors: Iterable[Tensor]) -> None:
         """Have tensors begin anew from 0, here and in the plan."""
@@ -183,6 +182,8 @@ class Recorder(TorchDispatchMode):
         for place in reversed(range(len(self.steps))):
             step = self.steps[place]
             if needed.intersection(step.writes):
+                if any(place >= self._changed.get(number, len(self.steps)) for number in step.reads):
+                    raise Unplannable("a gradient is read behind the step of its optimiser")
                 kept.append((place, step))
                 needed.update(Number(number) for number in step.reads if number >= 0)
         kept.reverse()
@@ -270,9 +271,8 @@ class Recorder(TorchDispatchMode):
     # -- steps in the place of operations of torch, as `Steps` has them ------------------------------------------------
 
     def sum(self, shape: Sequence[int], number: Number) -> Number:
-        """Return the sums over the dimensions that are 1 in a shape: a product of matrices where they are weighted."""
-        made, (count, rows, width) = self._wrote.get(number), self.shapes[number]
-        out = _all_dimensions(shape)
+        """Return sums over the dimensions that are 1 in a shape; a weighted sum is a product of matrices."""
+        out, made, (count, rows, width) = _all_dimensions(shape), self._wrote.get(number), self.shapes[number]
         if made is not None and made.operation is Operation.MUL and rows > 1 and width > 1:
             for x, y in (made.reads, made.reads[::-1]):
                 if self.shapes[x] != self.shapes[number] or self._inputs.keys() & {x, y}:
@@ -298,7 +298,7 @@ class Recorder(TorchDispatchMode):
         return numbers
 
     def normalize(self, given: Sequence[Tensor], epsilon: float) -> Sequence[Number]:
-        """Add the normalisation of a matrix's columns; `given` are this, scale and shift."""
+        """Add the normalisation of a matrix's columns; `given`: matrix, scale, shift."""
         x, scale, shift = map(self.number, given)
         matrices = self._matrices(x)
         y, *moments = self._add(self.shapes[matrices]), self._add(given[1].shape), self._add(given[1].shape)
@@ -306,7 +306,7 @@ class Recorder(TorchDispatchMode):
         return [self._side_by_side(y), *moments]
 
     def normalize_backward(self, given: Sequence[Tensor]) -> Sequence[Number]:
-        """Add its gradient; `given` are that of the result, the matrix, scale, means and inverse deviations."""
+        """Add the gradient of `normalize`; `given`: gradient, matrix, scale, means, inverse deviations."""
         gradient, x, *rest = map(self.number, given)
         matrices = self._matrices(x)
         if matrices != x:
@@ -320,21 +320,21 @@ class Recorder(TorchDispatchMode):
         return [self._side_by_side(d_x), *others]
 
     def _matrices(self, number: Number) -> Number:
-        """Several matrices that this one has side by side, or this one."""
+        """Return the stacked matrices ``[C, N, F]`` that this one holds side by side, or this one."""
         found = self._swapped(number, self.shapes[number][1])
         return number if found is None else found
 
     def _side_by_side(self, matrices: Number) -> Number:
-        """A matrix of several side by side."""
+        """Return stacked matrices ``[C, N, F]`` as one, ``[N, C F]``."""
         count, rows, width = self.shapes[matrices]
         if count == 1:
             return matrices
         return self.step(Operation.COPY, (rows, count * width), self.swap(matrices))
 
     def _swapped(self, number: Number, rows: int | None = None) -> Number | None:
-        """Return the tensor that this one is with its dimensions exchanged, in the same order; None: it is none.
+        """Return the tensor of which this one is a SWAP, up to reshaping; None if there is none.
 
-        The exchanged tensor has the shape of this one, or so many rows.
+        The result of the SWAP has the shape of this one, or with `rows` so many blocks.
         """
         wanted, found = self.shapes[number], self._wrote.get(number)
         while found is not None and found.operation in (Operation.COPY, Operation.SWAP):
@@ -343,7 +343,7 @@ class Recorder(TorchDispatchMode):
                 return None
             if found.operation is Operation.SWAP:
                 shape = self.shapes[found.writes[0]]
-                return source if shape == wanted or shape[0] == rows else None
+                return source if (shape == wanted if rows is None else shape[0] == rows) else None
             found = self._wrote.get(source)
         return None
 
@@ -379,9 +379,9 @@ class Recorder(TorchDispatchMode):
         """Add a step on tensors, numbers of tensors, or constants; return the number of its result."""
         numbers = [self._of(each) for each in given]
         to_zeros = operation is Operation.ADD and x == 1.0 and numbers[0] in self._zeros
-        if to_zeros and self.shapes[numbers[1]] == _all_dimensions(shape):
+        if to_zeros and numbers[1] not in self._inputs and self.shapes[numbers[1]] == _all_dimensions(shape):
             return numbers[1]
-        if operation in REPEATING:
+        if Operation.ADD <= operation <= Operation.RECTIFIER_GRADIENT:  # elementwise: smaller operands are repeated
             numbers = [self._before_repetition(each) for each in numbers]
         out = self._add(shape)
         self.steps.append(Step(operation, [out], numbers, float(x), float(y)))
@@ -391,7 +391,7 @@ class Recorder(TorchDispatchMode):
         return out
 
     def _before_repetition(self, number: Number) -> Number:
-        """Return the smaller tensor that this one repeats, if any."""
+        """Return the smaller tensor that this one repeats, if any; else the tensor itself."""
         made = self._wrote.get(number)
         if made is None or made.operation is not Operation.COPY or made.reads[0] in self._inputs:
             return number
