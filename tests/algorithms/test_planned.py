@@ -106,6 +106,7 @@ def test_a_planned_gradient_is_that_of_torch(case, monkeypatch):
 SQUASHED = {"activation": "tanh", "alpha": 0.1}
 FROM_REPLAY = {
     "dqn": (DQN, CHOICE, {"target_period": 2}),
+    "dqn, bfloat16": (DQN, CHOICE, {"precision": "bfloat16"}),
     "double and dueling": (DQN, CHOICE, {"double": True, "dueling": True}),
     "munchausen": (DQN, CHOICE, {"munchausen": True}),
     "rescaled": (DQN, CHOICE, {"rescale_values": True}),
@@ -162,7 +163,7 @@ def test_a_planned_update_from_replay_is_that_of_torch(case, monkeypatch):
     for number in range(1, 6):
         batch = random_transitions(action, seed=number, number=number)
         batch = dataclasses.replace(batch, weights=batch.reward.abs(), running_return=batch.reward)
-        with torch.autocast("cpu", enabled=case == "bfloat16"):
+        with torch.autocast("cpu", enabled=settings.get("precision") == "bfloat16"):
             found, in_torch = one(batch), other(batch)
         grown = 100.0 if case in NORMALIZED and number > 1 else 1.0
         torch.testing.assert_close(found, in_torch, rtol=1e-4 * grown, atol=3e-5 * grown)

@@ -468,12 +468,10 @@ RECORDED: dict[str, Find] = {
     "clamp_min": _clamped, "minimum": _plain(Operation.MINIMUM), "maximum": _plain(Operation.MAXIMUM),
     "where": _plain(Operation.WHERE), "gt": _plain(Operation.GREATER), "ge": _plain(Operation.GREATER_EQUAL),
     "lt": _less(Operation.GREATER), "le": _less(Operation.GREATER_EQUAL), "eq": _plain(Operation.EQUAL),
-    "ne": _unequal, "_to_copy": _converted,
-    "logical_and": _plain(Operation.AND), "bitwise_and": _of_truths(Operation.AND),
-    "logical_or": _plain(Operation.OR), "bitwise_or": _of_truths(Operation.OR),
-    "bitwise_not": _of_truths(Operation.NOT),
+    "ne": _unequal, "_to_copy": _converted, "logical_and": _plain(Operation.AND), "logical_or": _plain(Operation.OR),
+    "bitwise_and": _of_truths(Operation.AND), "bitwise_or": _of_truths(Operation.OR),
+    "bitwise_not": _of_truths(Operation.NOT), "softplus": _soft_plus,
     "masked_fill": lambda r, s, a, k: r.step(Operation.WHERE, s, a[1], a[2], a[0]),
-    "softplus": _soft_plus,
     "softplus_backward": lambda r, s, a, k: r.step(Operation.MUL, s, a[0], r.step(Operation.SIGMOID, s, a[1])),
     "scalar_tensor": _filled(), "full": lambda r, s, a, k: r.step(Operation.CONSTANT, s, x=a[1]),
     "zeros_like": _filled(0.0), "ones_like": _filled(1.0), "new_zeros": _filled(0.0),
@@ -494,8 +492,7 @@ RECORDED: dict[str, Find] = {
     "transpose": _turned, "permute": _permuted, "floor": _plain(Operation.FLOOR),
     "cos": _plain(Operation.COSINE), "mv": _on_vector, "xlogy": _times_logarithm, "nan_to_num": _without_nan,
     "slice_backward": _put_back, "select_backward": _put_back, "cat": _joined(False),
-    "stack": _joined(True),
-    **dict.fromkeys((*VIEWS, "expand"), _copied), "view": _viewed,
+    "stack": _joined(True), **dict.fromkeys((*VIEWS, "expand"), _copied), "view": _viewed,
     "clone": lambda r, s, a, k: r.step(Operation.COPY, s, a[0]),  # keeps its values when the tensor changes
 }  # fmt: skip
 SEVERAL: dict[str, Callable[[Steps, Any, Any, Mapping[str, Any]], Sequence[Number | None]]] = {

@@ -26,7 +26,7 @@ from penstock.algorithms.bases.operations import KINDS, MAX_DIMENSIONS, Unplanna
 from penstock.algorithms.bases.recording import Recorder
 from penstock.experience.batch import POINTS_IN_TIME, Batch, watched
 from penstock.nn import flatten_
-from penstock.nn.mlp import in_bfloat16, is_available
+from penstock.nn.mlp import in_bfloat16, is_available, without_autocast
 from penstock.nn.norms import BatchNorm
 
 MAX_PLANS = 8
@@ -357,7 +357,8 @@ class RecordedUpdate:
         """Record the gradient of a loss, and take the optimiser's step down it. See `ReplayAlgorithm.minimize`."""
         recorder, gradients = self._recorder, [_gradient(each) for each in trained]
         recorder.set_zero(gradients)
-        loss.backward(inputs=list(trained))
+        with without_autocast(loss.device):
+            loss.backward(inputs=list(trained))
         recorder.give_out([loss])
         recorder.give_out(gradients, change=True)
         with recorder.between_parts(self._networks):

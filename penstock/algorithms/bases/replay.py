@@ -27,6 +27,7 @@ from penstock.nn import (
     joined,
     stretch_of,
 )
+from penstock.nn.mlp import without_autocast
 from penstock.replay import Prioritized, Uniform
 from penstock.replay.settings import Sampler
 
@@ -286,12 +287,13 @@ class ReplayAlgorithm(Algorithm):
             return self.recording.minimize(loss, self._trained[name], step)
         (whole,) = self.optimizers[name].param_groups[0]["params"]
         whole.grad.zero_()
-        if self.lost is None:
-            loss.backward(inputs=self._trained[name])
-        else:  # what adds to gradients may belong to another stream than the graph's
-            trained = self._trained[name]
-            gradients = torch.autograd.grad(loss, trained, allow_unused=True, materialize_grads=True)
-            torch._foreach_copy_([each.grad for each in trained if each.grad is not None], gradients)
+        with without_autocast(loss.device):  # gradients have the precision of the forward pass
+            if self.lost is None:
+                loss.backward(inputs=self._trained[name])
+            else:  # what adds to gradients may belong to another stream than the graph's
+                trained = self._trained[name]
+                gradients = torch.autograd.grad(loss, trained, allow_unused=True, materialize_grads=True)
+                torch._foreach_copy_([each.grad for each in trained if each.grad is not None], gradients)
         return self._step(name, loss, max_grad_norm, max_grad)
 
     def _step(self, name: str, loss: Tensor, max_grad_norm: float = math.inf, max_grad: float = math.inf) -> Tensor:
