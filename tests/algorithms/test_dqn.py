@@ -328,3 +328,12 @@ def test_illegal_settings_are_named(settings, message):
     with pytest.raises(ConfigError) as refusal:
         make(DQN, VECTOR, CHOICE, **settings)
     assert message in str(refusal.value)
+
+
+def test_in_bfloat16_the_gradient_of_the_head_is_float32():
+    algorithm = make(DQN, VECTOR, CHOICE, hidden_sizes=(16, 16), precision="bfloat16")
+    model = begin(algorithm)
+    with torch.autocast("cpu"):
+        algorithm.update(model, random_transitions(CHOICE, number=1))
+    gradient = model.head.weight.grad
+    assert (gradient.bfloat16().float() != gradient).any()
