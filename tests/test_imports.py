@@ -128,3 +128,28 @@ def test_a_run_of_ones_own_file_is_loaded_by_a_fresh_process_elsewhere_and_goes_
     monkeypatch.chdir(elsewhere)
     with penstock.Trainer.resume(str(run), total_steps=128) as trainer:
         assert trainer.train(quiet=True).steps == 128
+
+
+INTERRUPTED = """
+import sys
+
+from penstock.algorithms import load_algorithm
+
+
+class Interrupting:
+    @staticmethod
+    def find_spec(name, path, target=None):
+        if name == "numpy.linalg":
+            sys.meta_path.remove(Interrupting)
+            raise KeyboardInterrupt
+
+
+sys.meta_path.insert(0, Interrupting)
+load_algorithm("appo")
+"""
+
+
+def test_an_interruption_that_comes_while_an_algorithm_is_imported_is_not_lost():
+    """Torch imports NumPy in C code that discards every exception."""
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=False)
+    assert done.returncode and "KeyboardInterrupt" in done.stderr

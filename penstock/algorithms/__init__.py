@@ -25,6 +25,8 @@ def load_algorithm(name: str) -> type[Algorithm]:
     if ":" not in target:
         names = sorted(ALGORITHMS)
         raise ConfigError(f"unknown algorithm {name!r}{closest(name.lower(), names)} (legal: {', '.join(names)})")
+    import numpy  # noqa: F401 - before torch, which loses an interruption that comes while it imports numpy
+
     algorithm = find_object(target, "algorithm")
     from penstock.algorithms.bases.replay import ReplayAlgorithm
     from penstock.algorithms.bases.segment import SegmentAlgorithm

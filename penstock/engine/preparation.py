@@ -174,7 +174,7 @@ def note_of_budget(config: Config, shape: RunShape, steps: int) -> str | None:
     end = steps + -(-(total - steps) // batch) * batch
     if steps >= total or end == total:
         return None
-    return f"total_steps={total} ends within a batch: a batch has {batch} steps, so training ends at step {end}"
+    return f"total_steps={total} ends within a batch: a batch has {batch} steps, so training ends at about step {end}"
 
 
 def note_of_workers(config: Config) -> str | None:

@@ -282,7 +282,7 @@ class Supervisor(Owned):
                 f"set total_steps={steps + budget.steps} or more, or in Python call train(steps)"
             )
         limit = self.training.config.max_seconds
-        return f"nothing is left to train: max_seconds={limit:g} are spent: set more" if spent else ""
+        return f"nothing is left to train: max_seconds={limit:g} is used up: raise it" if spent else ""
 
     def _is_budget_spent(self, reason: str) -> bool:
         return reason == "seconds" or (reason == "steps" and self.progress.steps >= self.training.config.total_steps)

@@ -244,7 +244,7 @@ class Trainer(Steering, metaclass=_Hinted):
             best=[policy.best_model for policy in self._policies],
         )  # fmt: skip
         found = {
-            policy.id: replace(evaluation, steps=policy.weights.steps)
+            policy.id: replace(evaluation, steps=policy.weights.steps, version=policy.weights.version)
             for policy, evaluation in zip(self._policies, evaluations, strict=True)
         }
         return found if len(found) > 1 else found[self._policies[0].id]

@@ -264,7 +264,7 @@ def _registered(env_id: str) -> RegisteredEnv:
     if package and importlib.util.find_spec(package) is None and (extra := extra_with(package)):
         raise UnknownEnvironmentError(f"env={env_id!r}: {needs(package, extra)}")
     raise UnknownEnvironmentError(
-        f"env={env_id!r} is no registered Gymnasium id.{_closest(env_id, list(gymnasium.registry))} An id that a "
+        f"env={env_id!r} is not a registered Gymnasium id.{_closest(env_id, list(gymnasium.registry))} An id that a "
         "package registers when it is imported is written 'package:Id'; your own class is 'module:Class' or "
         "'file.py:Class'"
     )

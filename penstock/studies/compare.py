@@ -257,8 +257,8 @@ def warnings_about(groups: Sequence[Group], flags: Flags, *, is_normalized: bool
     for group in groups:
         for env, values in group.raw.items():
             if len(values) < FEW:
-                few = f"{len(values)} runs are too few for an interval"
-                found.append(f"{group.name} on {env}: {few}; use {FEW} or more")
+                few = "1 run is" if len(values) == 1 else f"{len(values)} runs are"
+                found.append(f"{group.name} on {env}: {few} too few for an interval; use {FEW} or more")
         if group.without:
             names = ", ".join(group.without)
             found.append(f"{group.name}: {len(group.without)} runs have no evaluation and no score: {names}")

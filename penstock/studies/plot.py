@@ -136,8 +136,8 @@ def warnings_about(runs: Sequence[RecordedRun], panels: Panels, bands: Bands, x:
             if len(set(seeds)) < len(seeds):
                 found.append(f"{where}: several runs have the same seed; do they differ in a setting? See --group-by")
             if len(curves) < FEW:
-                few = f"{len(curves)} runs are too few for an interval; each is drawn"
-                found.append(f"{where}: {few}; use {FEW} or more")
+                few = "1 run is" if len(curves) == 1 else f"{len(curves)} runs are"
+                found.append(f"{where}: {few} too few for an interval, so each is drawn; use {FEW} or more")
             last = max(float(curve.x[-1]) for curve in curves)
             band = bands[env][name]
             if not band.x.size or band.x[-1] < 0.9 * last:

@@ -52,7 +52,7 @@ def nothing_left_behind(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--env CartPoll-v1", "env='CartPoll-v1' is no registered Gymnasium id. Did you mean 'CartPole-v1'"),
+        ("--env CartPoll-v1", "env='CartPoll-v1' is not a registered Gymnasium id. Did you mean 'CartPole-v1'"),
         ("--env no_such_module:Env", "there is no module 'no_such_module'"),
         (f"--env {__name__}:TextOnly --env-kwargs speed=3", "env_kwargs do not fit TextOnly()"),
         (f"--env {__name__}:TextOnly", "Text"),
@@ -161,7 +161,7 @@ def damage(run, tmp_path, how):
 
 @pytest.mark.parametrize(
     ("how", "message"),
-    [("missing", "holds no checkpoint yet"), ("truncated", "bytes instead of"), ("foreign", "is not a checkpoint of")],
+    [("missing", "holds no checkpoint"), ("truncated", "bytes instead of"), ("foreign", "is not a checkpoint of")],
 )
 def test_checkpoints_that_cannot_be_used_are_refused_wherever_they_are_given(how, message, run, tmp_path, capsys):
     copy = damage(run, tmp_path, how)

@@ -172,7 +172,7 @@ def test_gymnasiums_own_module_syntax_imports_the_module_that_registers(
 @pytest.mark.parametrize(
     ("env", "message"),
     [
-        ("CartPole-v7", "'CartPole-v7' is no registered Gymnasium id. Did you mean 'CartPole-v1'"),
+        ("CartPole-v7", "'CartPole-v7' is not a registered Gymnasium id. Did you mean 'CartPole-v1'"),
         ("cartpole", "Did you mean 'CartPole-v"),
         ("ALE/Pnog-v5", "Did you mean 'ALE/Pong-v5'"),
         ("Wholly-Unheard-Of", "An id that a package registers when it is imported is written 'package:Id'"),

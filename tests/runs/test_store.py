@@ -81,7 +81,7 @@ def test_a_resumed_run_saves_beside_and_over_damaged_ones(tmp_path):
 
 def test_without_an_intact_one_it_says_which_are_damaged(tmp_path):
     store = CheckpointStore(tmp_path, keep=3)
-    with pytest.raises(CheckpointError, match="holds no checkpoint yet"):
+    with pytest.raises(CheckpointError, match="holds no checkpoint"):
         store.latest()
     save(store, 10, 20)
     damage(tmp_path / "10")

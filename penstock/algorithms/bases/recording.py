@@ -327,9 +327,7 @@ class Recorder(TorchDispatchMode):
     def _side_by_side(self, matrices: Number) -> Number:
         """Return stacked matrices ``[C, N, F]`` as one, ``[N, C F]``."""
         count, rows, width = self.shapes[matrices]
-        if count == 1:
-            return matrices
-        return self.step(Operation.COPY, (rows, count * width), self.swap(matrices))
+        return matrices if count == 1 else self.step(Operation.COPY, (rows, count * width), self.swap(matrices))
 
     def _swapped(self, number: Number, rows: int | None = None) -> Number | None:
         """Return the tensor of which this one is a SWAP, up to reshaping; None if there is none.
