@@ -378,7 +378,7 @@ def test_evaluating_plays_as_many_episodes_as_asked_for_and_leaves_training_alon
     before = trainer.get_parameters()[0]
     evaluation = trainer.evaluate(episodes=6)
     assert evaluation.episodes == 6 and evaluation.mean_return == evaluation.mean_length > 5
-    assert evaluation.steps == 32, "what the weights had learned from"
+    assert evaluation.steps == 32 and evaluation.version > 0, "of the weights, and what they had learned from"
     assert trainer.evaluate(episodes=6) == evaluation, "the same weights, the same seed"
     assert trainer.evaluate().episodes == trainer.config.eval_episodes
     assert identical(trainer.get_parameters()[0], before)
