@@ -12,7 +12,7 @@ import numpy as np
 from penstock.config import read_toml
 from penstock.flags import Places, parse_flags
 from penstock.runs.files import json_bytes
-from penstock.runs.formatting import drawn, number, words_of
+from penstock.runs.formatting import counted, drawn, number, words_of
 from penstock.runs.reading import RecordedRun, find_runs, readable
 from penstock.studies import EVALUATION, StudyError, warn
 from penstock.studies.conditions import chosen, require_known, value_of
@@ -257,7 +257,7 @@ def warnings_about(groups: Sequence[Group], flags: Flags, *, is_normalized: bool
     for group in groups:
         for env, values in group.raw.items():
             if len(values) < FEW:
-                few = "1 run is" if len(values) == 1 else f"{len(values)} runs are"
+                few = f"{counted(len(values), 'run')} {'is' if len(values) == 1 else 'are'}"
                 found.append(f"{group.name} on {env}: {few} too few for an interval; use {FEW} or more")
         if group.without:
             names = ", ".join(group.without)

@@ -13,7 +13,7 @@ import numpy as np
 
 from penstock.flags import Places, parse_flags
 from penstock.runs.descriptions import NO_FRAMES
-from penstock.runs.formatting import number, printable
+from penstock.runs.formatting import counted, number, printable
 from penstock.runs.reading import RecordedRun, find_runs, readable
 from penstock.studies import EVALUATION, StudyError, warn
 from penstock.studies.conditions import chosen, require_known, value_of
@@ -136,7 +136,7 @@ def warnings_about(runs: Sequence[RecordedRun], panels: Panels, bands: Bands, x:
             if len(set(seeds)) < len(seeds):
                 found.append(f"{where}: several runs have the same seed; do they differ in a setting? See --group-by")
             if len(curves) < FEW:
-                few = "1 run is" if len(curves) == 1 else f"{len(curves)} runs are"
+                few = f"{counted(len(curves), 'run')} {'is' if len(curves) == 1 else 'are'}"
                 found.append(f"{where}: {few} too few for an interval, so each is drawn; use {FEW} or more")
             last = max(float(curve.x[-1]) for curve in curves)
             band = bands[env][name]

@@ -141,7 +141,7 @@ def test_without_learner_or_launcher_the_run_ends_and_says_how_to_resume(victim,
         trainer.train(1)
 
 
-@pytest.mark.long
+@LONG
 @pytest.mark.parametrize(
     ("env", "moment", "has_learned"),
     [
@@ -334,7 +334,7 @@ class Hangs(Counting):
         return answer
 
 
-@pytest.mark.long
+@LONG
 def test_an_environment_that_hangs_is_named_once_and_does_not_hinder_the_end(tmp_path, monkeypatch):
     monkeypatch.setattr(hangs, "HANG_SECONDS", 0.3)
     log = tmp_path / "run" / "log.txt"
@@ -366,8 +366,8 @@ class NeverEnds(Counting):
         return answer
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("hangs_for_ever", [False, pytest.param(True, marks=LONG)], ids=["never ends", "hangs"])
+@LONG
+@pytest.mark.parametrize("hangs_for_ever", [False, True], ids=["never ends", "hangs"])
 def test_an_evaluation_that_does_not_end_keeps_no_run_from_its_end_and_costs_nothing(
     hangs_for_ever, tmp_path, monkeypatch
 ):
@@ -410,8 +410,8 @@ class EndsItsProcess(Counting):
         return answer
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("how", [pytest.param("exits", marks=LONG), "crashes", pytest.param("leaves", marks=LONG)])
+@LONG
+@pytest.mark.parametrize("how", ["exits", "crashes", "leaves"])
 def test_environments_that_end_their_process_are_made_anew_if_the_user_says_so(how, quick_restarts, tmp_path):
     settings = {**ONE_LANE, "env": EndsItsProcess, "env_kwargs": {"how": how}, "on_env_error": "restart"}
     with Trainer(PPO, **{**settings, "run_dir": str(tmp_path / "run")}) as trainer:

@@ -200,7 +200,7 @@ def test_without_hindsight_a_goal_environment_trains_as_any_other():
 # ---- in order
 
 
-@pytest.mark.long
+@LONG
 @pytest.mark.parametrize(
     ("algorithm", "settings"),
     [
@@ -217,7 +217,7 @@ def test_in_order_one_seed_gives_one_set_of_weights_in_however_many_calls(algori
     assert all(torch.isfinite(tensor).all() for tensor in weights.values())
 
 
-@pytest.mark.long
+@LONG
 def test_bit_flipping_is_learned_with_hindsight_and_not_without():
     settings = {
         **SERIAL, "env": BITS, "env_kwargs": {"bits": 9}, "hidden_sizes": (128,), "batch_size": 64, "gamma": 0.98,
@@ -233,8 +233,8 @@ def test_bit_flipping_is_learned_with_hindsight_and_not_without():
     assert rates[0] >= 0.9 and rates[1] <= 0.2
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("algorithm", [TD3, pytest.param(SAC, marks=LONG)])
+@LONG
+@pytest.mark.parametrize("algorithm", [TD3, SAC])
 def test_a_goal_on_a_line_is_reached_by_continuous_actions(algorithm):
     settings = {
         **SERIAL, "env": Reach, "env_kwargs": {}, "hidden_sizes": (32, 32), "batch_size": 64, "learning_rate": 3e-3,

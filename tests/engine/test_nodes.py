@@ -76,7 +76,7 @@ def together(trainer, meetings):
     all_there(trainer)
 
 
-@pytest.mark.long
+@LONG
 def test_two_nodes_behind_a_gateway_bring_what_two_workers_at_home_bring(on_nodes):
     # Without policy lag, and with streams of random numbers by lane, it makes no difference who steps a lane.
     settings = {"segment_length": 32, "batch_size": 256, "num_epochs": 2, "total_steps": 2_048}
@@ -97,7 +97,7 @@ def test_two_nodes_behind_a_gateway_bring_what_two_workers_at_home_bring(on_node
         np.testing.assert_allclose(tensor, there[name], rtol=1e-5, atol=1e-6, err_msg=name)
 
 
-@pytest.mark.long
+@LONG
 def test_games_on_nodes_against_the_first_version_are_those_of_two_workers_at_home(on_nodes):
     settings = {"env": Turns, "num_agents": 2, "opponents": "past", "num_envs_per_worker": 4, "segment_length": 8,
                 "batch_size": 48, "num_epochs": 1, "hidden_sizes": (8,), "total_steps": 960}  # fmt: skip
@@ -313,9 +313,9 @@ def roles_on_nodes():
     return found
 
 
-@pytest.mark.long
+@LONG
 @pytest.mark.parametrize(
-    "signum", [pytest.param(signal.SIGTERM, marks=LONG), signal.SIGKILL], ids=lambda signum: signum.name
+    "signum", [signal.SIGTERM, signal.SIGKILL], ids=lambda signum: signum.name
 )
 def test_a_run_that_is_ended_by_a_signal_leaves_nothing_on_its_nodes(on_nodes, tmp_path, signum):
     before = roles_on_nodes()
@@ -371,7 +371,7 @@ def test_too_few_nodes_or_cores_are_an_error_that_says_what_there_is(on_nodes):
         Trainer(APPO, **{**on_nodes, "nodes": {"left": 1}, "num_workers": 4})
 
 
-@pytest.mark.long
+@LONG
 def test_an_evaluator_on_a_node_scores_the_final_weights_and_the_best_are_written_at_home(on_nodes, tmp_path):
     run_dir = tmp_path / "run"
     settings = {**on_nodes, "nodes": 1, "evaluator": "node", "eval_interval": 1_000, "run_dir": run_dir}
@@ -501,7 +501,7 @@ def test_a_resource_that_no_node_has_is_an_error_that_says_which_there_are(on_no
         Trainer(APPO, **{**on_nodes, "nodes": {"middle": 1}})
 
 
-@pytest.mark.long
+@LONG
 def test_versions_that_differ_are_an_error_before_anything_is_trained(on_nodes, monkeypatch):
     other = replace(about_here(), versions={**about_here().versions, "torch": "1.0"})
     monkeypatch.setattr("penstock.engine.nodes.backend.about_here", lambda packages: other)

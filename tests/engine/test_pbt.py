@@ -145,7 +145,7 @@ def test_episodes_that_began_with_other_weights_are_not_scored():
         assert running > 0 and ended - scored == running
 
 
-@pytest.mark.long
+@LONG
 def test_one_seed_gives_one_lineage_and_one_set_of_weights(tmp_path):
     found = []
     for name in ("a", "b"):
@@ -197,7 +197,7 @@ def train_until_killed(run, stage):
 BY_DEFAULT = "with the new weights, before the settings", "after the lineage"
 
 
-@pytest.mark.long
+@LONG
 @pytest.mark.parametrize("stage", [name if name in BY_DEFAULT else pytest.param(name, marks=LONG) for name in STAGES])
 def test_a_run_that_is_killed_anywhere_in_an_exploit_goes_on_from_before_it_or_after(tmp_path, stage):
     run = tmp_path / "run"
@@ -238,7 +238,7 @@ def test_what_is_set_from_outside_is_what_copies_are_made_of(tmp_path):
         assert (told["event"], told["policy"], told["after"]["learning_rate"]) == ("set", "0", 5e-3)
 
 
-@pytest.mark.long
+@LONG
 def test_a_copy_from_outside_and_what_a_resume_gives_are_in_the_lineage(tmp_path):
     run = tmp_path / "run"
     with penstock.PPO(**{**PBT, "run_dir": str(run), "pbt_interval": 10**9}) as trainer:
@@ -275,7 +275,7 @@ class Fragile(PPO):
         return (loss * torch.nan if self.config.learning_rate > 5e-3 else loss), metrics
 
 
-@pytest.mark.long
+@LONG
 def test_a_policy_that_diverges_copies_another_and_the_run_goes_on(tmp_path):
     space = {"learning_rate": {"low": 1e-4, "high": 9e-3, "resample": 0.0}}
     policies = {"good": {"learning_rate": 1e-3}, "bad": {"learning_rate": 8e-3}}
@@ -297,7 +297,7 @@ def test_a_population_may_be_ranked_by_what_environments_report(tmp_path):
     assert exploits[0]["scores"] == {"0": pytest.approx(-0.5), "1": pytest.approx(-2.5)}
 
 
-@pytest.mark.long
+@LONG
 def test_in_processes_a_population_copies_too(tmp_path):
     run = tmp_path / "run"
     with penstock.PPO(**{**PBT, "backend": "local", "run_dir": str(run)}) as trainer:

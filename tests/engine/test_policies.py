@@ -161,7 +161,7 @@ def test_workers_of_a_synchronous_run_do_not_wait_for_each_other_by_way_of_diffe
     assert first.steps == pytest.approx(second.steps, rel=0.1)
 
 
-@pytest.mark.long
+@LONG
 def test_replay_driven_policies_learn_side_by_side():
     settings = {
         name: SERIAL[name] for name in ("env", "policies", "backend", "run_dir", "eval_interval", "num_workers")
@@ -324,7 +324,7 @@ class DivergingForPrey(APPO):
         return loss * (torch.nan if self.config.entropy_coef == 0.0 else 1.0), metrics
 
 
-@pytest.mark.long
+@LONG
 @pytest.mark.parametrize("backend", ["serial", "local"])
 def test_a_policy_that_diverges_ends_the_run_which_says_which_one(backend):
     settings = {**SMALL, "backend": backend, "run_dir": None, "total_steps": 10**9}
@@ -370,7 +370,7 @@ class Numbered(AtOnce):
         super().__init__([Part(0, 3, "terminated"), Part(0, 3, "terminated")])
 
 
-@pytest.mark.long
+@LONG
 @pytest.mark.parametrize(
     ("algorithm", "more"),
     [

@@ -99,9 +99,9 @@ def test_with_the_environments_rewards_nothing_of_a_run_changes():
     assert identical(plain, other) and not any(name.startswith("redistribution") for name in shown)
 
 
-@pytest.mark.long
+@LONG
 @pytest.mark.parametrize("points", [0, 4])
-@pytest.mark.parametrize(("length", "lanes"), [(10, 4), (37, 2), pytest.param(3, 1, marks=LONG)])
+@pytest.mark.parametrize(("length", "lanes"), [(10, 4), (37, 2), (3, 1)])
 def test_each_episodes_redistributed_rewards_add_up_to_its_return(open_gate, length, lanes, points):
     """However many segments an episode spans, and although the predictor changes on the way."""
     kind = "integrated_gradients" if points else "difference"
@@ -166,7 +166,7 @@ def test_an_episode_keeps_its_rewards_while_the_gate_is_shut():
     assert trainer.status.experience["redistribution/share"] == 0.0
 
 
-@pytest.mark.long
+@LONG
 def test_behind_a_fence_episodes_go_on_of_which_the_learner_has_thrown_a_segment_away(open_gate):
     with Trainer(Remembering, **{**SMALL, "env_kwargs": {"length": 37}, "num_envs_per_worker": 3}) as trainer:
         trainer.train(640, quiet=True)
@@ -192,7 +192,7 @@ def test_a_truncated_episode_gets_what_was_predicted_and_no_correction(open_gate
     assert len(sums) > 20 and not np.allclose(sums, np.round(sums), atol=0.01)
 
 
-@pytest.mark.long
+@LONG
 @pytest.mark.parametrize(
     ("algorithm", "settings"),
     [
@@ -226,7 +226,7 @@ def test_a_delayed_task_in_pictures_is_learned_through_an_encoder_of_the_policys
     assert shown["redistribution/quality"] > 0.5 and shown["redistribution/share"] == 1.0 and choice == 1
 
 
-@pytest.mark.long
+@LONG
 def test_one_seed_gives_one_set_of_weights_bit_for_bit_in_one_call_or_in_several():
     def weights(*calls):
         with penstock.PPO(**{**SMALL, "seed": 5}) as algo:
@@ -286,7 +286,7 @@ def test_a_killed_redistributor_is_replaced_and_goes_on_with_what_it_had_publish
     assert processes.left_after(10.0) == []
 
 
-@pytest.mark.long
+@LONG
 def test_a_resumed_run_goes_on_with_its_predictor_and_its_lessons(tmp_path):
     path = tmp_path / "run"
     settings = {**SMALL, "env_kwargs": {"length": 4, "pays": 1.0}, "run_dir": str(path), "total_steps": 2_400}
@@ -358,7 +358,7 @@ def test_endless_episodes_are_named_once_and_keep_their_rewards(tmp_path):
     assert shown["redistribution/quality"] == 0.0 and shown["redistribution/dropped"] == 4
 
 
-@pytest.mark.long
+@LONG
 @pytest.mark.parametrize(
     ("algorithm", "settings", "count"),
     [
@@ -460,8 +460,8 @@ class Summing(APPO):
         super().prepare(model, batch)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("inference", ["local", pytest.param("central", marks=LONG)])
+@LONG
+@pytest.mark.parametrize("inference", ["local", "central"])
 def test_a_worker_that_is_killed_in_the_middle_of_an_episode_is_replaced_by_one_that_redistributes(inference):
     settings = {**SMALL, "backend": "local", "inference": inference, "total_steps": 10**9, "max_policy_lag": 10**6,
                 "env_kwargs": {"length": 37}, "redistribution_max_error": 2.0}  # fmt: skip

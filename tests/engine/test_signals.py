@@ -94,8 +94,8 @@ def test_one_signal_ends_a_run_in_good_order(send, signum, tmp_path):
     assert RunDirectory.open(tmp_path / "run").checkpoints.latest().meta["updates"] > 0
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("is_ignored", [pytest.param(False, marks=LONG), True], ids=["as usual", "under nohup"])
+@LONG
+@pytest.mark.parametrize("is_ignored", [False, True], ids=["as usual", "under nohup"])
 def test_a_closed_terminal_ends_a_run_in_good_order_unless_it_was_started_to_go_on(is_ignored, tmp_path):
     ours, terminal = os.openpty()
     os.set_blocking(ours, False)
@@ -149,7 +149,7 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.long
+@LONG
 def test_a_second_signal_is_not_waited_for(tmp_path):
     with script(NEVER_ENDS_AN_UPDATE, tmp_path) as process:
         wait_until(lambda: set(family(process.pid)) >= ROLES, "the roles run")
@@ -201,12 +201,12 @@ trainer.train(10**9)
 """
 
 
-@pytest.mark.long
+@LONG
 @pytest.mark.parametrize(
     "moment",
     [
-        pytest.param("while it trains", marks=LONG), "while another child holds its sockets",
-        pytest.param("while roles are made", marks=LONG),
+        "while it trains", "while another child holds its sockets",
+        "while roles are made",
     ],
 )
 def test_nothing_outlives_a_main_process_that_is_killed(moment, tmp_path):
@@ -245,7 +245,7 @@ input()
 """
 
 
-@pytest.mark.long
+@LONG
 def test_a_trainer_that_is_never_closed_leaves_nothing_behind_when_the_program_ends(tmp_path):
     with script(FORGOTTEN, tmp_path) as process:
         wait_for_line(process, "trained")
@@ -384,7 +384,7 @@ class StartsAndEnds(Counting):
         Path(folder, str(os.getpid())).write_text(str(ends))
 
 
-@pytest.mark.long
+@LONG
 @pytest.mark.usefixtures("kept_launcher")
 def test_what_an_environment_starts_can_be_ended_by_signals(tmp_path):
     given = {"home": os.getpid(), "folder": str(tmp_path)}
@@ -443,7 +443,7 @@ def test_a_run_that_is_interrupted_while_it_fails_is_closed_at_once(tmp_path):
         assert supervisor_of(trainer).is_closed
 
 
-@pytest.mark.long
+@LONG
 @pytest.mark.usefixtures("kept_launcher")
 def test_in_python_the_interruption_carries_the_result_and_training_can_go_on():
     trainer = Trainer(PPO, **TINY, run_dir=None)

@@ -96,7 +96,7 @@ def test_steps_of_guests_are_no_steps_of_the_run():
     assert red.episodes == pytest.approx(blue.episodes, rel=0.03)
 
 
-@pytest.mark.long
+@LONG
 def test_an_opponent_is_a_past_version_of_its_own_policy_and_stays_until_the_game_is_over():
     settings = {"env": Cast, "policies": {"a": {"agents": "a"}, "b": {"agents": "b"}}, "learning_rate": 1e-12}
     more = {"normalize_observations": False, "opponent_interval": 1_000, "total_steps": 10**6}
@@ -221,8 +221,8 @@ def test_a_run_goes_on_with_the_pool_of_each_policy(tmp_path):
     assert logged["policy/blue/opponents/pool"] == 3 and "opponents/rating" not in logged
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("inference", ["local", pytest.param("central", marks=LONG)])
+@LONG
+@pytest.mark.parametrize("inference", ["local", "central"])
 def test_in_processes_both_learn_and_play_on_when_a_worker_and_who_acts_for_guests_were_killed(inference):
     settings = {**SERIAL, "backend": "local", "num_workers": 2, "total_steps": FOR_EVER, "inference": inference}
     with penstock.PPO(**{**settings, "segment_length": 8, "batch_size": 16}) as trainer:
