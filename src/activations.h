@@ -14,6 +14,10 @@ PENSTOCK_WIDE inline void to_bf16(const float* __restrict from, Bf16* __restrict
   for (size_t i = 0; i < count; ++i) to[i] = nearest_bf16(from[i]);
 }
 
+PENSTOCK_WIDE inline void round_to_bf16(float* numbers, size_t count) {
+  for (size_t i = 0; i < count; ++i) numbers[i] = as_float(nearest_bf16(numbers[i]));
+}
+
 PENSTOCK_WIDE inline void add_bias(float* __restrict y, const float* __restrict bias, size_t rows, size_t width) {
   for (size_t n = 0; n < rows; ++n)
     for (size_t o = 0; o < width; ++o) y[n * width + o] += bias[o];

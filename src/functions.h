@@ -23,6 +23,8 @@ PENSTOCK_INLINE Bf16 nearest_bf16(float value) {
   return static_cast<Bf16>((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded);
 }
 
+PENSTOCK_INLINE float as_float(Bf16 value) { return std::bit_cast<float>(static_cast<uint32_t>(value) << 16); }
+
 // e^x for -80 < x < 80, within 2e-7 of it (the polynomial is Cephes').
 PENSTOCK_INLINE float power_of_e(float x) {
   constexpr float kMagic = 12582912.0f;  // adding it rounds to a whole number

@@ -13,9 +13,10 @@ namespace penstock {
 // Operations of a step on tensors a, b, c and numbers x, y. Truth values are 0 and 1, indices are floats.
 enum class Operation : int {
   kConstant, kCopy, kAdd, kMul, kDiv, kExp, kLog, kSqrt, kPower, kClamp, kMinimum, kMaximum, kWhere, kGreater,
-  kGreaterEqual, kEqual, kAnd, kOr, kNot, kTanh, kTanhBackward, kSigmoid, kFloor, kCosine, kRectifierGradient,
+  kGreaterEqual, kEqual, kAnd, kOr, kNot, kTanh, kTanhBackward, kSigmoid, kFloor, kCosine, kRound,
+  kRectifierGradient,
   kSum, kGather, kScatterAdd, kLogSoftmax, kLogSoftmaxBackward, kProduct, kTurn, kSlice, kPut, kLargest,
-  kPlaceOfLargest, kSwap, kSort, kCall, kCount
+  kPlaceOfLargest, kSwap, kSort, kProductInBf16, kCall, kCount
 };
 
 // Whether each number of a result is computed of those at its place.
@@ -28,7 +29,7 @@ inline size_t num_operands(Operation operation) {
     case Operation::kClamp: case Operation::kNot: case Operation::kTanh: case Operation::kSigmoid: case Operation::kSum:
     case Operation::kLogSoftmax: case Operation::kTurn: case Operation::kSlice: case Operation::kLargest:
     case Operation::kPlaceOfLargest: case Operation::kSwap: case Operation::kFloor: case Operation::kCosine:
-    case Operation::kSort: return 1;
+    case Operation::kSort: case Operation::kRound: return 1;
     case Operation::kWhere: case Operation::kScatterAdd: return 3;
     default: return 2;
   }
@@ -82,6 +83,7 @@ PENSTOCK_WIDE inline void compute(Operation operation, float* __restrict out, co
     case Operation::kTanh: for (size_t i = 0; i < n; ++i) out[i] = tangent(a[i]); break;
     case Operation::kTanhBackward: for (size_t i = 0; i < n; ++i) out[i] = a[i] * (1.0f - b[i] * b[i]); break;
     case Operation::kFloor: for (size_t i = 0; i < n; ++i) out[i] = std::floor(a[i]); break;
+    case Operation::kRound: for (size_t i = 0; i < n; ++i) out[i] = as_float(nearest_bf16(a[i])); break;
     case Operation::kSigmoid: for (size_t i = 0; i < n; ++i) out[i] = sigmoid(a[i]); break;
     case Operation::kRectifierGradient: for (size_t i = 0; i < n; ++i) out[i] = b[i] <= x ? 0.0f : a[i]; break;
     case Operation::kCosine: {

@@ -13,6 +13,7 @@
 #include <new>
 #include <span>
 #include <stdexcept>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -107,7 +108,7 @@ class Plan {
     }
   }
 
-  enum class Use { kA, kB, kC, kPowers, kRowA, kRowB, kRowC };
+  enum class Use { kA, kB, kC, kPowers, kRowA, kRowB, kRowC, kFactorA, kFactorB };
 
   // The numbers of a tensor, repeated to a shape where it differs.
   template <Use use>
@@ -144,7 +145,8 @@ class Plan {
       case Operation::kLogSoftmaxBackward: log_softmax_backward(step, out, shape); break;
       case Operation::kLargest: largest<false>(step, out, shape); break;
       case Operation::kPlaceOfLargest: largest<true>(step, out, shape); break;
-      case Operation::kProduct: product(step, out, shape); break;
+      case Operation::kProduct: product<float>(step, out, shape); break;
+      case Operation::kProductInBf16: product<Bf16>(step, out, shape); break;
       case Operation::kSort: sort(step, out, shape); break;
       case Operation::kTurn: turn(step, out); break;
       case Operation::kSwap: swap(step, out); break;
@@ -406,17 +408,31 @@ class Plan {
     }
   }
 
-  // a b of each block, plus its row c if there is one.
+  // a b of each block, plus its row c if there is one; factors and result are rounded to a type.
+  template <class Factor>
   void product(const Step& step, float* out, const Shape& shape) {
     const auto [count, m, n] = shape;
     const bool a_turned = step.x != 0.0f, b_turned = step.y != 0.0f;
     const size_t k = a_turned ? shape_of(step.a)[1] : shape_of(step.a)[2];
     share_out(static_cast<int>(count), threads_, [&, m = m, n = n](int block) {
       float* c = out + block * m * n;
-      blas.product(a_turned, b_turned, static_cast<int>(m), static_cast<int>(n), static_cast<int>(k),
-                   tensor(step.a) + block * m * k, tensor(step.b) + block * k * n, 0.0f, c);
+      const Factor* a = factor<Factor, Use::kFactorA>(tensor(step.a) + block * m * k, m * k);
+      const Factor* b = factor<Factor, Use::kFactorB>(tensor(step.b) + block * k * n, k * n);
+      blas.product(a_turned, b_turned, static_cast<int>(m), static_cast<int>(n), static_cast<int>(k), a, b, 0.0f, c);
       if (step.c >= 0) add_bias(c, tensor(step.c) + block * n, m, n);
+      if constexpr (!std::is_same_v<Factor, float>) round_to_bf16(c, m * n);
     });
+  }
+
+  template <class Factor, Use use>
+  static const Factor* factor(const float* numbers, size_t n) {
+    if constexpr (std::is_same_v<Factor, float>) {
+      return numbers;
+    } else {
+      Factor* rounded = scratch<Factor, use>(n);
+      to_bf16(numbers, rounded, n);
+      return rounded;
+    }
   }
 
   void turn(const Step& step, float* out) {

@@ -122,8 +122,8 @@ struct Record {
   void require_fitting(const Step& step) const {
     const Shape &out = shapes[step.out], &a = shapes[step.a < 0 ? step.out : step.a];
     bool is_fitting = true;
-    if (step.operation == Operation::kProduct) {
-      if (!blas.sgemm) throw std::invalid_argument("there is no library of products");
+    if (step.operation == Operation::kProduct || step.operation == Operation::kProductInBf16) {
+      if (!blas.sgemm || (step.operation == Operation::kProductInBf16 && !blas.bf16_gemm)) throw std::invalid_argument("there is no library of products");
       const auto [m, k] = factor_of(step.a, step.x);
       const auto [inner, n] = factor_of(step.b, step.y);
       const size_t count = a[0];

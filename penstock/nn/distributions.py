@@ -258,7 +258,7 @@ class SquashedGaussian(DiagonalGaussian):
         node, weight = _hermite(self.mean.device)
         u = torch.addcmul(self.mean.unsqueeze(-1), self.log_std.exp().unsqueeze(-1), node)
         slope = 2.0 * (math.log(2.0) - u - softplus(-2.0 * u))  # log(1 - tanh(u)^2)
-        return super().entropy() + (slope @ weight).sum(-1)
+        return super().entropy() + (slope * weight).sum((-1, -2))
 
     def mode(self) -> Tensor:
         """Return ``tanh(mean)``, float32 ``[..., d]``: the median of each dimension."""

@@ -55,7 +55,7 @@ class CategoricalReturns(ReturnDistribution):
 
     def mean(self, outputs: Tensor) -> Tensor:
         """Return ``sum_i z_i p_i`` with ``p = softmax(outputs)``."""
-        return outputs.softmax(-1) @ self.atoms
+        return (outputs.softmax(-1) * self.atoms).sum(-1)  # a product would be rounded within autocast
 
 
 class QuantileReturns(ReturnDistribution):

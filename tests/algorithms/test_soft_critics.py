@@ -38,6 +38,15 @@ def test_the_distribution_of_the_smaller_mean_is_taken_as_a_whole():
     assert torch.equal(of_smaller_mean(probability, atoms), torch.tensor([first, first]))
 
 
+def test_means_are_compared_with_all_their_digits_within_autocast():
+    atoms = torch.linspace(-10.0, 50.0, 61)
+    lower, higher = torch.zeros(2, 1, 61)
+    lower[0, 30], higher[0, 30], higher[0, 31] = 1.0, 0.95, 0.05
+    with torch.autocast("cpu", torch.bfloat16):
+        found = of_smaller_mean(torch.stack((higher, lower)), atoms)
+    assert torch.equal(found, lower)
+
+
 def test_a_gaussian_histogram_has_the_normal_distributions_mass_in_each_bin():
     atoms, value = torch.linspace(-2.0, 2.0, 5), 0.3
 

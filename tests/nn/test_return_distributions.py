@@ -55,6 +55,17 @@ def test_every_action_of_every_row_has_a_value_that_does_not_depend_on_the_other
         torch.testing.assert_close(torch.cat([q_network.q(row, noise) for row in x.split(1)]), q)
 
 
+def test_means_have_all_their_digits_within_autocast():
+    """Between 16 and 32 numbers in bfloat16 are 0.125 apart."""
+    returns = CategoricalReturns(61, -10.0, 50.0)
+    outputs = torch.log(torch.full((2, 61), 1e-6))
+    outputs[0, 30], outputs[1, 30], outputs[1, 31] = 0.0, 0.0, math.log(0.05)
+    with torch.autocast("cpu", torch.bfloat16):
+        first, second = returns.mean(outputs).tolist()
+    assert first == pytest.approx(20.0, abs=1e-3)
+    assert second - first == pytest.approx(0.05 / 1.05, abs=1e-3)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @HEADS
 def test_values_are_the_means_of_the_distributions(kind, dueling, noisy):

@@ -58,7 +58,7 @@ def of_smaller_mean(probability: Tensor, atoms: Tensor) -> Tensor:
         Returns, float32 ``[M]``.
     """
     found, *others = probability
-    smallest, *means = probability @ atoms
+    smallest, *means = (probability * atoms).sum(-1)  # a product would be rounded within autocast
     for one, mean in zip(others, means, strict=True):
         found = torch.where((mean >= smallest).unsqueeze(-1), found, one)
         smallest = torch.minimum(mean, smallest)

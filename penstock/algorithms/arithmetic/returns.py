@@ -19,15 +19,9 @@ LOG_RATIO_LIMIT = 20.0
 
 @torch.no_grad()
 def gae(
-    reward: Tensor,
-    value: Tensor,
-    terminated: Tensor,
-    truncated: Tensor,
-    *,
-    gamma: float,
-    lambda_: float,
+    reward: Tensor, value: Tensor, terminated: Tensor, truncated: Tensor, *, gamma: float, lambda_: float,
     valid: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Generalised advantage estimation, arXiv:1506.02438 equation 16, with truncation kept apart.
 
         delta_t = r_t + d_t V_t+1 - V_t
@@ -66,15 +60,9 @@ def gae(
 
 @torch.no_grad()
 def lambda_return(
-    reward: Tensor,
-    value: Tensor,
-    terminated: Tensor,
-    truncated: Tensor,
-    *,
-    gamma: float,
-    lambda_: float,
+    reward: Tensor, value: Tensor, terminated: Tensor, truncated: Tensor, *, gamma: float, lambda_: float,
     valid: Tensor | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Lambda-returns, arXiv:2407.04811 equation 6, with truncation kept apart.
 
         G_t = r_t + d_t (lambda G_t+1 + (1 - lambda) V_t+1)    where the trace continues (k_t)
@@ -88,20 +76,10 @@ def lambda_return(
 
 @torch.no_grad()
 def vtrace(
-    reward: Tensor,
-    value: Tensor,
-    terminated: Tensor,
-    truncated: Tensor,
-    log_ratio: Tensor,
-    *,
-    gamma: float,
-    lambda_: float = 1.0,
-    rho_bar: float = 1.0,
-    c_bar: float = 1.0,
-    rho_pg_bar: float | None = 1.0,
-    valid: Tensor | None = None,
-    relevant: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
+    reward: Tensor, value: Tensor, terminated: Tensor, truncated: Tensor, log_ratio: Tensor, *, gamma: float,
+    lambda_: float = 1.0, rho_bar: float = 1.0, c_bar: float = 1.0, rho_pg_bar: float | None = 1.0,
+    valid: Tensor | None = None, relevant: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """V-trace targets and advantages, arXiv:1802.01561 equation 1, remarks 1 and 2, section 4.2.
 
         e_t    = rho_t (r_t + d_t V_t+1 - V_t) + gamma lambda c_t k_t e_t+1

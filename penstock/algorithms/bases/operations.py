@@ -14,14 +14,16 @@ KINDS = {
     torch.float32: 0, torch.bool: 1, torch.int64: 2, torch.uint8: 3, torch.int8: 4, torch.int16: 5, torch.int32: 6,
 }  # fmt: skip
 """Kinds of tensors that a plan reads."""
+COMPUTED = {*KINDS, torch.bfloat16}
+"""Types of results. Numbers in bfloat16 are float32 of as few digits."""
 MAX_DIMENSIONS = 3
 
 Operation = IntEnum(
     "Operation",
     "CONSTANT COPY ADD MUL DIV EXP LOG SQRT POWER CLAMP MINIMUM MAXIMUM WHERE GREATER GREATER_EQUAL EQUAL AND OR NOT "
-    "TANH TANH_BACKWARD SIGMOID FLOOR COSINE RECTIFIER_GRADIENT "
+    "TANH TANH_BACKWARD SIGMOID FLOOR COSINE ROUND RECTIFIER_GRADIENT "
     "SUM GATHER SCATTER_ADD LOG_SOFTMAX LOG_SOFTMAX_BACKWARD PRODUCT TURN SLICE PUT LARGEST PLACE_OF_LARGEST SWAP SORT "
-    "CALL",
+    "PRODUCT_IN_BF16 CALL",
     start=0,
 )
 """Operations of `Plan`, in the order of src/operations.h."""
@@ -128,9 +130,11 @@ def _copied(r: Steps, shape: Any, args: Any, kwargs: Mapping[str, Any]) -> Numbe
 
 def _converted(r: Steps, shape: Any, args: Any, kwargs: Mapping[str, Any]) -> Number:
     before, after = args[0].dtype, kwargs.get("dtype", args[0].dtype)
+    if after == torch.bfloat16 != before:
+        return r.step(Operation.ROUND, shape, args[0])
     if after == torch.bool:
         return _unequal(r, shape, (args[0], 0.0), {})
-    if before == torch.float32 and not after.is_floating_point:
+    if before.is_floating_point and not after.is_floating_point:
         size = r.step(Operation.FLOOR, shape, _size(r, shape, args, {}))
         return r.step(Operation.MUL, shape, size, _sign(r, shape, args, {}))
     return _copied(r, shape, args, kwargs)
@@ -303,7 +307,8 @@ def _multiplied(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
     is_row = all(each.ndim == 1 or tuple(each.shape) == (*shape[:-2], 1, shape[-1]) for each in bias)
     if kwargs or not is_row:
         raise Unplannable("a product is scaled, or added to a matrix")
-    return r.step(Operation.PRODUCT, shape, a, b, *bias, x=a_turned, y=b_turned)
+    operation = Operation.PRODUCT_IN_BF16 if args[-1].dtype == torch.bfloat16 else Operation.PRODUCT
+    return r.step(operation, shape, a, b, *bias, x=a_turned, y=b_turned)
 
 
 def _turned(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number | Turned:
@@ -459,6 +464,9 @@ ARITHMETIC = ("add", "sub", "rsub", "mul", "pow", "addcmul", "mm", "addmm", "bmm
 
 VIEWS = ("view", "unsqueeze", "squeeze", "alias", "_unsafe_view", "detach")
 """Operations whose result is a view of the whole of a tensor."""
+
+EXACT = (*VIEWS, "_to_copy", "clone", "expand", "t", "transpose", "permute", "mm", "addmm", "bmm", "baddbmm")
+"""Operations whose results in bfloat16 are rounded by their steps, or have no more digits than their operands."""
 
 RECORDED: dict[str, Find] = {
     "add": _added(1.0), "sub": _added(-1.0), "rsub": lambda r, s, a, k: _added(-1.0)(r, s, (a[1], a[0]), k),

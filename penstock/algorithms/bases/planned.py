@@ -31,14 +31,14 @@ from penstock.nn.norms import BatchNorm
 
 MAX_PLANS = 8
 """Plans of one model; minibatches of further shapes are left to torch."""
-TOLERANCE = 1e-4
-"""Largest relative difference between a new plan and torch."""
+TOLERANCE = {False: 1e-4, True: 1e-2}
+"""Largest relative difference between a new plan and torch, in float32 and in bfloat16."""
 PACKAGES = ("penstock", "torch")
 """Packages whose modules compute the same from the same tensors."""
 RANDOM = ("obs", "next_obs", "reward")
 """Tensors of a batch of transitions that are random when a plan is compared with torch."""
-SMALL = 1e-2
-"""Share of the largest gradient below which smaller ones are compared with it."""
+SMALL = {False: 1e-2, True: 1.0}
+"""Share of the largest gradient below which smaller ones are compared with it, in float32 and in bfloat16."""
 
 Compute = Callable[[Any], tuple[Tensor, Metrics]]
 
@@ -47,8 +47,8 @@ class Plans:
     """Plans of one computation, one for each shape of its batches, as far as they can be recorded.
 
     A plan repeats the operations of its record: ``updates_alike`` of an algorithm declares that every update has the
-    same. A computation that reads the batch's point in the run, a network with modules of other packages, several
-    learners and bfloat16 stay in torch.
+    same. A computation that reads the batch's point in the run, a network with modules of other packages, and several
+    learners stay in torch.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class Plans:
         if shape not in self._known and len(self._known) < MAX_PLANS:
             with self._autocast:
                 try:
-                    self._known[shape] = None if in_bfloat16() else Planned(self._compute, self._models, batch)
+                    self._known[shape] = Planned(self._compute, self._models, batch)
                 except Unplannable:
                     self._known[shape] = None
         return self._known.get(shape)
@@ -341,8 +341,8 @@ class RecordedUpdate:
                 if not all(isinstance(each, Tensor) for each in metrics.values()):
                     raise Unplannable("a metric is no tensor")
                 self._names, self._found = list(metrics), [each.detach() for each in (td_error, *metrics.values())]
-                if not all(each.dtype == torch.float32 for each in self._found):
-                    raise Unplannable("a result is not float32")
+                if not all(each.is_floating_point() for each in self._found):
+                    raise Unplannable("a result is no floating-point number")
                 self._recorder.give_out(self._found)
         finally:
             algorithm.recording = None
@@ -424,7 +424,7 @@ class RecordedUpdate:
         """Raise `Unplannable` if an update by the plan differs from the recorded one."""
         td_error, metrics = self.run(batch)
         for found, expected in zip([td_error, *metrics.values()], self._found, strict=True):
-            require_close(found, expected)
+            require_close(found, expected.float())
         for name, expected in self._model.state_dict().items():
             require_close(expected.float(), self._after[name].float())
 
@@ -432,7 +432,7 @@ class RecordedUpdate:
 def require_close(found: Tensor, expected: Tensor, *, smallest: float = 1.0) -> None:
     """Raise `Unplannable` unless numbers are those of torch: to a share of the largest, or of `smallest`."""
     scale = expected.detach().nan_to_num().abs().max().clamp(min=smallest)
-    if not torch.allclose(found / scale, expected / scale, rtol=0.0, atol=TOLERANCE, equal_nan=True):
+    if not torch.allclose(found / scale, expected / scale, rtol=0.0, atol=TOLERANCE[in_bfloat16()], equal_nan=True):
         raise Unplannable("its plan computes other numbers than torch")
 
 
@@ -479,7 +479,7 @@ def _compare(effect: Effect, loss: Tensor) -> None:
     # Behind a normalisation gradients may be what rounding leaves of sums that cancel.
     largest = max((each.abs().max().item() for each in effect.gradients), default=0.0)
     for parameter, expected in zip(effect.trained, effect.gradients, strict=True):
-        require_close(_gradient(parameter), expected, smallest=max(SMALL * largest, 1e-12))
+        require_close(_gradient(parameter), expected, smallest=max(SMALL[in_bfloat16()] * largest, 1e-12))
         _gradient(parameter).copy_(expected)
 
 

@@ -8,13 +8,16 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from penstock._native import Layers, Plan
 from penstock.algorithms.bases.operations import (
     ARITHMETIC,
+    COMPUTED,
     CUTS,
+    EXACT,
     KINDS,
     MAX_DIMENSIONS,
     RECORDED,
@@ -113,6 +116,7 @@ class Recorder(TorchDispatchMode):
         self._ends: list[int] = []
         self._zeros: set[Number] = set()
         self._wrote: dict[Number, Step] = {}
+        self._rounded: dict[Number, Number] = {}  # in this part: numbers before they were rounded
         self._changed: dict[int, int] = {}  # results that change behind a step, and its place
         self._numbers: dict[Hashable, Number | Turned] = {}
         self._places: dict[int, set[Hashable]] = {}  # by the address of a storage
@@ -166,6 +170,7 @@ class Recorder(TorchDispatchMode):
     def between_parts(self, tensors: Iterable[Tensor]) -> Iterator[None]:
         """End a part of the plan, and record nothing within the block, which may change these tensors."""
         self._ends.append(len(self.steps))
+        self._rounded.clear()  # of other numbers than parameters have now
         self.drawn.append([])
         self._is_paused = True
         try:
@@ -366,7 +371,8 @@ class Recorder(TorchDispatchMode):
     def factor(self, tensor: Tensor) -> tuple[Number, bool]:
         """Return the number of a factor of a product, and whether it lies transposed."""
         found = self._found(tensor)
-        return (found.number, True) if isinstance(found, Turned) else (found, False)
+        number = found.number if isinstance(found, Turned) else found
+        return self._rounded.get(number, number), isinstance(found, Turned)  # products in bfloat16 round their factors
 
     def turned(self, tensor: Tensor) -> Number | Turned:
         """Return the transpose of a matrix."""
@@ -386,6 +392,8 @@ class Recorder(TorchDispatchMode):
         self._wrote[out] = self.steps[-1]
         if operation is Operation.CONSTANT and not x:
             self._zeros.add(out)
+        if operation is Operation.ROUND:
+            self._rounded[out] = numbers[0]
         return out
 
     def _before_repetition(self, number: Number) -> Number:
@@ -456,11 +464,13 @@ class Recorder(TorchDispatchMode):
         find = RECORDED.get(name)
         if find is None:
             raise Unplannable(f"plans have no operation {name}")
-        if not isinstance(out, Tensor) or out.dtype not in KINDS:
+        if not isinstance(out, Tensor) or out.dtype not in COMPUTED:
             raise Unplannable(f"{name} gives {out.dtype if isinstance(out, Tensor) else type(out).__name__}")
         if name in ARITHMETIC and not out.dtype.is_floating_point:
             raise Unplannable(f"{name} gives {out.dtype}, and plans compute in float32")
         found = find(self, out.shape, args, kwargs)
+        if out.dtype == torch.bfloat16 and name not in EXACT:
+            found = self.step(Operation.ROUND, out.shape, found)
         if changes:
             self._change(out, found)
             return

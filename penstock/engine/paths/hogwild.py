@@ -308,14 +308,9 @@ class HogwildLearner(Learner):
     """
 
     def __init__(
-        self,
-        algorithm: SegmentAlgorithm,
-        arena: ExperienceArena,
-        state: LearnerState,
-        learning: dict[str, Any] | None,
-        report: Tell,
-        weights: MakeWeights = through_block,
-    ) -> None:
+        self, algorithm: SegmentAlgorithm, arena: ExperienceArena, state: LearnerState,
+        learning: dict[str, Any] | None, report: Tell, weights: MakeWeights = through_block,
+    ) -> None:  # fmt: skip
         super().__init__(algorithm, arena, state, report, weights)
         self._shared = SharedParameters(algorithm, arena)
         self._masked = 0

@@ -238,14 +238,9 @@ class SegmentLearner(Learner):
     """True: rewards in the slots are scaled and clipped already."""
 
     def __init__(
-        self,
-        algorithm: SegmentAlgorithm,
-        arena: ExperienceArena,
-        state: LearnerState,
-        learning: dict[str, Any] | None,
-        report: Tell,
-        weights: MakeWeights = through_block,
-    ) -> None:
+        self, algorithm: SegmentAlgorithm, arena: ExperienceArena, state: LearnerState,
+        learning: dict[str, Any] | None, report: Tell, weights: MakeWeights = through_block,
+    ) -> None:  # fmt: skip
         super().__init__(algorithm, arena, state, report, weights)
         config = algorithm.config
         scale, clip = (1.0, None) if self.rewards_are_as_learned else (config.reward_scale, config.reward_clip)
