@@ -228,6 +228,7 @@ def test_intervals_may_be_zero_which_is_never(name):
         ({"gamma": -0.1}, "gamma must be from 0 to 1"),
         ({"gae_lambda": 2}, "gae_lambda=2.0 is not legal: gae_lambda must be from 0 to 1"),
         ({"memory_span": 1}, "memory_span=1 is not legal: memory_span must be 2 or more, or None"),
+        ({"run_dir": ""}, "run_dir='' is not legal: run_dir must be a directory, a URL"),
         ({"seed": -1}, "seed=-1 is not legal: seed must be 0 or more"),
         ({"hidden_sizes": (64, 0)}, "hidden_sizes=(64, 0) is not legal: hidden_sizes must be all more than 0"),
         ({"device": "tpu"}, 'device=\'tpu\' is not legal: device must be "cpu", "cuda" or "cuda:<index>"'),

@@ -246,7 +246,7 @@ class Config:
         for name in ("num_workers", "num_groups", "num_agents", "max_seconds", "reward_clip"):
             value = getattr(self, name)
             require(value is None or value > 0, name, value, "more than 0, or None")
-        self._validate_films()
+        self._validate_files()
         interval = self.checkpoint_interval
         require(interval is None or interval >= 0, "checkpoint_interval", interval, "0 or more, or None")
         pace = self.eval_interval
@@ -279,7 +279,8 @@ class Config:
                 f"groups: use a multiple of {self.num_groups}, or num_groups=1"
             )
 
-    def _validate_films(self) -> None:
+    def _validate_files(self) -> None:
+        require(self.run_dir != "", "run_dir", self.run_dir, 'a directory, a URL, "auto", or None')
         require(self.eval_films == 0 or self.eval_films > 1, "eval_films", self.eval_films, "0, or 2 or more")
         if self.eval_films and (self.run_dir is None or self.eval_interval == 0 or self.evaluator != "home"):
             raise ConfigError(

@@ -142,11 +142,14 @@ class LeafWriter(ObservationWriter):
             array = np.asarray(observation)
         except Exception as error:  # ragged, or a failing conversion
             found = f"a {type(observation).__name__} that is no array: {error}"
+            if isinstance(observation, tuple) and isinstance(observation[-1], dict):
+                found = "a tuple that ends in a dict, as reset() and step() return: give the observation alone"
             raise BadObservationError(index, f"expected an observation of shape {shape}, found {found}") from error
         if self._is_flattened and array.size == math.prod(shape):
             array = array.reshape(shape)
         if array.shape != shape:
-            raise BadObservationError(index, f"expected an observation of shape {shape}, found {array.shape}")
+            found = array.shape if array.dtype.kind in "biuf" else f"a {type(observation).__name__}, {observation!r:.60}"
+            raise BadObservationError(index, f"expected an observation of shape {shape}, found {found}")
         if array.dtype not in self._accepted:
             if not self._can_hold(array):
                 raise BadObservationError(

@@ -112,6 +112,19 @@ def test_an_observation_of_another_shape_is_refused(tmp_path, shape):
         policy.act(np.zeros(shape, np.float32))
 
 
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ("x", "found a str, 'x'"),
+        (None, "found a NoneType, None"),
+        ((np.zeros(4, np.float32), {}), r"found a tuple that ends in a dict, as reset\(\) and step\(\) return"),
+    ],
+)
+def test_what_is_no_observation_is_named(tmp_path, given, found):
+    with pytest.raises(ValueError, match=found):
+        saved(tmp_path).act(given)
+
+
 def test_what_is_known_of_the_checkpoint_comes_with_the_policy(tmp_path):
     meta = saved(tmp_path).meta
     assert meta["algorithm"] == "ppo" and meta["env"] == "CartPole-v1" and meta["steps"] == 64
