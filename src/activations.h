@@ -23,6 +23,10 @@ PENSTOCK_WIDE inline void add_bias(float* __restrict y, const float* __restrict 
     for (size_t o = 0; o < width; ++o) y[n * width + o] += bias[o];
 }
 
+PENSTOCK_WIDE inline void rectify(float* numbers, size_t count) {
+  for (size_t i = 0; i < count; ++i) numbers[i] = numbers[i] < 0.0f ? 0.0f : numbers[i];
+}
+
 PENSTOCK_WIDE inline void add_bias_rectify(float* __restrict y, const float* __restrict bias, size_t rows,
                                            size_t width) {
   for (size_t n = 0; n < rows; ++n) {

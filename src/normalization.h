@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 
 #include "functions.h"
 #include "threads.h"
@@ -22,9 +23,10 @@ struct Columns {
     });
   }
 
-  // y = (x - mean) inverse scale + shift; of each column the mean, and inverse = 1 / sqrt(variance + epsilon).
+  // y = (x - mean) inverse scale + shift, or the larger of it and 0; of each column the mean, and
+  // inverse = 1 / sqrt(variance + epsilon).
   void normalize(const float* x, const float* scale, const float* shift, float epsilon, float* y, float* mean,
-                 float* inverse, int threads) const {
+                 float* inverse, bool rectifies, int threads) const {
     each_block(threads, [&](size_t first, size_t column, size_t count) {
       moments(x + first, rows, columns, count, mean + column, inverse + column);
       std::array<float, kBlock> slope;
@@ -33,14 +35,16 @@ struct Columns {
         one = 1.0f / std::sqrt(one + epsilon);
         slope[k] = one * scale[column + k];
       }
+      const float least = rectifies ? 0.0f : std::numeric_limits<float>::quiet_NaN();
       for (size_t row = 0; row < rows; ++row)
-        move(x + first + row * columns, mean + column, slope.data(), shift + column, y + first + row * columns, count);
+        move(x + first + row * columns, mean + column, slope.data(), shift + column, least, y + first + row * columns,
+             count);
     });
   }
 
-  // Gradients of x, scale and shift.
+  // Gradients of x, scale and shift; of a rectified x the one before the rectifier.
   void gradient(const float* d_y, const float* x, const float* scale, const float* mean, const float* inverse, float* d_x,
-                float* d_scale, float* d_shift, int threads) const {
+                float* d_scale, float* d_shift, bool rectifies, int threads) const {
     each_block(threads, [&](size_t first, size_t column, size_t count) {
       std::array<float, kBlock> sum{}, product{};
       add(d_y + first, x + first, mean + column, rows, columns, count, sum.data(), product.data());
@@ -54,9 +58,10 @@ struct Columns {
         of_x[k] = -slope[k] * product[k] * one * one * share;
         sum[k] *= share;
       }
+      const float least = rectifies ? 0.0f : std::numeric_limits<float>::quiet_NaN();
       for (size_t row = 0; row < rows; ++row) {
         const size_t at = first + row * columns;
-        combine(d_y + at, x + at, sum.data(), mean + column, slope.data(), of_x.data(), d_x + at, count);
+        combine(d_y + at, x + at, sum.data(), mean + column, slope.data(), of_x.data(), least, d_x + at, count);
       }
     });
   }
@@ -101,8 +106,11 @@ struct Columns {
   }
 
   PENSTOCK_WIDE static void move(const float* __restrict x, const float* __restrict mean, const float* __restrict slope,
-                                 const float* __restrict shift, float* __restrict y, size_t count) {
-    for (size_t k = 0; k < count; ++k) y[k] = (x[k] - mean[k]) * slope[k] + shift[k];
+                                 const float* __restrict shift, float least, float* __restrict y, size_t count) {
+    for (size_t k = 0; k < count; ++k) {
+      const float found = (x[k] - mean[k]) * slope[k] + shift[k];
+      y[k] = found < least ? least : found;
+    }
   }
 
   PENSTOCK_WIDE static void add(const float* __restrict d_y, const float* __restrict x, const float* __restrict mean,
@@ -119,8 +127,11 @@ struct Columns {
 
   PENSTOCK_WIDE static void combine(const float* __restrict d_y, const float* __restrict x, const float* __restrict of_all,
                                     const float* __restrict mean, const float* __restrict slope,
-                                    const float* __restrict of_x, float* __restrict d_x, size_t count) {
-    for (size_t k = 0; k < count; ++k) d_x[k] = (d_y[k] - of_all[k]) * slope[k] + (x[k] - mean[k]) * of_x[k];
+                                    const float* __restrict of_x, float least, float* __restrict d_x, size_t count) {
+    for (size_t k = 0; k < count; ++k) {
+      const float found = (d_y[k] - of_all[k]) * slope[k] + (x[k] - mean[k]) * of_x[k];
+      d_x[k] = x[k] <= least ? 0.0f : found;
+    }
   }
 };
 

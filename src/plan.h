@@ -34,6 +34,7 @@ class Plan {
   explicit Plan(Record record) : record_(std::move(record)) {
     record_.require_legal();
     record_.ends.push_back(record_.steps.size());
+    record_.join_rectifiers();
     const Layout layout = lay_out(record_);
     memory_.reset(static_cast<float*>(std::aligned_alloc(kAlign, std::max(kAlign, layout.size * sizeof(float)))));
     if (!memory_) throw std::bad_alloc();
@@ -74,17 +75,12 @@ class Plan {
  private:
   // Removes the steps whose result lies in the place of its operand.
   void leave_out_reshaping() {
-    std::vector<Step> kept;
-    std::vector<size_t> ends;
-    for (size_t i = 0, part = 0; i <= record_.steps.size(); ++i) {
-      for (; part < record_.ends.size() && record_.ends[part] == i; ++part) ends.push_back(kept.size());
-      if (i == record_.steps.size()) break;
-      const Step& step = record_.steps[i];
+    std::vector<bool> is_in_place;
+    for (const Step& step : record_.steps) {
       const bool is_put = step.operation == Operation::kPut || step.operation == Operation::kCall || step.a < 0;
-      if (is_put || !places_[step.out] || places_[step.out] != places_[step.a]) kept.push_back(step);
+      is_in_place.push_back(!is_put && places_[step.out] && places_[step.out] == places_[step.a]);
     }
-    record_.steps = std::move(kept);
-    record_.ends = std::move(ends);
+    record_.leave_out(is_in_place);
   }
 
   float* tensor(size_t number) const { return places_[number]; }
@@ -281,11 +277,11 @@ class Plan {
         break;
       case Call::Kind::kNormalize:
         columns_of(call.reads[0]).normalize(read(0), read(1), read(2), call.normal.centre, write(0), write(1), write(2),
-                                            threads_);
+                                            call.rectifies, threads_);
         break;
       case Call::Kind::kNormalizeGradient:
         columns_of(call.reads[1]).gradient(read(0), read(1), read(2), read(3), read(4), write(0), write(1), write(2),
-                                           threads_);
+                                           call.rectifies, threads_);
         break;
       case Call::Kind::kQuantileHuber: {
         const Shape &quantiles = shape_of(call.reads[0]), &samples = shape_of(call.reads[2]);
@@ -419,7 +415,14 @@ class Plan {
       const Factor* a = factor<Factor, Use::kFactorA>(tensor(step.a) + block * m * k, m * k);
       const Factor* b = factor<Factor, Use::kFactorB>(tensor(step.b) + block * k * n, k * n);
       blas.product(a_turned, b_turned, static_cast<int>(m), static_cast<int>(n), static_cast<int>(k), a, b, 0.0f, c);
-      if (step.c >= 0) add_bias(c, tensor(step.c) + block * n, m, n);
+      const float* bias = step.c < 0 ? nullptr : tensor(step.c) + block * n;
+      if (bias && step.rectifies) {
+        add_bias_rectify(c, bias, m, n);
+      } else if (bias) {
+        add_bias(c, bias, m, n);
+      } else if (step.rectifies) {
+        rectify(c, m * n);
+      }
       if constexpr (!std::is_same_v<Factor, float>) round_to_bf16(c, m * n);
     });
   }

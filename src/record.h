@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <optional>
 #include <stdexcept>
@@ -22,6 +23,7 @@ struct Step {
   Operation operation;
   int out, a, b, c;  // numbers of tensors; -1: none
   float x, y;        // of a call x is its number
+  bool rectifies = false;  // of a product: its result is max(., 0)
 };
 
 // Element types of inputs.
@@ -47,6 +49,7 @@ struct Call {
   int rows, networks;  // of layers
   bool in_bf16;
   SquashedNormal normal;  // of kNormalize, centre is added to variances
+  bool rectifies = false;  // of kNormalize: y is max(., 0); of kNormalizeGradient: d_x is 0 where x is not above 0
 };
 
 // The first tensors are the inputs, each of the given kind; every other is the result of a step, and each output is one
@@ -93,6 +96,56 @@ struct Record {
         throw std::invalid_argument("no such output in the plan");
     if (!std::is_sorted(ends.begin(), ends.end()) || (!ends.empty() && ends.back() > steps.size()))
       throw std::invalid_argument("no such part of the plan");
+  }
+
+  // Makes rectifiers, and their gradients, part of the step before, where nothing else reads its result: large tensors
+  // are then passed over once less.
+  void join_rectifiers() {
+    std::vector<int> readers(shapes.size(), 0);
+    std::vector<size_t> made_by(shapes.size(), steps.size());
+    for (size_t i = 0; i < steps.size(); ++i) {
+      each_read(steps[i], [&](int number) { ++readers[number]; });
+      each_written(steps[i], [&](int number) { made_by[number] = i; });
+    }
+    for (const int number : outputs) ++readers[number];
+    std::vector<bool> is_joined(steps.size(), false);
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const Step& step = steps[i];
+      const bool rectifies = step.operation == Operation::kClamp && step.x == 0.0f && step.y == INFINITY;
+      const bool is_gradient = step.operation == Operation::kRectifierGradient && step.x == 0.0f;
+      if (!(rectifies || is_gradient) || readers[step.a] != 1 || shapes[step.a] != shapes[step.out]) continue;
+      const size_t before = made_by[step.a];
+      if (before == steps.size()) continue;
+      Step& made = steps[before];
+      if (made.operation == Operation::kCall) {
+        Call& call = calls[static_cast<size_t>(made.x)];
+        const bool fits = rectifies ? call.kind == Call::Kind::kNormalize
+                                    : call.kind == Call::Kind::kNormalizeGradient && call.reads[1] == step.b;
+        if (!fits || call.writes[0] != step.a) continue;
+        call.writes[0] = step.out;
+        call.rectifies = true;
+      } else if (rectifies && (made.operation == Operation::kProduct || made.operation == Operation::kProductInBf16)) {
+        made.out = step.out;
+        made.rectifies = true;
+      } else {
+        continue;
+      }
+      made_by[step.out] = before;
+      is_joined[i] = true;
+    }
+    leave_out(is_joined);
+  }
+
+  // Removes steps.
+  void leave_out(const std::vector<bool>& is_left_out) {
+    std::vector<Step> kept;
+    std::vector<size_t> kept_ends;
+    for (size_t i = 0, part = 0; i <= steps.size(); ++i) {
+      for (; part < ends.size() && ends[part] == i; ++part) kept_ends.push_back(kept.size());
+      if (i < steps.size() && !is_left_out[i]) kept.push_back(steps[i]);
+    }
+    steps = std::move(kept);
+    ends = std::move(kept_ends);
   }
 
   const Call& call_of(const Step& step) const { return calls[static_cast<size_t>(step.x)]; }

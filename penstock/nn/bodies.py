@@ -240,9 +240,9 @@ class BodyCritics(nn.Module):
         sizes = num_critics, self.body.output_size, num_quantiles
         self.head = UnitLinear(*sizes, has_bias=True) if has_unit_head else StackedLinear(*sizes)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return values ``[C, N]`` of inputs ``[N, I]``; with several quantiles ``[C, N, M]``."""
-        features = self.body(x.expand(self.num_critics, *x.shape))
+    def forward(self, x: Tensor, rows: slice = slice(None)) -> Tensor:
+        """Return values ``[C, N]`` of inputs ``[N, I]``, or of some rows; with several quantiles ``[C, N, M]``."""
+        features = self.body(x.expand(self.num_critics, *x.shape))[:, rows]
         with without_autocast(x.device):
             values: Tensor = self.head(features)
         return values.squeeze(-1)

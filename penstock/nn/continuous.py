@@ -156,8 +156,8 @@ class ContinuousActorCritic(PolicyNetwork):
 
     @in_shares(1, observation=0, action=0, next_observation=0, next_action=0)
     def joint_q(
-        self, observation: Tensor, action: Tensor, next_observation: Tensor, next_action: Tensor
-    ) -> tuple[Tensor, Tensor]:
+        self, observation: Tensor, action: Tensor, next_observation: Tensor, next_action: Tensor, end: int | None = None
+    ) -> tuple[Tensor, ...]:
         """Return the values of both ends of transitions by all critics, for critics that normalise by the batch.
 
         Separate batches would be normalised by different moments: the policy's actions are distributed differently from
@@ -169,6 +169,8 @@ class ContinuousActorCritic(PolicyNetwork):
             Observations in their column's layout, ``[N, *shape]``.
         action, next_action : Tensor
             Actions in [-1, 1], float32 ``[N, d]``.
+        end : int, optional
+            End whose values alone are returned, 0 or 1: the last layer of `BodyCritics` runs on no other rows.
 
         Returns
         -------
@@ -177,8 +179,10 @@ class ContinuousActorCritic(PolicyNetwork):
         """
         features = self.critic_encoder(self.input(torch.cat((observation, next_observation))))
         x = torch.cat((features.float(), torch.cat((action, next_action))), -1)
-        q, next_q = self.critics(x).chunk(2, 1)
-        return q, next_q
+        count = len(observation)
+        if end is None:
+            return tuple(self.critics(x).split(count, 1))
+        return (self.critics(x, slice(end * count, (end + 1) * count)),)
 
     def actor_parameters(self) -> list[nn.Parameter]:
         """Return the parameters trained by the actor's loss, in a fixed order."""

@@ -162,6 +162,9 @@ def test_both_ends_of_transitions_pass_in_one_batch_and_logits_are_split_by_rows
     q, next_q = made.joint_q(first, actions(), last, actions(1))
     together = made.q(torch.cat((first, last)), torch.cat((actions(), actions(1))))
     torch.testing.assert_close(torch.cat((q, next_q), 1), together)
+    for end, expected in enumerate((q, next_q)):  # of one end alone, with the moments of both
+        (alone,) = made.joint_q(first, actions(), last, actions(1), end)
+        torch.testing.assert_close(alone, expected)
     assert not torch.allclose(made.q(first, actions()), q, atol=1e-2)
 
 

@@ -119,15 +119,13 @@ class SoftCritics(ControlAlgorithm):
         q, next_q : Tensor
             Values, float32 ``[C, B]``, or logits ``[C, B, M]``; the latter without gradient.
         """
-        ends = batch.obs, batch.action, batch.next_obs, next_action
-        if self.normalizes_by_batch:
-            q, next_q = model.joint_q(*ends)
-        else:
-            q, next_q = model.q(batch.obs, batch.action), None
-        if self.has_target:
-            with torch.no_grad():
-                next_q = self.target.q(*ends[2:]) if next_q is None else self.target.joint_q(*ends)[1]
-        return q, next_q.detach()
+        ends, is_joint = (batch.obs, batch.action, batch.next_obs, next_action), self.normalizes_by_batch
+        if not self.has_target:
+            q, next_q = model.joint_q(*ends) if is_joint else (model.q(*ends[:2]), model.q(*ends[2:]))
+            return q, next_q.detach()
+        q = model.joint_q(*ends, end=0)[0] if is_joint else model.q(*ends[:2])
+        with torch.no_grad():
+            return q, self.target.joint_q(*ends, end=1)[0] if is_joint else self.target.q(*ends[2:])
 
     def critic_loss(
         self, model: Any, q: Tensor, next_q: Tensor, next_bonus: Tensor, batch: TransitionBatch
