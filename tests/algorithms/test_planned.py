@@ -485,6 +485,13 @@ def columns_normalized(x, scale, shift):
     return torch.native_batch_norm(x, scale, shift, None, None, True, 0.0, 1e-5)[0]
 
 
+def rectified(x, m):
+    """Rectifiers before and behind normalisations and products, some of whose results are read elsewhere, too."""
+    y = x @ m[:3]
+    before, behind = columns_normalized(y.relu(), m[0] + 1.0, m[1]), columns_normalized(y, m[2] + 1.0, m[3])
+    return before * behind.relu() + behind + y.relu()
+
+
 def in_few_digits(x, m):
     """Products, sums and changes in bfloat16, of tensors as they are and transposed."""
     few = x.to(torch.bfloat16)
@@ -526,6 +533,7 @@ OPERATIONS = {
     "rows": lambda x, m: torch.layer_norm(3.0 * x, (3,), eps=0.5) * m + torch.layer_norm(blocks(x), (3,)).sum(1),
     "weighted sums": lambda x, m: (blocks(x) * m[:, :1, None]).sum(1) * (blocks(x) * m.unsqueeze(1)).sum(-1),
     "columns": lambda x, m: torch.cat([part * m[:, :1] for part in x.split((1, 2), -1)], -1),
+    "rectified": lambda x, m: rectified(x, m) * (x @ m.t() @ x).relu() + torch.addmm(m[0], x, m[:3]).relu(),
     "few digits": lambda x, m: in_few_digits(x, m).float() @ x * m,
     "changed parts": change_parts,
 }
