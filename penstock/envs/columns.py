@@ -148,9 +148,8 @@ class LeafWriter(ObservationWriter):
         if self._is_flattened and array.size == math.prod(shape):
             array = array.reshape(shape)
         if array.shape != shape:
-            found = f"a {type(observation).__name__}, {observation!r:.60}"
-            if array.dtype.kind in "biuf":
-                found = f"{array.shape}"
+            kind = f"a {type(observation).__name__}, {observation!r:.60}"
+            found = f"{array.shape}" if array.dtype.kind in "biuf" else kind
             raise BadObservationError(index, f"expected an observation of shape {shape}, found {found}")
         if array.dtype not in self._accepted:
             if not self._can_hold(array):

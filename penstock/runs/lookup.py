@@ -12,7 +12,7 @@ from penstock.runs.files import previous_of
 from penstock.runs.remote import is_remote
 from penstock.runs.run_directory import CHECKPOINTS, POLICIES, RunDirectory
 from penstock.runs.store import BEST
-from penstock.runs.vacancy import CONFIG, is_vacant, runs_beside, safe_name
+from penstock.runs.vacancy import CONFIG, is_vacant, runs_in, runs_near, safe_name
 
 
 def resolve_checkpoint(
@@ -54,7 +54,9 @@ def resolve_checkpoint(
     path, policy = _run_meant(local_copy(path, prefer), policy)
     if not (path / CONFIG).is_file():
         if not path.exists() and not previous_of(path).exists():
-            raise MissingCheckpointError(f"{path} does not exist: {runs_beside(path)}")
+            raise MissingCheckpointError(f"{path} does not exist: {runs_near(path)}")
+        if runs_in(path):
+            raise CheckpointError(f"{path} is a folder of runs: {runs_near(path)}")
         verify_checkpoint(path)
         return path
     run = RunDirectory.open(path)

@@ -42,7 +42,7 @@ from penstock.runs.vacancy import (
     is_vacant,
     new_directory,
     require_vacant,
-    runs_beside,
+    runs_near,
     safe_name,
     take_lock,
 )
@@ -244,7 +244,7 @@ class RunDirectory:
                 "compare and report read remote runs"
             )
         if not (directory / CONFIG).is_file():
-            raise RunDirectoryError(f"{directory} {_what_is(directory)}; {runs_beside(directory)}")
+            raise RunDirectoryError(f"{directory} {_what_is(directory)}; {runs_near(directory)}")
         try:
             config: dict[str, Any] = read_document(directory / CONFIG, _ConfigFile)
         except (OSError, DocumentError) as error:

@@ -112,10 +112,15 @@ def set_aside_run(path: Path) -> str:
     return f"the directory {path} had no checkpoint to resume from: it is in {aside} now"
 
 
-def runs_beside(path: Path) -> str:
-    """Return a hint for an error message: the newest runs beside a path that is none."""
-    parent = path.parent if path.parent.is_dir() and path.parent != Path() else _RUNS
-    runs = sorted((p.parent for p in parent.glob(f"*/{CONFIG}")), key=lambda p: p.stat().st_mtime, reverse=True)
-    if not runs:
-        return "give the directory of a run, e.g. runs/CartPole-v1-appo-20250101-120000"
-    return f"the newest runs in {parent} are {', '.join(str(run) for run in runs[:3])}"
+def runs_in(folder: Path) -> list[Path]:
+    """Return the runs in a folder and in its own folders, newest first."""
+    runs = (found.parent for depth in ("*", "*/*") for found in folder.glob(f"{depth}/{CONFIG}"))
+    return sorted(runs, key=lambda run: run.stat().st_mtime, reverse=True)
+
+
+def runs_near(path: Path) -> str:
+    """Return a hint for an error message: the newest runs in a path that is none, or beside it."""
+    for folder in (path, path.parent if path.parent != Path() else _RUNS):
+        if runs := runs_in(folder):
+            return f"the newest runs in {folder} are {', '.join(map(str, runs[:3]))}"
+    return "give the directory of a run, e.g. runs/CartPole-v1-appo-20250101-120000"

@@ -1,6 +1,7 @@
 """A run directory is made once, found again, and leads to the right checkpoint."""
 
 import json
+import os
 import re
 from importlib.metadata import version
 from pathlib import Path
@@ -172,6 +173,16 @@ def test_a_run_means_its_best_checkpoint_unless_told_otherwise():
     assert resolve_checkpoint("my-run", "10") == Path("my-run/checkpoints/10")
 
 
+@pytest.mark.parametrize("folder", ["study", "."])
+def test_a_folder_of_runs_names_them(folder):
+    for name in ("study/one", "study/two"):
+        save(create(name), 10)
+    os.utime("study/one/config.json", (1, 1))
+    os.utime("study/one", (1, 1))
+    with pytest.raises(CheckpointError, match=f"folder of runs: the newest runs in {folder} are study/two, study/one"):
+        resolve_checkpoint(folder)
+
+
 def test_a_run_without_a_best_means_its_latest():
     save(create("my-run"), 10, 20)
     assert resolve_checkpoint("my-run") == Path("my-run/checkpoints/20")
@@ -207,5 +218,5 @@ def test_a_checkpoint_that_is_not_there_is_answered_with_those_that_are():
         resolve_checkpoint("my-run", "15")
     with pytest.raises(CheckpointError, match="my-runn does not exist"):
         resolve_checkpoint("my-runn")
-    with pytest.raises(CheckpointError, match="is not a checkpoint: found my-run"):
+    with pytest.raises(CheckpointError, match="is a folder of runs: the newest runs in . are my-run"):
         resolve_checkpoint(".")
