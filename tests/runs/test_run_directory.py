@@ -218,5 +218,5 @@ def test_a_checkpoint_that_is_not_there_is_answered_with_those_that_are():
         resolve_checkpoint("my-run", "15")
     with pytest.raises(CheckpointError, match="my-runn does not exist"):
         resolve_checkpoint("my-runn")
-    with pytest.raises(CheckpointError, match="is a folder of runs: the newest runs in . are my-run"):
+    with pytest.raises(CheckpointError, match=r"is a folder of runs: the newest runs in \. are my-run"):
         resolve_checkpoint(".")
