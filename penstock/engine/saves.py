@@ -64,7 +64,10 @@ class Saves:
             Longest wait. Contents are waited for only if it is at least SAVE_SECONDS.
         """
         if self._chronicle.restore():
-            self.save(self._chronicle.stores, meta, seconds, self._progress.steps)
+            steps, stores = self._progress.steps, self._chronicle.stores
+            error = self.save(stores, meta, seconds, steps)
+            if error is None and len(stores) > 1 and self._progress.steps > steps and seconds >= SAVE_SECONDS:
+                self.save(stores, meta, seconds, self._progress.steps)  # learners have reported steps since
             if seconds >= SAVE_SECONDS:
                 self._roles.until(lambda: self._contents_saved >= self._saving_apart, SAVE_CONTENTS_SECONDS)
 
