@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import penstock
 from penstock.algorithms.arithmetic.losses import masked_mean, normalize_advantage, value_error
-from penstock.algorithms.arithmetic.returns import gae
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,12 +33,8 @@ class ActorCritic(penstock.SegmentAlgorithm):
     Config = ActorCriticConfig
 
     def targets(self, model, batch, policy, values):
-        """Advantages and value targets `[T, B]`, from the learner's own values `[T + 1, B]`."""
-        advantage, target = gae(
-            batch.reward, values, batch.terminated, batch.truncated,
-            gamma=self.config.gamma, lambda_=self.config.gae_lambda, valid=batch.valid,
-        )  # fmt: skip
-        return {"advantage": advantage, "return": target}
+        """Advantages and value targets `[T, B]`, from the learner's own values `[T + 1, B]`: by name."""
+        return self.estimate_advantages(model, batch, values, self.config.gae_lambda)
 
     def loss(self, batch, policy, value):
         """`-E[w A log pi(a)] + c_v L_v - c_e H`: means over the steps that count (`batch.learn`)."""

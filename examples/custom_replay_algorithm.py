@@ -14,11 +14,12 @@ import torch
 import penstock
 from penstock.algorithms.arithmetic.td import huber, td_target
 from penstock.algorithms.dqn import DQN, DQNConfig
+from penstock.config import require
 
 
 @dataclass(frozen=True, kw_only=True)
 class MunchausenConfig(DQNConfig):
-    """DQN that rewards an agent for being sure of what it did; `double` has no meaning here."""
+    """DQN that rewards an agent for being sure of what it did."""
 
     temperature: float = 0.03
     """Of the policy softmax(q / temperature) (section 3)."""
@@ -26,6 +27,12 @@ class MunchausenConfig(DQNConfig):
     """Weight of the action's log-probability in the reward (section 3)."""
     least_log_prob: float = -1.0
     """The log-probability times the temperature is clipped below here (section 3)."""
+
+    def validate(self):
+        """Refuse DQN's switches that the loss below would ignore."""
+        super().validate()
+        for name in ("double", "noisy", "munchausen", "rescale_values", "normalize_returns", "distributional", "memory"):
+            require(getattr(self, name) in (False, "none"), name, getattr(self, name), "left out: this loss ignores it")
 
 
 class MunchausenDQN(DQN):

@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import signal
+import threading
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -140,7 +142,18 @@ def __getattr__(name: str) -> Any:
         meant = next((known for known in __all__ if known.lower().replace("_", "") == plain), None)
         hint = f"; did you mean {meant!r}?" if meant else ""
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    if threading.current_thread() is not threading.main_thread():
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    # Ctrl-C waits: an import of torch that was broken off makes the next one crash the process.
+    interrupts: list[Any] = []
+    before = signal.signal(signal.SIGINT, lambda *interrupt: interrupts.append(interrupt))
+    try:
+        found = getattr(importlib.import_module(_HOMES[name]), name)
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
+    if interrupts and callable(before):
+        before(*interrupts[0])
+    return found
 
 
 def __dir__() -> list[str]:

@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+import textwrap
 import threading
 from importlib.metadata import version
 from pathlib import Path
@@ -67,6 +68,32 @@ def test_names_of_other_libraries_are_answered_with_those_of_here(trainer):
                 getattr(owner, name)
         with pytest.raises(AttributeError, match=r"has no attribute 'nothing_like_it'$"):
             owner.nothing_like_it  # noqa: B018
+
+
+def test_an_algorithm_is_not_derived_from_a_trainer():
+    with pytest.raises(TypeError, match=r"Own defines evaluate, loss on a trainer.* from penstock\.algorithms\.ppo\.PPO"):
+        type("Own", (penstock.PPO,), {"loss": None, "evaluate": None})
+    assert issubclass(type("Logging", (penstock.PPO,), {"log": None}), penstock.PPO)
+
+
+@pytest.mark.timeout(120)
+def test_ctrl_c_while_a_class_is_imported_comes_after_the_import():
+    """Each time after a longer part of the import, in a process that then imports the class again."""
+    program = """
+        import os, signal, sys, threading, time
+        import penstock
+        threading.Timer(float(sys.argv[1]), os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            penstock.PPO
+            time.sleep(30)
+        except KeyboardInterrupt:
+            print("interrupted", penstock.PPO.__name__)
+        """
+    for delay in ("0.3", "0.8"):
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(program), delay], capture_output=True, text=True, timeout=60
+        )
+        assert (done.returncode, done.stdout) == (0, "interrupted PPO\n"), done.stderr
 
 
 def test_a_source_tree_that_is_not_built_says_so_and_which_installed_package_it_hides(tmp_path):

@@ -63,13 +63,19 @@ class Face(Trainer):
     algorithm: ClassVar[type[Algorithm]]
     __signature__ = _Signature()
 
+    def __init_subclass__(cls) -> None:
+        kind = cls.algorithm
+        meant = sorted(name for name in vars(cls) if name[0] != "_" and name != "algorithm" and hasattr(kind, name))
+        if meant:
+            raise TypeError(
+                f"{cls.__name__} defines {', '.join(meant)} on a trainer, where no algorithm looks: derive it from "
+                f"{kind.__module__}.{kind.__qualname__}, and train it by penstock.Trainer({cls.__name__}, env=...)"
+            )
+
     def __init__(
-        self,
-        env: str | Callable[..., Any] | None = None,
-        *others: Any,
-        preset: str | os.PathLike[str] | None = None,
+        self, env: str | Callable[..., Any] | None = None, *others: Any, preset: str | os.PathLike[str] | None = None,
         **settings: Any,
-    ) -> None:
+    ) -> None:  # fmt: skip
         if others:
             given = ", ".join(map(repr, (env, *others)))
             raise ConfigError(

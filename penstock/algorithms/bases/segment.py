@@ -120,6 +120,8 @@ class SegmentAlgorithm(Algorithm):
     def targets(self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor) -> dict[str, Tensor]:
         """Compute the targets of the loss, without gradient, by name; they become ``batch.targets``.
 
+        A target "return" is in units of the value head, as `estimate_advantages` gives it: returns are normalised by it.
+
         Parameters
         ----------
         batch
