@@ -31,7 +31,8 @@ class MunchausenConfig(DQNConfig):
     def validate(self):
         """Refuse DQN's switches that the loss below would ignore."""
         super().validate()
-        for name in ("double", "noisy", "munchausen", "rescale_values", "normalize_returns", "distributional", "memory"):
+        switches = "double", "noisy", "munchausen", "rescale_values", "normalize_returns", "distributional", "memory"
+        for name in switches:
             require(getattr(self, name) in (False, "none"), name, getattr(self, name), "left out: this loss ignores it")
 
 

@@ -71,9 +71,33 @@ def test_names_of_other_libraries_are_answered_with_those_of_here(trainer):
 
 
 def test_an_algorithm_is_not_derived_from_a_trainer():
-    with pytest.raises(TypeError, match=r"Own defines evaluate, loss on a trainer.* from penstock\.algorithms\.ppo\.PPO"):
+    with pytest.raises(TypeError, match=r"Own defines evaluate, loss on a trainer.* penstock\.algorithms\.ppo\.PPO"):
         type("Own", (penstock.PPO,), {"loss": None, "evaluate": None})
     assert issubclass(type("Logging", (penstock.PPO,), {"log": None}), penstock.PPO)
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (lambda loss, metrics: loss, "NoneType"),
+        (lambda loss, metrics: (loss.detach(), metrics), r"found shape \(\), gradient False, and dict"),
+        (lambda loss, metrics: (loss * torch.ones(2), metrics), r"found shape \(2,\), gradient True"),
+        (lambda loss, metrics: (1.0, metrics), "found 1.0, and dict"),
+        (lambda loss, metrics: (loss, metrics | {"half": 0.5}), None),
+    ],
+)
+def test_a_loss_is_a_tensor_of_one_number_with_metrics(change, found):
+    class Own(PPO):
+        def loss(self, batch, policy, value):
+            return change(*super().loss(batch, policy, value))
+
+    with penstock.Trainer(Own, **{**SETTINGS, "total_steps": 64}) as made:
+        if found is None:
+            made.train(quiet=True)
+            assert made.status.losses["half"] == 0.5
+        else:
+            with pytest.raises(RuntimeError, match=rf"Own\.loss\(\) must return \(loss, metrics\): .*{found}"):
+                made.train(quiet=True)
 
 
 @pytest.mark.timeout(120)

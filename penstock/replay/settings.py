@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+_MOST_ROW_NBYTES = 1 << 40
 _MAX_DEPTH = 4096
 
 
@@ -245,6 +246,8 @@ def _check_field(name: str, field: Field, fields: Mapping[str, Field], sequences
         raise ValueError(f"fields[{name!r}] has dtype {dtype.str} in foreign byte order: use {dtype.newbyteorder('=')}")
     if not all(_is_count(length) for length in field.shape):
         raise ValueError(f"fields[{name!r}] has shape {field.shape}: every length must be 1 or more, a whole number")
+    if (nbytes := math.prod(map(int, field.shape)) * dtype.itemsize) > _MOST_ROW_NBYTES:
+        raise MemoryError(f"fields[{name!r}] has {nbytes:,} bytes in each row: at most {_MOST_ROW_NBYTES:,} can be")
     if field.stack is not None:
         if not _is_whole(field.stack):
             raise ValueError(f"fields[{name!r}] has stack={field.stack!r}: give the number of an axis, or None")
@@ -272,6 +275,8 @@ def _check_prioritized(sampler: Prioritized) -> None:
             raise ValueError(f"Prioritized({name}={value!r}) is not legal: give a finite number, 0 or more")
     if sampler.normalize not in ("buffer", "batch"):
         raise ValueError(f"Prioritized(normalize={sampler.normalize!r}) is not legal: give 'buffer' or 'batch'")
+    if not isinstance(sampler.stratified, bool):
+        raise ValueError(f"Prioritized(stratified={sampler.stratified!r}) is not legal: give True or False")
     exponent = sampler.eviction_alpha
     if exponent is None:
         return

@@ -13,6 +13,7 @@ from penstock.envs.factories import requested
 from penstock.envs.lanes import Lanes
 from penstock.envs.masks import MASK
 from penstock.envs.seats import SeatLanes
+from penstock.envs.spaces import ActionSpec
 from penstock.nn import PolicyNetwork
 from penstock.self_play.settings import RANDOM
 
@@ -101,8 +102,18 @@ class OwnOpponent(Opponent):
             shown = lanes.shown[lane]
             if lanes.observation.mask_is_in_info:
                 shown = dict(zip(("observation", MASK), shown, strict=True))
-            actions[lane] = player(shown)
+            actions[lane] = action = player(shown)
+            if not _is_legal(action, lanes.action):
+                name = getattr(player, "__name__", type(player).__name__)
+                raise ValueError(f"the opponent {name} of eval_against gave {action!r}; legal: {lanes.action}")
         return actions
+
+
+def _is_legal(action: Any, spec: ActionSpec) -> bool:
+    """Return whether an action may be one of the game's own; of several components only None is refused."""
+    if not spec.is_discrete:
+        return action is not None
+    return np.ndim(action) == 0 and action in range(spec.start, spec.start + (spec.num_actions or 0))
 
 
 def opponent_of(place: str | Callable[..., Any], lanes: SeatLanes, seed: int) -> Opponent:

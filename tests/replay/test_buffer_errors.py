@@ -245,3 +245,14 @@ def test_settings_may_be_numbers_of_numpy(tmp_path: Path) -> None:
     plain.load(tmp_path / "saved")
     assert plain.get_all()["reward"].tolist() == [1.5, 1.5, 1.5, 1.5, 1.0]
     assert len(ReplayBuffer(10, {"a": Field()}, sequences=Sequences(np.int64(4), np.int32(2))).allocate(3)["mask"]) == 3
+
+
+@pytest.mark.parametrize("stratified", [1, "no", np.bool_(True)])
+def test_a_switch_of_the_sampler_is_true_or_false(stratified):
+    with pytest.raises(ValueError, match=r"Prioritized\(stratified=.*\) is not legal: give True or False"):
+        ReplayBuffer(10, {"obs": Field()}, sampler=Prioritized(stratified=stratified))
+
+
+def test_rows_that_no_machine_holds_are_refused():
+    with pytest.raises(MemoryError, match=r"fields\['obs'\] has 39,.* bytes in each row: at most 1,099,"):
+        ReplayBuffer(10, {"obs": Field((2**31 - 1,) * 3)})

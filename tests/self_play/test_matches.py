@@ -134,6 +134,19 @@ def test_an_object_of_a_class_plays_a_seat_of_a_game_and_hears_when_it_begins():
         assert all(game == sorted(game) for game in player.games)
 
 
+@pytest.mark.parametrize("action", [9, -1, 0.5, None, "0", [0]])
+def test_an_action_that_the_game_does_not_have_is_refused(action):
+    group = guests_of(TicTacToe, 1, seat=1)
+    group.reset()
+    _, guests = group.teams
+    with pytest.raises(ValueError, match=r"the opponent fixed of eval_against gave .*; legal: one of 9 values"):
+
+        def fixed(observation):
+            return action
+
+        OwnOpponent(guests, fixed, 7).act()
+
+
 def test_random_is_uniform_over_what_is_legal():
     group = guests_of(ConnectFour, 1, seat=1)
     group.reset()

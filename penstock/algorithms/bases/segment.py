@@ -120,7 +120,7 @@ class SegmentAlgorithm(Algorithm):
     def targets(self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor) -> dict[str, Tensor]:
         """Compute the targets of the loss, without gradient, by name; they become ``batch.targets``.
 
-        A target "return" is in units of the value head, as `estimate_advantages` gives it: returns are normalised by it.
+        A target "return" is in units of the value head, as `estimate_advantages` gives it.
 
         Parameters
         ----------
@@ -268,7 +268,18 @@ class SegmentAlgorithm(Algorithm):
                     whole, seen = model.evaluate(batch.obs, batch.first, batch.memory)
                     aim = whole[:-1]
                 batch.targets = self._changed(self.targets(model, batch, aim, seen), batch)
-        return self.loss(batch, policy, value)
+        return self._with_tensors(self.loss(batch, policy, value))
+
+    def _with_tensors(self, found: Any) -> tuple[Tensor, Metrics]:
+        """Return a loss and its metrics, numbers among them as tensors; raise TypeError for anything else."""
+        loss, metrics = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
+        if not (isinstance(loss, Tensor) and loss.ndim == 0 and loss.requires_grad and isinstance(metrics, dict)):
+            about = f"shape {tuple(loss.shape)}, gradient {loss.requires_grad}" if isinstance(loss, Tensor) else loss
+            raise TypeError(
+                f"{type(self).__name__}.loss() must return (loss, metrics): a tensor of shape () that depends on the "
+                f"network, and a dict of numbers; found {about}, and {type(metrics).__name__}"
+            )
+        return loss, {name: torch.as_tensor(value) for name, value in metrics.items()}
 
     def loss(self, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, Metrics]:
         """Return the loss of a minibatch and its metrics (0-dimensional tensors by name).
