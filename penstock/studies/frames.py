@@ -75,7 +75,7 @@ def train_runs(
     contents |= {key: value for key, value in (("seeds", seeds), ("name", name), ("jobs", jobs)) if value is not None}
     asked = plan.request(contents)
     cluster = plan.take_cluster(asked)
-    study = multirun.Study(plan.folder_of(asked), plan.plan(asked))
+    study = multirun.Study(plan.folder_of(asked), plan.plan(asked, is_here=cluster is None))
     if multirun.train(study, jobs, cluster) == multirun.INTERRUPTED:
         raise KeyboardInterrupt
     return run_table(study.folder)

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from penstock.algorithms import load_algorithm
-from penstock.config import Config, closest, read_toml, require_no_secrets
+from penstock.config import Config, ConfigError, closest, read_toml, require_no_secrets, whole_arguments
+from penstock.envs.failures import EnvironmentUsageError
+from penstock.envs.spec import EnvSpec
 from penstock.flags import parse_config
 from penstock.runs.files import json_values
 from penstock.runs.vacancy import safe_name
@@ -150,14 +152,14 @@ def read(args: Sequence[str]) -> Request:
     return request
 
 
-def plan(request: Request) -> list[PlannedRun]:
-    """Return every run of a request, with all settings checked.
+def plan(request: Request, *, is_here: bool = True) -> list[PlannedRun]:
+    """Return every run of a request, with all settings checked, and environments too if the runs train here.
 
     Runs of the first seed come first, so that finished runs can be compared at any time.
 
     Raises
     ------
-    StudyError, ConfigError
+    StudyError, ConfigError, EnvironmentUsageError
         A setting or the request is not legal.
     SystemExit
         A flag is wrong (2).
@@ -170,6 +172,7 @@ def plan(request: Request) -> list[PlannedRun]:
     seeds = values.pop("seed", [("0",)])
     varied = [name for name, several in values.items() if len(several) > 1]
     each: list[tuple[str, dict[str, Words], Config]] = []
+    looked_up: set[str] = set()
     for algorithm in request.algorithms:
         own = request.own.get(algorithm, {})
         config_class = load_algorithm(algorithm).Config
@@ -177,6 +180,11 @@ def plan(request: Request) -> list[PlannedRun]:
             chosen = {**settings, **own}
             config = parse_config(config_class, _flags(chosen, config_class), f"penstock multirun {algorithm}")
             require_no_secrets(config.env_kwargs, "penstock multirun")
+            config.with_schedules()  # raises `ConfigError` for one that a run would refuse
+            where = repr((config.env, config.env_kwargs, config.vectorize))
+            if is_here and where not in looked_up:
+                _require_environment(config)
+                looked_up.add(where)
             each.append((algorithm, chosen, config))
     runs: dict[str, PlannedRun] = {}
     for seed, (algorithm, chosen, config) in itertools.product(seeds, each):
@@ -187,6 +195,16 @@ def plan(request: Request) -> list[PlannedRun]:
         given = frozenset({*chosen, "seed"} - {"preset"})
         runs[name] = PlannedRun(name, algorithm, flags, dataclasses.replace(config, seed=_whole(seed)), given)
     return list(runs.values())
+
+
+def _require_environment(config: Config) -> None:
+    """Raise `EnvironmentUsageError` or `ConfigError` for an environment that is not there; it is not made."""
+    try:
+        EnvSpec.resolve(config.env, whole_arguments(config.env_kwargs), config.vectorize)
+    except EnvironmentUsageError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise ConfigError(str(error)) from error
 
 
 def take_cluster(request: Request) -> Asked | None:

@@ -99,6 +99,51 @@ def test_a_run_whose_checkpoint_cannot_be_used_now_is_left_as_it_is(tmp_path, mo
     assert contents(tmp_path) == before and not (run / "../output").exists()
 
 
+class Ended:
+    """Job that ended at once with an exit code, in the stead of a training."""
+
+    def __init__(self, run, code, output):
+        self.run, self.code, self.output, self.cores = run, code, output, ()
+
+    def lines(self):
+        return []
+
+
+def test_a_run_with_a_damaged_config_counts_as_failed_and_the_others_go_on(tmp_path, monkeypatch, capsys):
+    found = study(tmp_path, "--seeds", "2")
+    first, second = found.runs
+    (record(found.path_of(first)).directory.path / "config.json").write_text("{")
+    monkeypatch.setattr(Study, "_start", lambda self, run, command, cores, with_cores: started(run, cores))
+    began = []
+
+    def started(run, cores):
+        began.append(run.name)
+        record(found.path_of(run), target=None).directory.path.joinpath("config.json").write_text("{")
+        job = Ended(run, 0, tmp_path / "output" / "x.txt")
+        job.cores, job.poll = cores, lambda: 0
+        return job
+
+    assert found.train(jobs=1) == 1
+    said = capsys.readouterr().out
+    assert began == [second.name]
+    path = found.path_of(first)
+    assert f"{first.name}: left as it is: {path}/config.json cannot be read: it is no JSON" in said
+    assert said.count("config.json") == 2 and f"Restore it, or move {path} away" in said
+    assert f"{second.name}: failed, {found.path_of(second)}/config.json cannot be read: " in said
+    found._print_progress([Ended(first, None, None)], left=0)
+    assert said.strip().endswith("1 left as they are, 1 unreadable")
+
+
+@pytest.mark.parametrize("code", [130, -signal.SIGTERM])
+def test_a_run_that_is_interrupted_before_it_has_begun_is_no_failure(tmp_path, capsys, code):
+    found = study(tmp_path)
+    (run,) = found.runs
+    found._print_end(Ended(run, code, tmp_path / "x.txt"), code, is_interrupted=True)
+    assert capsys.readouterr().out == f"{run.name}: interrupted\n"
+    found._print_end(Ended(run, 1, tmp_path / "x.txt"), 1, is_interrupted=True)
+    assert "failed, see" in capsys.readouterr().out
+
+
 @pytest.mark.long
 def test_a_run_without_an_intact_checkpoint_begins_anew_beside_what_it_was(tmp_path, capsys):
     found = study(tmp_path, "--total-steps", "64")

@@ -1,8 +1,11 @@
 """Flags and a file become runs: every combination, named, checked before any of them begins."""
 
+import re
+
 import pytest
 
 from penstock.config import ConfigError
+from penstock.envs.failures import EnvironmentUsageError
 from penstock.studies import StudyError
 from penstock.studies.multirun import cores_for
 from penstock.studies.plan import changes_of, folder_of, plan, read
@@ -175,3 +178,21 @@ def test_max_seconds_are_given_in_addition_and_what_a_resume_made_of_them_is_no_
 def test_more_jobs_than_cores_are_refused_in_words():
     with pytest.raises(StudyError, match="--jobs 100000 is not legal: this process may use"):
         cores_for(100_000)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ([*ENV, "--learning-rate", "1e-3,abc"], "learning_rate='abc' is not legal"),
+        ([*ENV, "--learning-rate", "1e-3,nowhere:rate"], "learning_rate='nowhere:rate'"),
+        (["--env", "CartPole-v1,CartPole-v7"], "env='CartPole-v7' is not a registered Gymnasium id"),
+        (["--env", "CartPole-v1,nowhere:Class"], "env='nowhere:Class'"),
+    ],
+)
+def test_code_and_environments_of_all_runs_are_looked_up_before_the_first_begins(args, message):
+    with pytest.raises((ConfigError, EnvironmentUsageError), match=re.escape(message)):
+        planned("ppo", *args)
+
+
+def test_environments_of_runs_on_a_cluster_are_looked_up_there():
+    assert len(plan(read(["ppo", "--env", "OnlyThere-v0"]), is_here=False)) == 1
