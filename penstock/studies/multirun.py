@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import signal
@@ -16,8 +17,9 @@ from pathlib import Path
 
 from penstock.flags import parse_changes
 from penstock.runs.checkpoint import CheckpointError
+from penstock.runs.documents import DocumentError, read_document
 from penstock.runs.files import json_bytes, write_file_atomically
-from penstock.runs.formatting import clock, number
+from penstock.runs.formatting import clock, counted, number
 from penstock.runs.jobs import LOST, Command, Jobs, Place, Training, split_cores
 from penstock.runs.lock import alone_in, holding_of
 from penstock.runs.lookup import checkpoint_to_go_on_from
@@ -108,8 +110,8 @@ class Study:
     def _train(self, places: Sequence[Sequence[int]]) -> int:
         left = deque(run for run in self.runs if self.remaining(run) is not None)
         skipped = len(self.runs) - len(left) - len(self.refused)
-        already = f", {skipped} are done already" if skipped else ""
-        print(f"{self.folder}: {len(self.runs)} runs{already}", flush=True)
+        already = f", {skipped} {'is' if skipped == 1 else 'are'} done already" if skipped else ""
+        print(f"{self.folder}: {counted(len(self.runs), 'run')}{already}", flush=True)
         work = Jobs[Job](places)
         report_at = time.monotonic() + _PROGRESS_SECONDS
 
@@ -237,15 +239,33 @@ def train(study: Study, jobs: int | None, cluster: Asked | None = None) -> int:
     """
     if cluster is None:
         cores_for(jobs)
-    study.folder.mkdir(parents=True, exist_ok=True)
+    output = study.folder / OUTPUT
+    try:
+        study.folder.mkdir(parents=True, exist_ok=True)
+        if output.exists() and not output.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), output)
+    except OSError as error:
+        problem = f"{error.strerror} ({error.filename})"
+        raise StudyError(f"{study.folder} cannot be written: {problem}: give another --name") from None
     with ExitStack() as stack:
         try:
             stack.enter_context(alone_in(study.folder))
         except BlockingIOError:
             raise StudyError(f"another penstock multirun is at work in {study.folder}") from None
+        _require_own(study.folder / MANIFEST)
         record = {"command": this_command(), "runs": {run.name: [run.algorithm, *run.flags] for run in study.runs}}
         write_file_atomically(study.folder / MANIFEST, json_bytes(record))
         return study.train(jobs, cluster)
+
+
+def _require_own(manifest: Path) -> None:
+    """Raise `StudyError` for a file in the place of ``multirun.json`` that this command did not write."""
+    try:
+        if not os.path.lexists(manifest) or read_document(manifest).keys() >= {"command", "runs"}:
+            return
+    except (OSError, DocumentError):
+        pass
+    raise StudyError(f"{manifest} exists, and is no record of penstock multirun: give another --name, or move it away")
 
 
 def missed(run: RecordedRun) -> bool:

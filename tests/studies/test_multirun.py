@@ -18,7 +18,7 @@ from penstock.config import ConfigError
 from penstock.runs.process import this_process
 from penstock.runs.reading import find_runs
 from penstock.studies import StudyError
-from penstock.studies.multirun import Study, missed
+from penstock.studies.multirun import Study, missed, train
 from penstock.studies.plan import plan, read
 from tests.kept_files import contents, make_damaged, make_newer, make_unreadable, with_notes
 from tests.studies.recorded import record
@@ -235,7 +235,7 @@ def test_after_ctrl_c_and_after_kill_9_the_same_command_goes_on_and_skips_what_i
 
     code, out = finish(tmp_path, *LONG)
     assert code == 0, out
-    assert "1 are done already" in out and "goes on" in out and out.strip().endswith("2 done")
+    assert "1 is done already" in out and "goes on" in out and out.strip().endswith("2 done")
     first, second = find_runs([tmp_path / "runs"])
     assert second.state == "done" and second.summary["steps"] >= 4000
     assert second.directory.info["resumed"][0]["steps"] > 0
@@ -252,7 +252,7 @@ def test_a_run_that_fails_stops_no_other_and_is_told_at_the_end(tmp_path):
     assert "failed, see runs/s/output/" in out and "below the target of 9000" in out
     assert out.strip().endswith("1 failed, 1 missed")
     code, out = finish(tmp_path, *args, "--env", "CartPole-v1")
-    assert code == 3 and "1 are done already" in out
+    assert code == 3 and "1 is done already" in out
 
 
 @pytest.mark.long
@@ -265,6 +265,33 @@ def test_runs_at_a_time_have_cores_of_their_own(tmp_path):
     assert len(shares) == 2 and not set(shares[0]) & set(shares[1])
     told = [run.directory.info["machine"]["cores"] for run in find_runs([tmp_path / "runs"])]
     assert told == [len(share) for share in shares]
+
+
+def test_files_of_others_are_not_replaced_and_a_folder_that_is_a_file_is_refused(tmp_path):
+    folder = tmp_path / "runs" / "s"
+    folder.mkdir(parents=True)
+    for content in ('{"mine": 1}', "no JSON"):
+        (folder / "multirun.json").write_text(content)
+        code, out = finish(tmp_path, "ppo", *TINY)
+        assert code == 2 and "multirun.json exists, and is no record of penstock multirun: give another --name" in out
+        assert (folder / "multirun.json").read_text() == content
+    (folder / "multirun.json").unlink()
+    (folder / "output").write_text("mine")
+    code, out = finish(tmp_path, "ppo", *TINY)
+    assert code == 2 and "runs/s cannot be written: Not a directory (runs/s/output): give another --name" in out
+    (folder / "output").unlink()
+    folder.rmdir()
+    folder.write_text("mine")
+    code, out = finish(tmp_path, "ppo", *TINY)
+    assert code == 2 and "runs/s cannot be written: File exists (runs/s): give another --name" in out
+    assert folder.read_text() == "mine"
+
+
+def test_the_record_of_an_earlier_multirun_is_replaced(tmp_path):
+    (folder := tmp_path / "runs" / "s").mkdir(parents=True)
+    found = Study(folder, [])
+    assert train(found, 1) == train(found, 1) == 0
+    assert json.loads((folder / "multirun.json").read_text())["runs"] == {}
 
 
 @pytest.mark.timeout(60)

@@ -8,7 +8,7 @@ from penstock.config import ConfigError
 from penstock.envs.failures import EnvironmentUsageError
 from penstock.studies import StudyError
 from penstock.studies.multirun import cores_for
-from penstock.studies.plan import changes_of, folder_of, plan, read
+from penstock.studies.plan import changes_of, folder_of, plan, read, request
 
 ENV = ["--env", "CartPole-v1"]
 
@@ -131,6 +131,30 @@ def test_the_folder_is_the_same_for_the_same_settings_and_another_for_others():
 def test_what_cannot_be_read_is_told(args, message):
     with pytest.raises((StudyError, ConfigError), match=message):
         planned(*args)
+
+
+@pytest.mark.parametrize("name", ["..", "a/../b", "/abs", ".", "x" * 300, "a\0b"])
+def test_a_name_is_that_of_a_folder_in_runs(name):
+    with pytest.raises(StudyError, match="is not legal: give the name of a folder in runs/"):
+        folder_of(read(["ppo", *ENV, "--name", name]))
+
+
+def test_a_name_may_have_several_parts():
+    assert folder_of(read(["ppo", *ENV, "--name", "a/b/"])).as_posix() == "runs/a/b"
+
+
+@pytest.mark.parametrize(
+    ("contents", "message"),
+    [
+        ({"algorithms": ["ppo", 3]}, "algorithms[1] = 3 is not legal"),
+        ({"algorithm": {"ppo": 4}}, "algorithm.ppo = 4 is not legal: write a table [algorithm.ppo]"),
+        ({"algorithm": {"pppo": {}}}, "[algorithm.pppo] names no algorithm; did you mean 'ppo'"),
+        ({"seeds": True}, "seeds = True is not legal: it is a int"),
+    ],
+)
+def test_what_a_file_may_not_hold_is_refused(contents, message):
+    with pytest.raises(StudyError, match=re.escape(message)):
+        request(contents)
 
 
 def test_wrong_settings_of_any_run_are_told_before_one_begins():
