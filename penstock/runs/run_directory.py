@@ -127,14 +127,9 @@ class RunDirectory:
 
     @classmethod
     def create(
-        cls,
-        path: str | os.PathLike[str],
-        *,
-        env_name: str,
-        algorithm: str,
-        config: Mapping[str, Any],
+        cls, path: str | os.PathLike[str], *, env_name: str, algorithm: str, config: Mapping[str, Any],
         policies: Sequence[str] = (),
-    ) -> RunDirectory:
+    ) -> RunDirectory:  # fmt: skip
         """Make a run directory, own it, and write its ``config.json``.
 
         If several processes do so at once, one succeeds.
