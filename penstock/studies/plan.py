@@ -16,8 +16,6 @@ from typing import Any
 
 from penstock.algorithms import ALGORITHMS, load_algorithm
 from penstock.config import Config, ConfigError, closest, read_toml, require_no_secrets, whole_arguments
-from penstock.envs.failures import EnvironmentUsageError
-from penstock.envs.spec import EnvSpec
 from penstock.flags import parse_config
 from penstock.runs.files import json_values
 from penstock.runs.vacancy import safe_name
@@ -201,6 +199,9 @@ def plan(request: Request, *, is_here: bool = True) -> list[PlannedRun]:
 
 def _require_environment(config: Config) -> None:
     """Raise `EnvironmentUsageError` or `ConfigError` for an environment that is not there; it is not made."""
+    from penstock.envs.failures import EnvironmentUsageError
+    from penstock.envs.spec import EnvSpec
+
     try:
         EnvSpec.resolve(config.env, whole_arguments(config.env_kwargs), config.vectorize)
     except EnvironmentUsageError:
