@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import functools
 import inspect
+import itertools
 import json
 import os
 import re
@@ -98,7 +99,8 @@ def parse_changes(
     """
     _require_own_names(config_class, args)
     fixed = config_class.fixed_settings()
-    for arg, after in zip(args, [*args, ""][1:], strict=True):
+    for number, arg in enumerate(args, 1):
+        after = " ".join(itertools.takewhile(lambda word: not word.startswith("--"), args[number:]))
         flag, _, value = arg.partition("=")
         name = flag.removeprefix("--").removeprefix("no-").replace("-", "_")
         if flag.startswith("--") and name in fixed:

@@ -48,7 +48,7 @@ MAY_USE = {
     "doctor": {"extras", "ipc", "config", "surroundings", "envs", "algorithms", "play", "engine", "bench", "flags"}
     | {"runs"},
     "search": {"config", "masking", "runs", "ipc", "algorithms", "bench", "population", "trials", "trust"},
-    "studies": {"config", "flags", "masking", "runs", "ipc", "algorithms", "population", "trials"}
+    "studies": {"config", "envs", "flags", "masking", "runs", "ipc", "algorithms", "population", "trials"}
     | {"search"},
     "dashboard": {"flags", "masking", "runs", "studies"},
     "exchange": {"algorithms", "config", "envs", "extras", "flags", "masking", "nn", "play", "runs", "surroundings"}

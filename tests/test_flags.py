@@ -132,6 +132,11 @@ def test_a_whole_number_may_be_written_with_an_exponent(capsys):
     assert "1.5 is no whole number" in capsys.readouterr().err
 
 
+def test_all_words_of_a_setting_that_cannot_change_are_shown():
+    with pytest.raises(ConfigError, match="hidden_sizes=32 16 is not legal here"):
+        parse_changes(TinyConfig, {"env": "x"}, ["--hidden-sizes", "32", "16", "--gamma", "0.9"], prog="p")
+
+
 @pytest.mark.parametrize("value", ["64,64", "[64,64]", "64;64"])
 def test_sizes_with_something_else_than_spaces_between_are_answered_with_how_to_write_them(value, capsys):
     with pytest.raises(SystemExit) as exit_:

@@ -72,11 +72,9 @@ class ReplayRehearsal:
     """
 
     def __init__(
-        self,
-        arena: ExperienceArena,
-        algorithm: ReplayAlgorithm,
+        self, arena: ExperienceArena, algorithm: ReplayAlgorithm,
         batch_in: Callable[[ExperienceArena, Any, torch.device], Any],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._algorithm, self._config = algorithm, algorithm.config
         device = torch.device(self._config.device)
         self._model, self._autocast = model_on(device, algorithm)

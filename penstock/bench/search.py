@@ -125,15 +125,9 @@ class Search:
     """
 
     def __init__(
-        self,
-        algorithm: type[Algorithm],
-        config: Config,
-        *,
-        fixed: Collection[str] = (),
-        end: float,
-        tune_batch: bool = False,
-        report: Callable[[Trial], None] = lambda trial: None,
-    ) -> None:
+        self, algorithm: type[Algorithm], config: Config, *, fixed: Collection[str] = (), end: float,
+        tune_batch: bool = False, report: Callable[[Trial], None] = lambda trial: None,
+    ) -> None:  # fmt: skip
         self._algorithm = algorithm
         self._workers_learn = data_path(algorithm, config).workers_learn
         self.measured = measured_path(algorithm, config)

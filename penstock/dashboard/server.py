@@ -246,14 +246,9 @@ class Pages:
 
 
 def make_app(
-    catalogue: Catalogue,
-    *,
-    token: str,
-    cookie: str = "penstock",
-    hosts: Collection[str] = LOCAL,
-    control: bool = False,
-    is_ending: Callable[[], bool] = lambda: False,
-) -> ASGIApp:
+    catalogue: Catalogue, *, token: str, cookie: str = "penstock", hosts: Collection[str] = LOCAL,
+    control: bool = False, is_ending: Callable[[], bool] = lambda: False,
+) -> ASGIApp:  # fmt: skip
     """Make the ASGI application of the dashboard.
 
     Parameters

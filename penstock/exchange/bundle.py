@@ -59,16 +59,9 @@ _LEFT_OUT = (SEALS, "host")
 
 
 def make_bundle(
-    run_dir: str | os.PathLike[str],
-    folder: Path,
-    repo: str,
-    *,
-    episodes: int,
-    seed: int,
-    film: bool,
-    trust_code: bool,
+    run_dir: str | os.PathLike[str], folder: Path, repo: str, *, episodes: int, seed: int, film: bool, trust_code: bool,
     settings: Mapping[str, Any],
-) -> Card:
+) -> Card:  # fmt: skip
     """Write the files of a run's bundle into an empty folder.
 
     Parameters

@@ -76,18 +76,10 @@ class Fetched:
 
 
 def push(
-    run: str | os.PathLike[str],
-    repo: str,
-    *,
-    episodes: int = 100,
-    seed: int = 0,
-    film: bool = False,
-    private: bool = False,
-    replace: bool = False,
-    folder: str | os.PathLike[str] | None = None,
-    trust_code: bool = False,
-    **settings: Any,
-) -> Published:
+    run: str | os.PathLike[str], repo: str, *, episodes: int = 100, seed: int = 0, film: bool = False,
+    private: bool = False, replace: bool = False, folder: str | os.PathLike[str] | None = None,
+    trust_code: bool = False, **settings: Any,
+) -> Published:  # fmt: skip
     """Publish a run in a repository of the Hub: weights, ONNX, settings, metrics, film, and a card with scores.
 
     The best and the final weights play `episodes` each, with deterministic actions. Secrets, seals, host names, folders

@@ -114,13 +114,9 @@ class _Tensors:
 
 
 def import_sb3(
-    path: str | os.PathLike[str],
-    *,
-    vec_normalize: str | os.PathLike[str] | None = None,
-    out: str | os.PathLike[str] = "auto",
-    env: str | None = None,
-    env_kwargs: Mapping[str, Any] | None = None,
-) -> ImportedModel:
+    path: str | os.PathLike[str], *, vec_normalize: str | os.PathLike[str] | None = None,
+    out: str | os.PathLike[str] = "auto", env: str | None = None, env_kwargs: Mapping[str, Any] | None = None,
+) -> ImportedModel:  # fmt: skip
     """Make a run of a model of Stable-Baselines3: PPO, A2C, DQN, SAC or TD3, with an mlp or the Nature CNN.
 
     Modes, distributions and values of the run's policy equal those of the model to rounding. No code of the files is

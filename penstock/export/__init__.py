@@ -43,14 +43,9 @@ _MOST_CONTRACT_NBYTES = 1 << 30
 
 
 def export_policy(
-    policy: Policy,
-    path: str | os.PathLike[str],
-    *,
-    format: str | None = None,
-    all: bool = False,
-    sampled: bool = False,
-    time_step: float | None = None,
-) -> dict[str, Any]:
+    policy: Policy, path: str | os.PathLike[str], *, format: str | None = None, all: bool = False,
+    sampled: bool = False, time_step: float | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Write a policy as one file that runs without Penstock, and its contract beside it, ``PATH.json``.
 
     The file holds everything between a raw observation and the environment's action: preprocessing, running

@@ -37,16 +37,9 @@ GIF_FRAMES_PER_SECOND = 50  # a GIF counts in hundredths of a second, and browse
 
 
 def film(
-    policy: Policy,
-    env: EnvSpec,
-    path: str,
-    *,
-    deterministic: bool,
-    seed: int,
-    teammates: Mapping[str, Policy] | None = None,
-    goes_on: Callable[[], bool] = lambda: True,
-    is_quick: bool = False,
-) -> None:
+    policy: Policy, env: EnvSpec, path: str, *, deterministic: bool, seed: int,
+    teammates: Mapping[str, Policy] | None = None, goes_on: Callable[[], bool] = lambda: True, is_quick: bool = False,
+) -> None:  # fmt: skip
     """Play one episode or game, of at most MAX_STEPS steps, and film it as H.264 video or as GIF.
 
     The film of an ALE game shows the policy's view: the newest frame of each observation.

@@ -38,18 +38,10 @@ EVALUATION_LANES, SCORING_LANES = 1_000_000, 2_000_000
 
 
 def evaluate_models(
-    models: Sequence[PolicyNetwork],
-    env: EnvSpec,
-    *,
-    episodes: int,
-    deterministic: bool = True,
-    seed: int = 0,
-    max_steps: float = math.inf,
-    opponents: Opponents = (),
-    best: Sequence[Load] = (),
-    policies: Sequence[Policy] = (),
+    models: Sequence[PolicyNetwork], env: EnvSpec, *, episodes: int, deterministic: bool = True, seed: int = 0,
+    max_steps: float = math.inf, opponents: Opponents = (), best: Sequence[Load] = (), policies: Sequence[Policy] = (),
     on_episode: Callable[[int, bool], object] = ignored_episode,
-) -> tuple[Evaluation, ...]:
+) -> tuple[Evaluation, ...]:  # fmt: skip
     """Play `episodes` of a new environment, different from those of the run's evaluator; return each policy's score.
 
     Several policies play together in an environment of several agents. With `opponents`, one policy plays `episodes`
@@ -88,17 +80,10 @@ def _require_fit(policy: Policy, env: EnvSpec, lanes: Lanes) -> None:
 
 
 def evaluate_together(
-    paths: Mapping[str, str | os.PathLike[str]],
-    *,
-    episodes: int = 100,
-    deterministic: bool = True,
-    video: str | None = None,
-    seed: int | None = None,
-    max_steps: int | None = None,
-    on: EnvSpec | None = None,
-    wrappers: Wrappers = (),
-    **settings: Any,
-) -> dict[str, Evaluation]:
+    paths: Mapping[str, str | os.PathLike[str]], *, episodes: int = 100, deterministic: bool = True,
+    video: str | None = None, seed: int | None = None, max_steps: int | None = None, on: EnvSpec | None = None,
+    wrappers: Wrappers = (), **settings: Any,
+) -> dict[str, Evaluation]:  # fmt: skip
     """Score the policies of a run with several, which play together.
 
     Parameters

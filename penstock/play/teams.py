@@ -50,17 +50,9 @@ class TeamPlayer(Player):
     """
 
     def __init__(
-        self,
-        models: Sequence[PolicyNetwork],
-        env: EnvSpec,
-        opponents: Sequence[str | Callable[..., Any]],
-        *,
-        games: range,
-        deterministic: bool,
-        seed: int,
-        best: Sequence[Load],
-        **given: Any,
-    ) -> None:
+        self, models: Sequence[PolicyNetwork], env: EnvSpec, opponents: Sequence[str | Callable[..., Any]], *,
+        games: range, deterministic: bool, seed: int, best: Sequence[Load], **given: Any,
+    ) -> None:  # fmt: skip
         self._num_games = len(games)
         group = make_group(env, self._num_games, seed=seed, games=partial(Games, over=self._record), **given)
         assert isinstance(group, Games)

@@ -114,12 +114,9 @@ class Checkpoint:
 
 
 def save_checkpoint(
-    path: str | os.PathLike[str],
-    *,
-    meta: Mapping[str, Any],
-    weights: Mapping[str, Tensor],
+    path: str | os.PathLike[str], *, meta: Mapping[str, Any], weights: Mapping[str, Tensor],
     state: Mapping[str, Any] | None = None,
-) -> Path:
+) -> Path:  # fmt: skip
     """Write a checkpoint at `path`, replacing an existing one atomically.
 
     Parameters

@@ -55,17 +55,9 @@ class EpisodesLog:
         self._lines = LinesLog(None if run_dir is None else Path(run_dir) / EPISODES, warn)
 
     def write(
-        self,
-        steps: int,
-        seconds: float,
-        version: int,
-        returns: Sequence[float],
-        lengths: Sequence[int],
-        unfinished: int = 0,
-        asked: int = 0,
-        policy: str = "",
-        about: Mapping[str, Any] | None = None,
-    ) -> None:
+        self, steps: int, seconds: float, version: int, returns: Sequence[float], lengths: Sequence[int],
+        unfinished: int = 0, asked: int = 0, policy: str = "", about: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
         """Write a line per episode: steps, seconds, time, version, asked, return, length, is_finished.
 
         Parameters

@@ -176,13 +176,9 @@ class Jobs(Generic[J]):
         self.at_work.append(job)
 
     def run(
-        self,
-        begin: Callable[[], None],
-        ended: Callable[[J, Any], None],
-        *,
-        is_over: Callable[[], bool],
+        self, begin: Callable[[], None], ended: Callable[[J, Any], None], *, is_over: Callable[[], bool],
         is_left: Callable[[], bool],
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Run jobs until none is left, or until Ctrl-C, SIGTERM or a closed terminal.
 
         The first signal stops the jobs, the second kills them. No job survives an exception.

@@ -16,13 +16,9 @@ from penstock.runs.vacancy import CONFIG, is_vacant, runs_in, runs_near, safe_na
 
 
 def resolve_checkpoint(
-    path: str | os.PathLike[str],
-    prefer: str = BEST,
-    report: Callable[[str], None] | None = None,
-    policy: int | str | None = None,
-    *,
-    is_any_legal: bool = False,
-) -> Path:
+    path: str | os.PathLike[str], prefer: str = BEST, report: Callable[[str], None] | None = None,
+    policy: int | str | None = None, *, is_any_legal: bool = False,
+) -> Path:  # fmt: skip
     """Return the checkpoint of a path: a run directory, a checkpoint, or a directory that ``algo.save`` wrote.
 
     Parameters

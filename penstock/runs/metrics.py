@@ -38,11 +38,9 @@ class MetricsLog:
     """
 
     def __init__(
-        self,
-        run_dir: str | os.PathLike[str] | None,
-        warn: Callable[[str], None] = _to_stderr,
+        self, run_dir: str | os.PathLike[str] | None, warn: Callable[[str], None] = _to_stderr,
         start: tuple[int, float] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._directory = None if run_dir is None else Path(run_dir)
         self._warn = warn
         self._start = start

@@ -127,14 +127,9 @@ class RunDirectory:
 
     @classmethod
     def create(
-        cls,
-        path: str | os.PathLike[str],
-        *,
-        env_name: str,
-        algorithm: str,
-        config: Mapping[str, Any],
+        cls, path: str | os.PathLike[str], *, env_name: str, algorithm: str, config: Mapping[str, Any],
         policies: Sequence[str] = (),
-    ) -> RunDirectory:
+    ) -> RunDirectory:  # fmt: skip
         """Make a run directory, own it, and write its ``config.json``.
 
         If several processes do so at once, one succeeds.
@@ -248,8 +243,13 @@ class RunDirectory:
         try:
             config: dict[str, Any] = read_document(directory / CONFIG, _ConfigFile)
         except (OSError, DocumentError) as error:
-            kind = UnreadableRunError if _has_files_of_a_run(directory) else RunDirectoryError
-            raise kind(f"{directory / CONFIG} is not the config.json of a run: {error}") from error
+            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            reason = reason.removeprefix(f"{directory / CONFIG} ").removeprefix("cannot be read: ")
+            if _has_files_of_a_run(directory):
+                raise UnreadableRunError(
+                    f"{directory / CONFIG} cannot be read: {reason}. Restore it, or move {directory} away"
+                ) from error
+            raise RunDirectoryError(f"{directory / CONFIG} is not the config.json of a run: {reason}") from error
         algorithm, info = config.pop("algorithm"), config.pop("run")
         return cls(directory, algorithm, config, info)
 

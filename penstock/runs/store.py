@@ -51,13 +51,9 @@ class CheckpointStore:
         self._owned = owned
 
     def save(
-        self,
-        steps: int,
-        *,
-        meta: Mapping[str, Any],
-        weights: Mapping[str, Tensor],
+        self, steps: int, *, meta: Mapping[str, Any], weights: Mapping[str, Tensor],
         state: Mapping[str, Any] | None = None,
-    ) -> Path:
+    ) -> Path:  # fmt: skip
         """Save the checkpoint of this step, then `prune`; parameters and errors as in `save_checkpoint`.
 
         A save that fails leaves every older checkpoint in place.

@@ -18,6 +18,7 @@ from typing import Any
 from penstock.bench import BenchError, BenchUsageError, require_directory_of
 from penstock.bench.asked import Asked, own_parser, parse, require_counts
 from penstock.config import Config, ConfigError, require_no_secrets
+from penstock.runs.formatting import counted
 from penstock.runs.jobs import Place
 from penstock.search.arguments import (
     directory_of,
@@ -83,7 +84,7 @@ def _search(asked: Asked, path: Path, cores: list[list[int]]) -> bool:
     study = Study(directory, space, config, own.seeds, is_pruned=not own.no_prune)
     train = [directory.facts["algorithm"], *asked.flags, *directory.shared_flags]
     shared = Shared(directory, train, config, range(config.seed, config.seed + own.seeds), print_now)
-    print_now(f"{directory.path}: {len(study.tried)} of {own.trials} trials so far")
+    print_now(f"{directory.path}: {len(study.tried)} of {counted(own.trials, 'trial')} so far")
     try:
         Searching(shared, study, own.trials, cores).run()
     except KeyboardInterrupt:

@@ -153,14 +153,9 @@ class PopulationRuns:
     """
 
     def __init__(
-        self,
-        path: Path,
-        algorithm: str,
-        config: Config,
-        count: int,
-        cores: Sequence[Sequence[int]],
+        self, path: Path, algorithm: str, config: Config, count: int, cores: Sequence[Sequence[int]],
         report: Callable[[str], None],
-    ) -> None:
+    ) -> None:  # fmt: skip
         if count < 2:
             raise ConfigError(f"--population {count}: a population of one has no member to copy: use 4, or 2 at least")
         assert config.pbt is not None and config.pbt_space is not None

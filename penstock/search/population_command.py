@@ -54,7 +54,10 @@ def command(args: list[str]) -> bool:
     from penstock.algorithms import algorithm_id
 
     directory, algorithm = directory_of(asked, "pbt"), algorithm_id(asked.algorithm)
-    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BenchUsageError(f"--dir {directory} cannot be made: {error.strerror}: give another") from None
     with ExitStack() as stack:
         try:
             stack.enter_context(alone_in(directory))

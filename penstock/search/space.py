@@ -125,7 +125,7 @@ def space_of(tables: Mapping[str, Any], config: Config, given: Collection[str] =
 def refusal_of(config: Config, settings: Mapping[str, Any]) -> str:
     """Return the reason why settings are not legal together in a config, else ""."""
     try:
-        replace(config, **settings)
+        replace(config, **settings).with_schedules()
     except ConfigError as error:
         return str(error)
     return ""

@@ -19,7 +19,7 @@ from optuna.distributions import CategoricalChoiceType
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial, TrialState
 
-from penstock.config import Config
+from penstock.config import Config, ConfigError
 from penstock.search.directory import LOCKS, Hold, SearchDirectory
 from penstock.search.objective import RUNGS
 from penstock.search.space import Choice, Range, Space
@@ -238,13 +238,31 @@ class _Lock(JournalFileOpenLock):
 
 
 def _mend(journal: Path, lock: _Lock) -> None:
-    """Cut off a last line that is half written, as after a power failure or on a full disk."""
+    """Cut off a last line that is half written, as after a power failure or on a full disk.
+
+    Raises
+    ------
+    ConfigError
+        Another line is no record of the journal.
+    """
     lock.acquire()
     try:
-        if journal.exists() and (text := journal.read_bytes()) and not text.endswith(b"\n"):
+        text = journal.read_bytes() if journal.exists() else b""
+        if text and not text.endswith(b"\n"):
             os.truncate(journal, text.rfind(b"\n") + 1)
+        for number, line in enumerate(text.split(b"\n")[:-1], 1):
+            _require_record(journal, number, line)
     finally:
         lock.release()
+
+
+def _require_record(journal: Path, number: int, line: bytes) -> None:
+    try:
+        if json.loads(line).keys() >= {"op_code", "worker_id"}:
+            return
+    except (ValueError, AttributeError):
+        pass
+    raise ConfigError(f"{journal} is damaged in line {number}: restore it, or begin another search with another --dir")
 
 
 def _key(value: Any) -> CategoricalChoiceType:

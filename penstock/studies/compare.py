@@ -112,6 +112,9 @@ def command(args: list[str]) -> int:
     """
     *before, last = _split(args)
     flags = parse_flags(Flags, last, prog="penstock compare")
+    is_default = flags.dirs == Flags.dirs and Path("runs") not in map(Path, last)
+    if before and (is_default or not all(before)):
+        raise StudyError("a group has no runs: give runs on both sides of --, as in penstock compare A -- B")
     if any(word.startswith("-") for side in before for word in side):
         raise StudyError("flags come behind the runs: penstock compare A -- B --target 475")
     places = [*before, [str(place) for place in flags.dirs]]
@@ -260,10 +263,11 @@ def warnings_about(groups: Sequence[Group], flags: Flags, *, is_normalized: bool
                 few = f"{counted(len(values), 'run')} {'is' if len(values) == 1 else 'are'}"
                 found.append(f"{group.name} on {env}: {few} too few for an interval; use {FEW} or more")
         if group.without:
-            names = ", ".join(group.without)
-            found.append(f"{group.name}: {len(group.without)} runs have no evaluation and no score: {names}")
+            without = f"{counted(len(group.without), 'run')} without an evaluation, and so without a score"
+            found.append(f"{group.name}: {without}: {', '.join(group.without)}")
         if broken := [run.name for run in group.runs if run.state not in ("done", "unknown")]:
-            found.append(f"{group.name}: {len(broken)} runs are not done; their last score counts: {', '.join(broken)}")
+            last = f"{counted(len(broken), 'run')} not done, of which the last score counts"
+            found.append(f"{group.name}: {last}: {', '.join(broken)}")
     shared = set.intersection(*(set(group.raw) for group in groups))
     if lonely := sorted(set().union(*(group.raw for group in groups)) - shared):
         found.append(f"not every group has runs on {', '.join(lonely)}: the probability is over the others")

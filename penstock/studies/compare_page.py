@@ -8,7 +8,7 @@ from typing import Any
 from penstock.masking import is_secret
 from penstock.runs.descriptions import AXES
 from penstock.runs.drawing import chart_html, plain_chart, scatter_html
-from penstock.runs.formatting import number, words_of
+from penstock.runs.formatting import counted, number, words_of
 from penstock.runs.reading import RecordedRun
 from penstock.studies import StudyError
 from penstock.studies.compare import Group, Points, Side, comparison, costs_of, group_of, tables
@@ -76,7 +76,8 @@ def comparison_page(
             for each, group in made.items():
                 groups[each].append(group)
             if without := made[score].without:
-                notes.append(f"{name} on {env}: {len(without)} runs have no evaluation: {', '.join(without)}")
+                count = counted(len(without), "run")
+                notes.append(f"{name} on {env}: {count} without an evaluation: {', '.join(without)}")
         if groups[score]:
             parts.append(_part(env, groups, score))
     return parts, notes

@@ -25,15 +25,9 @@ _ABOUT = ("env", "algorithm", "seed")
 
 
 def train_runs(
-    algorithms: str | Sequence[str],
-    *,
-    seeds: int | None = None,
-    jobs: int | None = None,
-    name: str | None = None,
-    grid: Mapping[str, Sequence[Any]] | None = None,
-    zip_grid: bool = False,
-    **settings: Any,
-) -> list[Row]:
+    algorithms: str | Sequence[str], *, seeds: int | None = None, jobs: int | None = None, name: str | None = None,
+    grid: Mapping[str, Sequence[Any]] | None = None, zip_grid: bool = False, **settings: Any,
+) -> list[Row]:  # fmt: skip
     """Train a run for each algorithm, combination of settings and seed, as ``penstock multirun`` does.
 
     The same call again skips runs that are done and resumes those that are not. Every run is a process of its own, so
@@ -75,7 +69,7 @@ def train_runs(
     contents |= {key: value for key, value in (("seeds", seeds), ("name", name), ("jobs", jobs)) if value is not None}
     asked = plan.request(contents)
     cluster = plan.take_cluster(asked)
-    study = multirun.Study(plan.folder_of(asked), plan.plan(asked))
+    study = multirun.Study(plan.folder_of(asked), plan.plan(asked, is_here=cluster is None))
     if multirun.train(study, jobs, cluster) == multirun.INTERRUPTED:
         raise KeyboardInterrupt
     return run_table(study.folder)
@@ -141,14 +135,9 @@ def curve_table(*places: Place, y: str = EVALUATION, x: str = "steps", where: st
 
 
 def compare_runs(
-    places: Mapping[str, Sequence[Place]] | Sequence[Place] = ("runs",),
-    *,
-    by: str = "",
-    where: str = "",
-    score: Literal["final", "best"] = "final",
-    target: float | None = None,
-    bounds: compare.Bounds | None = None,
-) -> dict[str, Any]:
+    places: Mapping[str, Sequence[Place]] | Sequence[Place] = ("runs",), *, by: str = "", where: str = "",
+    score: Literal["final", "best"] = "final", target: float | None = None, bounds: compare.Bounds | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Compare groups of runs, the first with each of the others, as ``penstock compare`` does.
 
     Parameters
@@ -185,15 +174,10 @@ def compare_runs(
 
 
 def plot_runs(
-    *places: Place,
-    y: str = EVALUATION,
-    x: str = "steps",
-    group_by: str = "algorithm",
-    where: str = "",
-    band: Literal["ci", "minmax", "none"] = "ci",
-    target: float | None = None,
+    *places: Place, y: str = EVALUATION, x: str = "steps", group_by: str = "algorithm", where: str = "",
+    band: Literal["ci", "minmax", "none"] = "ci", target: float | None = None,
     axes: Sequence[Axes] | Axes | None = None,
-) -> dict[str, Axes]:
+) -> dict[str, Axes]:  # fmt: skip
     """Draw a metric of many runs: those that differ in nothing but the seed as one curve, with a band.
 
     Parameters

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
+import signal
 import sys
 import time
 from collections import Counter, deque
@@ -15,20 +17,22 @@ from pathlib import Path
 
 from penstock.flags import parse_changes
 from penstock.runs.checkpoint import CheckpointError
+from penstock.runs.documents import DocumentError, read_document
 from penstock.runs.files import json_bytes, write_file_atomically
-from penstock.runs.formatting import clock, number
+from penstock.runs.formatting import clock, counted, number
 from penstock.runs.jobs import LOST, Command, Jobs, Place, Training, split_cores
 from penstock.runs.lock import alone_in, holding_of
 from penstock.runs.lookup import checkpoint_to_go_on_from
 from penstock.runs.machine import this_command
 from penstock.runs.process import is_alive
-from penstock.runs.reading import RecordedRun
+from penstock.runs.reading import RecordedRun, recorded
 from penstock.runs.vacancy import CONFIG, is_vacant, set_aside_run
 from penstock.studies import StudyError
 from penstock.studies.plan import PlannedRun, changes_of, differing, folder_of, own_flags, plan, read, take_cluster
 from penstock.trials.asking import Asked, places_for
 
 DONE, FAILED, NOT_REACHED, INTERRUPTED = 0, 1, 3, 130
+SIGNALLED = INTERRUPTED, -signal.SIGTERM, -signal.SIGINT, -signal.SIGKILL
 MANIFEST, OUTPUT = "multirun.json", "output"
 
 _PROGRESS_SECONDS = 30.0  # between two lines of progress
@@ -71,11 +75,15 @@ class Study:
         StudyError, ConfigError
             The directory holds no run, or one that cannot become the planned one.
         CheckpointError
-            The run's checkpoint cannot be used now. The run stays unchanged.
+            The run's ``config.json`` or checkpoint cannot be used now. The run stays unchanged.
         """
         path = self.path_of(run)
         found = self._found(run)
+        if found is not None and found.problem:
+            raise CheckpointError(found.problem)
         if found is None:
+            if not is_vacant(path):
+                raise StudyError(f"{path} is not empty, and no run: use another --name, or remove it")
             return ["train", run.algorithm, *run.flags, "--run-dir", os.fspath(path)]
         before = found.directory.config
         if found.state == "done" and not differing(run, before):
@@ -102,8 +110,8 @@ class Study:
     def _train(self, places: Sequence[Sequence[int]]) -> int:
         left = deque(run for run in self.runs if self.remaining(run) is not None)
         skipped = len(self.runs) - len(left) - len(self.refused)
-        already = f", {skipped} are done already" if skipped else ""
-        print(f"{self.folder}: {len(self.runs)} runs{already}", flush=True)
+        already = f", {skipped} {'is' if skipped == 1 else 'are'} done already" if skipped else ""
+        print(f"{self.folder}: {counted(len(self.runs), 'run')}{already}", flush=True)
         work = Jobs[Job](places)
         report_at = time.monotonic() + _PROGRESS_SECONDS
 
@@ -121,13 +129,13 @@ class Study:
             if code == LOST:
                 left.append(job.run)
             else:
-                self._print_end(job, code)
+                self._print_end(job, code, is_interrupted=work.is_interrupted)
 
         work.run(begin, ended, is_over=lambda: False, is_left=lambda: bool(left))
         return self._ended(is_interrupted=work.is_interrupted)
 
     def remaining(self, run: PlannedRun) -> list[str] | None:
-        """Return `command_of` a run; also None, with a printed line, if its checkpoint cannot be used now."""
+        """Return `command_of` a run; also None, with a printed line, if its files cannot be used now."""
         try:
             return self.command_of(run)
         except CheckpointError as error:
@@ -151,16 +159,18 @@ class Study:
     def _found(self, run: PlannedRun) -> RecordedRun | None:
         path = self.path_of(run)
         if not (path / CONFIG).is_file():
-            if not is_vacant(path):
-                raise StudyError(f"{path} is not empty, and no run: use another --name, or remove it")
             return None
-        return RecordedRun.open(path)
+        return recorded(path, os.fspath(path))
 
-    def _print_end(self, job: Job, code: int) -> None:
+    def _print_end(self, job: Job, code: int, *, is_interrupted: bool) -> None:
         found = self._found(job.run)
         if found is None or found.state not in ("done", "interrupted"):
+            if is_interrupted and code in SIGNALLED:
+                print(f"{job.run.name}: interrupted", flush=True)
+                return
+            why = found.problem if found is not None and found.problem else f"see {job.output}"
             last = [f"    {line}" for line in job.lines()[-_LAST_LINES:]]
-            print("\n".join([f"{job.run.name}: failed, see {job.output}", *last]), flush=True)
+            print("\n".join([f"{job.run.name}: failed, {why}", *last]), flush=True)
             return
         row = found.summary
         score = "" if row["eval_return"] is None else f", mean return {number(row['eval_return'])}"
@@ -206,7 +216,7 @@ def command(args: list[str]) -> int:
         return DONE if args else 2
     request = read(args)
     cluster = take_cluster(request)
-    runs = plan(request)
+    runs = plan(request, is_here=cluster is None)
     study = Study(folder_of(request), runs)
     if cluster is None:
         cores_for(request.jobs)
@@ -229,15 +239,33 @@ def train(study: Study, jobs: int | None, cluster: Asked | None = None) -> int:
     """
     if cluster is None:
         cores_for(jobs)
-    study.folder.mkdir(parents=True, exist_ok=True)
+    output = study.folder / OUTPUT
+    try:
+        study.folder.mkdir(parents=True, exist_ok=True)
+        if output.exists() and not output.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), output)
+    except OSError as error:
+        problem = f"{error.strerror} ({error.filename})"
+        raise StudyError(f"{study.folder} cannot be written: {problem}: give another --name") from None
     with ExitStack() as stack:
         try:
             stack.enter_context(alone_in(study.folder))
         except BlockingIOError:
             raise StudyError(f"another penstock multirun is at work in {study.folder}") from None
+        _require_own(study.folder / MANIFEST)
         record = {"command": this_command(), "runs": {run.name: [run.algorithm, *run.flags] for run in study.runs}}
         write_file_atomically(study.folder / MANIFEST, json_bytes(record))
         return study.train(jobs, cluster)
+
+
+def _require_own(manifest: Path) -> None:
+    """Raise `StudyError` for a file in the place of ``multirun.json`` that this command did not write."""
+    try:
+        if not os.path.lexists(manifest) or read_document(manifest).keys() >= {"command", "runs"}:
+            return
+    except (OSError, DocumentError):
+        pass
+    raise StudyError(f"{manifest} exists, and is no record of penstock multirun: give another --name, or move it away")
 
 
 def missed(run: RecordedRun) -> bool:

@@ -7,14 +7,15 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import os
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from penstock.algorithms import load_algorithm
-from penstock.config import Config, closest, read_toml, require_no_secrets
+from penstock.algorithms import ALGORITHMS, load_algorithm
+from penstock.config import Config, ConfigError, closest, read_toml, require_no_secrets, whole_arguments
 from penstock.flags import parse_config
 from penstock.runs.files import json_values
 from penstock.runs.vacancy import safe_name
@@ -26,6 +27,7 @@ Words = tuple[str, ...]
 
 _IN_FILE = ("algorithms", "name", "seeds", "jobs", "zip", "settings", "grid", "algorithm")
 _LONGEST_NAME = 60
+_MOST_BYTES = 255  # of a file name
 _SAME_SECONDS = 1.0
 
 
@@ -150,14 +152,14 @@ def read(args: Sequence[str]) -> Request:
     return request
 
 
-def plan(request: Request) -> list[PlannedRun]:
-    """Return every run of a request, with all settings checked.
+def plan(request: Request, *, is_here: bool = True) -> list[PlannedRun]:
+    """Return every run of a request, with all settings checked, and environments too if the runs train here.
 
     Runs of the first seed come first, so that finished runs can be compared at any time.
 
     Raises
     ------
-    StudyError, ConfigError
+    StudyError, ConfigError, EnvironmentUsageError
         A setting or the request is not legal.
     SystemExit
         A flag is wrong (2).
@@ -170,6 +172,7 @@ def plan(request: Request) -> list[PlannedRun]:
     seeds = values.pop("seed", [("0",)])
     varied = [name for name, several in values.items() if len(several) > 1]
     each: list[tuple[str, dict[str, Words], Config]] = []
+    looked_up: set[str] = set()
     for algorithm in request.algorithms:
         own = request.own.get(algorithm, {})
         config_class = load_algorithm(algorithm).Config
@@ -177,6 +180,11 @@ def plan(request: Request) -> list[PlannedRun]:
             chosen = {**settings, **own}
             config = parse_config(config_class, _flags(chosen, config_class), f"penstock multirun {algorithm}")
             require_no_secrets(config.env_kwargs, "penstock multirun")
+            config.with_schedules()  # raises `ConfigError` for one that a run would refuse
+            where = repr((config.env, config.env_kwargs, config.vectorize))
+            if is_here and where not in looked_up:
+                _require_environment(config)
+                looked_up.add(where)
             each.append((algorithm, chosen, config))
     runs: dict[str, PlannedRun] = {}
     for seed, (algorithm, chosen, config) in itertools.product(seeds, each):
@@ -187,6 +195,19 @@ def plan(request: Request) -> list[PlannedRun]:
         given = frozenset({*chosen, "seed"} - {"preset"})
         runs[name] = PlannedRun(name, algorithm, flags, dataclasses.replace(config, seed=_whole(seed)), given)
     return list(runs.values())
+
+
+def _require_environment(config: Config) -> None:
+    """Raise `EnvironmentUsageError` or `ConfigError` for an environment that is not there; it is not made."""
+    from penstock.envs.failures import EnvironmentUsageError
+    from penstock.envs.spec import EnvSpec
+
+    try:
+        EnvSpec.resolve(config.env, whole_arguments(config.env_kwargs), config.vectorize)
+    except EnvironmentUsageError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise ConfigError(str(error)) from error
 
 
 def take_cluster(request: Request) -> Asked | None:
@@ -200,8 +221,14 @@ def take_cluster(request: Request) -> Asked | None:
 
 def folder_of(request: Request) -> Path:
     """Return the directory of the runs, which depends on algorithms and settings, not on seeds and jobs."""
-    if request.name is not None:
-        return Path("runs") / request.name
+    if (name := request.name) is not None:
+        parts = PurePosixPath(name).parts
+        is_outside = not parts or parts[0].startswith("/") or ".." in parts or "\0" in name
+        if is_outside or max(len(os.fsencode(part)) for part in parts) > _MOST_BYTES:
+            raise StudyError(
+                f"--name {name!r} is not legal: give the name of a folder in runs/, at most {_MOST_BYTES} bytes long"
+            )
+        return Path("runs") / name
     environments = request.values.get("env", [])
     where = safe_name(environments[0][0]) if len(environments) == 1 else f"{len(environments)}-environments"
     values = sorted((name, several) for name, several in request.values.items() if name != "seed")
@@ -314,8 +341,17 @@ def request(contents: Mapping[str, Any], source: str = "") -> Request:
     kinds = {"algorithms": list, "name": str, "seeds": int, "jobs": int, "zip": bool}
     kinds |= dict.fromkeys(("settings", "grid", "algorithm"), dict)
     for key, value in contents.items():
-        if not isinstance(value, kinds[key]):
+        if not isinstance(value, kinds[key]) or (value is True or value is False) != (kinds[key] is bool):
             raise StudyError(f"{source}{key} = {value!r} is not legal: it is a {kinds[key].__name__}")
+    for number, algorithm in enumerate(contents.get("algorithms", [])):
+        if not isinstance(algorithm, str):
+            raise StudyError(f"{source}algorithms[{number}] = {algorithm!r} is not legal: it is a str")
+    for name, settings in contents.get("algorithm", {}).items():
+        if not isinstance(settings, dict):
+            raise StudyError(f"{source}algorithm.{name} = {settings!r} is not legal: write a table [algorithm.{name}]")
+        if name.lower() not in ALGORITHMS and name not in contents.get("algorithms", []) and ":" not in name:
+            near = closest(name, list(ALGORITHMS))
+            raise StudyError(f"{source}[algorithm.{name}] names no algorithm{near} (legal: {', '.join(ALGORITHMS)})")
     values = {name: [_words(value)] for name, value in contents.get("settings", {}).items()}
     for name, several in contents.get("grid", {}).items():
         if not isinstance(several, list) or not several:

@@ -89,12 +89,18 @@ def command(args: list[str]) -> int:
         warn(line)
     print(in_words(panels, bands, flags))
     if flags.csv is not None:
-        flags.csv.write_text(as_csv(panels, bands, flags))
-        print(f"written: {flags.csv}")
+        _write("--csv", flags.csv, as_csv(panels, bands, flags).encode())
     if flags.out is not None:
-        flags.out.write_bytes(as_picture(panels, bands, flags, flags.out.suffix[1:]))
-        print(f"written: {flags.out}")
+        _write("--out", flags.out, as_picture(panels, bands, flags, flags.out.suffix[1:]))
     return 0
+
+
+def _write(flag: str, file: Path, content: bytes) -> None:
+    try:
+        file.write_bytes(content)
+    except OSError as error:
+        raise StudyError(f"{flag} {file} cannot be written: {error.strerror}: give another file") from None
+    print(f"written: {file}")
 
 
 def read(flags: Flags) -> tuple[list[RecordedRun], Panels, Bands]:
@@ -114,7 +120,8 @@ def read(flags: Flags) -> tuple[list[RecordedRun], Panels, Bands]:
         known = sorted({name for run in runs for name in run.metric_names})
         near = f"; they have {', '.join(known)}" if known else ""
         why = f": {NO_FRAMES}" if flags.x == "frames" else ""
-        raise StudyError(f"none of these {len(runs)} runs has {flags.y!r} over {flags.x!r}{why}{near}")
+        none = "the run has no" if len(runs) == 1 else f"none of these {counted(len(runs), 'run')} has"
+        raise StudyError(f"{none} {flags.y!r} over {flags.x!r}{why}{near}")
     kind = "minmax" if flags.band == "none" else flags.band
     bands = {env: {name: band_of(curves, kind) for name, curves in groups.items()} for env, groups in panels.items()}
     return runs, panels, bands
@@ -125,10 +132,10 @@ def warnings_about(runs: Sequence[RecordedRun], panels: Panels, bands: Bands, x:
     found = []
     drawn = {id(curve.run) for groups in panels.values() for curves in groups.values() for curve in curves}
     if without := [run.name for run in runs if id(run) not in drawn]:
-        what = f"frames ({NO_FRAMES})" if x == "frames" else "such metric"
-        found.append(f"{len(without)} runs have no {what} and are not drawn: {', '.join(without)}")
+        what = f"frames ({NO_FRAMES})" if x == "frames" else "such a metric"
+        found.append(f"{counted(len(without), 'run')} without {what}, not drawn: {', '.join(without)}")
     if broken := [run.name for run in runs if id(run) in drawn and run.state not in ("done", "running", "unknown")]:
-        found.append(f"{len(broken)} runs are not done: {', '.join(broken)}")
+        found.append(f"{counted(len(broken), 'run')} not done: {', '.join(broken)}")
     for env, groups in panels.items():
         for name, curves in groups.items():
             where = f"{name} on {env}"
@@ -141,8 +148,9 @@ def warnings_about(runs: Sequence[RecordedRun], panels: Panels, bands: Bands, x:
             last = max(float(curve.x[-1]) for curve in curves)
             band = bands[env][name]
             if not band.x.size or band.x[-1] < 0.9 * last:
-                end = f"{band.x[-1]:,.0f}" if band.x.size else "no place"
-                found.append(f"{where}: the curve ends at {end}, with its shortest run, and the longest at {last:,.0f}")
+                ends = f"the curve ends at {band.x[-1] if band.x.size else 0:,.0f}, with its shortest run"
+                ends += f", and the longest at {last:,.0f}"
+                found.append(f"{where}: {ends if band.x.size else f'no curve: the runs have no {x} in common'}")
     return found
 
 
@@ -155,11 +163,11 @@ def in_words(panels: Panels, bands: Bands, flags: Flags) -> str:
         for name, curves in groups.items():
             band = bands[env][name]
             if not band.x.size:
-                lines.append(f"  {name:<{width}}  {len(curves)} runs, with no stretch in common")
+                lines.append(f"  {name:<{width}}  {counted(len(curves), 'run')}, with no {flags.x} in common")
                 continue
             ends = f" [{number(band.low[-1])}, {number(band.high[-1])}]" if has_band(flags.band, len(curves)) else ""
             last = f"{number(band.middle[-1])}{ends} at {band.x[-1]:,.0f}"
-            lines.append(f"  {name:<{width}}  {len(curves)} runs  {_spark(band.middle)}  {last}")
+            lines.append(f"  {name:<{width}}  {counted(len(curves), 'run')}  {_spark(band.middle)}  {last}")
     return "\n".join(map(printable, lines))
 
 

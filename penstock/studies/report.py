@@ -22,7 +22,7 @@ from penstock.runs.episodes import read_episode
 from penstock.runs.files import replace_file
 from penstock.runs.films import films_of
 from penstock.runs.films import steps_of as steps_of_film
-from penstock.runs.formatting import clock, number, words_of
+from penstock.runs.formatting import clock, counted, number, words_of
 from penstock.runs.growing import Cursor, stretches
 from penstock.runs.reading import RecordedRun, find_runs, readable
 from penstock.runs.run_directory import HARDWARE as HARDWARE_FILE
@@ -105,7 +105,10 @@ def command(args: list[str]) -> int:
     searches = {place: search_page(place, _within(place, runs)) for place in flags.dirs if is_search(place)}
     runs = _of_best(runs, searches)
     if len(runs) > _MOST_RUNS or not (runs or searches):
-        raise StudyError(f"{len(runs)} runs in {', '.join(map(str, flags.dirs))}: give 1 to {_MOST_RUNS}")
+        if not flags.dirs:
+            raise StudyError("no run is given: penstock report RUN... --out FILE")
+        found = counted(len(runs), "run")
+        raise StudyError(f"{found} in {', '.join(map(str, flags.dirs))}: give 1 to {_MOST_RUNS}")
     write_report(runs, flags.out, flags.x, {place.resolve().name: page for place, page in searches.items()})
     print(f"{flags.out}: {len(runs)} {'run' if len(runs) == 1 else 'runs'}")
     return 0
@@ -306,7 +309,7 @@ def _search(name: str, found: Mapping[str, Any]) -> list[str]:
     """Return the parts of a search: history, importance, parallel coordinates, lineage, best trials."""
     states = Counter(trial["state"] for trial in found["trials"])
     told = ", ".join(f"{count} {state}" for state, count in states.items())
-    parts = [f"<h2>Search {escape(name)}</h2>", f"<p>{len(found['trials'])} trials: {escape(told)}</p>"]
+    parts = [f"<h2>Search {escape(name)}</h2>", f"<p>{counted(len(found['trials']), 'trial')}: {escape(told)}</p>"]
     known = {setting: share for setting, share in found["importance"].items() if share is not None}
     shares = [[setting, f"{share:.0%}"] for setting, share in sorted(known.items(), key=lambda pair: -pair[1])]
     important = _table([("importance of settings", False), ("share", True)], shares) if shares else ""

@@ -220,3 +220,19 @@ def test_a_checkpoint_that_is_not_there_is_answered_with_those_that_are():
         resolve_checkpoint("my-runn")
     with pytest.raises(CheckpointError, match=r"is a folder of runs: the newest runs in \. are my-run"):
         resolve_checkpoint(".")
+
+
+@pytest.mark.parametrize(("content", "reason"), [("{", "it is no JSON"), ("[]", "it is a list, not an object")])
+def test_a_damaged_config_is_named_once_and_with_what_to_do(tmp_path, content, reason):
+    (run := tmp_path / "run").mkdir()
+    (run / "config.json").write_text(content)
+    with pytest.raises(RunDirectoryError) as of_another:
+        RunDirectory.open(run)
+    (run / "log.txt").touch()
+    with pytest.raises(RunDirectoryError) as of_a_run:
+        RunDirectory.open(run)
+    file = f"{run}/config.json"
+    assert str(of_another.value).startswith(f"{file} is not the config.json of a run: {reason}")
+    assert str(of_a_run.value).startswith(f"{file} cannot be read: {reason}")
+    assert str(of_a_run.value).endswith(f". Restore it, or move {run} away")
+    assert str(of_a_run.value).count(file) == str(of_another.value).count(file) == 1

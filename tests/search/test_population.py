@@ -203,11 +203,13 @@ def test_a_population_of_an_older_version_goes_on_with_the_defaults_of_settings_
         (["--space", "s.toml", "--num-policies", "2"], "--num-policies 2 is not legal here"),
         (["--space", "s.toml", "--target-return", "2"], "--target-return 2.0 is not legal here"),
         (["--space", "s.toml", "--jobs", "0"], "--jobs 0 is not legal"),
+        (["--space", "s.toml", "--dir", "file"], "--dir file cannot be made: File exists: give another"),
         (["--space", "nowhere.toml", "--dir", "p"], "the space 'nowhere.toml' cannot be read"),
     ],
 )
 def test_what_the_command_cannot_do_it_says(tmp_path, monkeypatch, flags, message):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
     with pytest.raises((BenchUsageError, ConfigError), match=message):
         population_command.command(["ppo", "--env", "CartPole-v1", *flags])
 

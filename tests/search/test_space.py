@@ -88,6 +88,7 @@ def test_a_setting_that_is_a_number_or_none_has_a_range():
         ({"activation": {"values": ["tanh"]}}, "write two or more, each once"),
         ({"activation": {"values": ["tanh", "tanh", "relu"]}}, "write two or more, each once"),
         ({"activation": {"values": [{"a": 1}, "relu"]}}, "a table is no value to choose"),
+        ({"learning_rate": {"values": ["a", "b"]}}, "[learning_rate]: learning_rate='a' is not legal"),
         ({"env": {"values": ["CartPole-v1", "Acrobot-v1"]}}, "env cannot be searched: only trials of one task"),
         ({"total_steps": {"low": 1000, "high": 2000}}, "total_steps cannot be searched: only trials of one task"),
         ({"seed": {"low": 0, "high": 9}}, "seed cannot be searched: --seeds averages over seeds"),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.config import ConfigError
 from tests.search.searches import search_in
 
 pytest.importorskip("optuna")
@@ -148,3 +149,14 @@ def test_a_journal_whose_last_line_is_half_written_is_opened(tmp_path):
     assert [trial.score for trial in again.study.tried] == [1.0]
     again.study.ask(9)
     assert len(search_in(tmp_path / "s").study.tried) == 2
+
+
+@pytest.mark.parametrize("line", [b"{half", b"[]", b"{}", b""])
+def test_a_journal_with_a_damaged_line_is_refused_and_stays(tmp_path, line):
+    search = search_in(tmp_path / "s")
+    journal = search.directory.journal
+    first, rest = journal.read_bytes().split(b"\n", maxsplit=1)
+    journal.write_bytes(before := b"\n".join([first, line, rest]))
+    with pytest.raises(ConfigError, match=r"journal.log is damaged in line 2: restore it, or begin another search"):
+        search_in(tmp_path / "s")
+    assert journal.read_bytes() == before

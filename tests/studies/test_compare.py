@@ -109,7 +109,8 @@ def test_runs_without_a_score_and_runs_that_are_not_done_are_told(runs, capsys):
     record(runs / "dead", [(50, 2.0)], algorithm="ppo", seed=8, state="failed")
     told, err = found(capsys, "--by", "algorithm")
     assert told["scores"][1]["n"] == 6, "a run that failed counts with what it reached"
-    assert "1 runs have no evaluation and no score: none" in err and "1 runs are not done" in err and "dead" in err
+    assert "1 run without an evaluation, and so without a score: none" in err
+    assert "1 run not done" in err and "dead" in err
 
 
 def test_environments_that_only_one_group_has_are_told(runs, capsys):
@@ -136,6 +137,9 @@ def test_tables_are_for_people_and_for_pages(runs, capsys):
         (["runs", "--target", "4", "--", "runs"], "flags come behind the runs"),
         (["runs", "--", "runs", "--by", "seed"], "groups are given twice"),
         (["--by", "algorithm", "--normalize", "n.toml"], "n.toml cannot be read"),
+        (["runs/good-0", "--"], "a group has no runs: give runs on both sides of --"),
+        (["runs/good-0", "--", "--by", "seed"], "a group has no runs"),
+        (["--", "runs/good-0"], "a group has no runs"),
         (["nowhere", "--", "runs"], "nowhere does not exist"),
     ],
 )

@@ -74,7 +74,7 @@ def test_training_and_evaluations_have_frames_and_updates(runs):
 def test_all_that_draws_offers_frames_and_says_which_run_has_none(runs, tmp_path, capsys):
     assert main(["plot", str(runs), "--x", "frames", "--csv", str(tmp_path / "a.csv")]) == 0
     told = capsys.readouterr()
-    assert "1 runs have no frames (an environment that declares no frame skip has no frames)" in told.err
+    assert "1 run without frames (an environment that declares no frame skip has no frames)" in told.err
     assert "evaluation/mean_return over frames" in told.out and "at 1,024" in told.out
     assert main(["plot", str(runs / "without"), "--x", "frames"]) == 2
     assert "over 'frames': an environment that declares no frame skip has no frames" in capsys.readouterr().err

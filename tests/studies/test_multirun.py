@@ -18,7 +18,7 @@ from penstock.config import ConfigError
 from penstock.runs.process import this_process
 from penstock.runs.reading import find_runs
 from penstock.studies import StudyError
-from penstock.studies.multirun import Study, missed
+from penstock.studies.multirun import Study, missed, train
 from penstock.studies.plan import plan, read
 from tests.kept_files import contents, make_damaged, make_newer, make_unreadable, with_notes
 from tests.studies.recorded import record
@@ -97,6 +97,51 @@ def test_a_run_whose_checkpoint_cannot_be_used_now_is_left_as_it_is(tmp_path, mo
     assert ("newer Penstock" if kind == "newer" else "Input/output error") in said
     monkeypatch.undo()
     assert contents(tmp_path) == before and not (run / "../output").exists()
+
+
+class Ended:
+    """Job that ended at once with an exit code, in the stead of a training."""
+
+    def __init__(self, run, code, output):
+        self.run, self.code, self.output, self.cores = run, code, output, ()
+
+    def lines(self):
+        return []
+
+
+def test_a_run_with_a_damaged_config_counts_as_failed_and_the_others_go_on(tmp_path, monkeypatch, capsys):
+    found = study(tmp_path, "--seeds", "2")
+    first, second = found.runs
+    (record(found.path_of(first)).directory.path / "config.json").write_text("{")
+    monkeypatch.setattr(Study, "_start", lambda self, run, command, cores, with_cores: started(run, cores))
+    began = []
+
+    def started(run, cores):
+        began.append(run.name)
+        record(found.path_of(run), target=None).directory.path.joinpath("config.json").write_text("{")
+        job = Ended(run, 0, tmp_path / "output" / "x.txt")
+        job.cores, job.poll = cores, lambda: 0
+        return job
+
+    assert found.train(jobs=1) == 1
+    said = capsys.readouterr().out
+    assert began == [second.name]
+    path = found.path_of(first)
+    assert f"{first.name}: left as it is: {path}/config.json cannot be read: it is no JSON" in said
+    assert said.count("config.json") == 2 and f"Restore it, or move {path} away" in said
+    assert f"{second.name}: failed, {found.path_of(second)}/config.json cannot be read: " in said
+    found._print_progress([Ended(first, None, None)], left=0)
+    assert said.strip().endswith("1 left as they are, 1 unreadable")
+
+
+@pytest.mark.parametrize("code", [130, -signal.SIGTERM])
+def test_a_run_that_is_interrupted_before_it_has_begun_is_no_failure(tmp_path, capsys, code):
+    found = study(tmp_path)
+    (run,) = found.runs
+    found._print_end(Ended(run, code, tmp_path / "x.txt"), code, is_interrupted=True)
+    assert capsys.readouterr().out == f"{run.name}: interrupted\n"
+    found._print_end(Ended(run, 1, tmp_path / "x.txt"), 1, is_interrupted=True)
+    assert "failed, see" in capsys.readouterr().out
 
 
 @pytest.mark.long
@@ -190,7 +235,7 @@ def test_after_ctrl_c_and_after_kill_9_the_same_command_goes_on_and_skips_what_i
 
     code, out = finish(tmp_path, *LONG)
     assert code == 0, out
-    assert "1 are done already" in out and "goes on" in out and out.strip().endswith("2 done")
+    assert "1 is done already" in out and "goes on" in out and out.strip().endswith("2 done")
     first, second = find_runs([tmp_path / "runs"])
     assert second.state == "done" and second.summary["steps"] >= 4000
     assert second.directory.info["resumed"][0]["steps"] > 0
@@ -207,7 +252,7 @@ def test_a_run_that_fails_stops_no_other_and_is_told_at_the_end(tmp_path):
     assert "failed, see runs/s/output/" in out and "below the target of 9000" in out
     assert out.strip().endswith("1 failed, 1 missed")
     code, out = finish(tmp_path, *args, "--env", "CartPole-v1")
-    assert code == 3 and "1 are done already" in out
+    assert code == 3 and "1 is done already" in out
 
 
 @pytest.mark.long
@@ -220,6 +265,33 @@ def test_runs_at_a_time_have_cores_of_their_own(tmp_path):
     assert len(shares) == 2 and not set(shares[0]) & set(shares[1])
     told = [run.directory.info["machine"]["cores"] for run in find_runs([tmp_path / "runs"])]
     assert told == [len(share) for share in shares]
+
+
+def test_files_of_others_are_not_replaced_and_a_folder_that_is_a_file_is_refused(tmp_path):
+    folder = tmp_path / "runs" / "s"
+    folder.mkdir(parents=True)
+    for content in ('{"mine": 1}', "no JSON"):
+        (folder / "multirun.json").write_text(content)
+        code, out = finish(tmp_path, "ppo", *TINY)
+        assert code == 2 and "multirun.json exists, and is no record of penstock multirun: give another --name" in out
+        assert (folder / "multirun.json").read_text() == content
+    (folder / "multirun.json").unlink()
+    (folder / "output").write_text("mine")
+    code, out = finish(tmp_path, "ppo", *TINY)
+    assert code == 2 and "runs/s cannot be written: Not a directory (runs/s/output): give another --name" in out
+    (folder / "output").unlink()
+    folder.rmdir()
+    folder.write_text("mine")
+    code, out = finish(tmp_path, "ppo", *TINY)
+    assert code == 2 and "runs/s cannot be written: File exists (runs/s): give another --name" in out
+    assert folder.read_text() == "mine"
+
+
+def test_the_record_of_an_earlier_multirun_is_replaced(tmp_path):
+    (folder := tmp_path / "runs" / "s").mkdir(parents=True)
+    found = Study(folder, [])
+    assert train(found, 1) == train(found, 1) == 0
+    assert json.loads((folder / "multirun.json").read_text())["runs"] == {}
 
 
 @pytest.mark.timeout(60)

@@ -1,11 +1,14 @@
 """Flags and a file become runs: every combination, named, checked before any of them begins."""
 
+import re
+
 import pytest
 
 from penstock.config import ConfigError
+from penstock.envs.failures import EnvironmentUsageError
 from penstock.studies import StudyError
 from penstock.studies.multirun import cores_for
-from penstock.studies.plan import changes_of, folder_of, plan, read
+from penstock.studies.plan import changes_of, folder_of, plan, read, request
 
 ENV = ["--env", "CartPole-v1"]
 
@@ -130,6 +133,30 @@ def test_what_cannot_be_read_is_told(args, message):
         planned(*args)
 
 
+@pytest.mark.parametrize("name", ["..", "a/../b", "/abs", ".", "x" * 300, "a\0b"])
+def test_a_name_is_that_of_a_folder_in_runs(name):
+    with pytest.raises(StudyError, match="is not legal: give the name of a folder in runs/"):
+        folder_of(read(["ppo", *ENV, "--name", name]))
+
+
+def test_a_name_may_have_several_parts():
+    assert folder_of(read(["ppo", *ENV, "--name", "a/b/"])).as_posix() == "runs/a/b"
+
+
+@pytest.mark.parametrize(
+    ("contents", "message"),
+    [
+        ({"algorithms": ["ppo", 3]}, "algorithms[1] = 3 is not legal"),
+        ({"algorithm": {"ppo": 4}}, "algorithm.ppo = 4 is not legal: write a table [algorithm.ppo]"),
+        ({"algorithm": {"pppo": {}}}, "[algorithm.pppo] names no algorithm; did you mean 'ppo'"),
+        ({"seeds": True}, "seeds = True is not legal: it is a int"),
+    ],
+)
+def test_what_a_file_may_not_hold_is_refused(contents, message):
+    with pytest.raises(StudyError, match=re.escape(message)):
+        request(contents)
+
+
 def test_wrong_settings_of_any_run_are_told_before_one_begins():
     with pytest.raises(ConfigError, match="gamma"):
         planned("ppo,a2c", *ENV, "--gamma", "0.9,7")
@@ -175,3 +202,21 @@ def test_max_seconds_are_given_in_addition_and_what_a_resume_made_of_them_is_no_
 def test_more_jobs_than_cores_are_refused_in_words():
     with pytest.raises(StudyError, match="--jobs 100000 is not legal: this process may use"):
         cores_for(100_000)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ([*ENV, "--learning-rate", "1e-3,abc"], "learning_rate='abc' is not legal"),
+        ([*ENV, "--learning-rate", "1e-3,nowhere:rate"], "learning_rate='nowhere:rate'"),
+        (["--env", "CartPole-v1,CartPole-v7"], "env='CartPole-v7' is not a registered Gymnasium id"),
+        (["--env", "CartPole-v1,nowhere:Class"], "env='nowhere:Class'"),
+    ],
+)
+def test_code_and_environments_of_all_runs_are_looked_up_before_the_first_begins(args, message):
+    with pytest.raises((ConfigError, EnvironmentUsageError), match=re.escape(message)):
+        planned("ppo", *args)
+
+
+def test_environments_of_runs_on_a_cluster_are_looked_up_there():
+    assert len(plan(read(["ppo", "--env", "OnlyThere-v0"]), is_here=False)) == 1

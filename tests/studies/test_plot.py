@@ -90,8 +90,8 @@ def test_a_reader_is_told_of_runs_that_are_missing_broken_short_or_alike(runs, c
     record(runs / "twin", [(100, 1.0), (200, 1.0)], seed=0, gamma=0.5)
     main(["plot", "--where", "env=CartPole-v1"])
     err = capsys.readouterr().err
-    assert "1 runs have no such metric and are not drawn: none" in err
-    assert "1 runs are not done: short" in err
+    assert "1 run without such a metric, not drawn: none" in err
+    assert "1 run not done: short" in err
     assert "the curve ends at 120, with its shortest run, and the longest at 200" in err
     assert "several runs have the same seed" in err
 
@@ -115,3 +115,26 @@ def test_without_matplotlib_it_says_how_to_get_it(runs, capsys, monkeypatch):
     assert main(["plot", "--out", "a.svg"]) == 2
     assert "pip install 'penstock[plot]'" in capsys.readouterr().err
     assert main(["plot"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--csv", "nowhere/x.csv"], "--csv nowhere/x.csv cannot be written: No such file or directory: give another"),
+        (["--csv", "runs"], "--csv runs cannot be written: Is a directory: give another"),
+        (["--out", "nowhere/x.svg"], "--out nowhere/x.svg cannot be written: No such file or directory: give another"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_refused(runs, capsys, args, message):
+    assert main(["plot", *args]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_runs_without_steps_in_common_have_no_curve(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    record(tmp_path / "runs/early", [(100, 1.0), (200, 2.0)], seed=0)
+    record(tmp_path / "runs/late", [(300, 1.0), (400, 2.0)], seed=1)
+    assert main(["plot"]) == 0
+    out, err = capsys.readouterr()
+    assert "2 runs, with no steps in common" in out
+    assert "ppo on CartPole-v1: no curve: the runs have no steps in common" in err

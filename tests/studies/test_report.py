@@ -199,6 +199,8 @@ def test_only_a_report_is_replaced(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     assert main(["report", str(tmp_path / "empty")]) == 2
     assert "0 runs in" in capsys.readouterr().err
+    assert main(["report"]) == 2
+    assert "no run is given: penstock report RUN... --out FILE" in capsys.readouterr().err
 
 
 def test_points_of_a_chart_are_where_their_values_are():
