@@ -86,6 +86,15 @@ def place_of(named: Any) -> str:
     return f"{place}:{named.__qualname__}"
 
 
+def why_lost(what: str, place: Any, remedy: str = "") -> str:
+    """Return why no other process can import the place of a setting `what`, with the remedy; "" where it can."""
+    if not isinstance(place, str) or not ("<" in place or place.startswith("__main__:")):
+        return ""
+    if "<" in place:
+        return f"{what}={place!r}: this {what} was not saved by name: give {remedy}"
+    return f"{what}={place!r}: {place[9:]} was defined in a script: move it to a file, and give {remedy}"
+
+
 def why_not_built() -> str:
     """Describe why this package has no native core, and the remedy."""
     own = Path(__file__).parent

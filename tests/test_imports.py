@@ -9,6 +9,7 @@ import pytest
 
 import penstock
 from penstock.algorithms import algorithm_id, load_algorithm
+from penstock.algorithms.ppo import PPO
 from penstock.config import ConfigError, find_object, make_config
 from penstock.engine.trainer import Trainer
 from penstock.imports import NoSuchPlaceError, load_module, place_of
@@ -153,3 +154,33 @@ def test_an_interruption_that_comes_while_an_algorithm_is_imported_is_not_lost()
     """Torch imports NumPy in C code that discards every exception."""
     done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=False)
     assert done.returncode and "KeyboardInterrupt" in done.stderr
+
+
+def _log_of_trained(algorithm, run_dir, **settings):
+    with Trainer(algorithm, "CartPole-v1", run_dir=str(run_dir), **{**SETTINGS, **settings}) as trainer:
+        trainer.train(quiet=True)
+    return (run_dir / "log.txt").read_text()
+
+
+def test_a_run_of_a_scripts_algorithm_warns_and_goes_on_with_the_algorithm_from_a_file(own_file, tmp_path):
+    run = tmp_path / "run"
+    log = _log_of_trained(type("OwnAlgorithm", (PPO,), {"__module__": "__main__"}), run)
+    assert "warning: algorithm='__main__:OwnAlgorithm' is defined in a script or a function, so other processes" in log
+    message = "OwnAlgorithm was defined in a script: move it to a file, and give algorithm=... "
+    for load in (penstock.load_policy, Trainer.resume):
+        with pytest.raises(ConfigError, match=message):
+            load(run)
+        with pytest.raises(ConfigError, match="is not legal: the run is of '__main__:OwnAlgorithm', give a class of"):
+            load(run, algorithm=PPO)
+    place = f"{own_file}:OwnAlgorithm"
+    assert penstock.load_policy(run, algorithm=place).algorithm.name() == "ownalgorithm"
+    with Trainer.resume(run, algorithm=load_algorithm(place), total_steps=128) as trainer:
+        assert trainer.train(quiet=True).steps == 128
+    assert json.loads((run / "config.json").read_text())["algorithm"] == place
+    assert penstock.load_policy(run).meta["steps"] == 128
+
+
+def test_a_run_whose_parts_have_names_does_not_warn(own_file, tmp_path):
+    algorithm, encoder = load_algorithm(f"{own_file}:OwnAlgorithm"), f"{own_file}:OwnEncoder"
+    log = _log_of_trained(algorithm, tmp_path / "run", encoder=encoder)
+    assert "warning" not in log

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
 from penstock.algorithms.registry import ALGORITHMS
 from penstock.config import ConfigError, closest, find_object
@@ -13,8 +14,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ALGORITHMS", "algorithm_id", "load_algorithm"]
 
-def load_algorithm(name: str) -> type[Algorithm]:
+def load_algorithm(name: str, instead: Any = None) -> type[Algorithm]:
     """Import an algorithm by its name on the command line, or by "module:Class" or "file.py:Class".
+
+    A class of the same name, or its place, can be given `instead`.
 
     Raises
     ------
@@ -27,14 +30,17 @@ def load_algorithm(name: str) -> type[Algorithm]:
         raise ConfigError(f"unknown algorithm {name!r}{closest(name.lower(), names)} (legal: {', '.join(names)})")
     import numpy  # noqa: F401 - before torch, which loses an interruption that comes while it imports numpy
 
-    algorithm = find_object(target, "algorithm")
+    target = instead or target
+    algorithm = find_object(target, "algorithm") if isinstance(target, str) else target
     from penstock.algorithms.bases.replay import ReplayAlgorithm
     from penstock.algorithms.bases.segment import SegmentAlgorithm
 
     if not (isinstance(algorithm, type) and issubclass(algorithm, SegmentAlgorithm | ReplayAlgorithm)):
         found = f"the class {algorithm.__name__}" if isinstance(algorithm, type) else f"a {type(algorithm).__name__}"
         legal = "a subclass of SegmentAlgorithm or ReplayAlgorithm"
-        raise ConfigError(f"algorithm={name!r} is not legal: it must be {legal}, found {found}")
+        raise ConfigError(f"algorithm={target!r} is not legal: it must be {legal}, found {found}")
+    if instead and name != (found := algorithm_id(algorithm)) and re.split("[:.]", name)[-1] != algorithm.__name__:
+        raise ConfigError(f"algorithm={found!r} is not legal: the run is of {name!r}, give a class of the same name")
     return algorithm
 
 

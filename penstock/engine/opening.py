@@ -20,6 +20,7 @@ from penstock.engine.policies import Policy, Training, checkpoints_to_go_on_from
 from penstock.engine.preparation import (
     look_at,
     note_of_budget,
+    note_of_places,
     note_of_precision,
     note_of_workers,
     require_device,
@@ -92,7 +93,10 @@ def reopen_training(
     with code_of(run.info, run_dir, trust_code, changes), ExitStack() as on_failure:
         on_failure.callback(run.release)
         checkpoints = checkpoints_to_go_on_from(run, report)
-        algorithm = load_algorithm(run.algorithm)
+        algorithm = load_algorithm(run.algorithm, changes.get("algorithm"))
+        if "algorithm" in changes:
+            changes, run.algorithm = {**changes}, algorithm_id(algorithm)
+            del changes["algorithm"]
         url = run.config.get("run_dir")
         before = {**run.config, "run_dir": url if is_remote(url) else os.fspath(run_dir)}
         more = changes.get("max_seconds")
@@ -161,7 +165,8 @@ def _opened(
             notes += [run.lock.note] if run.lock is not None and run.lock.note else []
         open_schedule(schedule, policies, changes)
         population = open_population(config, policies, changes)
-        own = [note_of_workers(config), note_of_precision(policies[0].algorithm), found.note_of_settled]
+        own = [note_of_places(algorithm, config) if run else None, note_of_workers(config)]
+        own += [note_of_precision(policies[0].algorithm), found.note_of_settled]
         if len(policies) == 1:
             own.append(note_of_budget(config, policies[0].arena.shape, policies[0].start.state.steps))
         notes = [*filter(None, own), *notes]

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from penstock.algorithms import algorithm_id
 from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import Config, ConfigError, PolicyConfig, policy_configs
 from penstock.engine.acting.inference import weights_nbytes
@@ -17,6 +18,7 @@ from penstock.envs.failures import UnknownEnvironmentError
 from penstock.envs.making import Probed, agents_of, probe_all, require_goal_rules
 from penstock.envs.spec import EnvSpec
 from penstock.experience.layout import RunShape
+from penstock.imports import why_lost
 from penstock.ipc import whole_cores
 from penstock.nn import PolicyNetwork, WeightsLayout
 from penstock.nn.encoders import encodes_images
@@ -175,6 +177,14 @@ def note_of_budget(config: Config, shape: RunShape, steps: int) -> str | None:
     if steps >= total or end == total:
         return None
     return f"total_steps={total} ends within a batch: a batch has {batch} steps, so training ends at about step {end}"
+
+
+def note_of_places(algorithm: type[Algorithm], config: Config) -> str:
+    """Return the warning that other processes cannot import what a run needs; "" where they can."""
+    places = {"algorithm": algorithm_id(algorithm), **config.to_json()}
+    lost = [f"{name}={places[name]!r}" for name in ("algorithm", "encoder", "env") if why_lost(name, places[name])]
+    remedy = "other processes cannot load this run: move it to a file and give file.py:Class"
+    return f"warning: {', '.join(lost)} is defined in a script or a function, so {remedy}" if lost else ""
 
 
 def note_of_workers(config: Config) -> str | None:

@@ -98,7 +98,8 @@ class Algorithm:
         self._require_fitting(action)
         # Found here, because an environment may change the working directory of the process that builds the network.
         encoder = config.encoder
-        self._encoder = find_object(encoder, "encoder") if isinstance(encoder, str) and ":" in encoder else encoder
+        is_place = isinstance(encoder, str) and (":" in encoder or "<" in encoder)
+        self._encoder = find_object(str(encoder), "encoder") if is_place else encoder
 
     @classmethod
     def data_path_of(cls, config: Any) -> str | type:
