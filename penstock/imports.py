@@ -88,11 +88,9 @@ def place_of(named: Any) -> str:
 
 def why_lost(what: str, place: Any, remedy: str = "") -> str:
     """Return why no other process can import the place of a setting `what`, with the remedy; "" where it can."""
-    if not isinstance(place, str) or not ("<" in place or place.startswith("__main__:")):
-        return ""
-    if "<" in place:
-        return f"{what}={place!r}: this {what} was not saved by name: give {remedy}"
-    return f"{what}={place!r}: {place[9:]} was defined in a script: move it to a file, and give {remedy}"
+    script = f"{str(place)[9:]} was defined in a script: move it to a file, and give {remedy}"
+    reason = f"this {what} was not saved by name: give {remedy}" if "<" in str(place) else script
+    return f"{what}={place!r}: {reason}" if isinstance(place, str) and ("<" in place or place[:9] == "__main__:") else ""
 
 
 def why_not_built() -> str:

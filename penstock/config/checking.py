@@ -77,8 +77,7 @@ def _whole(value: Any) -> Any:
         return value
     if isinstance(value, numbers.Integral):
         return int(value)
-    number = float(value)
-    return int(number) if number.is_integer() else value
+    return int(value) if float(value).is_integer() else value
 
 
 def alternatives(hint: Any) -> tuple[Any, ...]:
@@ -123,8 +122,8 @@ def find_object(name: str, what: str) -> Any:
     try:
         return functools.reduce(getattr, attribute.split("."), module)
     except AttributeError:
-        missing = f"{what}={name!r}: {place} has no {attribute!r}{closest(attribute, list(vars(module)))}"
-        raise ConfigError(lost or missing) from None
+        near = closest(attribute, list(vars(module)))
+        raise ConfigError(lost or f"{what}={name!r}: {place} has no {attribute!r}{near}") from None
 
 
 def read_toml(path: str | os.PathLike[str], name: str) -> dict[str, Any]:

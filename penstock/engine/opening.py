@@ -18,9 +18,9 @@ from penstock.engine.exploits import open_population
 from penstock.engine.nodes.joining import leave_cluster, on_cluster
 from penstock.engine.policies import Policy, Training, checkpoints_to_go_on_from, open_policies
 from penstock.engine.preparation import (
+    check_code,
     look_at,
     note_of_budget,
-    note_of_places,
     note_of_precision,
     note_of_workers,
     require_device,
@@ -94,9 +94,8 @@ def reopen_training(
         on_failure.callback(run.release)
         checkpoints = checkpoints_to_go_on_from(run, report)
         algorithm = load_algorithm(run.algorithm, changes.get("algorithm"))
-        if "algorithm" in changes:
-            changes, run.algorithm = {**changes}, algorithm_id(algorithm)
-            del changes["algorithm"]
+        run.algorithm = algorithm_id(algorithm) if "algorithm" in changes else run.algorithm
+        changes = {name: value for name, value in changes.items() if name != "algorithm"}
         url = run.config.get("run_dir")
         before = {**run.config, "run_dir": url if is_remote(url) else os.fspath(run_dir)}
         more = changes.get("max_seconds")
@@ -140,6 +139,7 @@ def _opened(
     in_wrappers = () if config.backend == "ray" else found.seen[0].statistics  # nodes have arenas of their own
     policies, notes = open_policies(config, algorithms, checkpoints, run, changes, in_wrappers)
     statistics = RunStatistics(in_wrappers, policies[0].arena.statistics)
+    notes += check_code(config, *algorithms.values())
     notes += _notes_of_statistics(config, statistics, found.seen[0], policies[0].start.meta)
     if run is None and config.run_dir is not None:
         run = RunDirectory.create(
@@ -165,8 +165,7 @@ def _opened(
             notes += [run.lock.note] if run.lock is not None and run.lock.note else []
         open_schedule(schedule, policies, changes)
         population = open_population(config, policies, changes)
-        own = [note_of_places(algorithm, config) if run else None, note_of_workers(config)]
-        own += [note_of_precision(policies[0].algorithm), found.note_of_settled]
+        own = [note_of_workers(config), note_of_precision(policies[0].algorithm), found.note_of_settled]
         if len(policies) == 1:
             own.append(note_of_budget(config, policies[0].arena.shape, policies[0].start.state.steps))
         notes = [*filter(None, own), *notes]

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from penstock.algorithms import algorithm_id
 from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import Config, ConfigError, PolicyConfig, policy_configs
 from penstock.engine.acting.inference import weights_nbytes
@@ -18,7 +17,7 @@ from penstock.envs.failures import UnknownEnvironmentError
 from penstock.envs.making import Probed, agents_of, probe_all, require_goal_rules
 from penstock.envs.spec import EnvSpec
 from penstock.experience.layout import RunShape
-from penstock.imports import why_lost
+from penstock.imports import place_of, why_lost
 from penstock.ipc import whole_cores
 from penstock.nn import PolicyNetwork, WeightsLayout
 from penstock.nn.encoders import encodes_images
@@ -26,6 +25,7 @@ from penstock.nn.layers import is_bfloat16, is_faster_in_bfloat16
 from penstock.play.film import require_packages, require_pictures
 from penstock.play.policy import environment_named_by
 from penstock.self_play.settings import require_agents_for
+from penstock.travelling import packed
 
 _CROWD = 4  # rollout workers per core beyond which they are warned of
 
@@ -179,12 +179,18 @@ def note_of_budget(config: Config, shape: RunShape, steps: int) -> str | None:
     return f"total_steps={total} ends within a batch: a batch has {batch} steps, so training ends at about step {end}"
 
 
-def note_of_places(algorithm: type[Algorithm], config: Config) -> str:
-    """Return the warning that other processes cannot import what a run needs; "" where they can."""
-    places = {"algorithm": algorithm_id(algorithm), **config.to_json()}
-    lost = [f"{name}={places[name]!r}" for name in ("algorithm", "encoder", "env") if why_lost(name, places[name])]
-    remedy = "other processes cannot load this run: move it to a file and give file.py:Class"
-    return f"warning: {', '.join(lost)} is defined in a script or a function, so {remedy}" if lost else ""
+def check_code(config: Config, *algorithms: Algorithm) -> list[str]:
+    """Raise `ConfigError` for code that cannot be pickled; return a warning of code that others cannot import."""
+    saved = {"algorithm": place_of(type(algorithms[0])), **config.to_json()}
+    for name, value in {**vars(algorithms[0].config), "algorithm": algorithms}.items():
+        try:
+            _ = config.backend == "serial" or packed(value)
+        except Exception as error:
+            problem = f"{name}={saved[name]!r} cannot travel to worker processes: {error}"
+            raise ConfigError(f"{problem}. Create what cannot be pickled (files, locks, sockets) inside it") from None
+    lost = [f"{name}={saved[name]!r}" for name in ("algorithm", "encoder", "env") if why_lost(name, saved[name])]
+    where = f"warning: {', '.join(lost)}: defined in a script or a function, or an object: other processes cannot load "
+    return [f"{where}this run; move it to a file, and give file.py:Class"] if lost and config.run_dir else []
 
 
 def note_of_workers(config: Config) -> str | None:
