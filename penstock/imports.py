@@ -89,8 +89,8 @@ def place_of(named: Any) -> str:
 def why_lost(what: str, place: Any, remedy: str = "") -> str:
     """Return why no other process can import the place of a setting `what`, with the remedy; "" where it can."""
     script = f"{str(place)[9:]} was defined in a script: move it to a file, and give {remedy}"
-    reason = f"this {what} was not saved by name: give {remedy}" if "<" in str(place) else script
-    return f"{what}={place!r}: {reason}" if isinstance(place, str) and ("<" in place or place[:9] == "__main__:") else ""
+    why = f"this {what} was not saved by name: give {remedy}" if "<" in str(place) else script
+    return f"{what}={place!r}: {why}" if isinstance(place, str) and ("<" in place or place[:9] == "__main__:") else ""
 
 
 def why_not_built() -> str:

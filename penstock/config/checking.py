@@ -77,7 +77,7 @@ def _whole(value: Any) -> Any:
         return value
     if isinstance(value, numbers.Integral):
         return int(value)
-    return int(value) if float(value).is_integer() else value
+    return int(number) if (number := float(value)).is_integer() else value
 
 
 def alternatives(hint: Any) -> tuple[Any, ...]:
