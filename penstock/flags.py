@@ -22,6 +22,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 from penstock.config import Config, ConfigError, cannot_change, grouped, load_preset, make_config, setting_hint
 from penstock.config.features import MOST_USED
+from penstock.imports import why_lost
 from penstock.masking import is_secret, masked, masked_arguments
 
 Places = tyro.conf.Positional[tuple[Annotated[Path, tyro.conf.arg(metavar="DIR")], ...]]
@@ -98,7 +99,7 @@ def parse_changes(
         As for `parse_config`.
     """
     _require_own_names(config_class, args)
-    fixed = config_class.fixed_settings()
+    fixed = {name: why for name, why in config_class.fixed_settings().items() if not why_lost(name, before.get(name))}
     for number, arg in enumerate(args, 1):
         after = " ".join(itertools.takewhile(lambda word: not word.startswith("--"), args[number:]))
         flag, _, value = arg.partition("=")

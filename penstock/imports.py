@@ -86,6 +86,13 @@ def place_of(named: Any) -> str:
     return f"{place}:{named.__qualname__}"
 
 
+def why_lost(what: str, place: Any, remedy: str = "") -> str:
+    """Return why no other process can import the place of a setting `what`, with the remedy; "" where it can."""
+    script = f"{str(place)[9:]} was defined in a script: move it to a file, and give {remedy}"
+    why = f"this {what} was not saved by name: give {remedy}" if "<" in str(place) else script
+    return f"{what}={place!r}: {why}" if isinstance(place, str) and ("<" in place or place[:9] == "__main__:") else ""
+
+
 def why_not_built() -> str:
     """Describe why this package has no native core, and the remedy."""
     own = Path(__file__).parent

@@ -4,14 +4,23 @@ import functools
 import json
 import subprocess
 import sys
+import threading
 
 import pytest
+from torch import nn
 
 import penstock
 from penstock.algorithms import algorithm_id, load_algorithm
+from penstock.algorithms.ppo import PPO
+from penstock.commands.exits import CommandError
+from penstock.commands.training import train
 from penstock.config import ConfigError, find_object, make_config
 from penstock.engine.trainer import Trainer
+from penstock.envs.failures import UnknownEnvironmentError
+from penstock.flags import parse_changes
 from penstock.imports import NoSuchPlaceError, load_module, place_of
+from penstock.runs.checkpoint import CheckpointError
+from penstock.runs.run_directory import RunDirectory
 from tests.envs.counting import CountingEnv
 
 OWN_FILE = """
@@ -153,3 +162,97 @@ def test_an_interruption_that_comes_while_an_algorithm_is_imported_is_not_lost()
     """Torch imports NumPy in C code that discards every exception."""
     done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=False)
     assert done.returncode and "KeyboardInterrupt" in done.stderr
+
+
+def _log_of_trained(algorithm, run_dir, **settings):
+    with Trainer(algorithm, "CartPole-v1", run_dir=str(run_dir), **{**SETTINGS, **settings}) as trainer:
+        trainer.train(quiet=True)
+    return (run_dir / "log.txt").read_text()
+
+
+def test_a_run_of_a_scripts_algorithm_warns_and_goes_on_with_the_algorithm_from_a_file(own_file, tmp_path):
+    run = tmp_path / "run"
+    log = _log_of_trained(type("OwnAlgorithm", (PPO,), {"__module__": "__main__"}), run)
+    assert "warning: algorithm='__main__:OwnAlgorithm': defined in a script or a function, or an object" in log
+    message = "OwnAlgorithm was defined in a script: move it to a file, and give algorithm=... "
+    for load in (penstock.load_policy, Trainer.resume):
+        with pytest.raises(ConfigError, match=message):
+            load(run)
+        with pytest.raises(ConfigError, match="is not legal: the run is of '__main__:OwnAlgorithm', give a class of"):
+            load(run, algorithm=PPO)
+    place = f"{own_file}:OwnAlgorithm"
+    assert penstock.load_policy(run, algorithm=place).algorithm.name() == "ownalgorithm"
+    with Trainer.resume(run, algorithm=load_algorithm(place), total_steps=128) as trainer:
+        assert trainer.train(quiet=True).steps == 128
+    assert json.loads((run / "config.json").read_text())["algorithm"] == place
+    assert penstock.load_policy(run).meta["steps"] == 128
+
+
+def test_a_run_whose_parts_have_names_does_not_warn(own_file, tmp_path):
+    algorithm, encoder = load_algorithm(f"{own_file}:OwnAlgorithm"), f"{own_file}:OwnEncoder"
+    log = _log_of_trained(algorithm, tmp_path / "run", encoder=encoder)
+    assert "warning" not in log
+
+
+def _linear(observation, width=4):
+    return nn.Linear(observation.shape[0], width)
+
+
+def test_a_run_goes_on_with_the_encoder_that_was_not_saved_by_name(own_file, tmp_path):
+    for number, encoder in enumerate((lambda observation: _linear(observation), functools.partial(_linear, width=5))):
+        run = tmp_path / f"run-{number}"
+        log = _log_of_trained(PPO, run, encoder=encoder)
+        assert "other processes cannot load this run; move it to a file, and give file.py:Class" in log
+        for load in (penstock.load_policy, Trainer.resume):
+            with pytest.raises(ConfigError, match=r"^encoder='.*': this encoder was not saved by name: give enc"):
+                load(run)
+        with Trainer.resume(run, encoder=encoder, total_steps=128) as trainer:
+            assert trainer.train(quiet=True).steps == 128
+        with pytest.raises(CheckpointError, match="shape"):
+            Trainer.resume(run, encoder=functools.partial(_linear, width=6))
+    place = f"{own_file}:OwnEncoder"
+    flags = ["--encoder", place]
+    assert parse_changes(PPO.Config, RunDirectory.open(run).config, flags, "penstock resume") == {"encoder": place}
+
+
+def test_code_that_cannot_be_pickled_is_named_before_a_run_directory_is_made(tmp_path):
+    lock, settings = threading.Lock(), {**SETTINGS, "backend": "local", "run_dir": str(tmp_path / "run")}
+
+    def locked(observation):
+        with lock:
+            return nn.Linear(observation.shape[0], 4)
+
+    class Locked(PPO):
+        def loss(self, *args):
+            with lock:
+                return super().loss(*args)
+
+    message = r"Locked' cannot travel to worker processes: cannot pickle '_thread.lock' object\. Create what cannot be"
+    with pytest.raises(ConfigError, match="^algorithm=.*" + message):
+        Trainer(Locked, "CartPole-v1", **settings)
+    with pytest.raises(ConfigError, match="^encoder=.*" + message.replace("Locked'", "locked'")):
+        Trainer(PPO, "CartPole-v1", encoder=locked, **settings)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_environment_of_a_script_is_to_move_to_a_file():
+    message = "'__main__:no_env': no_env was defined in a script: move it to a file, and give --env file.py:no_env, in"
+    with pytest.raises(UnknownEnvironmentError, match=message):
+        Trainer(PPO, "__main__:no_env", **SETTINGS, run_dir=None)
+
+
+def test_an_encoder_without_arguments_is_refused_without_an_internal_cause():
+    class Bare(nn.Module):
+        def __init__(self):
+            super().__init__()
+
+    with pytest.raises(ConfigError, match=r"Bare\.__init__ must accept one argument, the observation spec") as found:
+        Trainer(PPO, "CartPole-v1", encoder=Bare, **SETTINGS, run_dir=None)
+    assert found.value.__cause__ is None and found.value.__suppress_context__
+
+
+def test_an_unknown_algorithm_is_answered_with_the_way_to_ones_own():
+    with pytest.raises(ConfigError, match=r"unknown algorithm 'SPO'.*, file\.py:Class\)"):
+        load_algorithm("SPO")
+    with pytest.raises(CommandError, match=r"unknown algorithm 'SPO'.*, file\.py:Class\)"):
+        train(["SPO", "--env", "CartPole-v1"])

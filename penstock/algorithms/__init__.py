@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.algorithms.registry import ALGORITHMS
 from penstock.config import ConfigError, closest, find_object
@@ -13,28 +13,30 @@ if TYPE_CHECKING:
 
 __all__ = ["ALGORITHMS", "algorithm_id", "load_algorithm"]
 
-def load_algorithm(name: str) -> type[Algorithm]:
-    """Import an algorithm by its name on the command line, or by "module:Class" or "file.py:Class".
+def load_algorithm(name: str, instead: Any = None) -> type[Algorithm]:
+    """Import an algorithm by name, "module:Class" or "file.py:Class", or take `instead`, a class of the same name.
 
     Raises
     ------
     ConfigError
         No algorithm has this name (the closest one is shown), or the object is not an algorithm.
     """
-    target = ALGORITHMS.get(name.lower(), name)
-    if ":" not in target:
-        names = sorted(ALGORITHMS)
-        raise ConfigError(f"unknown algorithm {name!r}{closest(name.lower(), names)} (legal: {', '.join(names)})")
+    target = instead or ALGORITHMS.get(name.lower(), name)
+    if isinstance(target, str) and ":" not in target:
+        names = [*sorted(ALGORITHMS), "file.py:Class"]
+        raise ConfigError(f"unknown algorithm {target!r}{closest(target.lower(), names)} (legal: {', '.join(names)})")
     import numpy  # noqa: F401 - before torch, which loses an interruption that comes while it imports numpy
 
-    algorithm = find_object(target, "algorithm")
+    algorithm = find_object(target, "algorithm") if isinstance(target, str) else target
     from penstock.algorithms.bases.replay import ReplayAlgorithm
     from penstock.algorithms.bases.segment import SegmentAlgorithm
 
     if not (isinstance(algorithm, type) and issubclass(algorithm, SegmentAlgorithm | ReplayAlgorithm)):
         found = f"the class {algorithm.__name__}" if isinstance(algorithm, type) else f"a {type(algorithm).__name__}"
         legal = "a subclass of SegmentAlgorithm or ReplayAlgorithm"
-        raise ConfigError(f"algorithm={name!r} is not legal: it must be {legal}, found {found}")
+        raise ConfigError(f"algorithm={target!r} is not legal: it must be {legal}, found {found}")
+    if instead and not f":{name}".lower().endswith((f":{algorithm.name()}", f".{algorithm.name()}")):
+        raise ConfigError(f"algorithm={target!r} is not legal: the run is of {name!r}, give a class of the same name")
     return algorithm
 
 

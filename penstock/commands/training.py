@@ -38,7 +38,7 @@ def train(args: list[str]) -> int:
     if name.startswith("-"):
         raise CommandError(f"the algorithm comes first: penstock train {next(iter(ALGORITHMS))} {' '.join(args)}")
     if name.lower() not in ALGORITHMS and ":" not in name:
-        raise unknown("algorithm", name, ALGORITHMS)
+        raise unknown("algorithm", name, [*ALGORITHMS, "file.py:Class"])
     _prepare(flags)
     from penstock.flags import parse_config
 

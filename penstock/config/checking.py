@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from penstock.config.elsewhere import value_hint
-from penstock.imports import NoSuchPlaceError, load_module
+from penstock.imports import NoSuchPlaceError, load_module, why_lost
 from penstock.masking import masked
 
 T = TypeVar("T")
@@ -77,8 +77,7 @@ def _whole(value: Any) -> Any:
         return value
     if isinstance(value, numbers.Integral):
         return int(value)
-    number = float(value)
-    return int(number) if number.is_integer() else value
+    return int(number) if (number := float(value)).is_integer() else value
 
 
 def alternatives(hint: Any) -> tuple[Any, ...]:
@@ -113,8 +112,9 @@ def find_object(name: str, what: str) -> Any:
         The module, file or attribute does not exist; the message begins with `what`.
     """
     place, _, attribute = name.rpartition(":")
-    if "<" in attribute:  # a lambda or local function: nothing is imported
-        raise ConfigError(f"{what}={name!r}: {place} has no {attribute!r} that can be imported")
+    lost = why_lost(what, name, f"{what}=... again in Python (load_policy, Trainer.resume)")
+    if "<" in name:  # a lambda, local definition or object: nothing is imported
+        raise ConfigError(lost)
     try:
         module = load_module(place)
     except NoSuchPlaceError as error:
@@ -123,7 +123,7 @@ def find_object(name: str, what: str) -> Any:
         return functools.reduce(getattr, attribute.split("."), module)
     except AttributeError:
         near = closest(attribute, list(vars(module)))
-        raise ConfigError(f"{what}={name!r}: {place} has no {attribute!r}{near}") from None
+        raise ConfigError(lost or f"{what}={name!r}: {place} has no {attribute!r}{near}") from None
 
 
 def read_toml(path: str | os.PathLike[str], name: str) -> dict[str, Any]:

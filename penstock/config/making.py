@@ -15,6 +15,7 @@ from penstock.config.checking import ConfigError, closest, read_toml
 from penstock.config.elsewhere import NO_SETTINGS, SETTINGS
 from penstock.config.features import FEATURES
 from penstock.config.saved import with_arguments
+from penstock.imports import why_lost
 
 C = TypeVar("C", bound=Config)
 
@@ -33,10 +34,8 @@ def make_config(config_class: type[C], values: Mapping[str, Any], preset: str | 
     merged = {**(load_preset(preset, config_class) if preset else {}), **values}
     for name in merged:
         if name not in known:
-            if hint := setting_hint(name, known):
-                raise ConfigError(f"unknown setting {name!r}{hint}")
-            legal = ", ".join(sorted(known))
-            raise ConfigError(f"unknown setting {name!r}{closest(name, known)} (legal: {legal})")
+            hint = setting_hint(name, known) or f"{closest(name, known)} (legal: {', '.join(sorted(known))})"
+            raise ConfigError(f"unknown setting {name!r}{hint}")
     if "env" not in merged:
         raise ConfigError('env is missing: give a Gymnasium id such as "CartPole-v1", a callable or a class')
     return config_class(**merged)
@@ -78,7 +77,7 @@ def change_config(config_class: type[C], before: Mapping[str, Any], changes: Map
     had = make_config(config_class, {**before, "env": config.env})
     for name in sorted(fixed.keys() & changes.keys()):
         found, legal = getattr(config, name), getattr(had, name)
-        if found != legal:
+        if found != legal and not why_lost(name, legal):  # what was not saved by name is given again
             raise cannot_change(name, repr(found), legal, fixed[name])
     return config
 
@@ -111,11 +110,10 @@ def load_preset(name: str | os.PathLike[str], config_class: type[Config]) -> dic
     tables = {key: value for key, value in contents.items() if isinstance(value, dict)}
     table = config_class.__name__.removesuffix("Config").lower()
     if table not in tables:
+        hint = f"; write [{table}] above the settings"
         if path.parent == PRESETS:
             others = [each.stem for each in sorted(PRESETS.glob("*.toml")) if table in tomllib.loads(each.read_text())]
             hint = f"; presets for {table} are {', '.join(others)}" if others else f"; no preset is for {table}"
-        else:
-            hint = f"; write [{table}] above the settings"
         raise ConfigError(
             f"preset {name!r} has no table [{table}]: its tables are {', '.join(sorted(tables)) or 'none'}{hint}"
         )

@@ -18,6 +18,7 @@ from penstock.engine.exploits import open_population
 from penstock.engine.nodes.joining import leave_cluster, on_cluster
 from penstock.engine.policies import Policy, Training, checkpoints_to_go_on_from, open_policies
 from penstock.engine.preparation import (
+    check_code,
     look_at,
     note_of_budget,
     note_of_precision,
@@ -92,7 +93,9 @@ def reopen_training(
     with code_of(run.info, run_dir, trust_code, changes), ExitStack() as on_failure:
         on_failure.callback(run.release)
         checkpoints = checkpoints_to_go_on_from(run, report)
-        algorithm = load_algorithm(run.algorithm)
+        algorithm = load_algorithm(run.algorithm, changes.get("algorithm"))
+        run.algorithm = algorithm_id(algorithm) if "algorithm" in changes else run.algorithm
+        changes = {name: value for name, value in changes.items() if name != "algorithm"}
         url = run.config.get("run_dir")
         before = {**run.config, "run_dir": url if is_remote(url) else os.fspath(run_dir)}
         more = changes.get("max_seconds")
@@ -136,6 +139,7 @@ def _opened(
     in_wrappers = () if config.backend == "ray" else found.seen[0].statistics  # nodes have arenas of their own
     policies, notes = open_policies(config, algorithms, checkpoints, run, changes, in_wrappers)
     statistics = RunStatistics(in_wrappers, policies[0].arena.statistics)
+    notes += check_code(config, *algorithms.values())
     notes += _notes_of_statistics(config, statistics, found.seen[0], policies[0].start.meta)
     if run is None and config.run_dir is not None:
         run = RunDirectory.create(

@@ -17,6 +17,7 @@ from penstock.envs.failures import UnknownEnvironmentError
 from penstock.envs.making import Probed, agents_of, probe_all, require_goal_rules
 from penstock.envs.spec import EnvSpec
 from penstock.experience.layout import RunShape
+from penstock.imports import place_of, why_lost
 from penstock.ipc import whole_cores
 from penstock.nn import PolicyNetwork, WeightsLayout
 from penstock.nn.encoders import encodes_images
@@ -24,6 +25,7 @@ from penstock.nn.layers import is_bfloat16, is_faster_in_bfloat16
 from penstock.play.film import require_packages, require_pictures
 from penstock.play.policy import environment_named_by
 from penstock.self_play.settings import require_agents_for
+from penstock.travelling import packed
 
 _CROWD = 4  # rollout workers per core beyond which they are warned of
 
@@ -175,6 +177,20 @@ def note_of_budget(config: Config, shape: RunShape, steps: int) -> str | None:
     if steps >= total or end == total:
         return None
     return f"total_steps={total} ends within a batch: a batch has {batch} steps, so training ends at about step {end}"
+
+
+def check_code(config: Config, *algorithms: Algorithm) -> list[str]:
+    """Raise `ConfigError` for code that cannot be pickled; return a warning of code that others cannot import."""
+    saved = {"algorithm": place_of(type(algorithms[0])), **config.to_json()}
+    for name, value in {**vars(algorithms[0].config), "algorithm": algorithms}.items():
+        try:
+            _ = config.backend == "serial" or packed(value)
+        except Exception as error:
+            problem = f"{name}={saved[name]!r} cannot travel to worker processes: {error}"
+            raise ConfigError(f"{problem}. Create what cannot be pickled (files, locks, sockets) inside it") from None
+    lost = [f"{name}={saved[name]!r}" for name in ("algorithm", "encoder", "env") if why_lost(name, saved[name])]
+    where = f"warning: {', '.join(lost)}: defined in a script or a function, or an object: other processes cannot load "
+    return [f"{where}this run; move it to a file, and give file.py:Class"] if lost and config.run_dir else []
 
 
 def note_of_workers(config: Config) -> str | None:

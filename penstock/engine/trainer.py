@@ -128,7 +128,7 @@ class Trainer(Steering, metaclass=_Hinted):
         **changes
             Settings to change, such as ``total_steps`` or ``learning_rate``; they are written to the run's
             ``config.json`` and log. ``max_seconds`` is added to the seconds spent. ``env`` is required where it was a
-            callable or class that cannot be found again by its name.
+            callable or class that cannot be found again by its name; so are ``encoder`` and ``algorithm``.
 
         Raises
         ------

@@ -24,7 +24,7 @@ from penstock.envs.failures import EnvironmentUsageError, UnknownEnvironmentErro
 from penstock.envs.refusals import needs
 from penstock.envs.statistics import Moments
 from penstock.extras import extra_with, install_command, package_of_id
-from penstock.imports import NoSuchPlaceError, UntrustedCodeError, is_own, load_module
+from penstock.imports import NoSuchPlaceError, UntrustedCodeError, is_own, load_module, why_lost
 from penstock.travelling import Parcel, packed
 
 _SHOWN = 8  # names of a module that a message lists
@@ -233,12 +233,13 @@ def _find(env: str) -> Any:
             )
         return found
     except AttributeError:
+        lost = why_lost("env", env, f"--env file.py:{name}, in Python env=...")
         known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
         known = [key for key in known if getattr(vars(module)[key], "__module__", None) == module.__name__] or known
         more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
         near = _closest(name, known) or f" It has {', '.join(known[:_SHOWN]) or 'nothing that can be called'}{more}."
         problem = f"{place} has no {name!r}, and registers no such id"
-        raise UnknownEnvironmentError(f"env={env!r}: {problem}.{near}") from None
+        raise UnknownEnvironmentError(lost or f"env={env!r}: {problem}.{near}") from None
 
 
 def _is_environment(found: Any) -> bool:

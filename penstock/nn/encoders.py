@@ -342,8 +342,9 @@ def _build_own(builder: EncoderBuilder, observation: ObservationSpec) -> tuple[n
         raise EncoderError(f"encoder {name} is a class of another kind: it must derive from torch.nn.Module")
     try:
         inspect.signature(builder).bind(observation)
-    except TypeError as error:
-        raise EncoderError(f"encoder {name} must take the observation spec: {error}") from None
+    except TypeError:
+        own = f"{name}.__init__" if isinstance(builder, type) else name
+        raise EncoderError(f"encoder: {own} must accept one argument, the observation spec") from None
     except ValueError:  # written in C, without a signature
         pass
     module = builder(observation)

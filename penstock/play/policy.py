@@ -254,7 +254,7 @@ def load_policy(
     trust_code
         Whether to import code that came with a copied run.
     **settings
-        Settings that the checkpoint could not store by value, such as ``encoder=MyEncoder``.
+        Settings that the checkpoint could not store by value, such as ``encoder=MyEncoder`` or ``algorithm=MyOwn``.
 
     Raises
     ------
@@ -270,9 +270,9 @@ def load_policy(
         specs = specs_from_json(meta["specs"])
     except (DocumentError, TypeError, ValueError, KeyError, AttributeError) as error:
         raise CheckpointError(f"{name} is not the checkpoint of a policy: {error}") from error
-    code = partial(code_of, meta, checkpoint.path, trust_code, settings)
+    code = partial(code_of, meta, checkpoint.path, trust_code, {**settings})
     with code():
-        algorithm_class = load_algorithm(meta["algorithm"])
+        algorithm_class = load_algorithm(meta["algorithm"], settings.pop("algorithm", None))
         config = make_config(algorithm_class.Config, with_arguments(meta["config"], settings))
         algorithm = algorithm_class(config, *specs)
     nbytes = sum(tensor.nbytes for tensor in checkpoint.weights.values())

@@ -16,7 +16,7 @@ from penstock.config import ConfigError, Scheduled, find_object, value_at
 from penstock.envs.spaces import ActionKind, ActionSpec, ObservationSpec
 from penstock.experience.layout import Column
 from penstock.nn import NetworkConfig, PolicyNetwork, share_rows_, training_mode
-from penstock.nn.encoders import encodes_images
+from penstock.nn.encoders import EncoderError, encodes_images
 from penstock.nn.layers import is_bfloat16
 
 N = TypeVar("N")
@@ -97,8 +97,8 @@ class Algorithm:
         self.action = action
         self._require_fitting(action)
         # Found here, because an environment may change the working directory of the process that builds the network.
-        encoder = config.encoder
-        self._encoder = find_object(encoder, "encoder") if isinstance(encoder, str) and ":" in encoder else encoder
+        own = config.encoder
+        self._encoder = find_object(own, "encoder") if isinstance(own, str) and {*":<"} & {*own} else own
 
     @classmethod
     def data_path_of(cls, config: Any) -> str | type:
@@ -181,7 +181,7 @@ class Algorithm:
             )
             return network(self.observation, self.action, network_config, **fields)
         except ValueError as error:
-            raise ConfigError(str(error)) from error
+            raise ConfigError(str(error)) from (None if isinstance(error, EncoderError) else error)
 
     def autocast(self, device: torch.device, *, cache: bool = True) -> AbstractContextManager[object]:
         """Return the context in which the network runs on a device: autocast, if the config's precision needs it.
