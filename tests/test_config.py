@@ -1,6 +1,7 @@
 """Settings: errors at construction name the field, the value found and the legal ones."""
 
 import dataclasses
+import enum
 import functools
 import json
 import math
@@ -8,6 +9,7 @@ import re
 import tomllib
 from dataclasses import fields
 from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 import gymnasium
 import numpy as np
@@ -295,6 +297,47 @@ def test_integers_serve_as_floats_and_lists_as_tuples():
     config = made(gamma=1, max_seconds=60, hidden_sizes=[32, 16])
     assert (config.gamma, type(config.gamma), type(config.max_seconds)) == (1.0, float, float)
     assert config.hidden_sizes == (32, 16)
+
+
+def own(hint, default, decorated=True):
+    """A config with a field of its own, `extra`."""
+    plain = type("Own", (PPOConfig,), {"__annotations__": {"extra": hint}, "extra": default})
+    return dataclasses.dataclass(frozen=True, kw_only=True)(plain) if decorated else plain
+
+
+def test_a_config_that_is_no_dataclass_is_refused_unless_what_it_adds_is_a_class_variable():
+    for settings in ({}, {"extra": 2}):
+        message = refusal(own(int, 1, decorated=False), **settings)
+        assert message.startswith("Own is not decorated, so that its extra would be ignored: write @dataclass(")
+    assert made(own(ClassVar[int], 1, decorated=False)).extra == made(own(ClassVar[int], 1)).extra == 1
+
+
+@pytest.mark.parametrize(
+    ("hint", "value", "read"),
+    [
+        (Any, "x", "x"), (tuple, [1, "x"], (1, "x")), (tuple[float, str], [1, "x"], (1.0, "x")),
+        (Any | None, "x", "x"), (tuple[float, ...] | None, [1, 2], (1.0, 2.0)), (Literal["x"] | int, "x", "x"),
+    ],
+)  # fmt: skip
+def test_a_setting_of_ones_own_has_any_of_the_simple_types(hint, value, read):
+    assert made(own(hint, None), extra=value).extra == read
+
+
+def test_a_tuple_of_another_length_is_refused():
+    assert "extra must be tuple[float, str], found tuple" in refusal(own(tuple[float, str], (1.0, "x")), extra=(1.0,))
+
+
+@pytest.mark.parametrize("hint", [list[float], list, enum.Enum, set[int] | None, tuple[list[int], ...]])
+def test_a_type_that_is_not_checked_is_refused_with_those_that_are(hint):
+    message = refusal(own(hint, None))
+    assert message.startswith("Own.extra has the type ")
+    assert "legal are bool, int, float, str, None, Any, Literal (for an Enum), tuple (for a list), dict" in message
+
+
+def test_a_setting_without_a_default_is_asked_for():
+    required = own(float, dataclasses.field())
+    assert refusal(required) == "extra is missing, Own has no default of it: give extra=..."
+    assert made(required, extra=2).extra == 2.0
 
 
 def test_a_config_cannot_be_changed():

@@ -29,7 +29,7 @@ def make_config(config_class: type[C], values: Mapping[str, Any], preset: str | 
     ConfigError
         A field is unknown (the closest name is shown), ill-typed, or out of range; there is no such preset.
     """
-    known = [f.name for f in dataclasses.fields(config_class)]
+    known = [*config_class.field_types()]
     merged = {**(load_preset(preset, config_class) if preset else {}), **values}
     for name in merged:
         if name not in known:
@@ -39,6 +39,9 @@ def make_config(config_class: type[C], values: Mapping[str, Any], preset: str | 
             raise ConfigError(f"unknown setting {name!r}{closest(name, known)} (legal: {legal})")
     if "env" not in merged:
         raise ConfigError('env is missing: give a Gymnasium id such as "CartPole-v1", a callable or a class')
+    for f in dataclasses.fields(config_class):
+        if f.name not in merged and f.default is f.default_factory:  # both are MISSING
+            raise ConfigError(f"{f.name} is missing, {config_class.__name__} has no default of it: give {f.name}=...")
     return config_class(**merged)
 
 
