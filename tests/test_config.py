@@ -331,7 +331,7 @@ def test_a_tuple_of_another_length_is_refused():
 def test_a_type_that_is_not_checked_is_refused_with_those_that_are(hint):
     message = refusal(own(hint, None))
     assert message.startswith("Own.extra has the type ")
-    assert "legal are bool, int, float, str, None, Any, Literal (for an Enum), tuple (for a list), dict" in message
+    assert "legal are bool, int, float, str, None, Any, Literal (for Enum), tuple (for list), dict" in message
 
 
 def test_a_setting_without_a_default_is_asked_for():

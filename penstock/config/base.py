@@ -232,9 +232,8 @@ class Config:
     def field_types(cls) -> dict[str, Any]:
         """Return the types of the fields, by name; raise `ConfigError` for illegal ones."""
         hints = typing.get_type_hints(cls)
-        for owner in cls.__mro__:
-            if issubclass(owner, Config):
-                require_fields(owner, hints)
+        for owner in filter(lambda owner: issubclass(owner, Config), cls.__mro__):
+            require_fields(owner, hints)
         return {f.name: hints[f.name] for f in dataclasses.fields(cls)}
 
     def validate(self) -> None:

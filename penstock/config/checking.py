@@ -91,7 +91,7 @@ def require_type(name: str, hint: Any) -> None:
     for part in typing.get_args(hint) if origin in _NESTED else ():
         require_type(name, part)
     if origin not in _CHECKED:
-        legal = "bool, int, float, str, None, Any, Literal (for an Enum), tuple (for a list), dict, Callable, os.PathLike"
+        legal = "bool, int, float, str, None, Any, Literal (for Enum), tuple (for list), dict, Callable, os.PathLike"
         raise ConfigError(f"{name} has the type {_legal(hint)}, and legal are {legal} and unions of them")
 
 

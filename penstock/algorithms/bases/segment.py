@@ -82,6 +82,9 @@ class SegmentAlgorithm(Algorithm):
         if "features" in self.records:
             with torch.random.fork_rng(devices=[]):
                 shapes["features"] = (self._projected.width or self.build_model().num_features,)
+        if {*self.records} - {"logits", "value", "features"}:
+            legal = "a tuple of 'logits', 'value' and 'features'; other columns need record_columns and act of your own"
+            raise ConfigError(f"{self.name()} has records={self.records!r}, and legal is {legal}")
         return tuple(Column(name, shapes[name], "float32") for name in self.records)
 
     def recorded_policy(self, flat: Tensor) -> Distribution:
