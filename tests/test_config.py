@@ -35,6 +35,7 @@ from penstock.config import (
     elsewhere,
     load_preset,
     make_config,
+    tuned,
 )
 from tests.envs.counting import CountingEnv
 
@@ -323,6 +324,12 @@ def test_a_setting_of_ones_own_has_any_of_the_simple_types(hint, value, read):
     assert made(own(hint, None), extra=value).extra == read
 
 
+def test_a_setting_of_ones_own_that_is_not_tunable_is_answered_with_how_it_becomes_so():
+    message = "extra cannot change during a run: it is not declared Tunable; write `extra: Tunable\\[float\\]` in Own"
+    with pytest.raises(ConfigError, match=message):
+        tuned(made(own(float, 1.0)), {"extra": 2.0})
+
+
 def test_a_tuple_of_another_length_is_refused():
     assert "extra must be tuple[float, str], found tuple" in refusal(own(tuple[float, str], (1.0, "x")), extra=(1.0,))
 
@@ -414,10 +421,10 @@ def test_an_unknown_preset_is_refused_with_the_closest():
 def test_a_preset_without_a_table_for_the_algorithm_is_refused_with_those_it_has(tmp_path):
     preset = tmp_path / "mine.toml"
     preset.write_text("ppo = 3\n[appo]\n[impala]\n")
-    problem = f"preset {str(preset)!r} has no table [ppo]: its tables are "
-    assert f"{problem}appo, impala" in refusal(PPOConfig, preset=str(preset))
+    problem = f"preset {str(preset)!r} has no table [ppo]: "
+    assert f"{problem}its tables are appo, impala" in refusal(PPOConfig, preset=str(preset))
     preset.write_text("")
-    assert f"{problem}none; write [ppo] above the settings" in refusal(PPOConfig, preset=str(preset))
+    assert f"{problem}it has no tables; write [ppo] above the settings" in refusal(PPOConfig, preset=str(preset))
 
 
 def test_a_presets_unknown_ill_typed_or_foreign_settings_are_refused_as_ones_own_are(tmp_path):
@@ -430,7 +437,7 @@ def test_a_presets_unknown_ill_typed_or_foreign_settings_are_refused_as_ones_own
     ):
         preset.write_text(text)
         assert message in refusal(PPOConfig, preset=str(preset))
-    assert "unknown preset" in refusal(PPOConfig, preset=str(tmp_path / "none.toml"))
+    assert f"there is no file {tmp_path / 'none.toml'}" in refusal(PPOConfig, preset=str(tmp_path / "none.toml"))
     preset.write_text("[ppo]\ngamma = 0.5")
     assert load_preset(str(preset), PPOConfig) == {"gamma": 0.5}
 

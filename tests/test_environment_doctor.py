@@ -52,6 +52,11 @@ class Far(Walk):
     observation_space = spaces.Box(-3.0, 3.0, (1,), np.float32)
 
 
+class Even(Walk):
+    def step(self, action):
+        return (*super().step(action)[:2], False, self.steps == 20, self.info())
+
+
 class Double(Walk):
     def shown(self):
         return np.array([self.place])
@@ -166,6 +171,10 @@ def test_a_broken_part_of_the_contract_is_named_with_advice(env, name, status, w
 @pytest.mark.parametrize(("env", "advice"), [(Far, "widen the bounds"), (Double, "return it with .astype(np.float32)")])
 def test_the_advice_is_that_of_the_fault(env, advice):
     assert found(env)["observations"].advice.startswith(advice)
+
+
+def test_episodes_of_one_length_have_one_number():
+    assert found(Even)["time limit"].found.startswith("5 episodes of 20 steps: 0 terminated, 5 truncated")
 
 
 def test_a_note_of_gymnasiums_checker_has_neither_colours_nor_level():

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 _KEPT = (str, bool, dict, types.NoneType)
 _NESTED = (typing.Union, types.UnionType, tuple)
-_CHECKED = (*_NESTED, *_KEPT, Any, Literal, int, float, Callable, os.PathLike, ...)
+_CHECKED = (*_KEPT, Any, Literal, int, float, Callable, os.PathLike, ...)
 
 TUNABLE = "may change while a run goes on"
 Tunable = Annotated[T, TUNABLE]
@@ -87,10 +87,10 @@ def require_fields(owner: type, hints: dict[str, Any]) -> None:
 
 def require_type(name: str, hint: Any) -> None:
     """Raise `ConfigError` unless values of a type can be checked."""
-    origin = typing.get_origin(hint) or hint
-    for part in typing.get_args(hint) if origin in _NESTED else ():
-        require_type(name, part)
-    if origin not in _CHECKED:
+    if (origin := typing.get_origin(hint) or hint) in _NESTED:
+        for part in typing.get_args(hint):
+            require_type(name, part)
+    elif origin not in _CHECKED:
         legal = "bool, int, float, str, None, Any, Literal (for Enum), tuple (for list), dict, Callable, os.PathLike"
         raise ConfigError(f"{name} has the type {_legal(hint)}, and legal are {legal} and unions of them")
 

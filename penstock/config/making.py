@@ -109,7 +109,8 @@ def load_preset(name: str | os.PathLike[str], config_class: type[Config]) -> dic
     if not path.is_file():
         names = sorted(p.stem for p in PRESETS.glob("*.toml"))
         legal = ", ".join([*names, "or the path of a .toml file"])
-        raise ConfigError(f"unknown preset {name!r}{closest(name, names)} (legal: {legal})")
+        unknown = f"there is no file {name}" if path == Path(name) else f"unknown preset {name!r}{closest(name, names)}"
+        raise ConfigError(f"{unknown} (legal: {legal})")
     contents = read_toml(path, f"preset {name!r}")
     tables = {key: value for key, value in contents.items() if isinstance(value, dict)}
     table = config_class.__name__.removesuffix("Config").lower()
@@ -119,7 +120,6 @@ def load_preset(name: str | os.PathLike[str], config_class: type[Config]) -> dic
             hint = f"; presets for {table} are {', '.join(others)}" if others else f"; no preset is for {table}"
         else:
             hint = f"; write [{table}] above the settings"
-        raise ConfigError(
-            f"preset {name!r} has no table [{table}]: its tables are {', '.join(sorted(tables)) or 'none'}{hint}"
-        )
+        has = f"its tables are {', '.join(sorted(tables))}" if tables else "it has no tables"
+        raise ConfigError(f"preset {name!r} has no table [{table}]: {has}{hint}")
     return dict(tables[table])

@@ -355,15 +355,12 @@ def _ends(play: _Play) -> Check:
         found = f"none of {steps:,} steps ended an episode"
         if limit:
             return Check("time limit", "ok", f"{found}; the time limit is {limit:,} steps")
-        return Check(
-            "time limit", "warn", f"{found}, and no time limit is {known}",
-            "bound episodes with gymnasium.wrappers.TimeLimit, or evaluations with eval_max_steps",
-        )  # fmt: skip
+        advice = "bound episodes with gymnasium.wrappers.TimeLimit, or evaluations with eval_max_steps"
+        return Check("time limit", "warn", f"{found}, and no time limit is {known}", advice)
     terminated, truncated = play.ends["terminated"], play.ends["truncated"]
-    found = (
-        f"{len(lengths)} episodes of {min(lengths):,} to {max(lengths):,} steps: {terminated} terminated, "
-        f"{truncated} truncated" + (f"; the time limit is {limit:,}" if limit else "")
-    )
+    span = " to ".join(f"{each:,}" for each in sorted({min(lengths), max(lengths)}))
+    found = f"{len(lengths)} episodes of {span} steps: {terminated} terminated, {truncated} truncated"
+    found += f"; the time limit is {limit:,}" if limit else ""
     if not truncated and len(lengths) >= _ALIKE and len(set(lengths)) == 1 and lengths[0] > 1:
         return Check(
             "time limit", "warn", f"every episode terminated after {lengths[0]:,} steps",
@@ -371,10 +368,8 @@ def _ends(play: _Play) -> Check:
             "learner counts what follows as 0",
         )  # fmt: skip
     if not truncated and limit is None:
-        return Check(
-            "time limit", "ok", f"{found}; no time limit is {known}",
-            "if a good policy may play for ever: gymnasium.wrappers.TimeLimit, and eval_max_steps for evaluations",
-        )  # fmt: skip
+        advice = "if a good policy may play for ever: gymnasium.wrappers.TimeLimit, and eval_max_steps for evaluations"
+        return Check("time limit", "ok", f"{found}; no time limit is {known}", advice)
     return Check("time limit", "ok", found)
 
 
@@ -382,13 +377,10 @@ def _rewards(play: _Play) -> Check:
     least, most = min(play.rewards), max(play.rewards)
     found = f"finite, from {least:g} to {most:g}, mean {np.mean(play.rewards):.3g}"
     if least == most == 0.0:
-        return Check(
-            "rewards", "warn", f"none in {len(play.rewards):,} steps of random actions",
-            "learning starts from rewards: reward partial success, or begin near the goal (see It does not learn)",
-        )  # fmt: skip
-    if max(-least, most) > _LARGE_REWARD:
-        return Check("rewards", "ok", found, "large rewards slow learning: reward_scale brings them near 1")
-    return Check("rewards", "ok", found)
+        advice = "learning starts from rewards: reward partial success, or begin near the goal (see It does not learn)"
+        return Check("rewards", "warn", f"none in {len(play.rewards):,} steps of random actions", advice)
+    advice = "large rewards slow learning: reward_scale brings them near 1"
+    return Check("rewards", "ok", found, advice if max(-least, most) > _LARGE_REWARD else "")
 
 
 def _rendering(env: EnvSpec) -> Check:

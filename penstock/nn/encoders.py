@@ -366,6 +366,6 @@ def _build_own(builder: EncoderBuilder, observation: ObservationSpec) -> tuple[n
             f"encoder {name} turned a batch of shape {shapes} into {found}; it must return one feature "
             "vector for each row, a tensor of shape (2, F)"
         )
-    if (said := getattr(module, "output_size", None)) not in (None, found := features.shape[1]):
-        raise EncoderError(f"encoder {name} has output_size={said}, and returned {found} features: make them equal")
-    return module, found
+    if (said := getattr(module, "output_size", None)) not in (None, size := features.shape[1]):
+        raise EncoderError(f"encoder {name} has output_size={said}, and returned {size} features: make them equal")
+    return module, size

@@ -58,7 +58,7 @@ def test_an_algorithm_records_nothing_that_it_does_not_declare():
 
 def test_unknown_records_are_refused_with_the_legal_ones(monkeypatch):
     monkeypatch.setattr(Recording, "records", ("values",))
-    with pytest.raises(ConfigError, match=r"records=\('values',\), and legal is a tuple of 'logits', 'value' and 'feat"):
+    with pytest.raises(ConfigError, match=r"records=\('values',\) is not legal: records must be a tuple of 'logits'"):
         make(Recording).record_columns()
 
 
