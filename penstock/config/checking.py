@@ -20,7 +20,6 @@ from penstock.masking import masked
 T = TypeVar("T")
 
 _KEPT = (str, bool, dict, types.NoneType)
-_NESTED = (typing.Union, types.UnionType, tuple)
 _CHECKED = (*_KEPT, Any, Literal, int, float, Callable, os.PathLike, ...)
 
 TUNABLE = "may change while a run goes on"
@@ -87,7 +86,7 @@ def require_fields(owner: type, hints: dict[str, Any]) -> None:
 
 def require_type(name: str, hint: Any) -> None:
     """Raise `ConfigError` unless values of a type can be checked."""
-    if (origin := typing.get_origin(hint) or hint) in _NESTED:
+    if (origin := typing.get_origin(hint) or hint) in (typing.Union, types.UnionType, tuple):
         for part in typing.get_args(hint):
             require_type(name, part)
     elif origin not in _CHECKED:

@@ -108,9 +108,8 @@ def load_preset(name: str | os.PathLike[str], config_class: type[Config]) -> dic
     path = Path(name) if name.endswith(".toml") else PRESETS / f"{name}.toml"
     if not path.is_file():
         names = sorted(p.stem for p in PRESETS.glob("*.toml"))
-        legal = ", ".join([*names, "or the path of a .toml file"])
         unknown = f"there is no file {name}" if path == Path(name) else f"unknown preset {name!r}{closest(name, names)}"
-        raise ConfigError(f"{unknown} (legal: {legal})")
+        raise ConfigError(f"{unknown} (legal: {', '.join(names)}, or the path of a .toml file)")
     contents = read_toml(path, f"preset {name!r}")
     tables = {key: value for key, value in contents.items() if isinstance(value, dict)}
     table = config_class.__name__.removesuffix("Config").lower()
