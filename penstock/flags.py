@@ -354,8 +354,8 @@ def _flag_type(hint: Any) -> Any:
         # The config checks the value itself and shows the closest legal one.
         return Annotated[str, _words("{" + ",".join(typing.get_args(hint)) + "}")]
     if typing.get_origin(hint) is tuple:
-        each, _ = typing.get_args(hint)
-        return Annotated[tuple, _numbers()] if each is int else tuple[_flag_type(each), ...]  # type: ignore[misc]
+        kinds = typing.get_args(hint)
+        return Annotated[tuple, _numbers()] if kinds == (int, ...) else tuple[tuple(map(_flag_type, kinds))]  # type: ignore[misc]
     if typing.get_origin(hint) is dict:
         return Annotated[dict, _SETTINGS]
     return hint

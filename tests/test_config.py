@@ -1,6 +1,7 @@
 """Settings: errors at construction name the field, the value found and the legal ones."""
 
 import dataclasses
+import enum
 import functools
 import json
 import math
@@ -8,6 +9,7 @@ import re
 import tomllib
 from dataclasses import fields
 from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 import gymnasium
 import numpy as np
@@ -33,6 +35,7 @@ from penstock.config import (
     elsewhere,
     load_preset,
     make_config,
+    tuned,
 )
 from tests.envs.counting import CountingEnv
 
@@ -297,6 +300,53 @@ def test_integers_serve_as_floats_and_lists_as_tuples():
     assert config.hidden_sizes == (32, 16)
 
 
+def own(hint, default, decorated=True):
+    """A config with a field of its own, `extra`."""
+    plain = type("Own", (PPOConfig,), {"__annotations__": {"extra": hint}, "extra": default})
+    return dataclasses.dataclass(frozen=True, kw_only=True)(plain) if decorated else plain
+
+
+def test_a_config_that_is_no_dataclass_is_refused_unless_what_it_adds_is_a_class_variable():
+    for settings in ({}, {"extra": 2}):
+        message = refusal(own(int, 1, decorated=False), **settings)
+        assert message.startswith("Own is not decorated, so that its extra would be ignored: write @dataclass(")
+    assert made(own(ClassVar[int], 1, decorated=False)).extra == made(own(ClassVar[int], 1)).extra == 1
+
+
+@pytest.mark.parametrize(
+    ("hint", "value", "read"),
+    [
+        (Any, "x", "x"), (tuple, [1, "x"], (1, "x")), (tuple[float, str], [1, "x"], (1.0, "x")),
+        (Any | None, "x", "x"), (tuple[float, ...] | None, [1, 2], (1.0, 2.0)), (Literal["x"] | int, "x", "x"),
+    ],
+)  # fmt: skip
+def test_a_setting_of_ones_own_has_any_of_the_simple_types(hint, value, read):
+    assert made(own(hint, None), extra=value).extra == read
+
+
+def test_a_setting_of_ones_own_that_is_not_tunable_is_answered_with_how_it_becomes_so():
+    message = "extra cannot change during a run: it is not declared Tunable; write `extra: Tunable\\[float\\]` in Own"
+    with pytest.raises(ConfigError, match=message):
+        tuned(made(own(float, 1.0)), {"extra": 2.0})
+
+
+def test_a_tuple_of_another_length_is_refused():
+    assert "extra must be tuple[float, str], found tuple" in refusal(own(tuple[float, str], (1.0, "x")), extra=(1.0,))
+
+
+@pytest.mark.parametrize("hint", [list[float], list, enum.Enum, set[int] | None, tuple[list[int], ...]])
+def test_a_type_that_is_not_checked_is_refused_with_those_that_are(hint):
+    message = refusal(own(hint, None))
+    assert message.startswith("Own.extra has the type ")
+    assert "legal are bool, int, float, str, None, Any, Literal (for Enum), tuple (for list), dict" in message
+
+
+def test_a_setting_without_a_default_is_asked_for():
+    required = own(float, dataclasses.field())
+    assert refusal(required) == "extra is missing, Own has no default of it: give extra=..."
+    assert made(required, extra=2).extra == 2.0
+
+
 def test_a_config_cannot_be_changed():
     with pytest.raises(AttributeError):
         made().gamma = 0.5
@@ -371,10 +421,10 @@ def test_an_unknown_preset_is_refused_with_the_closest():
 def test_a_preset_without_a_table_for_the_algorithm_is_refused_with_those_it_has(tmp_path):
     preset = tmp_path / "mine.toml"
     preset.write_text("ppo = 3\n[appo]\n[impala]\n")
-    problem = f"preset {str(preset)!r} has no table [ppo]: its tables are "
-    assert f"{problem}appo, impala" in refusal(PPOConfig, preset=str(preset))
+    problem = f"preset {str(preset)!r} has no table [ppo]: "
+    assert f"{problem}its tables are appo, impala" in refusal(PPOConfig, preset=str(preset))
     preset.write_text("")
-    assert f"{problem}none; write [ppo] above the settings" in refusal(PPOConfig, preset=str(preset))
+    assert f"{problem}it has no tables; write [ppo] above the settings" in refusal(PPOConfig, preset=str(preset))
 
 
 def test_a_presets_unknown_ill_typed_or_foreign_settings_are_refused_as_ones_own_are(tmp_path):
@@ -387,7 +437,7 @@ def test_a_presets_unknown_ill_typed_or_foreign_settings_are_refused_as_ones_own
     ):
         preset.write_text(text)
         assert message in refusal(PPOConfig, preset=str(preset))
-    assert "unknown preset" in refusal(PPOConfig, preset=str(tmp_path / "none.toml"))
+    assert f"there is no file {tmp_path / 'none.toml'}" in refusal(PPOConfig, preset=str(tmp_path / "none.toml"))
     preset.write_text("[ppo]\ngamma = 0.5")
     assert load_preset(str(preset), PPOConfig) == {"gamma": 0.5}
 

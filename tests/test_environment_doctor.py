@@ -52,6 +52,11 @@ class Far(Walk):
     observation_space = spaces.Box(-3.0, 3.0, (1,), np.float32)
 
 
+class Even(Walk):
+    def step(self, action):
+        return (*super().step(action)[:2], False, self.steps == 20, self.info())
+
+
 class Double(Walk):
     def shown(self):
         return np.array([self.place])
@@ -144,7 +149,7 @@ def test_a_sound_environment_has_no_finding(kwargs):
     ("env", "name", "status", "words"),
     [
         (Far, "observations", "fail", "expected a value within [-3, 3]"),
-        (Double, "observations", "fail", "dtype float64, expected float32"),
+        (Double, "observations", "warn", "dtype float64, expected float32"),
         (Lucky, "seeds", "fail", "the reward of step 1 differs"),
         (Unfinite, "episodes", "fail", "expected a finite float32 reward, found inf"),
         (Fading, "time limit", "warn", "every episode terminated after 9 steps"),
@@ -153,7 +158,7 @@ def test_a_sound_environment_has_no_finding(kwargs):
         (Endless, "time limit", "warn", "none of 120 steps ended an episode, and no time limit is declared"),
         (Flat, "rendering", "fail", "found uint8 of shape (8, 16)"),
         (Numbered, "ends", "warn", "terminated in step 1 is a int: 0"),
-        (Double, "gymnasium", "fail", "not within the observation space"),
+        (Double, "gymnasium", "warn", "not within the observation space"),
         (Leaving, "gymnasium", "fail", "SystemExit: 3"),
     ],
 )
@@ -163,9 +168,13 @@ def test_a_broken_part_of_the_contract_is_named_with_advice(env, name, status, w
     assert check.advice
 
 
-@pytest.mark.parametrize(("env", "advice"), [(Far, "widen the bounds"), (Double, "return it with .astype(np.float32)")])
+@pytest.mark.parametrize(("env", "advice"), [(Far, "widen the bounds"), (Double, "training converts it; for other")])
 def test_the_advice_is_that_of_the_fault(env, advice):
     assert found(env)["observations"].advice.startswith(advice)
+
+
+def test_episodes_of_one_length_have_one_number():
+    assert found(Even)["time limit"].found.startswith("5 episodes of 20 steps: 0 terminated, 5 truncated")
 
 
 def test_a_note_of_gymnasiums_checker_has_neither_colours_nor_level():

@@ -206,7 +206,7 @@ def test_a_preset_with_an_unknown_setting_is_refused(tmp_path):
     [
         ("sac", "atari", r"no table \[sac\]: its tables are a2c, .*; presets for sac are .*mujoco"),
         ("a3c", "pendulum", r"no table \[a3c\]: its tables are .*; presets for a3c are atari"),
-        ("sac", "mine.toml", r"no table \[sac\]: its tables are none; write \[sac\] above the settings"),
+        ("sac", "mine.toml", r"no table \[sac\]: it has no tables; write \[sac\] above the settings"),
     ],
 )
 def test_a_preset_without_a_table_for_the_algorithm_says_which_has_one(algorithm, name, message, tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
-from penstock.config.checking import ConfigError, Tunable, checked, require
+from penstock.config.checking import ConfigError, Tunable, checked, require, require_fields
 from penstock.config.elsewhere import value_hint
 from penstock.config.nodes import counts_of, levels_of, require_nodes
 from penstock.config.saved import saved
@@ -220,7 +220,7 @@ class Config:
 
             if hint := made_hint(self.env):
                 raise ConfigError(hint)
-        for name, hint in self._hints().items():
+        for name, hint in self.field_types().items():
             value = checked(name, getattr(self, name), hint)
             require(not (isinstance(value, float) and math.isnan(value)), name, value, "a number")
             object.__setattr__(self, name, value)
@@ -229,9 +229,11 @@ class Config:
 
     @classmethod
     @functools.cache
-    def _hints(cls) -> dict[str, Any]:
-        """Types of the fields, by name."""
+    def field_types(cls) -> dict[str, Any]:
+        """Return the types of the fields, by name; raise `ConfigError` for illegal ones."""
         hints = typing.get_type_hints(cls)
+        for owner in filter(lambda owner: issubclass(owner, Config), cls.__mro__):
+            require_fields(owner, hints)
         return {f.name: hints[f.name] for f in dataclasses.fields(cls)}
 
     def validate(self) -> None:
@@ -368,7 +370,7 @@ class Config:
         ConfigError
             The function does not exist, or returns something other than a finite number, 0 or more.
         """
-        scheduled = [name for name, hint in self._hints().items() if Schedule in typing.get_args(hint)]
+        scheduled = [name for name, hint in self.field_types().items() if Schedule in typing.get_args(hint)]
         given = {name: getattr(self, name) for name in scheduled}
         found: dict[str, Any] = {
             name: tried_schedule(name, value)

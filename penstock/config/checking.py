@@ -19,6 +19,9 @@ from penstock.masking import masked
 
 T = TypeVar("T")
 
+_KEPT = (str, bool, dict, types.NoneType)
+_CHECKED = (*_KEPT, Any, Literal, int, float, Callable, os.PathLike, ...)
+
 TUNABLE = "may change while a run goes on"
 Tunable = Annotated[T, TUNABLE]
 """Type of a number that may change during a run: the learner reads it before every batch."""
@@ -57,18 +60,38 @@ def checked(name: str, value: Any, hint: Any) -> Any:
         if origin is int and isinstance(whole, int) and not isinstance(whole, bool):
             return whole
         if origin is tuple and isinstance(value, tuple | list):
-            return tuple(checked(name, item, typing.get_args(option)[0]) for item in value)
+            kinds = typing.get_args(option) or (Any, ...)
+            kinds = kinds[:1] * len(value) if kinds[1:] == (...,) else kinds
+            if len(kinds) == len(value):
+                return tuple(checked(name, item, kind) for item, kind in zip(value, kinds, strict=True))
         if origin is os.PathLike and isinstance(value, os.PathLike):
             return os.fsdecode(value)
-        if origin is Callable or origin is typing.get_origin(Callable[..., Any]):
-            if callable(value):
-                return value
-        elif origin in (str, bool, dict, types.NoneType) and isinstance(value, origin):
+        if origin is Any or (callable(value) if origin is Callable else origin in _KEPT and isinstance(value, origin)):
             return value
     words = [word for option in alternatives(hint) for word in typing.get_args(option) if isinstance(word, str)]
     near = value_hint(name, value) or (closest(value, words) if isinstance(value, str) else "")
     shown = repr(masked(value, name))
     raise ConfigError(f"{name}={shown} is not legal{near}: {name} must be {_legal(hint)}, found {_type_of(value)}")
+
+
+def require_fields(owner: type, hints: dict[str, Any]) -> None:
+    """Raise `ConfigError` if an annotation in a config is no field of it, or a field has a type without a check."""
+    names = [name for name in vars(owner).get("__annotations__", ()) if "ClassVar" not in str(hints[name])]
+    if names and "__dataclass_fields__" not in vars(owner):
+        fields = f"{owner.__name__} is not decorated, so that its {', '.join(names)} would be ignored"
+        raise ConfigError(f"{fields}: write @dataclass(frozen=True, kw_only=True) above it, or annotate ClassVar")
+    for name in names:
+        require_type(f"{owner.__name__}.{name}", hints[name])
+
+
+def require_type(name: str, hint: Any) -> None:
+    """Raise `ConfigError` unless values of a type can be checked."""
+    if (origin := typing.get_origin(hint) or hint) in (typing.Union, types.UnionType, tuple):
+        for part in typing.get_args(hint):
+            require_type(name, part)
+    elif origin not in _CHECKED:
+        legal = "bool, int, float, str, None, Any, Literal (for Enum), tuple (for list), dict, Callable, os.PathLike"
+        raise ConfigError(f"{name} has the type {_legal(hint)}, and legal are {legal} and unions of them")
 
 
 def _whole(value: Any) -> Any:
@@ -94,12 +117,9 @@ def _legal(hint: Any) -> str:
         return "one of " + ", ".join(repr(v) for v in typing.get_args(hint))
     if len(options := alternatives(hint)) > 1:
         return " or ".join(map(_legal, options))
-    if hint is types.NoneType:
-        return "None"
-    if typing.get_origin(hint) is os.PathLike:
-        return "Path"
-    if typing.get_origin(hint) is typing.get_origin(Callable[..., Any]):
-        return "a callable"
+    words = {types.NoneType: "None", os.PathLike: "Path", Callable: "a callable"}
+    if (origin := typing.get_origin(hint) or hint) in words:
+        return words[origin]
     return getattr(hint, "__name__", str(hint)) if not typing.get_args(hint) else str(hint).replace("typing.", "")
 
 

@@ -30,7 +30,7 @@ def make_config(config_class: type[C], values: Mapping[str, Any], preset: str | 
     ConfigError
         A field is unknown (the closest name is shown), ill-typed, or out of range; there is no such preset.
     """
-    known = [f.name for f in dataclasses.fields(config_class)]
+    known = [*config_class.field_types()]
     merged = {**(load_preset(preset, config_class) if preset else {}), **values}
     for name in merged:
         if name not in known:
@@ -38,6 +38,9 @@ def make_config(config_class: type[C], values: Mapping[str, Any], preset: str | 
             raise ConfigError(f"unknown setting {name!r}{hint}")
     if "env" not in merged:
         raise ConfigError('env is missing: give a Gymnasium id such as "CartPole-v1", a callable or a class')
+    for f in dataclasses.fields(config_class):
+        if f.name not in merged and f.default is f.default_factory:  # both are MISSING
+            raise ConfigError(f"{f.name} is missing, {config_class.__name__} has no default of it: give {f.name}=...")
     return config_class(**merged)
 
 
@@ -104,8 +107,8 @@ def load_preset(name: str | os.PathLike[str], config_class: type[Config]) -> dic
     path = Path(name) if name.endswith(".toml") else PRESETS / f"{name}.toml"
     if not path.is_file():
         names = sorted(p.stem for p in PRESETS.glob("*.toml"))
-        legal = ", ".join([*names, "or the path of a .toml file"])
-        raise ConfigError(f"unknown preset {name!r}{closest(name, names)} (legal: {legal})")
+        unknown = f"there is no file {name}" if path == Path(name) else f"unknown preset {name!r}{closest(name, names)}"
+        raise ConfigError(f"{unknown} (legal: {', '.join(names)}, or the path of a .toml file)")
     contents = read_toml(path, f"preset {name!r}")
     tables = {key: value for key, value in contents.items() if isinstance(value, dict)}
     table = config_class.__name__.removesuffix("Config").lower()
@@ -114,7 +117,6 @@ def load_preset(name: str | os.PathLike[str], config_class: type[Config]) -> dic
         if path.parent == PRESETS:
             others = [each.stem for each in sorted(PRESETS.glob("*.toml")) if table in tomllib.loads(each.read_text())]
             hint = f"; presets for {table} are {', '.join(others)}" if others else f"; no preset is for {table}"
-        raise ConfigError(
-            f"preset {name!r} has no table [{table}]: its tables are {', '.join(sorted(tables)) or 'none'}{hint}"
-        )
+        has = f"its tables are {', '.join(sorted(tables))}" if tables else "it has no tables"
+        raise ConfigError(f"preset {name!r} has no table [{table}]: {has}{hint}")
     return dict(tables[table])

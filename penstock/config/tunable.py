@@ -48,7 +48,9 @@ def require_tunable(config: Config, name: str) -> None:
     if name not in known:
         raise ConfigError(f"unknown setting {name!r}{closest(name, legal) or closest(name, known)} {may}")
     reason = type(config).fixed_settings().get(name)
-    because = f": {reason}" if reason else ", because roles and memory depend on it"
+    owner = next(each for each in type(config).__mro__ if name in vars(each).get("__annotations__", ()))
+    own = f"it is not declared Tunable; write `{name}: Tunable[float]` in {owner.__name__}"
+    because = f": {reason or (own if owner.__module__.partition('.')[0] != 'penstock' else 'roles and memory need it')}"
     raise ConfigError(f"{name} cannot change during a run{because}{closest(name, legal)} {may}")
 
 

@@ -39,6 +39,7 @@ LIMIT = 60.0  # seconds of a stage
 SEED = 7
 _ALIKE = 3  # whole episodes of one length that look like a time limit
 _LARGE_REWARD = 100.0
+_CONVERTED = "training converts it; for other programs, "  # advice about what is no blocker
 _MARKS = re.compile(r"^(?:\x1b\[[0-9;]*m)*WARN: |\x1b\[[0-9;]*m", re.MULTILINE)  # colours and level of a note
 # Notes of Gymnasium's checker on what Penstock does itself: actions are scaled to their bounds, unbounded numbers are
 # legal, wrapped environments are checked as they are trained on.
@@ -264,12 +265,9 @@ def _judge_values(values: _Values) -> Iterator[Check]:
     if values.outside is None:
         yield Check("observations", "ok", f"within {values.space if len(values.space) < 80 else 'their space'}")
     else:
-        yield Check("observations", "fail", *values.outside)
-    if values.changed:
-        advice = "pad it to one shape: datasets and vector environments stack infos"
-        yield Check("infos", "warn", "; ".join(values.changed.values()), advice)
-    else:
-        yield Check("infos", "ok", "each value keeps its shape")
+        yield Check("observations", "warn" if values.outside[1].startswith(_CONVERTED) else "fail", *values.outside)
+    changed, advice = "; ".join(values.changed.values()), "pad it to one shape: datasets and vector lanes stack infos"
+    yield Check("infos", "warn", changed, advice) if changed else Check("infos", "ok", "each value keeps its shape")
     if values.odd_flag is not None:
         yield Check("ends", "warn", f"not a bool: {values.odd_flag}", "return bool(...)")
 
@@ -288,8 +286,8 @@ def _why_outside(space: gymnasium.Space, value: Any, path: str = "observation") 
     if array.shape != space.shape:
         return f"{path} of shape {array.shape}, expected {space.shape}", advice
     if not np.can_cast(array.dtype, space.dtype):
-        found = f"{path} of dtype {array.dtype}, expected {space.dtype}"
-        return found, f"return it with .astype(np.{space.dtype})"
+        advice = f"{_CONVERTED if space.dtype.kind == 'f' else ''}return it with .astype(np.{space.dtype})"
+        return f"{path} of dtype {array.dtype}, expected {space.dtype}", advice
     index = tuple(np.argwhere(~((array >= space.low) & (array <= space.high)))[0].tolist())
     bounds = f"[{space.low[index]:g}, {space.high[index]:g}]"
     found = f"{path}{list(index) if index else ''} = {array[index]:g}, expected a value within {bounds}"
@@ -311,7 +309,10 @@ def _by_gymnasium(env: EnvSpec, seen: Probed) -> Check:
         except (Exception, SystemExit) as error:  # an AssertionError, or any error of the environment
             problem = f"{type(error).__name__}: {error}" if not isinstance(error, AssertionError) else str(error)
             advice = "Gymnasium's check_env, which says this, is in gymnasium.utils.env_checker"
-            return Check("gymnasium", "fail", problem.partition("\n")[0], advice)
+            seen_first = made.reset(seed=SEED)[0] if "not within the observation space" in problem else None
+            is_outside = seen_first is not None and not made.observation_space.contains(seen_first)
+            is_note = is_outside and _why_outside(made.observation_space, seen_first)[1].startswith(_CONVERTED)
+            return Check("gymnasium", "warn" if is_note else "fail", problem.partition("\n")[0], advice)
     notes = dict.fromkeys(_MARKS.sub("", str(each.message)) for each in caught)
     notes = {note: None for note in notes if not any(words in note for words in _SETTLED)}
     if notes:
@@ -355,15 +356,12 @@ def _ends(play: _Play) -> Check:
         found = f"none of {steps:,} steps ended an episode"
         if limit:
             return Check("time limit", "ok", f"{found}; the time limit is {limit:,} steps")
-        return Check(
-            "time limit", "warn", f"{found}, and no time limit is {known}",
-            "bound episodes with gymnasium.wrappers.TimeLimit, or evaluations with eval_max_steps",
-        )  # fmt: skip
+        advice = "bound episodes with gymnasium.wrappers.TimeLimit, or evaluations with eval_max_steps"
+        return Check("time limit", "warn", f"{found}, and no time limit is {known}", advice)
     terminated, truncated = play.ends["terminated"], play.ends["truncated"]
-    found = (
-        f"{len(lengths)} episodes of {min(lengths):,} to {max(lengths):,} steps: {terminated} terminated, "
-        f"{truncated} truncated" + (f"; the time limit is {limit:,}" if limit else "")
-    )
+    span = " to ".join(f"{each:,}" for each in sorted({min(lengths), max(lengths)}))
+    found = f"{len(lengths)} episodes of {span} steps: {terminated} terminated, {truncated} truncated"
+    found += f"; the time limit is {limit:,}" if limit else ""
     if not truncated and len(lengths) >= _ALIKE and len(set(lengths)) == 1 and lengths[0] > 1:
         return Check(
             "time limit", "warn", f"every episode terminated after {lengths[0]:,} steps",
@@ -371,10 +369,8 @@ def _ends(play: _Play) -> Check:
             "learner counts what follows as 0",
         )  # fmt: skip
     if not truncated and limit is None:
-        return Check(
-            "time limit", "ok", f"{found}; no time limit is {known}",
-            "if a good policy may play for ever: gymnasium.wrappers.TimeLimit, and eval_max_steps for evaluations",
-        )  # fmt: skip
+        advice = "if a good policy may play for ever: gymnasium.wrappers.TimeLimit, and eval_max_steps for evaluations"
+        return Check("time limit", "ok", f"{found}; no time limit is {known}", advice)
     return Check("time limit", "ok", found)
 
 
@@ -382,13 +378,10 @@ def _rewards(play: _Play) -> Check:
     least, most = min(play.rewards), max(play.rewards)
     found = f"finite, from {least:g} to {most:g}, mean {np.mean(play.rewards):.3g}"
     if least == most == 0.0:
-        return Check(
-            "rewards", "warn", f"none in {len(play.rewards):,} steps of random actions",
-            "learning starts from rewards: reward partial success, or begin near the goal (see It does not learn)",
-        )  # fmt: skip
-    if max(-least, most) > _LARGE_REWARD:
-        return Check("rewards", "ok", found, "large rewards slow learning: reward_scale brings them near 1")
-    return Check("rewards", "ok", found)
+        advice = "learning starts from rewards: reward partial success, or begin near the goal (see It does not learn)"
+        return Check("rewards", "warn", f"none in {len(play.rewards):,} steps of random actions", advice)
+    advice = "large rewards slow learning: reward_scale brings them near 1"
+    return Check("rewards", "ok", found, advice if max(-least, most) > _LARGE_REWARD else "")
 
 
 def _rendering(env: EnvSpec) -> Check:

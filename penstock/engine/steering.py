@@ -35,7 +35,7 @@ class Steering:
         found = {policy.id: tunable_values(policy.config) for policy in self._policies}
         return found if len(found) > 1 else found[self._policies[0].id]
 
-    def set_hyperparameters(self, settings: Mapping[Any, Any]) -> None:
+    def set_hyperparameters(self, settings: Mapping[Any, Any] | None = None, **named: Any) -> None:
         """Set tunable settings, from the next batch on; also within `on_update`.
 
         A learning rate is the base that ``learning_rate_schedule`` multiplies. The values are saved with checkpoints
@@ -51,6 +51,8 @@ class Steering:
         ConfigError
             There is no such policy, a setting is not tunable, or a value is not legal. Nothing is changed then.
         """
+        if settings is None or named:
+            raise TypeError('settings are given as one dict: set_hyperparameters({"learning_rate": 1e-4})')
         self._require_open()
         by_id: dict[Any, Policy] = {policy.id: policy for policy in self._policies}
         if len(by_id) == 1 and not all(isinstance(each, Mapping) for each in settings.values()):

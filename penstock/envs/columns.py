@@ -285,11 +285,13 @@ class _Leaf:
         self._keys: tuple[Any, ...] | None = None
 
     def find(self, observation: Any, index: int | None) -> Any:
-        """Return the leaf of an observation or batch."""
+        """Return the leaf of an observation or batch, nested as in the space or flat by path."""
+        with contextlib.suppress(KeyError, IndexError, TypeError):
+            if self._keys is not None:
+                return reduce(getitem, self._keys, observation)
         try:
-            if self._keys is None:
-                inner = reduce(getitem, self._beginning, observation)
-                self._keys = (*self._beginning, *_keys_along(self._path, inner))
+            inner = reduce(getitem, self._beginning, observation)
+            self._keys = (*self._beginning, *_keys_along(self._path, inner))
             return reduce(getitem, self._keys, observation)
         except (KeyError, IndexError, TypeError):
             found = _outline(reduce(getitem, self._beginning, observation))

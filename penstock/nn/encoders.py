@@ -283,7 +283,7 @@ def build_encoder(
         ``mlp`` for all others; ``"nature_cnn_mlp"`` is ``nature_cnn``, then an ``mlp`` over its features. In a
         composite observation each image has its own encoder, followed by an ``mlp`` over the features and all other
         parts; with ``"mlp"`` images are treated as numbers. Or custom: a ``nn.Module`` class or a callable that takes
-        the observation spec. Its ``F`` is its attribute ``output_size``, or found by a dry run.
+        the observation spec. Its ``F`` is found by a dry run; an ``output_size`` must equal it.
     observation : ObservationSpec
         Spec of the observations.
     hidden_sizes, activation
@@ -350,9 +350,6 @@ def _build_own(builder: EncoderBuilder, observation: ObservationSpec) -> tuple[n
     module = builder(observation)
     if not isinstance(module, nn.Module):
         raise EncoderError(f"encoder {name} returned {type(module).__name__}; it must return a torch.nn.Module")
-    output_size = getattr(module, "output_size", None)
-    if output_size is not None:
-        return module, int(output_size)
     rows: Seen
     if observation.parts:
         rows = {part.path: torch.zeros(2, *encoder_input_shape(part.spec)) for part in observation.parts}
@@ -370,4 +367,6 @@ def _build_own(builder: EncoderBuilder, observation: ObservationSpec) -> tuple[n
             f"encoder {name} turned a batch of shape {shapes} into {found}; it must return one feature "
             "vector for each row, a tensor of shape (2, F)"
         )
-    return module, features.shape[1]
+    if (said := getattr(module, "output_size", None)) not in (None, size := features.shape[1]):
+        raise EncoderError(f"encoder {name} has output_size={said}, and returned {size} features: make them equal")
+    return module, size

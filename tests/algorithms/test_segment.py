@@ -56,6 +56,12 @@ def test_an_algorithm_records_nothing_that_it_does_not_declare():
     assert set(columns) == {"action", "log_prob"} and algorithm.record_columns() == ()
 
 
+def test_unknown_records_are_refused_with_the_legal_ones(monkeypatch):
+    monkeypatch.setattr(Recording, "records", ("values",))
+    with pytest.raises(ConfigError, match=r"records=\('values',\) is not legal: records must be a tuple of 'logits'"):
+        make(Recording).record_columns()
+
+
 def test_minibatches_of_transitions_hold_every_transition_once_and_in_random_order():
     algorithm = make(PPO, num_epochs=1)
     batch = collect(algorithm, make_model(algorithm))

@@ -155,7 +155,8 @@ def test_learning_that_is_never_finite_ends_with_a_diagnosis():
         run.learn_once(learner)
     message = str(end.value)
     assert f"{MAX_SKIPPED_IN_A_ROW} updates in a row were not finite (loss nan, gradient norm nan)" in message
-    assert "at update 0, step 64" in message and "lower learning_rate (now 0.0003)" in message
+    assert "at update 0, step 64: the first loss was already not finite: check the loss and the network; or" in message
+    assert "lower learning_rate (now 0.0003)" in message
     run.close()
 
 

@@ -99,6 +99,11 @@ def test_what_cannot_be_tuned_is_refused_and_nothing_is_changed(settings, messag
         assert trainer.get_hyperparameters() == before
 
 
+def test_a_setting_given_by_keyword_is_answered_with_how_settings_are_given():
+    with penstock.PPO(**PPO) as trainer, pytest.raises(TypeError, match=r'one dict: set_hyperparameters\(\{"learning_'):
+        trainer.set_hyperparameters(learning_rate=0.1)
+
+
 def test_gamma_is_part_of_what_a_replay_buffer_stores():
     with penstock.TD3(**REPLAY) as trainer, pytest.raises(ConfigError, match=r"gamma .* stored with it"):
         trainer.set_hyperparameters({"gamma": 0.9})

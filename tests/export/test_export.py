@@ -317,6 +317,15 @@ def test_cases_with_memory_are_steps_of_which_some_begin_episodes():
         assert all(np.array_equal(case["outputs"][name], array) for name, array in again.items())
 
 
+@pytest.mark.parametrize("name", ["laser, Dict", "ppo, Tuple, MultiDiscrete"])
+def test_a_policy_that_has_acted_on_nested_observations_is_exported_and_acts_on(name):
+    policy, kind = fresh_policy(BY_NAME[name]), BY_NAME[name]
+    observation = kind.observation.sample()
+    assert kind.action.contains(policy.act(observation, deterministic=True))
+    assert cases_in(json.loads(json.dumps(contract_of(PolicyProgram(policy), policy))))
+    assert kind.action.contains(policy.act(observation, deterministic=True))
+
+
 def test_a_policy_of_several_is_exported_by_its_name(tmp_path, capsys):
     run = tmp_path / "run"
     with penstock.PPO(

@@ -320,6 +320,16 @@ def test_a_function_may_say_its_output_size():
     assert build(own, VECTOR)[1] == 9
 
 
+def test_an_output_size_that_is_not_that_of_the_features_is_refused_with_both():
+    def own(observation):
+        module = nn.Linear(observation.shape[0], 9)
+        module.output_size = 16
+        return module
+
+    with pytest.raises(EncoderError, match="own has output_size=16, and returned 9 features"):
+        build(own, VECTOR)
+
+
 class OwnCompositeEncoder(nn.Module):
     """Of a composite observation a user's encoder is given the spec, and a dict of tensors by path."""
 

@@ -15,7 +15,7 @@ from penstock.algorithms.arithmetic.optimizers import as_if_made, fused_adam, go
 from penstock.algorithms.arithmetic.returns import gae
 from penstock.algorithms.bases.algorithm import Algorithm, Metrics, Request, clip_norm_
 from penstock.algorithms.bases.planned import PlannedGradient
-from penstock.config import Config, FreshConfig, SegmentConfig, find_object, require_whole_segments, value_at
+from penstock.config import Config, FreshConfig, SegmentConfig, find_object, require, require_whole_segments, value_at
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.batch import Batch
 from penstock.experience.layout import Column
@@ -82,6 +82,8 @@ class SegmentAlgorithm(Algorithm):
         if "features" in self.records:
             with torch.random.fork_rng(devices=[]):
                 shapes["features"] = (self._projected.width or self.build_model().num_features,)
+        legal = "a tuple of 'logits', 'value' and 'features'; for other columns, override record_columns and act"
+        require({*self.records} <= {"logits", "value", "features"}, "records", self.records, legal)
         return tuple(Column(name, shapes[name], "float32") for name in self.records)
 
     def recorded_policy(self, flat: Tensor) -> Distribution:

@@ -69,9 +69,10 @@ def skipped_again(
     """
     if skipped_in_a_row < MAX_SKIPPED_IN_A_ROW:
         return skipped_in_a_row
+    first = "" if updates else "the first loss was already not finite: check the loss and the network; or "
     story = (
-        f"{skipped_in_a_row} updates in a row were not finite ({problem}) at update {updates}, step {steps}: lower "
-        f"learning_rate (now {config.learning_rate}), check the rewards' scale (reward_scale), or use float32"
+        f"{skipped_in_a_row} updates in a row were not finite ({problem}) at update {updates}, step {steps}: {first}"
+        f"lower learning_rate (now {config.learning_rate}), check the rewards' scale (reward_scale), or use float32"
     )
     if config.pbt is None:
         raise LearningDiverged(story)
