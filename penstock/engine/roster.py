@@ -51,12 +51,9 @@ class LearnedPolicy(Protocol):
 
 
 def role_specs(
-    policies: Sequence[LearnedPolicy],
-    env: EnvSpec,
-    shape: RunShape,
-    group: GroupSpec | None = None,
+    policies: Sequence[LearnedPolicy], env: EnvSpec, shape: RunShape, group: GroupSpec | None = None,
     cores_of_nodes: int = 0,
-) -> list[RoleSpec]:
+) -> list[RoleSpec]:  # fmt: skip
     """Return the roles of a run, in the order in which the serial backend polls them.
 
     Parameters
@@ -166,13 +163,9 @@ def pins_workers(config: Config, num_workers: int) -> bool:
 
 
 def share_threads(
-    config: Config,
-    num_workers: int,
-    is_central: bool,
-    num_learners: int = 1,
-    num_policy_workers: int = 1,
+    config: Config, num_workers: int, is_central: bool, num_learners: int = 1, num_policy_workers: int = 1,
     cores_of_nodes: int = 0,
-) -> tuple[int, int]:
+) -> tuple[int, int]:  # fmt: skip
     """Return the threads of each policy worker and each learner; one each where there are fewer cores than roles."""
     if config.backend == "serial":
         return 1, 1

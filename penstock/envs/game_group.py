@@ -64,18 +64,10 @@ class Games(Group):
     """
 
     def __init__(
-        self,
-        games: Sequence[Game],
-        seeds: Sequence[int],
-        *,
-        name: str,
-        teams: Sequence[Sequence[str]] = (),
-        team_reward: TeamReward = "own",
-        is_shuffled: bool = False,
-        first_lane: int = 0,
-        mask_is_in_info: bool = False,
+        self, games: Sequence[Game], seeds: Sequence[int], *, name: str, teams: Sequence[Sequence[str]] = (),
+        team_reward: TeamReward = "own", is_shuffled: bool = False, first_lane: int = 0, mask_is_in_info: bool = False,
         over: Over | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._games = list(games)
         self._seeds: list[int | None] = list(seeds)
         self.name = name
@@ -207,12 +199,9 @@ def _require_exchangeable(game: Game, mask_is_in_info: bool) -> None:
 
 
 def _specs_of(
-    game: Game,
-    team: Sequence[str],
-    mask_is_in_info: bool,
-    whose: str = "agents of one policy",
+    game: Game, team: Sequence[str], mask_is_in_info: bool, whose: str = "agents of one policy",
     advice: str = "give them policies of their own",
-) -> tuple[ObservationSpec, ActionSpec]:
+) -> tuple[ObservationSpec, ActionSpec]:  # fmt: skip
     """Return the specs of a team's agents, which must be identical."""
     spaces = [game.spaces(game.agents.index(agent)) for agent in team]
     found = [environment_specs(*seen_and_done, mask_is_in_info) for seen_and_done in spaces]

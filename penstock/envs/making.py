@@ -46,16 +46,9 @@ class Probed(NamedTuple):
 
 
 def make_group(
-    spec: EnvSpec,
-    num_envs: int,
-    *,
-    seed: int = 0,
-    first_lane: int = 0,
-    worker_index: int = 0,
-    incarnation: int = 0,
-    num_threads: int = 1,
-    games: Callable[..., Games] = Games,
-) -> Group:
+    spec: EnvSpec, num_envs: int, *, seed: int = 0, first_lane: int = 0, worker_index: int = 0, incarnation: int = 0,
+    num_threads: int = 1, games: Callable[..., Games] = Games,
+) -> Group:  # fmt: skip
     """Make ``num_envs`` environments that step together.
 
     Parameters
@@ -117,15 +110,9 @@ def make_lanes(spec: EnvSpec, num_envs: int, **given: Any) -> Lanes:
 
 
 def make_env(
-    env: str | Callable[..., Any],
-    num_envs: int = 1,
-    *,
-    env_kwargs: Mapping[str, Any] | None = None,
-    vectorize: Vectorize = "make",
-    mask_is_in_info: bool = False,
-    seed: int = 0,
-    num_threads: int = 1,
-) -> Lanes:
+    env: str | Callable[..., Any], num_envs: int = 1, *, env_kwargs: Mapping[str, Any] | None = None,
+    vectorize: Vectorize = "make", mask_is_in_info: bool = False, seed: int = 0, num_threads: int = 1,
+) -> Lanes:  # fmt: skip
     """Make lanes of anything that `EnvSpec.resolve` accepts; raise what it and `make_lanes` raise.
 
     With `mask_is_in_info`, observations include the mask of legal actions from ``info["action_mask"]``.

@@ -269,16 +269,9 @@ class BodyActorCritic(StochasticActorCritic):
     """
 
     def __init__(
-        self,
-        observation: ObservationSpec,
-        action: ActionSpec,
-        config: NetworkConfig,
-        *,
-        body: BodyConfig,
-        returns: CategoricalReturns | None = None,
-        num_quantiles: int = 1,
-        **settings: Any,
-    ) -> None:
+        self, observation: ObservationSpec, action: ActionSpec, config: NetworkConfig, *, body: BodyConfig,
+        returns: CategoricalReturns | None = None, num_quantiles: int = 1, **settings: Any,
+    ) -> None:  # fmt: skip
         has_unit_head = body.unit_weights and returns is not None
         super().__init__(
             observation, action, config, num_quantiles=num_quantiles if returns is None else returns.num_outputs,

@@ -75,17 +75,10 @@ class ContinuousActorCritic(PolicyNetwork):
     """
 
     def __init__(
-        self,
-        observation: ObservationSpec,
-        action: ActionSpec,
-        config: NetworkConfig,
-        *,
-        num_critics: int,
-        outputs_per_dimension: int,
-        num_quantiles: int = 1,
-        critic_sizes: tuple[int, ...] | None = None,
+        self, observation: ObservationSpec, action: ActionSpec, config: NetworkConfig, *, num_critics: int,
+        outputs_per_dimension: int, num_quantiles: int = 1, critic_sizes: tuple[int, ...] | None = None,
         make_critics: Callable[..., nn.Module] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         if action.choices:
             raise ValueError(
@@ -209,16 +202,9 @@ class DeterministicActorCritic(ContinuousActorCritic):
     """
 
     def __init__(
-        self,
-        observation: ObservationSpec,
-        action: ActionSpec,
-        config: NetworkConfig,
-        *,
-        num_critics: int,
-        exploration_std: float,
-        critic_sizes: tuple[int, ...] | None = None,
-        returns: CategoricalReturns | None = None,
-    ) -> None:
+        self, observation: ObservationSpec, action: ActionSpec, config: NetworkConfig, *, num_critics: int,
+        exploration_std: float, critic_sizes: tuple[int, ...] | None = None, returns: CategoricalReturns | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(
             observation, action, config, num_critics=num_critics, outputs_per_dimension=1, critic_sizes=critic_sizes,
             num_quantiles=1 if returns is None else returns.num_outputs,
@@ -255,18 +241,10 @@ class StochasticActorCritic(ContinuousActorCritic):
     """
 
     def __init__(
-        self,
-        observation: ObservationSpec,
-        action: ActionSpec,
-        config: NetworkConfig,
-        *,
-        num_critics: int,
-        initial_alpha: float = 1.0,
-        num_quantiles: int = 1,
-        critic_sizes: tuple[int, ...] | None = None,
-        clips_log_std: bool = False,
-        make_critics: Callable[..., nn.Module] | None = None,
-    ) -> None:
+        self, observation: ObservationSpec, action: ActionSpec, config: NetworkConfig, *, num_critics: int,
+        initial_alpha: float = 1.0, num_quantiles: int = 1, critic_sizes: tuple[int, ...] | None = None,
+        clips_log_std: bool = False, make_critics: Callable[..., nn.Module] | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(
             observation, action, config,
             num_critics=num_critics, outputs_per_dimension=2, num_quantiles=num_quantiles, critic_sizes=critic_sizes,

@@ -195,16 +195,9 @@ def fits(x: Tensor) -> bool:
 
 
 def fused_layers(
-    x: Tensor,
-    parameters: Sequence[Tensor],
-    sizes: tuple[int, ...],
-    *,
-    num_networks: int = 1,
-    count: int = 1,
-    num_outputs: int = 0,
-    is_turned: bool = False,
-    activation: str = "relu",
-) -> Tensor:
+    x: Tensor, parameters: Sequence[Tensor], sizes: tuple[int, ...], *, num_networks: int = 1, count: int = 1,
+    num_outputs: int = 0, is_turned: bool = False, activation: str = "relu",
+) -> Tensor:  # fmt: skip
     """Run an input that `fits` through the layers of several networks of the same sizes.
 
     Under ``torch.autocast`` to bfloat16, hidden layers multiply in bfloat16 and sum in float32.

@@ -171,16 +171,9 @@ class QNetwork(PolicyNetwork, NormalizedReturns):
     """
 
     def __init__(
-        self,
-        observation: ObservationSpec,
-        action: ActionSpec,
-        config: NetworkConfig,
-        *,
-        dueling: bool,
-        epsilon: float,
-        distribution: Callable[[int], ReturnDistribution] | None = None,
-        noisy_sigma: float | None = None,
-    ) -> None:
+        self, observation: ObservationSpec, action: ActionSpec, config: NetworkConfig, *, dueling: bool, epsilon: float,
+        distribution: Callable[[int], ReturnDistribution] | None = None, noisy_sigma: float | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         if action.num_actions is None:
             raise ValueError(

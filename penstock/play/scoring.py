@@ -120,18 +120,10 @@ def evaluate_together(
 
 
 def evaluate_run(
-    path: str | os.PathLike[str],
-    *,
-    episodes: int = 100,
-    deterministic: bool = True,
-    video: str | None = None,
-    record: str | None = None,
-    seed: int | None = None,
-    max_steps: int | None = None,
-    on: EnvSpec | None = None,
-    wrappers: Wrappers = (),
-    **settings: Any,
-) -> Evaluation:
+    path: str | os.PathLike[str], *, episodes: int = 100, deterministic: bool = True, video: str | None = None,
+    record: str | None = None, seed: int | None = None, max_steps: int | None = None, on: EnvSpec | None = None,
+    wrappers: Wrappers = (), **settings: Any,
+) -> Evaluation:  # fmt: skip
     """Score the policy of a run or checkpoint.
 
     Parameters

@@ -19,17 +19,9 @@ from penstock.self_play.settings import BEST, OTHERS, name_of
 
 
 def player_of(
-    models: Sequence[PolicyNetwork],
-    env: EnvSpec,
-    opponents: Sequence[str | Callable[..., Any]] = (),
-    *,
-    games: range,
-    deterministic: bool,
-    seed: int,
-    first_lane: int,
-    best: Sequence[Load] = (),
-    **given: Any,
-) -> Player:
+    models: Sequence[PolicyNetwork], env: EnvSpec, opponents: Sequence[str | Callable[..., Any]] = (), *, games: range,
+    deterministic: bool, seed: int, first_lane: int, best: Sequence[Load] = (), **given: Any,
+) -> Player:  # fmt: skip
     """Make the player that scores policies: against each other and opponents, or each alone.
 
     Parameters are those of `MatchPlayer`; `best` has a function for each policy, or is empty, and `first_lane` is that
@@ -101,17 +93,9 @@ class MatchPlayer(Player):
     """
 
     def __init__(
-        self,
-        model: PolicyNetwork,
-        env: EnvSpec,
-        opponents: Sequence[str | Callable[..., Any]],
-        *,
-        games: range,
-        deterministic: bool,
-        seed: int,
-        best: Load = lambda: None,
-        **given: Any,
-    ) -> None:
+        self, model: PolicyNetwork, env: EnvSpec, opponents: Sequence[str | Callable[..., Any]], *, games: range,
+        deterministic: bool, seed: int, best: Load = lambda: None, **given: Any,
+    ) -> None:  # fmt: skip
         self._opponents = [(name_of(opponent), opponent) for opponent in opponents]
         self._best = best
         self._seating = OneSeat(len(games))
