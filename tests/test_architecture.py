@@ -38,12 +38,12 @@ MAY_USE = {
     "population": {"config"},
     "play": {"config", "runs", "nn", "envs", "algorithms", "surroundings", "trust"},
     "export": {"algorithms", "config", "envs", "extras", "flags", "nn", "play", "runs"},
-    "engine": {"config", "output", "runs", "ipc", "replay", "nn", "envs", "experience", "algorithms", "play"}
+    "engine": {"config", "imports", "output", "runs", "ipc", "replay", "nn", "envs", "experience", "algorithms", "play"}
     | {"masking", "population", "surroundings", "travelling", "trust"},
     "rudder": {"_native", "config", "engine", "envs", "experience", "ipc", "nn", "algorithms", "play", "replay", "runs"}
     | {"surroundings"},
     "trials": {"config", "engine", "ipc", "runs", "trust"},
-    "flags": {"config", "masking"},
+    "flags": {"config", "imports", "masking"},
     "bench": {"config", "flags", "masking", "runs", "ipc", "nn", "envs", "experience", "algorithms", "play", "engine"},
     "doctor": {"extras", "ipc", "config", "surroundings", "envs", "algorithms", "play", "engine", "bench", "flags"}
     | {"runs"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -181,16 +182,24 @@ def note_of_budget(config: Config, shape: RunShape, steps: int) -> str | None:
 
 def check_code(config: Config, *algorithms: Algorithm) -> list[str]:
     """Raise `ConfigError` for code that cannot be pickled; return a warning of code that others cannot import."""
-    saved = {"algorithm": place_of(type(algorithms[0])), **config.to_json()}
-    for name, value in {**vars(algorithms[0].config), "algorithm": algorithms}.items():
-        try:
-            _ = config.backend == "serial" or packed(value)
-        except Exception as error:
-            problem = f"{name}={saved[name]!r} cannot travel to worker processes: {error}"
-            raise ConfigError(f"{problem}. Create what cannot be pickled (files, locks, sockets) inside it") from None
+    saved = {name: config.to_json().get(name) for name in ("encoder", "env")}
+    saved["algorithm"] = place_of(type(algorithms[0]))
+    try:
+        _ = config.backend == "serial" or packed(algorithms)
+    except Exception as error:
+        name = next(filter(partial(_cannot_travel, config), config.to_json()), "algorithm")
+        problem = f"{name}={saved.get(name, name)!r} cannot travel to worker processes: {error}"
+        raise ConfigError(f"{problem}. Create what cannot be pickled (files, locks, sockets) inside it") from None
     lost = [f"{name}={saved[name]!r}" for name in ("algorithm", "encoder", "env") if why_lost(name, saved[name])]
     where = f"warning: {', '.join(lost)}: defined in a script or a function, or an object: other processes cannot load "
     return [f"{where}this run; move it to a file, and give file.py:Class"] if lost and config.run_dir else []
+
+
+def _cannot_travel(config: Config, name: str) -> bool:
+    try:
+        return not packed(getattr(config, name))
+    except Exception:
+        return True
 
 
 def note_of_workers(config: Config) -> str | None:

@@ -74,17 +74,10 @@ class Plan:
 
 
 def make_plan(
-    capacity: int,
-    fields: Mapping[str, Field],
-    *,
-    sampler: Sampler,
-    n_step: NStep | None,
-    sequences: Sequences | None,
-    frame_capacity: int | None = None,
-    terminated: str = "terminated",
-    truncated: str = "truncated",
+    capacity: int, fields: Mapping[str, Field], *, sampler: Sampler, n_step: NStep | None, sequences: Sequences | None,
+    frame_capacity: int | None = None, terminated: str = "terminated", truncated: str = "truncated",
     lenient: bool = False,
-) -> Plan:
+) -> Plan:  # fmt: skip
     """Return the layout for these settings.
 
     Raises
@@ -128,12 +121,9 @@ def make_plan(
 
 
 def _plan_fields(
-    fields: Mapping[str, Field],
-    length: int,
-    rewards: Collection[str],
-    boundaries: tuple[str, str],
+    fields: Mapping[str, Field], length: int, rewards: Collection[str], boundaries: tuple[str, str],
     frames_of: Callable[[int], int],
-) -> tuple[dict[str, FieldPlan], list[tuple[int, int]], int]:
+) -> tuple[dict[str, FieldPlan], list[tuple[int, int]], int]:  # fmt: skip
     """Lay out the fields of a record, fields with successors last.
 
     Parameters
