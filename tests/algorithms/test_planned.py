@@ -496,7 +496,7 @@ def in_few_digits(x, m):
     """Products, sums and changes in bfloat16, of tensors as they are and transposed."""
     few = x.to(torch.bfloat16)
     y = few @ (m.to(torch.bfloat16) / 3.0).t()
-    return torch.addmm(few[:, 0], y, few @ few.t()).relu_() * 1.1 + y.float()
+    return torch.addmm(few[:, 0], y, few @ few.t()).relu_() * 1.1 + y.float() + few.float() @ x.t()
 
 
 def blocks(x):

@@ -372,7 +372,9 @@ class Recorder(TorchDispatchMode):
         """Return the number of a factor of a product, and whether it lies transposed."""
         found = self._found(tensor)
         number = found.number if isinstance(found, Turned) else found
-        return self._rounded.get(number, number), isinstance(found, Turned)  # products in bfloat16 round their factors
+        if tensor.dtype == torch.bfloat16:  # the product rounds its factors
+            number = self._rounded.get(number, number)
+        return number, isinstance(found, Turned)
 
     def turned(self, tensor: Tensor) -> Number | Turned:
         """Return the transpose of a matrix."""
