@@ -100,23 +100,13 @@ class Hindsight:
     """
 
     def __init__(
-        self,
-        buffer: ReplayBuffer,
-        reward_fn: Callable[[Array, Array, Array], ArrayLike],
-        *,
+        self, buffer: ReplayBuffer, reward_fn: Callable[[Array, Array, Array], ArrayLike], *,
         terminated_fn: Callable[[Array, Array, Array], ArrayLike] | None = None,
-        goal_fn: Callable[[Array], ArrayLike] | None = None,
-        strategy: str = "future",
-        goals_per_step: int = 4,
-        obs: str = "obs",
-        action: str = "action",
-        next_obs: str = "next_obs",
-        reward: str = "reward",
-        goal: str = "goal",
-        terminated: str = "terminated",
-        max_episode_length: int | None = None,
+        goal_fn: Callable[[Array], ArrayLike] | None = None, strategy: str = "future", goals_per_step: int = 4,
+        obs: str = "obs", action: str = "action", next_obs: str = "next_obs", reward: str = "reward",
+        goal: str = "goal", terminated: str = "terminated", max_episode_length: int | None = None,
         seed: int | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         if strategy not in STRATEGIES:
             raise ValueError(f"strategy={strategy!r} is unknown: use one of {', '.join(STRATEGIES)}")
         if goals_per_step < 1:

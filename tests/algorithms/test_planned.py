@@ -15,7 +15,7 @@ from penstock.algorithms.a2c import A2C
 from penstock.algorithms.apex import ApeX
 from penstock.algorithms.apex_dpg import ApeXDPG
 from penstock.algorithms.appo import APPO
-from penstock.algorithms.bases import operations
+from penstock.algorithms.bases import operations, planned
 from penstock.algorithms.bases.algorithm import NonFiniteUpdate
 from penstock.algorithms.bases.operations import Unplannable
 from penstock.algorithms.bases.planned import Planned, PlannedGradient, PlannedUpdate, RecordedUpdate
@@ -366,6 +366,20 @@ def test_an_update_from_replay_that_is_not_the_same_function_each_time_stays_in_
     weights, batch = [each.clone() for each in model.parameters()], random_transitions(CHOICE)
     assert one.plan_for(batch) is None
     assert all(map(torch.equal, model.parameters(), weights))
+
+
+@pytest.mark.parametrize("times, is_planned", [(1, True), (planned.TRIES - 1, True), (planned.TRIES, False)])
+def test_where_rounding_decides_a_rectifier_other_random_numbers_are_compared(times, is_planned, monkeypatch):
+    (one, _), _ = twins(SAC, TORQUE)
+    failures, require_close = [Unplannable("a rectifier at 0")] * times, planned.require_close
+
+    def with_failures(*given, **named):
+        if failures:
+            raise failures.pop()
+        require_close(*given, **named)
+
+    monkeypatch.setattr(planned, "require_close", with_failures)
+    assert (one.plan_for(random_transitions(TORQUE)) is not None) is is_planned
 
 
 def is_planned(algorithm, model, batch):
