@@ -2,16 +2,29 @@
 #pragma once
 
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "functions.h"
+#include "scratch.h"
 
 namespace penstock {
 
 PENSTOCK_WIDE inline void to_bf16(const float* __restrict from, Bf16* __restrict to, size_t count) {
   for (size_t i = 0; i < count; ++i) to[i] = nearest_bf16(from[i]);
+}
+
+// Numbers as they are multiplied: floats as they are, or rounded to bfloat16 in a buffer.
+template <class Number, auto Use>
+const Number* as_factor(const float* values, size_t count) {
+  if constexpr (std::is_same_v<Number, float>) {
+    return values;
+  } else {
+    Number* rounded = scratch<Number, Use>(count);
+    to_bf16(values, rounded, count);
+    return rounded;
+  }
 }
 
 PENSTOCK_WIDE inline void round_to_bf16(float* numbers, size_t count) {
@@ -108,7 +121,7 @@ PENSTOCK_WIDE inline void tangent_gradient(const float* __restrict gradient, con
     const Bf16* __restrict of = h + n * width;
     Bf16* __restrict to = rounded + n * width;
     for (size_t o = 0; o < width; ++o) {
-      const float value = std::bit_cast<float>(static_cast<uint32_t>(of[o]) << 16);
+      const float value = as_float(of[o]);
       const float d = row[o] * (1.0f - value * value);
       sum[o] += d;
       to[o] = nearest_bf16(d);

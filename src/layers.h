@@ -118,18 +118,6 @@ class Layers {
 
   size_t num_hidden() const { return sizes_.size() - 1; }
 
-  // Numbers as they are multiplied: floats as they are, or rounded to bfloat16 in a buffer.
-  template <class Number, int which>
-  static const Number* as_factor(const float* values, size_t count) {
-    if constexpr (std::is_same_v<Number, float>) {
-      return values;
-    } else {
-      Number* rounded = scratch<Number, which>(count);
-      to_bf16(values, rounded, count);
-      return rounded;
-    }
-  }
-
   // Where the parts of what is kept lie.
   template <class Number>
   struct Kept {

@@ -412,8 +412,8 @@ class Plan {
     const size_t k = a_turned ? shape_of(step.a)[1] : shape_of(step.a)[2];
     share_out(static_cast<int>(count), threads_, [&, m = m, n = n](int block) {
       float* c = out + block * m * n;
-      const Factor* a = factor<Factor, Use::kFactorA>(tensor(step.a) + block * m * k, m * k);
-      const Factor* b = factor<Factor, Use::kFactorB>(tensor(step.b) + block * k * n, k * n);
+      const Factor* a = as_factor<Factor, Use::kFactorA>(tensor(step.a) + block * m * k, m * k);
+      const Factor* b = as_factor<Factor, Use::kFactorB>(tensor(step.b) + block * k * n, k * n);
       blas.product(a_turned, b_turned, static_cast<int>(m), static_cast<int>(n), static_cast<int>(k), a, b, 0.0f, c);
       const float* bias = step.c < 0 ? nullptr : tensor(step.c) + block * n;
       if (bias && step.rectifies) {
@@ -425,17 +425,6 @@ class Plan {
       }
       if constexpr (!std::is_same_v<Factor, float>) round_to_bf16(c, m * n);
     });
-  }
-
-  template <class Factor, Use use>
-  static const Factor* factor(const float* numbers, size_t n) {
-    if constexpr (std::is_same_v<Factor, float>) {
-      return numbers;
-    } else {
-      Factor* rounded = scratch<Factor, use>(n);
-      to_bf16(numbers, rounded, n);
-      return rounded;
-    }
   }
 
   void turn(const Step& step, float* out) {

@@ -109,7 +109,7 @@ def test_ctrl_c_while_a_class_is_imported_comes_after_the_import():
         threading.Timer(float(sys.argv[1]), os.kill, (os.getpid(), signal.SIGINT)).start()
         try:
             penstock.PPO
-            time.sleep(30)
+            time.sleep(30)  # the signal ends it
         except KeyboardInterrupt:
             print("interrupted", penstock.PPO.__name__)
         """
