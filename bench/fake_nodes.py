@@ -571,7 +571,12 @@ def records(found: dict[str, float], options: argparse.Namespace) -> list[dict[s
     elif options.bytes:
         what = "pixels" if options.pixels else "vectors"
         ratio = found["rate_over_bytes"]
-        rows = [(f"{what}-over-bytes", ratio, "", f"accepted segments of {what}, over bytes alone", ">= 0.8", -0.8)]
+        home, alone = found["cpu_microseconds_per_segment"], found["of_bytes_microseconds"]
+        rows = [
+            (f"{what}-over-bytes", ratio, "", f"accepted segments of {what}, over bytes alone", ">= 0.8", -0.8),
+            (f"{what}-cpu", home, "us", f"CPU of home for each segment of {what}", None, math.inf),
+            (f"{what}-bytes-cpu", alone, "us", f"CPU for the bytes alone of a segment of {what}", None, math.inf),
+        ]
     elif options.blocks:
         rate, cpu = found["segments_per_second"], found["cpu_microseconds_per_segment"]
         rows = [

@@ -15,6 +15,7 @@ namespace nb = nanobind;
 void bind_arena(nb::module_& module);
 void bind_signals(nb::module_& module);
 void bind_state(nb::module_& module);
+void bind_node_slots(nb::module_& module);
 void bind_rows(nb::module_& module);
 void bind_networks(nb::module_& module);
 void bind_replay(nb::module_& module);

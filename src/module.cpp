@@ -35,6 +35,7 @@ NB_MODULE(_native, module) {
   penstock::bind_arena(module);
   penstock::bind_signals(module);
   penstock::bind_state(module);
+  penstock::bind_node_slots(module);
   penstock::bind_rows(module);
   penstock::bind_networks(module);
   penstock::bind_replay(module);

@@ -3,6 +3,8 @@
 from penstock._native import (
     Arena,
     Doorbell,
+    NodeSlots,
+    Occupancy,
     Ring,
     RingClosed,
     SlotTable,
@@ -30,6 +32,8 @@ __all__ = [
     "CORES",
     "Arena",
     "Doorbell",
+    "NodeSlots",
+    "Occupancy",
     "Ring",
     "RingClosed",
     "SlotState",

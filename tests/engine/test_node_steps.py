@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from penstock.engine.nodes.lanes import Occupancy, StepNodeLanes
+from penstock.engine.nodes.lanes import StepNodeLanes
 from penstock.engine.nodes.receiver import Receiver, ReceiverRole
 from penstock.engine.nodes.sender import Home, StepSender
 from penstock.engine.nodes.transport import transport_of
@@ -14,6 +14,7 @@ from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.outbox import OutboxReader
 from penstock.experience.run_replay import Replay, transition_fields
+from penstock.ipc import Occupancy
 from penstock.ipc.stream import BlockCounter, Frame, Kind, array_views, nbytes_of
 from penstock.replay import RateLimiter, ReplayBuffer
 from tests.envs.arrangements import counting_lanes
@@ -72,12 +73,12 @@ class Came:
 def test_a_node_may_take_as_many_steps_as_home_lets_in_and_each_is_counted_once(ends, seat):
     limiter = ends.limiter
     # Two of each lane: more the node may not have open.
-    assert len(seat.grant(Occupancy(ends.home))) == 4 == limiter.inserts
-    assert len(seat.grant(Occupancy(ends.home))) == 0
+    assert len(seat.grant(Occupancy(ends.home.slots))) == 4 == limiter.inserts
+    assert len(seat.grant(Occupancy(ends.home.slots))) == 0
     list(seat.receive(None, Frame(Kind.TAKEN, RUN, 1, count=3), None))
-    assert len(seat.grant(Occupancy(ends.home))) == 2 and limiter.inserts == 6
+    assert len(seat.grant(Occupancy(ends.home.slots))) == 2 and limiter.inserts == 6
     seat._reclaim()  # lost, with three steps that it had not taken
-    assert len(seat.grant(Occupancy(ends.home))) == 3 and limiter.inserts == 6  # they are counted already
+    assert len(seat.grant(Occupancy(ends.home.slots))) == 3 and limiter.inserts == 6  # they are counted already
 
 
 def test_steps_go_home_by_a_stream_and_the_node_waits_for_what_it_is_granted(ends):

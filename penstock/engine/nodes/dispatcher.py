@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.engine.nodes.lanes import NodeLanes, Occupancy
+from penstock.engine.nodes.lanes import NodeLanes
 from penstock.engine.nodes.past import SentVersions, pool_of
 from penstock.engine.nodes.sender import CONTROLS
 from penstock.experience.arena import Control
+from penstock.ipc import Occupancy
 from penstock.ipc.stream import ALIVE_INTERVAL, Kind, OwnDelay, Views, array_views, rounded
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class Dispatcher(threading.Thread):
         with_signs
             Whether nodes are sent a sign of life, too.
         """
-        arena, occupancy = self._arena, Occupancy(self._arena)
+        arena, occupancy = self._arena, Occupancy(self._arena.slots)
         # Grants before weights are read: a learner publishes before it releases slots.
         granted = [found for lanes in self._lanes if (found := lanes.grant_to(occupancy)) is not None]
         if arena.weights.version != self._version:

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter, deque
-from functools import cached_property
-from statistics import median_low
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +19,7 @@ from penstock.engine.nodes.transport import steps_ahead
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.outbox import Outbox, RelayInbox, Rows, fields_of_call, steps_in
 from penstock.experience.segments import busy_backlog
-from penstock.ipc import SlotState
+from penstock.ipc import NodeSlots, Occupancy, SlotState
 from penstock.ipc.stream import (
     BlockCounter,
     Frame,
@@ -30,7 +28,6 @@ from penstock.ipc.stream import (
     StreamError,
     array_views,
     nbytes_of,
-    views_of,
 )
 from penstock.runs.status import NodeStatus
 
@@ -40,65 +37,8 @@ if TYPE_CHECKING:
     from penstock.engine.nodes.link import Link
     from penstock.engine.nodes.transport import SegmentTransport
 
-TIMES = 5  # last segments whose median time counts: one delayed segment does not change it
-TABLE_COLUMNS = 3  # slot, epoch, number
 NO_SLOTS = np.empty(0, np.int64)
 QUIET_SECONDS = 1.0  # without steps of a dismissed node, after which all have arrived
-
-
-class Occupancy:
-    """Slots of an arena by state, bool ``[slots of a lane, lanes]``, read once for the grants to all nodes.
-
-    Parameters
-    ----------
-    arena
-        Arena of the policy at home.
-    """
-
-    def __init__(self, arena: ExperienceArena) -> None:
-        self._arena = arena
-
-    @cached_property
-    def free(self) -> np.ndarray:
-        """Free slots; read before the others, so that a segment that arrives meanwhile is in both of them."""
-        return self._marked(self._arena.slots.in_state(SlotState.FREE))
-
-    @cached_property
-    def under_way(self) -> np.ndarray:
-        """Granted slots, which are not yet full."""
-        return self._marked(self._arena.slots.in_state(SlotState.WRITING))
-
-    @cached_property
-    def waiting(self) -> np.ndarray:
-        """Slots whose segments the learner has not finished reading."""
-        return self._marked(self._arena.waiting())
-
-    @cached_property
-    def num_waiting(self) -> int:
-        """Number of waiting segments."""
-        return int(np.count_nonzero(self.waiting))
-
-    @cached_property
-    def num_open(self) -> int:
-        """Number of segments that are waiting or under way."""
-        return int(np.count_nonzero(self.under_way | self.waiting))
-
-    @cached_property
-    def lanes_with_free(self) -> np.ndarray:
-        """Lanes with a free slot, bool ``[lanes]``."""
-        return np.asarray(self.free.any(axis=0))
-
-    def grant(self, slots: np.ndarray) -> None:
-        """Record that free slots were claimed, int64 ``[K]``."""
-        places = np.divmod(slots, self._arena.shape.num_lanes)
-        self.free[places], self.under_way[places] = False, True
-        self.num_open += len(slots)
-
-    def _marked(self, slots: np.ndarray) -> np.ndarray:
-        shape = self._arena.shape
-        marks = np.zeros(shape.num_slots, np.bool_)  # sets of numbers would be sorted, and the arena is large
-        marks[slots] = True
-        return marks.reshape(-1, shape.num_lanes)
 
 
 class NodeLanes:
@@ -140,16 +80,16 @@ class NodeLanes:
         self._takes_turns = takes_turns
         turns, lanes = np.divmod(np.arange(self.num_lanes * shape.slots_per_lane), self.num_lanes)
         # Slots of the home arena, in the order of the node's numbers.
-        self._slots = turns * shape.num_lanes + self.first_lane + lanes
-        self._granted_at = np.full(self.num_lanes, -1, np.int64)  # -1: to a lane that did not wait for it
-        self._times: deque[int] = deque(maxlen=TIMES)  # of lanes that waited for their slots
-        self._segment_time = 0  # nanoseconds from the grant of a slot until it arrives full
+        self._numbers = turns * shape.num_lanes + self.first_lane + lanes
+        columns = arena.columns
+        self._slots = NodeSlots(
+            arena.slots, list(columns.values()), columns["valid"], columns["version"], arena.slot_epoch,
+            arena.slot_number, arena.slot_memory, shape.segment_length, self._numbers, self.num_lanes, node,
+        )  # fmt: skip
         self._lock = threading.Lock()
         self._link: Link | None = None
         self.is_waited_for, self._is_closed = True, False
-        self._steps = 0
         self._counts: Counter[str] = Counter()  # of earlier connections
-        self._lag = self._largest_lag = 0.0
         self._is_dismissed, self._arrived_at = False, 0.0
         arena.give_up(node)  # of a receiver that has died
 
@@ -210,7 +150,8 @@ class NodeLanes:
             self._is_dismissed = False
             if not self._takes_turns:
                 return False
-            slots = self._claim_free(self._slots)
+            numbers = self._numbers
+            slots = numbers[self.arena.slots.claim(numbers, SlotState.FREE, SlotState.WRITING, self.node)]
             if len(slots):
                 self.arena.void(slots)
                 self._deliver(slots)
@@ -224,9 +165,13 @@ class NodeLanes:
             counts = self._counts + Counter(counts)
         return NodeStatus(
             lanes=self.num_lanes, is_there=link is not None and link.is_there, is_leaving=self._is_dismissed,
-            has_left=self.has_delivered, steps=self._steps, policy_lag=self._lag,
-            policy_lag_max=self._largest_lag, **counts,
+            has_left=self.has_delivered, **self.seen(), **counts,
         )  # fmt: skip
+
+    def seen(self) -> dict[str, Any]:
+        """Return steps that have arrived, and policy lags of the last of them, by the names of `NodeStatus`."""
+        slots = self._slots
+        return {"steps": slots.steps, "policy_lag": slots.lag, "policy_lag_max": slots.largest_lag}
 
     # -- slots -----------------------------------------------------------------------------------------------------
 
@@ -247,26 +192,9 @@ class NodeLanes:
         are writing reach `busy_backlog`, a lane is granted its next slot only when it has filled the one before; while
         the waiting ones alone reach it, only when none of its own waits.
         """
-        own = slice(self.first_lane, self.first_lane + self.num_lanes)
-        if not occupancy.lanes_with_free[own].any():
+        if not occupancy.num_free:
             return NO_SLOTS
-        is_free, under_way = occupancy.free[:, own].copy(), occupancy.under_way[:, own]
-        backlog = busy_backlog(self.arena, self._segment_time)
-        if occupancy.num_open >= backlog:
-            held_up = under_way if occupancy.num_waiting < backlog else under_way | occupancy.waiting[:, own]
-            is_free &= ~held_up.any(axis=0)
-        lanes = np.flatnonzero(is_free.any(axis=0))
-        slots = self._slots.reshape(is_free.shape)[is_free.argmax(axis=0)[lanes], lanes]
-        claimed = self._claim_free(slots)
-        if not len(claimed):
-            return NO_SLOTS
-        turns, lanes = np.divmod(claimed, self.arena.shape.num_lanes)
-        lanes -= self.first_lane
-        idle = ~np.asarray(under_way.any(axis=0))[lanes]
-        self._granted_at[lanes] = np.where(idle, time.monotonic_ns(), -1)
-        occupancy.grant(claimed)
-        numbers: np.ndarray = turns * self.num_lanes + lanes
-        return numbers
+        return self._slots.grant(occupancy, busy_backlog(self.arena, self._slots.segment_time), time.monotonic_ns())
 
     def receive_any(self, stream: Stream, frame: Frame, blocks: BlockCounter) -> Iterator[None]:
         """Receive results of games, or what `receive` takes; yield while bytes are missing."""
@@ -281,54 +209,20 @@ class NodeLanes:
 
         The bytes of a block that is refused are dropped.
         """
-        arena, count = self.arena, frame.count
-        if not blocks.accepts(frame):
-            yield from stream.arriving([memoryview(bytearray(frame.nbytes))])
-            return
-        table = np.empty((count, TABLE_COLUMNS), np.int64)
-        memory = np.empty((count, arena.shape.state_size), np.float32)
-        heads = array_views(table, memory)
-        yield from stream.arriving(heads)
-        if not count or table[:, 0].min() < 0 or table[:, 0].max() >= len(self._slots):
-            raise StreamError(f"a block has slots {table[:, 0].tolist()}, where a node has {len(self._slots)}")
-        slots = self._slots[table[:, 0]]
-        is_granted = arena.slots.claim(slots, SlotState.WRITING, SlotState.WRITING, self.node, from_owner=self.node)
-        views = views_of(arena.columns.values(), arena.shape.num_slots, slots)
-        expected = nbytes_of(heads) + nbytes_of(views)
-        if frame.nbytes != expected:
-            raise StreamError(f"a block of {count} segments has {frame.nbytes} bytes, where {expected} are right")
-        if not is_granted.all():
-            blocks.doubled += 1
-            yield from stream.arriving([memoryview(bytearray(nbytes_of(views)))])
-            return
-        yield from stream.arriving(views)
-        arena.slot_epoch[slots], arena.slot_number[slots] = table[:, 1], table[:, 2]
-        arena.slot_memory[slots] = memory
-        blocks.stale += int((table[:, 1] != arena.control[Control.RUN_EPOCH]).any())
-        self._measure(slots)
-        self._on_arrival(slots)
-        self._deliver(slots)
-        self.bell.ring()  # its lanes may be granted their next slots
-
-    def _measure(self, slots: np.ndarray) -> None:
-        """Measure the time, the steps and the policy lag of segments that arrived."""
-        shape = self.arena.shape
-        # Lanes that step together begin when the last of them has its slot.
-        granted_at = int(self._granted_at[self.arena.lane_of(slots) - self.first_lane].max())
-        if granted_at >= 0:
-            self._times.append(time.monotonic_ns() - granted_at)
-            self._segment_time = median_low(self._times)
-        rows = (slots[:, None] * shape.rows_per_slot + np.arange(shape.segment_length)).reshape(-1)
-        valid = self.arena.columns["valid"][rows]
-        steps = int(valid.sum())
-        if steps:
-            self._steps += steps
-            lags = self.arena.weights.version - self.arena.columns["version"][rows][valid]
-            self._lag, self._largest_lag = float(lags.mean()), float(lags.max())
-
-    def _claim_free(self, slots: np.ndarray) -> np.ndarray:
-        claimed: np.ndarray = slots[self.arena.slots.claim(slots, SlotState.FREE, SlotState.WRITING, self.node)]
-        return claimed
+        arena, slots, fd = self.arena, self._slots, stream.fileno()
+        slots.begin(frame.count, frame.nbytes, blocks.accepts(frame))
+        while True:
+            stream.received += slots.receive(fd)
+            if not slots.missing:
+                break
+            yield
+        blocks.doubled += slots.is_doubled
+        arrived = slots.arrive(arena.weights.version, time.monotonic_ns())
+        if len(arrived):
+            blocks.stale += slots.is_stale(arena.control[Control.RUN_EPOCH])
+            self._on_arrival(arrived)
+            self._deliver(arrived)
+            self.bell.ring()  # its lanes may be granted their next slots
 
     def _is_quiet(self) -> bool:
         return not len(self.arena.slots.owned_by(self.node, SlotState.WRITING))
@@ -356,6 +250,7 @@ class StepNodeLanes(NodeLanes):
         self._counting = threading.Lock()  # one thread grants, another receives counts of taken steps
         self._spare = 0  # admitted steps that are granted to no node
         self._granted = self._taken = 0  # on the present connection
+        self._steps, self._lag = 0, 0.0
         self._inbox = self._make_inbox()
 
     def grant(self, occupancy: Occupancy) -> np.ndarray:
@@ -392,7 +287,11 @@ class StepNodeLanes(NodeLanes):
 
     def _measure_steps(self, count: int, frame: Frame) -> None:
         self._steps += count
-        self._lag = self._largest_lag = float(self.arena.weights.version - frame.version)
+        self._lag = float(self.arena.weights.version - frame.version)
+
+    def seen(self) -> dict[str, Any]:
+        """As in the base."""
+        return {"steps": self._steps, "policy_lag": self._lag, "policy_lag_max": self._lag}
 
     def _is_quiet(self) -> bool:
         return time.monotonic() - self._arrived_at > QUIET_SECONDS
