@@ -31,5 +31,6 @@ export LD_PRELOAD ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_
 cd "$tree"
 "$python" -c 'import penstock._native as core, sys; sys.exit(None if core.__file__.startswith(sys.argv[1]) else core.__file__)' "$tree"
 exec "$python" -m pytest -q -p no:cacheprovider tests/ipc/test_ring.py tests/ipc/test_slot_table.py \
-  tests/ipc/test_weights_block.py tests/ipc/test_rows.py tests/replay/test_sum_tree.py tests/replay/test_buffer.py \
-  tests/replay/test_frames.py tests/replay/test_n_step.py tests/replay/test_sequences.py tests/replay/test_eviction.py
+  tests/ipc/test_node_slots.py tests/ipc/test_weights_block.py tests/ipc/test_rows.py tests/replay/test_sum_tree.py \
+  tests/replay/test_buffer.py tests/replay/test_frames.py tests/replay/test_n_step.py tests/replay/test_sequences.py \
+  tests/replay/test_eviction.py
