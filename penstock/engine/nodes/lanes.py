@@ -34,7 +34,7 @@ from penstock.runs.status import NodeStatus
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.engine.nodes.link import Link
+    from penstock.engine.nodes.link import Link, Rung
     from penstock.engine.nodes.transport import SegmentTransport
 
 NO_SLOTS = np.empty(0, np.int64)
@@ -155,6 +155,7 @@ class NodeLanes:
             if len(slots):
                 self.arena.void(slots)
                 self._deliver(slots)
+                self.arena.learner_bell.ring()
             return bool(len(slots))
 
     def status(self) -> NodeStatus:
@@ -196,18 +197,18 @@ class NodeLanes:
             return NO_SLOTS
         return self._slots.grant(occupancy, busy_backlog(self.arena, self._slots.segment_time), time.monotonic_ns())
 
-    def receive_any(self, stream: Stream, frame: Frame, blocks: BlockCounter) -> Iterator[None]:
-        """Receive results of games, or what `receive` takes; yield while bytes are missing."""
+    def receive_any(self, stream: Stream, frame: Frame, blocks: BlockCounter) -> Iterator[Rung]:
+        """Receive results of games, or what `receive` takes; yields are those of `receive`."""
         if frame.kind is not Kind.RESULTS:
             return self.receive(stream, frame, blocks)
         if self._past is None:
             raise StreamError("results of games came, where none play against past versions")
         return receive_results(self._past, self._games, stream, frame)
 
-    def receive(self, stream: Stream, frame: Frame, blocks: BlockCounter) -> Iterator[None]:
-        """Receive a block of segments into its slots; yield while bytes are missing.
+    def receive(self, stream: Stream, frame: Frame, blocks: BlockCounter) -> Iterator[Rung]:
+        """Receive a block of segments into its slots; the bytes of one that is refused are dropped.
 
-        The bytes of a block that is refused are dropped.
+        Yields None while bytes are missing, and then the bells to ring.
         """
         arena, slots, fd = self.arena, self._slots, stream.fileno()
         slots.begin(frame.count, frame.nbytes, blocks.accepts(frame))
@@ -215,14 +216,14 @@ class NodeLanes:
             stream.received += slots.receive(fd)
             if not slots.missing:
                 break
-            yield
+            yield None
         blocks.doubled += slots.is_doubled
         arrived = slots.arrive(arena.weights.version, time.monotonic_ns())
         if len(arrived):
             blocks.stale += slots.is_stale(arena.control[Control.RUN_EPOCH])
             self._on_arrival(arrived)
             self._deliver(arrived)
-            self.bell.ring()  # its lanes may be granted their next slots
+            yield arena.learner_bell, self.bell  # the lanes may be granted their next slots
 
     def _is_quiet(self) -> bool:
         return not len(self.arena.slots.owned_by(self.node, SlotState.WRITING))
@@ -232,10 +233,8 @@ class NodeLanes:
         self.arena.give_up(self.node)
 
     def _deliver(self, slots: np.ndarray) -> None:
-        arena = self.arena
-        arena.slots.claim(slots, SlotState.WRITING, SlotState.FULL, self.node)
-        arena.full.push_many(slots)
-        arena.learner_bell.ring()
+        self.arena.slots.claim(slots, SlotState.WRITING, SlotState.FULL, self.node)
+        self.arena.full.push_many(slots)
 
 
 class StepNodeLanes(NodeLanes):
@@ -263,16 +262,16 @@ class StepNodeLanes(NodeLanes):
             self._granted += count
         return np.zeros(count, np.int64)
 
-    def receive(self, stream: Stream, frame: Frame, blocks: BlockCounter) -> Iterator[None]:
-        """Receive steps and write them, or the number of steps that were taken; yield while bytes are missing."""
+    def receive(self, stream: Stream, frame: Frame, blocks: BlockCounter) -> Iterator[Rung]:
+        """Receive steps and write them, or the number of steps that were taken; yields are those of the base."""
         if frame.kind is Kind.TAKEN:
             with self._counting:
                 taken, self._taken = frame.count - self._taken, frame.count
                 self._spend(taken)
             if self._transport.is_sharded:  # nothing else arrives
                 self._measure_steps(taken, frame)
-                self.arena.learner_bell.ring()
-            self.bell.ring()
+                yield (self.arena.learner_bell,)
+            yield (self.bell,)
             return
         calls: Rows = {name: np.empty((frame.count, *field.shape), field.dtype) for name, field in self._fields.items()}
         views = array_views(*calls.values())
@@ -283,7 +282,7 @@ class StepNodeLanes(NodeLanes):
             self._arrived_at = time.monotonic()
             self._inbox.add(calls)
             self._measure_steps(steps_in(calls), frame)
-            self.arena.learner_bell.ring()
+            yield (self.arena.learner_bell,)
 
     def _measure_steps(self, count: int, frame: Frame) -> None:
         self._steps += count

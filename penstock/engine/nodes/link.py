@@ -6,6 +6,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from penstock.ipc import Doorbell
 from penstock.ipc.stream import (
     HEADER,
     SILENCE,
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from penstock.engine.nodes.poller import Poller
-    from penstock.ipc import Doorbell
+
+
+Rung = tuple[Doorbell, ...] | None
+"""Bells to ring after something has arrived; None: nothing has."""
 
 
 class Link:
@@ -55,7 +59,7 @@ class Link:
     """
 
     def __init__(
-        self, stream: Stream, poller: Poller, receive: Callable[[Stream, Frame, BlockCounter], Iterator[None]],
+        self, stream: Stream, poller: Poller, receive: Callable[[Stream, Frame, BlockCounter], Iterator[Rung]],
         bell: Doorbell, run: int, incarnation: int,
     ) -> None:  # fmt: skip
         self.incarnation = incarnation
@@ -129,8 +133,8 @@ class Link:
 
     # -- called by the poller --------------------------------------------------------------------------------------
 
-    def resume(self) -> None:
-        """Send and receive as much as is possible without waiting."""
+    def resume(self) -> Rung:
+        """Send and receive as much as is possible without waiting; return bells to ring."""
         with self._lock:
             if self._rest:
                 self._send_rest()
@@ -138,10 +142,10 @@ class Link:
                     self._poller.watch(self, sends=False)
                     self._bell.ring()  # newer weights may be there
             if self._is_over:
-                return
-            before = self._stream.received
+                return None
+            before, bells = self._stream.received, None
             try:
-                next(self._frames)
+                bells = next(self._frames)
             except OSError:  # the node is gone
                 self._end()
             except Exception as error:
@@ -149,6 +153,7 @@ class Link:
                 self._end()
             if self._stream.received != before:
                 self._received_at = time.monotonic()
+            return bells
 
     def end_if_silent(self, now: float) -> None:
         """End the connection of a node that sends, or takes, nothing for `SILENCE` seconds before `now`."""
@@ -156,7 +161,7 @@ class Link:
             if now - self._received_at > SILENCE or (self._rest and now - self._sent_at > SILENCE):
                 self._end()
 
-    def _receive(self, receive: Callable[[Stream, Frame, BlockCounter], Iterator[None]]) -> Iterator[None]:
+    def _receive(self, receive: Callable[[Stream, Frame, BlockCounter], Iterator[Rung]]) -> Iterator[Rung]:
         """Receive frames; yield after each, and where bytes are missing."""
         while True:
             frame = yield from self._stream.arriving_frame()
@@ -164,7 +169,7 @@ class Link:
                 yield from receive(self._stream, frame, self._blocks)
             elif frame.kind is not Kind.ALIVE:
                 raise StreamError(f"a node has sent a frame {frame.kind.name}, which it never does")
-            yield  # other nodes have their turn
+            yield None  # other nodes have their turn
 
     def _send_rest(self) -> None:
         if self._is_over:

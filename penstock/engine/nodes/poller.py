@@ -6,9 +6,12 @@ import select
 import socket
 import threading
 import time
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from penstock.ipc.stream import ALIVE_INTERVAL
+
+if TYPE_CHECKING:
+    from penstock.ipc import Doorbell
 
 
 class Served(Protocol):
@@ -17,8 +20,8 @@ class Served(Protocol):
     def fileno(self) -> int:
         """Return the descriptor of the connection."""
 
-    def resume(self) -> None:
-        """Send and receive as much as is possible without waiting."""
+    def resume(self) -> tuple[Doorbell, ...] | None:
+        """Send and receive as much as is possible without waiting; return bells to ring."""
 
     def end_if_silent(self, now: float) -> None:
         """End the connection if the other end has been silent for too long before `now` (monotonic seconds)."""
@@ -81,6 +84,9 @@ class Poller(threading.Thread):
         self._wake.close()
 
     def _resume(self, timeout: float) -> None:
+        rung: set[Doorbell] = set()  # once for all links: a sleeper that wakes costs more than a block
         for number, _ in self._epoll.poll(timeout):
             if (link := self._links.get(number)) is not None:
-                link.resume()
+                rung.update(link.resume() or ())
+        for bell in rung:
+            bell.ring()
