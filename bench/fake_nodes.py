@@ -20,7 +20,7 @@ same frames into as much memory as the slots have, and grants the same slots: wh
 for them cost. ``--pixels`` fills segments with stacks of four frames of 84 x 84 bytes instead of CartPole's numbers.
 
 CPU is home's process alone: neither the fake nodes nor the supervisor of a run, which asks hosts through Ray. With
-``--hosts`` that is measured instead: a process asks fake hosts by `penstock.engine.nodes.cluster.Asked`, as often as a
+``--hosts`` that is measured instead: a process asks fake hosts by `penstock.engine.nodes.hosted.Asked`, as often as a
 run of so many nodes does. Up to 250 hosts are one actor of Ray, whose answers are reports of two rollout workers.
 """
 
@@ -55,8 +55,8 @@ import ray
 from penstock.config.nodes import levels_of
 from penstock.engine.contracts import RoleSpec
 from penstock.engine.nodes.choosing import Wanted
-from penstock.engine.nodes.cluster import Asked, poll_answers
 from penstock.engine.nodes.host import HostReports, HostTask, gather_seconds, with_paths
+from penstock.engine.nodes.hosted import Asked, poll_answers
 from penstock.engine.nodes.node import Node
 from penstock.engine.nodes.receiver import ReceiverRole
 from penstock.engine.nodes.sender import Home, keep_all_slots

@@ -279,10 +279,10 @@ def test_importing_it_leaves_out_what_it_does_not_need_at_once():
     assert done.stdout.splitlines() == list(LEFT_OUT)
 
 
-def test_two_files_alone_know_ray():
+def test_three_files_alone_know_ray():
     imports = {m: {name.split(".")[0] for name in imported_modules(tree_of(m))} for m in MODULES}
     knows = [module.relative_to(HOUSE).as_posix() for module in MODULES if "ray" in imports[module]]
-    assert knows == ["engine/nodes/cluster.py", "trials/cluster.py"]
+    assert knows == ["engine/nodes/cluster.py", "engine/nodes/hosted.py", "trials/cluster.py"]
 
 
 def test_a_run_on_one_machine_neither_imports_ray_nor_asks_for_it(tmp_path):

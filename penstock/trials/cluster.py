@@ -19,7 +19,8 @@ from ray.exceptions import RayError
 from penstock.config import ConfigError
 from penstock.engine.endings import TrainingFailed
 from penstock.engine.nodes.choosing import GPU
-from penstock.engine.nodes.cluster import Cluster, briefly
+from penstock.engine.nodes.cluster import Cluster
+from penstock.engine.nodes.hosted import briefly
 from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.files import replace_file
 from penstock.runs.jobs import LOST, Command, Needs, Place

@@ -13,7 +13,7 @@ from penstock.config.nodes import FAN_OUT, NODES_PER_GATEWAY, levels_of
 from penstock.engine.messages import Failed, Listening, NodesSeen, Ready
 from penstock.engine.nodes import dispatcher
 from penstock.engine.nodes.choosing import Wanted
-from penstock.engine.nodes.host import HostReports
+from penstock.engine.nodes.host import HostReports, NodeLost
 from penstock.engine.nodes.node import Gateway, Node, gateways_between, nodes_of
 from penstock.engine.nodes.transport import transport_of
 from penstock.engine.paths.replay import ReplayPath
@@ -28,7 +28,7 @@ from penstock.runs.status import NodeStatus
 from tests.engine.trees import LARGE, OTHER, RUN, SMALL, TOKEN, End, trees
 from tests.envs.arrangements import counting_lanes
 
-cluster = pytest.importorskip("penstock.engine.nodes.cluster", reason="Ray is not installed")
+pytest.importorskip("ray", reason="Ray is not installed")
 
 
 @pytest.fixture
@@ -277,7 +277,7 @@ class Answering:
 
     def answer(self, **facts) -> HostReports | None:
         if not self.answers:
-            raise cluster.NodeLost("its actor is dead")
+            raise NodeLost("its actor is dead")
         return self.answers.pop(0)
 
 

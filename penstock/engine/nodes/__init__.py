@@ -23,8 +23,8 @@ and its sender sends them on; weights are published there, and its dispatcher se
 `shards` at gateways, from which the learner draws.
 
 A run begins with `joining` (settings that fit the cluster) and `backend.NodesBackend`. `placing` finds a machine for
-each node (`choosing` chooses them, `cluster` reserves them and starts hosts by Ray), gives back those of nodes that go,
-and replaces lost ones. The backend sends each host the roles of its node (`tasks`), which it runs and reports of
-(`host.NodeHost`). At home the `receiver` accepts connections. `learning` has the learner and `evaluation` the evaluator
-of a node. Only `cluster` imports Ray; `gateway_host` uses it through `cluster`.
+each node (`choosing` chooses them, `cluster` reserves them, `hosted` starts hosts there and asks them), gives back
+those of nodes that go, and replaces lost ones. The backend sends each host the roles of its node (`tasks`), which it
+runs and reports of (`host.NodeHost`). At home the `receiver` accepts connections. `learning` has the learner and
+`evaluation` the evaluator of a node. Only `cluster` and `hosted` import Ray.
 """

@@ -34,7 +34,7 @@ from penstock.engine.messages import (
 )
 from penstock.engine.nodes.choosing import Place, nodes_wanted
 from penstock.engine.nodes.evaluation import EvaluatedThere, EvaluationsThere
-from penstock.engine.nodes.host import HostReports, NodeHost, gather_seconds, packages_of
+from penstock.engine.nodes.host import HostReports, NodeHost, NodeLost, gather_seconds, packages_of
 from penstock.engine.nodes.node import Gateway, Node, gateways_between, nodes_of
 from penstock.engine.nodes.placing import LEAVE_SECONDS, Placement
 from penstock.engine.nodes.receiver import RECEIVER, ReceiverRole
@@ -83,9 +83,9 @@ class NodesBackend(Owned):
     """
 
     def __init__(self, arena: ExperienceArena, specs: Sequence[RoleSpec], handle: Handler, restarts: Restarts) -> None:
-        from penstock.engine.nodes import cluster
+        from penstock.engine.nodes import cluster, hosted
 
-        self._cluster = cluster
+        self._cluster, self._hosted = cluster, hosted
         self._arena = arena
         self._handle = handle
         learners = [spec for spec in specs if isinstance(spec, LearnerRole)]
@@ -166,13 +166,13 @@ class NodesBackend(Owned):
             return
         self._require_head()
         hosts = [(node, node.host) for node in (*self._gateways, *self._nodes) if node.host is not None]
-        self._cluster.poll_answers(host for node, host in hosts if not node.is_watched)
+        self._hosted.poll_answers(host for node, host in hosts if not node.is_watched)
         for node, seconds in self._placement.draining():
             self._ask_to_go(node, "Ray drains its machine", seconds)
         for gateway in self._gateways:
             try:
                 self._advance_gateway(gateway)
-            except self._cluster.NodeLost as lost:
+            except NodeLost as lost:
                 self._lose_gateway(gateway, str(lost))
         is_due = (now := time.monotonic()) >= self._next_look
         self._next_look = now + LOOK_INTERVAL if is_due else self._next_look
@@ -181,7 +181,7 @@ class NodesBackend(Owned):
                 continue
             try:
                 self._advance(node)
-            except self._cluster.NodeLost as lost:
+            except NodeLost as lost:
                 self._lose(node, str(lost))
         self._placement.place()
         self._place_gateways()
@@ -248,7 +248,7 @@ class NodesBackend(Owned):
     def _make_host(self, node: Node, place: Place, name: str) -> Any:
         gathers = gather_seconds(len(self._nodes))
         resources = node.wanted.resources
-        return self._cluster.Hosted(NodeHost, place, place.cores, resources, name, self._packages, gathers)
+        return self._hosted.Hosted(NodeHost, place, place.cores, resources, name, self._packages, gathers)
 
     def _require_alike(self) -> None:
         """Wait until all hosts have started, and compare their software with that of home."""
@@ -259,8 +259,8 @@ class NodesBackend(Owned):
                     continue
                 raise ConfigError(f"{node.name} has no machine: one is lost, or reserved by another run; start again")
             try:
-                self._compare(node, home, node.host.about(self._cluster.BEGIN_SECONDS))
-            except self._cluster.NodeLost as lost:
+                self._compare(node, home, node.host.about(self._hosted.BEGIN_SECONDS))
+            except NodeLost as lost:
                 raise ConfigError(f"{node.name} on {node.host.machine} cannot be used: {lost}") from lost
 
     def _compare(self, node: Node, home: About, there: About) -> None:
@@ -281,13 +281,13 @@ class NodesBackend(Owned):
         if node.host is None:
             return
         if node.going and (node.status.has_left or time.monotonic() > node.gone_by):
-            raise self._cluster.NodeLost("all has arrived" if node.status.has_left else "its time is over")
+            raise NodeLost("all has arrived" if node.status.has_left else "its time is over")
         if not node.has_begun:
             self._begin(node, node.host)
             return
         if time.monotonic() > node.connected_by:
             of_learner = f"its learner has not begun in {CONNECT_SECONDS:.0f} s"
-            raise self._cluster.NodeLost(of_learner if node.rank else self._unheard(node))
+            raise NodeLost(of_learner if node.rank else self._unheard(node))
         if node.gateway is not None:
             if not node.is_watched and node.host.is_begun() and node.gateway.host is not None:
                 node.gateway.host.watch(node.number_there, node.incarnation, node.host)
@@ -318,7 +318,7 @@ class NodesBackend(Owned):
             self._compare(node, about_here(self._packages), host.about(1.0))
         except ConfigError as error:
             self._placement.avoid(node)
-            raise self._cluster.NodeLost(str(error)) from error
+            raise NodeLost(str(error)) from error
         if address is None:
             host.begin(self._tasks.of_learner(node.rank, host.cores))
         else:
@@ -362,7 +362,7 @@ class NodesBackend(Owned):
                 node.update_learner(is_there=True)
                 self._show(node)
         if answer.failure:
-            raise self._cluster.NodeLost(answer.failure)
+            raise NodeLost(answer.failure)
         if answer.going and not node.going:
             self._placement.avoid(node)
             self._ask_to_go(node, answer.going, LEAVE_SECONDS)
@@ -420,7 +420,7 @@ class NodesBackend(Owned):
 
                 place = places[-1 if gateway.is_of_gateways else 0]
                 name = f"{gateway.name}, host {gateway.incarnation + 1}, of run {self._run:x}"
-                gateway.take(self._cluster.Hosted(GatewayHost, place, 0, (), name, self._packages, gathers))
+                gateway.take(self._hosted.Hosted(GatewayHost, place, 0, (), name, self._packages, gathers))
 
     def _advance_gateway(self, gateway: Gateway) -> None:
         """Give the host of a gateway that has started its task; deliver its reports, and those of its nodes' hosts.
@@ -443,7 +443,7 @@ class NodesBackend(Owned):
                 gateway.has_begun, gateway.connected_by = True, time.monotonic() + CONNECT_SECONDS
             return
         if time.monotonic() > gateway.connected_by:
-            raise self._cluster.NodeLost(self._unheard(gateway))
+            raise NodeLost(self._unheard(gateway))
         is_connected = time.monotonic() - gateway.last_bytes_at < FRESH_SECONDS or bool(gateway.tries)
         answer = host.answer(is_connected=is_connected, delay=self._delay.seconds)
         if answer is None:
@@ -464,10 +464,10 @@ class NodesBackend(Owned):
             if node.host is not None and node.incarnation == incarnation:
                 try:
                     self._deliver(node, of_host)
-                except self._cluster.NodeLost as lost:
+                except NodeLost as lost:
                     self._lose(node, str(lost))
         if answer.failure or answer.going:
-            raise self._cluster.NodeLost(answer.failure or answer.going)
+            raise NodeLost(answer.failure or answer.going)
 
     def _lose_gateway(self, gateway: Gateway, why: str) -> None:
         """Drop the host of a gateway; its nodes, and the gateways below it, connect to its successor."""
@@ -484,7 +484,7 @@ class NodesBackend(Owned):
                 self._share_evaluation(lost=each)
                 try:
                     each.host.rest()
-                except self._cluster.NodeLost as lost:
+                except NodeLost as lost:
                     self._lose(each, str(lost))
                 else:
                     self._show(each)

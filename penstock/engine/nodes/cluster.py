@@ -1,7 +1,7 @@
-"""The Ray cluster of a run. One other file of Penstock imports Ray, `penstock.trials.cluster`.
+"""The Ray cluster of a run: its machines, and what is reserved on them.
 
-Ray lists machines, starts one host on each, carries commands to hosts and their reports, and reports their deaths.
-Experience and weights go by streams of their own.
+Ray lists machines, starts one host on each (`hosted`), carries commands to hosts and their reports, and reports their
+deaths. Experience and weights go by streams of their own.
 """
 
 from __future__ import annotations
@@ -23,34 +23,23 @@ import ray
 from ray._private.services import find_gcs_addresses
 from ray.autoscaler.sdk import request_resources
 from ray.autoscaler.v2.sdk import get_cluster_status
-from ray.exceptions import GetTimeoutError, RayError
+from ray.exceptions import RayError
 from ray.util.metrics import Gauge
 from ray.util.placement_group import placement_group, remove_placement_group
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from penstock.config import Config, ConfigError
-from penstock.engine.nodes.choosing import GPU, SHARE, Bundle, Machine, Place, Resources, Wanted, nodes_wanted
-from penstock.engine.nodes.host import HostReports, NodeHost
+from penstock.engine.nodes.choosing import GPU, SHARE, Bundle, Machine, Place, Wanted, nodes_wanted
 from penstock.ipc import whole_cores
-from penstock.runs.machine import About
 from penstock.runs.status import Status
 
 STORE_NBYTES = 100 * 2**20  # of Ray's object store, which is hardly used
 KNOCK_SECONDS, LOOK_SECONDS = 5.0, 1.0  # for the head node to answer: at first, and during a run
 GLANCE_SECONDS = 0.25  # for a raylet to answer
-BEGIN_SECONDS = 120.0  # for a host to start, which takes seconds on an idle machine
 RESERVE_SECONDS = 3.0  # for machines to be reserved, which takes some milliseconds where they are free
-HOST_SILENCE = 3.5  # seconds without an answer, beyond those in which it gathers reports, after which a host is lost
-REST_SECONDS = 0.5  # for which a host waits for another task before it is asked again
-HOST_STUPOR = 30.0  # the same while its senders are connected: then it is slow, or stuck
 NOT_NICED = {"worker_niceness": 0}  # Ray's default of 15 would starve hosts beside other programs of the machine
 OF_EVERY_NODE = {"CPU", "memory", "object_store_memory"}
 LOOPBACK = "127.0.0.1"
 NODE_LABEL = "ray.io/node-id"  # by which a reservation names its machine
-
-
-class NodeLost(RuntimeError):
-    """A host is gone, or does not answer."""
 
 
 class _NotANode(Exception):
@@ -296,207 +285,6 @@ class Gauges:
                 self._lag_of_node.set(node.policy_lag, tags)
 
 
-def poll_answers(hosts: Iterable[Asked]) -> None:
-    """Update `Asked.has_answered` of all hosts, with one call of Ray."""
-    awaited = {host.awaited: host for host in hosts}
-    ready = ray.wait(list(awaited), num_returns=len(awaited), timeout=0)[0] if awaited else []
-    for answer, host in awaited.items():
-        host.has_answered = answer in ready
-
-
-class Asked:
-    """A host that is asked for its reports, over and over: by home, or by a gateway.
-
-    Parameters
-    ----------
-    actor
-        Ray's handle of the host.
-    gathers
-        Seconds for which the host gathers reports before each answer.
-
-    Attributes
-    ----------
-    awaited
-        Ray's reference of the next answer.
-    has_answered
-        Whether the answer was there at the last `poll_answers`.
-    """
-
-    def __init__(self, actor: Any, gathers: float) -> None:
-        self._actor, self._gathers = actor, gathers
-        self._has_begun = True
-        self._await(self._ask())
-
-    def is_late(self, delay: float) -> bool:
-        """Whether the host has not answered for so long that it is lost, unless its machine can be reached.
-
-        Parameters
-        ----------
-        delay
-            Recent delay of this process in seconds, which lengthens the time limit.
-        """
-        return not self.has_answered and time.monotonic() - self._asked_at > HOST_SILENCE + self._gathers + delay
-
-    def answer(self, *, is_connected: bool, delay: float) -> HostReports | None:
-        """Return the host's answer, and request the next; None: not yet, or it has begun.
-
-        Parameters
-        ----------
-        is_connected
-            Whether the host's senders are connected: then the time limit is longer.
-        delay
-            Recent delay of this process in seconds, which lengthens the time limit, too.
-
-        Raises
-        ------
-        NodeLost
-            The host is gone, or has been silent for too long.
-        """
-        if not self.has_answered:
-            silence = time.monotonic() - self._asked_at
-            patience = (HOST_STUPOR if is_connected else HOST_SILENCE) + self._gathers + delay
-            if silence > (patience if self._has_begun else BEGIN_SECONDS):
-                raise NodeLost(f"has not answered for {silence:.0f} s")
-            return None
-        answer: HostReports | None = self._answered()
-        self._has_begun = True
-        self._await(self._ask())
-        return answer
-
-    def _ask(self) -> Any:
-        return self._actor.gather.remote(self._gathers)
-
-    def _answered(self) -> Any:
-        try:
-            return ray.get(self.awaited)
-        except RayError as error:
-            raise NodeLost(briefly(error)) from error
-
-    def _await(self, answer: Any) -> None:
-        self.awaited, self.has_answered = answer, False
-        self._asked_at = time.monotonic()
-
-
-class Hosted(Asked):
-    """Home's handle of a host that it starts. Methods return at once, except `about`, `pids` and `cpu`.
-
-    Parameters
-    ----------
-    kind
-        Class of the host.
-    place
-        Reservation of the host's machine.
-    cores
-        Number of reserved cores that the host takes.
-    resources
-        Resources of the machine; a GPU is reserved for the host.
-    name
-        Name of the host in Ray's lists.
-    packages
-        Packages whose versions `about` returns.
-    gathers
-        As for `Asked`.
-
-    Attributes
-    ----------
-    machine, cores
-        Machine of the host, and number of cores reserved for it.
-    """
-
-    def __init__(
-        self, kind: type[NodeHost], place: Place, cores: int, resources: Resources, name: str,
-        packages: Sequence[str], gathers: float,
-    ) -> None:  # fmt: skip
-        self.machine, self.cores = place.machine, cores
-        self._gathers = gathers
-        actor: Any = ray.remote(kind)
-        self._actor = actor.options(
-            name=name,
-            num_cpus=cores,
-            num_gpus=resources.count(GPU),
-            resources={name: SHARE for name in resources if name != GPU},
-            scheduling_strategy=PlacementGroupSchedulingStrategy(place.group, place.bundle),
-            max_restarts=0,
-            max_task_retries=0,
-        ).remote()
-        self._has_begun = False
-        self._about: Any = self._actor.about.remote(packages)
-        self._await(self._about)
-
-    def about(self, patience: float) -> About:
-        """Return software and place of the host.
-
-        Raises
-        ------
-        NodeLost
-            The host has not started within `patience` seconds, or cannot start.
-        """
-        try:
-            found: About = ray.get(self._about, timeout=patience)
-        except GetTimeoutError:
-            raise NodeLost(f"no host began there in {patience:.0f} s: other programs may use its cores") from None
-        except RayError as error:
-            raise NodeLost(briefly(error)) from error
-        return found
-
-    def is_begun(self) -> bool:
-        """Whether the host has started, or done its last command; raises `NodeLost` if that takes too long."""
-        if self.has_answered:
-            return True
-        if time.monotonic() - self._asked_at > BEGIN_SECONDS:
-            raise NodeLost(f"no host began there in {BEGIN_SECONDS:.0f} s")
-        return False
-
-    def begin(self, task: bytes) -> None:
-        """Send a pickled `HostTask`."""
-        self._await(self._actor.begin.remote(task))
-
-    def rest(self) -> None:
-        """Command the host to stop its roles, and to wait; raises `NodeLost` if it is gone."""
-        if self.has_answered:
-            self._answered()
-        self._await(self._actor.rest.remote(REST_SECONDS))
-
-    def watch(self, number: int, incarnation: int, host: Hosted) -> None:
-        """Have a gateway ask the host of one of its nodes; raises `NodeLost` if that could not begin its task.
-
-        Parameters
-        ----------
-        number, incarnation
-            Number of the node there, and incarnation of its host.
-        host
-            The host, which has answered.
-        """
-        host._answered()
-        self._actor.watch.remote(number, incarnation, host._actor, host._gathers)
-
-    def send(self, role: str, command: bytes) -> None:
-        """Send a pickled command to a role."""
-        self._actor.send.remote(role, command)
-
-    def stop(self, patience: float) -> None:
-        """Command the host to stop its roles."""
-        with contextlib.suppress(RayError):
-            self._await(self._actor.stop.remote(patience))
-
-    def kill(self, patience: float = 0.0) -> None:
-        """End the host, after up to `patience` seconds for an answer to `stop`."""
-        with contextlib.suppress(Exception):
-            if patience:
-                ray.wait([self.awaited], timeout=patience)
-            ray.kill(self._actor)
-
-    def pids(self) -> dict[str, int]:
-        """Return process ids of the host's roles, by name; waits for the answer."""
-        found: dict[str, int] = ray.get(self._actor.pids.remote(), timeout=BEGIN_SECONDS)
-        return found
-
-    def cpu(self) -> tuple[float, dict[str, float]]:
-        """Return the result of `NodeHost.cpu`; waits for the answer."""
-        found: tuple[float, dict[str, float]] = ray.get(self._actor.cpu.remote(), timeout=BEGIN_SECONDS)
-        return found
-
-
 @contextlib.contextmanager
 def simulated(num_nodes: int, cores: int) -> Iterator[str]:
     """Start a cluster of nodes on this machine, beside a head without cores, for the block; yield its address."""
@@ -553,9 +341,3 @@ def _let_ray_print(is_allowed: bool) -> None:
 
 def _first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0]
-
-
-def briefly(error: BaseException) -> str:
-    """Last line of an error of Ray, without its advice."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1].partition(" Some common causes")[0] if lines else type(error).__name__

@@ -16,8 +16,8 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.engine.messages import Failed, NodesSeen, Report
-from penstock.engine.nodes.cluster import Asked, NodeLost, poll_answers
-from penstock.engine.nodes.host import HostReports, NodeHost
+from penstock.engine.nodes.host import HostReports, NodeHost, NodeLost
+from penstock.engine.nodes.hosted import Asked, poll_answers
 from penstock.ipc.stream import FRESH_SECONDS, OwnDelay
 from penstock.runs.status import NodeStatus
 

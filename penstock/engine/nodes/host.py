@@ -46,6 +46,10 @@ SEVERED_SECONDS = 10.0  # the same after a broken connection: home has given the
 HOST = "host"
 
 
+class NodeLost(RuntimeError):
+    """A host is gone, or does not answer."""
+
+
 @dataclass(frozen=True)
 class HostTask:
     """Roles of a node.

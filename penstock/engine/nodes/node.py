@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.engine.nodes.choosing import Machine, Place
-    from penstock.engine.nodes.cluster import Hosted
+    from penstock.engine.nodes.hosted import Hosted
 
 RECONNECT_SECONDS = 1.0  # after the loss of its connection in which a node may report the cause
 RATE_SECONDS = 5.0  # last seconds, of which rates are shown
