@@ -15,8 +15,8 @@
 namespace penstock {
 namespace {
 
-// Blocks up to this size are received with the GIL: giving it up and taking it back would cost more.
-constexpr size_t kReceiveWithGil = 64 * 1024;
+// So many bytes are received or sent with the GIL: giving it up and taking it back would cost more.
+constexpr size_t kMoveWithGil = 64 * 1024;
 
 // Arrays of an arena, kept in place as long as slots are received into them.
 class Arrays {
@@ -80,9 +80,39 @@ struct BoundNodeSlots {
 };
 
 size_t receive(BoundNodeSlots& bound, int fd) {
-  if (bound.slots.missing() <= kReceiveWithGil) return bound.slots.receive(fd);
+  if (bound.slots.missing() <= kMoveWithGil) return bound.slots.receive(fd);
   nb::gil_scoped_release released;
   return bound.slots.receive(fd);
+}
+
+// Moves bytes between a connection and buffers, in one call of the system that does not wait; -1: not now.
+ssize_t move(int fd, nb::handle buffers, const char* what, Access access, ssize_t (*call)(int, const iovec*, int)) {
+  std::vector<std::unique_ptr<ArrayView>> views;
+  std::vector<iovec> parts;
+  size_t nbytes = 0;
+  for (nb::handle buffer : nb::borrow<nb::sequence>(buffers)) {
+    if (parts.size() == IOV_MAX) break;
+    views.push_back(std::make_unique<ArrayView>(buffer, "buffers", access));
+    parts.push_back({views.back()->bytes(), views.back()->nbytes()});
+    nbytes += views.back()->nbytes();
+  }
+  ssize_t moved = 0;
+  int error = 0;
+  const auto make = [&] {
+    do moved = call(fd, parts.data(), static_cast<int>(parts.size()));
+    while (moved < 0 && errno == EINTR);
+    error = errno;
+  };
+  if (nbytes <= kMoveWithGil) {
+    make();
+  } else {
+    nb::gil_scoped_release released;
+    make();
+  }
+  if (moved < 0 && error != EAGAIN && error != EWOULDBLOCK) {
+    throw std::system_error(error, std::generic_category(), what);
+  }
+  return moved;
 }
 
 }  // namespace
@@ -178,6 +208,26 @@ int64 array
                    "Mean policy lag of the steps of the last block.")
       .def_prop_ro("largest_lag", [](const BoundNodeSlots& bound) { return bound.slots.largest_lag(); },
                    "Largest policy lag of the steps of the last block.");
+
+  module.def(
+      "read_now",
+      [](int fd, nb::handle buffers) { return move(fd, buffers, "receiving", Access::kWrite, &readv); },
+      nb::arg("fd"), nb::arg("buffers"),
+      R"(Fill buffers with bytes that a connection has; return their number, -1 if it has none now, and 0 at its end.
+
+Raises
+------
+OSError
+    The connection is broken.)");
+  module.def(
+      "write_now", [](int fd, nb::handle buffers) { return move(fd, buffers, "sending", Access::kRead, &writev); },
+      nb::arg("fd"), nb::arg("buffers"),
+      R"(Send the bytes of buffers, as many as a connection takes now; return their number, -1 if it takes none.
+
+Raises
+------
+OSError
+    The connection is broken.)");
 }
 
 }  // namespace penstock

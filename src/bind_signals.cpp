@@ -93,6 +93,13 @@ uint32_t wait(Doorbell& bell, int64_t seen_value, Timeout timeout, double spin) 
   return bell.value();
 }
 
+// Waking another process takes a system call, during which the woken one may take this core: other threads go on then.
+void ring(Doorbell& bell) {
+  if (!bell.is_waited_for()) return bell.ring();
+  nb::gil_scoped_release released;
+  bell.ring();
+}
+
 }  // namespace
 
 void bind_signals(nb::module_& module) {
@@ -154,7 +161,7 @@ Ringing makes a system call only if somebody sleeps.)")
                   "Make a doorbell with value 0. ValueError if it does not fit at ``offset``.")
       .def_static("attach", &Doorbell::attach, nb::arg("arena"), nb::arg("offset"), nb::keep_alive<0, 1>(),
                   "Find the doorbell made at ``offset``, by any process. ValueError if there is none.")
-      .def("ring", &Doorbell::ring, "Raise the value by one and wake all who wait.")
+      .def("ring", &ring, "Raise the value by one and wake all who wait.")
       .def_prop_ro("value", &Doorbell::value, "How often it was rung, modulo 2**32.")
       .def("wait", &wait, nb::arg("seen"), nb::arg("timeout"), nb::arg("spin") = 0.0,
            R"(Wait until the value differs from ``seen``; return the current value.

@@ -27,6 +27,7 @@ class Doorbell {
   }
 
   void ring() { header_->rings.signal_all(); }
+  bool is_waited_for() const { return header_->rings.has_sleepers(); }
   uint32_t value() const { return header_->rings.count(); }
   void sleep(uint32_t seen, int64_t timeout_ns) { header_->rings.sleep(seen, timeout_ns); }
 

@@ -28,6 +28,9 @@ class Event {
 
   void signal_all() { signal(INT_MAX); }
 
+  // Whether a signal would be a system call now.
+  bool has_sleepers() const { return sleepers_.load() != 0; }
+
   // Sleeps until the count differs from `seen`, a signal arrives or the time is over; may also return early.
   void sleep(uint32_t seen, int64_t timeout_ns) {
     const timespec timeout{timeout_ns / 1'000'000'000, timeout_ns % 1'000'000'000};

@@ -13,7 +13,6 @@ import contextlib
 import hashlib
 import hmac
 import json
-import os
 import secrets
 import socket
 import struct
@@ -23,6 +22,8 @@ from enum import IntEnum, auto
 from typing import Any
 
 import numpy as np
+
+from penstock._native import read_now, write_now
 
 MAGIC = b"PsN1"
 HEADER = struct.Struct("<4sIQIIqqQQ")
@@ -279,11 +280,9 @@ class Stream:
             The connection is broken, or closed.
         """
         left = [view for view in views if view.nbytes]
-        with contextlib.suppress(BlockingIOError):
-            while left:
-                sent = os.writev(self._socket.fileno(), left[:MOST_VIEWS])
-                self.sent += sent
-                left = _after(left, sent)
+        while left and (sent := write_now(self._socket.fileno(), left)) >= 0:
+            self.sent += sent
+            left = _after(left, sent)
         return left
 
     def arriving(self, views: Views) -> Iterator[None]:
@@ -296,9 +295,7 @@ class Stream:
         """
         left = [view for view in views if view.nbytes]
         while left:
-            try:
-                count = os.readv(self._socket.fileno(), left[:MOST_VIEWS])
-            except BlockingIOError:
+            if (count := read_now(self._socket.fileno(), left)) < 0:
                 yield
                 continue
             if not count:
