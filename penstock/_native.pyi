@@ -93,10 +93,10 @@ class Occupancy:
     @property
     def num_free(self) -> int: ...
 
-class NodeSlots:
+class SegmentMemory:
     def __init__(
         self,
-        table: SlotTable,
+        num_slots: int,
         columns: list[NDArray[Any]],
         valid: NDArray[np.bool_],
         version: NDArray[np.int64],
@@ -104,9 +104,14 @@ class NodeSlots:
         number: NDArray[np.int64],
         memory: NDArray[np.float32],
         segment_length: int,
-        slots: NDArray[np.int64],
-        num_lanes: int,
-        node: int,
+    ) -> None: ...
+    @property
+    def nbytes(self) -> int: ...
+    def send(self, fd: int, header: bytes, slots: NDArray[np.int64], timeout: float) -> int: ...
+
+class NodeSlots:
+    def __init__(
+        self, table: SlotTable, memory: SegmentMemory, slots: NDArray[np.int64], num_lanes: int, node: int
     ) -> None: ...
     @property
     def missing(self) -> int: ...

@@ -1,6 +1,7 @@
-// Slots at home that mirror those of a node: which of them it may fill, and the blocks that fill them.
+// Blocks of segments between a node and home, and the slots at home that they fill.
 #pragma once
 
+#include <poll.h>
 #include <sys/uio.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <climits>
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -45,8 +47,8 @@ class Occupancy {
   size_t num_free_ = 0, num_waiting_ = 0;
 };
 
-// Bytes that a connection will bring, and their places in memory.
-class Arriving {
+// Bytes that a connection brings or takes, and their places in memory.
+class Moving {
  public:
   void clear() {
     parts_.clear();
@@ -66,18 +68,22 @@ class Arriving {
 
   size_t missing() const { return missing_; }
 
-  // Takes the bytes that are there, without waiting; their number. A read that brings less than was asked for is the
-  // last: a socket that has more by then is ready again.
-  size_t read(int fd) {
+  // Moves as much as is possible without waiting; the number of bytes.
+  size_t read(int fd) { return move(fd, readv, "receiving"); }
+  size_t write(int fd) { return move(fd, writev, "sending"); }
+
+ private:
+  // A call that moves less than was asked for is the last: a connection that is ready for more by then says so again.
+  size_t move(int fd, ssize_t (*call)(int, const iovec*, int), const char* what) {
     size_t total = 0;
     while (missing_ != 0) {
       const size_t count = std::min<size_t>(parts_.size() - next_, IOV_MAX);
       size_t asked = 0;
       for (size_t i = 0; i < count; ++i) asked += parts_[next_ + i].iov_len;
-      const ssize_t found = readv(fd, &parts_[next_], static_cast<int>(count));
+      const ssize_t found = call(fd, &parts_[next_], static_cast<int>(count));
       if (found < 0 && errno == EINTR) continue;
       if (found < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
-      if (found < 0) throw std::system_error(errno, std::generic_category(), "receiving a block");
+      if (found < 0) throw std::system_error(errno, std::generic_category(), what);
       if (found == 0) {
         throw std::system_error(ECONNRESET, std::generic_category(), "the other end has closed the connection");
       }
@@ -88,7 +94,6 @@ class Arriving {
     return total;
   }
 
- private:
   void advance(size_t nbytes) {
     missing_ -= nbytes;
     while (nbytes != 0) {
@@ -119,17 +124,60 @@ struct OfSlots {
 
 // Where the content of segments lies.
 struct SegmentMemory {
+  static constexpr size_t kTableColumns = 3;  // slot, epoch, number
+
   std::vector<OfSlots> columns;  // in the order in which they travel
   OfSlots valid, version;        // columns that are counted: bool and int64 by row
   OfSlots epoch, number, state;  // of a segment: int64, int64, and the memory state at its begin
   size_t length;                 // steps of a segment; its last row is no step
+
+  // Bytes of one segment in a block.
+  size_t nbytes() const {
+    size_t found = kTableColumns * sizeof(int64_t) + state.nbytes;
+    for (const OfSlots& column : columns) found += column.nbytes;
+    return found;
+  }
+
+  // Sends a header, the table and the states of the slots, and then their columns; waits for the connection to take
+  // all, but no longer than some milliseconds for some of it. The number of bytes.
+  size_t send(int fd, std::span<const std::byte> header, std::span<const int64_t> slots, int patience) const {
+    std::vector<int64_t> rows(slots.size() * kTableColumns);
+    std::vector<std::byte> states(slots.size() * state.nbytes);
+    Moving left;
+    left.add(const_cast<std::byte*>(header.data()), header.size());
+    for (size_t i = 0; i < slots.size(); ++i) {
+      rows[i * kTableColumns] = slots[i];
+      rows[i * kTableColumns + 1] = *epoch.elements<int64_t>(slots[i]);
+      rows[i * kTableColumns + 2] = *number.elements<int64_t>(slots[i]);
+      std::copy_n(state.at(slots[i]), state.nbytes, states.data() + i * state.nbytes);
+    }
+    left.add(reinterpret_cast<std::byte*>(rows.data()), rows.size() * sizeof(int64_t));
+    left.add(states.data(), states.size());
+    for (const OfSlots& column : columns) {
+      for (int64_t slot : slots) left.add(column.at(slot), column.nbytes);
+    }
+    const size_t nbytes = left.missing();
+    while (left.missing() != 0) {
+      left.write(fd);
+      if (left.missing() != 0) wait_to_send(fd, patience);
+    }
+    return nbytes;
+  }
+
+ private:
+  static void wait_to_send(int fd, int patience) {
+    pollfd ready{fd, POLLOUT, 0};
+    int found = 0;
+    do found = poll(&ready, 1, patience);
+    while (found < 0 && errno == EINTR);
+    if (found < 0) throw std::system_error(errno, std::generic_category(), "waiting to send");
+    if (found == 0) throw std::system_error(ETIMEDOUT, std::generic_category(), "the other end takes nothing");
+  }
 };
 
 // The slots of one node, known to it by numbers from 0 on, and those of its lanes at home by another number each.
 class NodeSlots {
  public:
-  static constexpr size_t kTableColumns = 3;  // slot, epoch, number
-
   NodeSlots(SlotTable table, SegmentMemory memory, std::vector<int64_t> slots, size_t num_lanes, int32_t node)
       : table_(table),
         memory_(std::move(memory)),
@@ -176,8 +224,7 @@ class NodeSlots {
       drop(nbytes);
       return;
     }
-    size_t of_segment = kTableColumns * sizeof(int64_t) + memory_.state.nbytes;
-    for (const OfSlots& column : memory_.columns) of_segment += column.nbytes;
+    const size_t of_segment = memory_.nbytes();
     if (count == 0 || nbytes / of_segment != count || nbytes % of_segment != 0) {
       refuse("a block of " + std::to_string(count) + " segments has " + std::to_string(nbytes) + " bytes, where each has " +
              std::to_string(of_segment));
@@ -247,6 +294,7 @@ class NodeSlots {
   double largest_lag() const { return largest_lag_; }
 
  private:
+  static constexpr size_t kTableColumns = SegmentMemory::kTableColumns;
   static constexpr int64_t kUnknown = -1;
   static constexpr size_t kTimes = 5;  // last segments whose median time counts: one that is late changes nothing
 
@@ -301,7 +349,7 @@ class NodeSlots {
   std::vector<int64_t> times_;       // of lanes that waited for their slots, in nanoseconds
   int64_t segment_time_ = 0;         // from the grant of a slot until it arrives full
 
-  Arriving arriving_;
+  Moving arriving_;
   bool table_is_next_ = false, is_doubled_ = false;
   size_t rest_ = 0;  // bytes of the block behind the table and the states
   std::vector<int64_t> rows_;

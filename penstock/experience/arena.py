@@ -16,7 +16,7 @@ import numpy as np
 from penstock.envs.statistics import moments_nbytes
 from penstock.experience.layout import RETURN_NBYTES, ROLES_OF_FEATURES, RunShape
 from penstock.experience.statistics import SharedStatistics
-from penstock.ipc import Arena, Doorbell, Ring, SlotState, SlotTable, WeightsBlock, fence, require_memory
+from penstock.ipc import Arena, Doorbell, Ring, SegmentMemory, SlotState, SlotTable, WeightsBlock, fence, require_memory
 
 
 class Control(IntEnum):
@@ -406,6 +406,14 @@ class ExperienceArena:
     def lane_of(self, slots: np.ndarray) -> np.ndarray:
         """Return the number of the lane whose segments lie in each slot."""
         return slots % self.shape.num_lanes
+
+    def segment_memory(self) -> SegmentMemory:
+        """Return the memory of segments, for blocks that travel."""
+        columns = self.columns
+        return SegmentMemory(
+            self.shape.num_slots, list(columns.values()), columns["valid"], columns["version"], self.slot_epoch,
+            self.slot_number, self.slot_memory, self.shape.segment_length,
+        )  # fmt: skip
 
     def waiting(self) -> np.ndarray:
         """Return the slots whose segments the learner has not finished reading, full or being read, int64 ``[K]``."""

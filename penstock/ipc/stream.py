@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock._native import read_now, write_now
+from penstock._native import SegmentMemory, read_now, write_now
 
 MAGIC = b"PsN1"
 HEADER = struct.Struct("<4sIQIIqqQQ")
@@ -177,28 +177,6 @@ class BlockCounter:
         return True
 
 
-def views_of(columns: Iterable[np.ndarray], num_slots: int, slots: np.ndarray) -> Views:
-    """Return views of the bytes of slots, column by column; slots that lie side by side share a view.
-
-    Parameters
-    ----------
-    columns
-        Each ``[num_slots * rows, ...]``, contiguous.
-    num_slots
-        Slots in each column.
-    slots
-        Numbers of the slots, int64 ``[K]``, in the order in which they travel.
-    """
-    cuts = np.flatnonzero(np.diff(slots) != 1) + 1
-    runs = [(int(run[0]), int(run[-1]) + 1) for run in np.split(slots, cuts) if len(run)]
-    views = []
-    for column in columns:
-        if column.size:
-            of_slots = column.reshape(num_slots, -1).view(np.uint8)
-            views += [of_slots[begin:end].reshape(-1).data for begin, end in runs]
-    return views
-
-
 def nbytes_of(views: Iterable[memoryview]) -> int:
     """Return the number of bytes in all views."""
     return sum(view.nbytes for view in views)
@@ -270,6 +248,10 @@ class Stream:
             sent = self._socket.sendmsg(left[:MOST_VIEWS])
             self.sent += sent
             left = _after(left, sent)
+
+    def send_segments(self, frame: Frame, memory: SegmentMemory, slots: np.ndarray) -> None:
+        """Send a header and a block of the segments in slots, int64 ``[K]``; errors are those of `send`."""
+        self.sent += memory.send(self.fileno(), frame.packed(), slots, self._socket.gettimeout() or SILENCE)
 
     def send_at_once(self, views: Views) -> Views:
         """Send bytes as they are, as many as the connection takes without waiting; return the rest.

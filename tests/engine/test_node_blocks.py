@@ -19,7 +19,6 @@ from penstock.ipc.stream import (
     Stream,
     StreamError,
     connect,
-    views_of,
     welcome,
 )
 from penstock.runs.machine import About, about_here, differences
@@ -51,17 +50,6 @@ def test_every_block_is_taken_once_and_every_other_is_counted(sent):
     assert counter.stale == sum(incarnation != 1 for incarnation, _ in sent)
     assert len(taken) + counter.stale + counter.doubled == len(sent)
     assert counter.missing == (taken[-1] - len(taken) if taken else 0)
-
-
-@given(st.integers(1, 5), st.lists(st.integers(0, 7), min_size=1, max_size=8, unique=True), st.integers(0, 2))
-def test_views_of_slots_are_their_bytes_column_by_column_in_the_order_asked(rows, slots, width):
-    numbers = np.random.default_rng(len(slots))
-    columns = [
-        numbers.normal(size=(8 * rows, width)).astype(np.float32), numbers.integers(0, 2, 8 * rows).astype(bool)
-    ]  # fmt: skip
-    joined = b"".join(bytes(view) for view in views_of(columns, 8, np.array(slots)))
-    expected = b"".join(column.reshape(8, -1)[slots].tobytes() for column in columns)
-    assert joined == expected
 
 
 @given(st.lists(st.binary(max_size=40), max_size=6), st.lists(st.integers(1, 50), min_size=1, max_size=6))

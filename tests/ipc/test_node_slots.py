@@ -3,13 +3,14 @@
 import errno
 import itertools
 import socket
+import threading
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.ipc import Arena, NodeSlots, Occupancy, SlotState, SlotTable
+from penstock.ipc import Arena, NodeSlots, Occupancy, SegmentMemory, SlotState, SlotTable
 
 FREE, WRITING, FULL, READING = SlotState
 NODE, LENGTH, ROWS = 1, 3, 4  # of a slot: three steps and a last observation
@@ -33,10 +34,11 @@ class Home:
         self.epoch, self.number = np.zeros(count, np.int64), np.zeros(count, np.int64)
         self.memory = np.zeros((count, STATE_SIZE), np.float32)
         self.numbers = (np.arange(turns)[:, None] * HOME_LANES + [2, 3]).reshape(-1)
-        self.slots = NodeSlots(
-            self.table, list(self.columns.values()), self.columns["valid"], self.columns["version"], self.epoch,
-            self.number, self.memory, LENGTH, self.numbers, 2, NODE,
+        self.segments = SegmentMemory(
+            count, list(self.columns.values()), self.columns["valid"], self.columns["version"], self.epoch,
+            self.number, self.memory, LENGTH,
         )  # fmt: skip
+        self.slots = NodeSlots(self.table, self.segments, self.numbers, 2, NODE)
 
     def put(self, slot: int, state: SlotState, owner: int) -> None:
         self.table.claim(np.array([slot]), FREE, state, owner)
@@ -217,17 +219,77 @@ def test_an_end_that_is_closed_in_the_midst_of_a_block_is_gone():
     ours.close()
 
 
-@pytest.mark.parametrize("wrong", [{"slots": np.array([0, 8])}, {"slots": np.array([0, 1, 2])}, {"length": 5}])
-def test_numbers_that_are_no_slots_of_lanes_are_refused(wrong):
+@given(st.permutations(range(12)), st.integers(1, 12), st.integers(0, 99))
+@settings(max_examples=30)
+def test_a_block_is_sent_as_the_other_end_takes_it(order, count, seed):
+    draw, there, home = np.random.default_rng(seed), Home(turns=3), Home(turns=6)
+    for column in (*there.columns.values(), there.epoch, there.number, there.memory):
+        column[...] = draw.integers(0, 2, column.shape)
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    slots = np.array(order[:count])
+    sent = there.segments.send(theirs.fileno(), b"header", slots, 1.0)
+    assert sent == len(b"header") + count * there.segments.nbytes and ours.recv(6) == b"header"
+    for slot in home.numbers:
+        home.put(slot, WRITING, NODE)
+    home.slots.begin(count, sent - 6, True)
+    assert home.slots.receive(ours.fileno()) == sent - 6
+    arrived = home.slots.arrive(0, 0)
+    assert arrived.tolist() == home.numbers[slots].tolist()
+    for name, column in there.columns.items():
+        assert (column.reshape(12, -1)[slots] == home.columns[name].reshape(24, -1)[arrived]).all(), name
+    for theirs_of, ours_of in ((there.epoch, home.epoch), (there.number, home.number), (there.memory, home.memory)):
+        assert (theirs_of[slots] == ours_of[arrived]).all()
+    ours.close()
+    theirs.close()
+
+
+def test_a_block_waits_for_the_other_end_and_not_for_ever():
     home = Home()
-    columns = home.columns
-    with pytest.raises(ValueError, match="slots must be numbers of the table's slots"):
-        NodeSlots(
-            home.table, list(columns.values()), columns["valid"], columns["version"], home.epoch, home.number,
-            home.memory, wrong.get("length", LENGTH), wrong.get("slots", home.numbers), 2, NODE,
+    ours, theirs = socket.socketpair()
+    for end in (ours, theirs):
+        end.setblocking(False)
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+    slots, header, taken = np.arange(8), b"h" * 100_000, []
+    reader = threading.Thread(target=lambda: taken.append(_read(ours, 100_000 + 8 * home.segments.nbytes)))
+    reader.start()
+    assert home.segments.send(theirs.fileno(), header, slots, 5.0) == 100_000 + 8 * home.segments.nbytes
+    reader.join()
+    assert taken[0][:100_000] == header
+    with pytest.raises(TimeoutError):
+        home.segments.send(theirs.fileno(), header, slots, 0.05)  # nobody reads
+    ours.close()
+    with pytest.raises(OSError):
+        home.segments.send(theirs.fileno(), header, slots, 5.0)
+    theirs.close()
+
+
+def _read(connection: socket.socket, count: int) -> bytes:
+    connection.setblocking(True)
+    data = b""
+    while len(data) < count:
+        data += connection.recv(count - len(data))
+    return data
+
+
+def test_slots_and_memory_that_do_not_agree_are_refused():
+    home, columns = Home(), Home().columns
+
+    def memory(num_slots=8, columns_of=None, length=LENGTH):
+        return SegmentMemory(
+            num_slots, columns_of or list(columns.values()), columns["valid"], columns["version"], home.epoch,
+            home.number, home.memory, length,
         )  # fmt: skip
+
     with pytest.raises(ValueError, match="must have rows of each of 8 slots"):
-        NodeSlots(
-            home.table, [np.zeros(7, np.uint8)], columns["valid"], columns["version"], home.epoch, home.number,
-            home.memory, LENGTH, home.numbers, 2, NODE,
-        )  # fmt: skip
+        memory(columns_of=[np.zeros(7, np.uint8)])
+    with pytest.raises(ValueError, match="segment_length must be no more than the rows of a slot"):
+        memory(length=5)
+    with pytest.raises(IndexError, match="slot 8 is outside the memory of 8 slots"):
+        NodeSlots(home.table, memory(), np.array([0, 8]), 2, NODE)
+    with pytest.raises(ValueError, match="slots must be as many for each lane"):
+        NodeSlots(home.table, memory(), np.array([0, 1, 2]), 2, NODE)
+    with pytest.raises(ValueError, match="the table and the memory must have the same slots"):
+        NodeSlots(home.table, memory(num_slots=4), np.array([0, 1]), 2, NODE)
+    with pytest.raises(IndexError, match="slot -1"):
+        memory().send(0, b"", np.array([-1]), 1.0)

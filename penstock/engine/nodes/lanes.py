@@ -81,11 +81,7 @@ class NodeLanes:
         turns, lanes = np.divmod(np.arange(self.num_lanes * shape.slots_per_lane), self.num_lanes)
         # Slots of the home arena, in the order of the node's numbers.
         self._numbers = turns * shape.num_lanes + self.first_lane + lanes
-        columns = arena.columns
-        self._slots = NodeSlots(
-            arena.slots, list(columns.values()), columns["valid"], columns["version"], arena.slot_epoch,
-            arena.slot_number, arena.slot_memory, shape.segment_length, self._numbers, self.num_lanes, node,
-        )  # fmt: skip
+        self._slots = NodeSlots(arena.slots, arena.segment_memory(), self._numbers, self.num_lanes, node)
         self._lock = threading.Lock()
         self._link: Link | None = None
         self.is_waited_for, self._is_closed = True, False

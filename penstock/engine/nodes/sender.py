@@ -29,7 +29,6 @@ from penstock.ipc.stream import (
     array_views,
     connect,
     nbytes_of,
-    views_of,
     widened,
 )
 from penstock.self_play.arenas import NOBODY, pool_in
@@ -91,7 +90,7 @@ class Sender:
     def __init__(self, arena: ExperienceArena, home: Home, path: DataPath, relays: bool = False) -> None:
         self.bell = arena.learner_bell
         self._relays = relays
-        self._arena = arena
+        self._arena, self._segments = arena, arena.segment_memory()
         self._home = home
         self._number = 0
         self._next_sign = 0.0
@@ -140,15 +139,11 @@ class Sender:
         return bool(len(slots))
 
     def _send(self, slots: np.ndarray) -> None:
-        arena = self._arena
-        table = np.stack([slots, arena.slot_epoch[slots], arena.slot_number[slots]], axis=1)
-        views = array_views(table, arena.slot_memory[slots])
-        views += views_of(arena.columns.values(), arena.shape.num_slots, slots)
-        self._send_block(len(slots), views)
+        self._stream.send_segments(self._block(len(slots), len(slots) * self._segments.nbytes), self._segments, slots)
 
-    def _send_block(self, count: int, views: Views) -> None:
+    def _block(self, count: int, nbytes: int) -> Frame:
         self._number += 1
-        self._stream.send(self._frame(Kind.BLOCK, number=self._number, count=count, nbytes=nbytes_of(views)), views)
+        return self._frame(Kind.BLOCK, number=self._number, count=count, nbytes=nbytes)
 
     def _send_results(self, count: int, views: Views) -> None:
         self._stream.send(self._frame(Kind.RESULTS, count=count, nbytes=nbytes_of(views)), views)
@@ -211,7 +206,8 @@ class StepSender(Sender):
             self._reported_taken = taken
             self._stream.send(self._frame(Kind.TAKEN, count=taken))
         if calls is not None:
-            self._send_block(len(calls["writer"]), array_views(*calls.values()))
+            views = array_views(*calls.values())
+            self._stream.send(self._block(len(calls["writer"]), nbytes_of(views)), views)
         return calls is not None
 
     def _apply_grant(self, numbers: np.ndarray) -> None:
