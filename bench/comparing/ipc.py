@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from comparing.messages import CAPACITY, messages_per_second
-from penstock.bench import BenchUsageError, require_directory_of
+from penstock.bench import BenchUsageError, require_new
 from penstock.runs.machine import describe, machine_facts
 
 Player = Callable[[int, int, float], float]
@@ -164,7 +164,7 @@ def check(flags: Flags) -> None:
     """Raise `BenchUsageError` if a flag is not legal."""
     if flags.rounds < 1:
         raise BenchUsageError(f"--rounds {flags.rounds} is not legal: measure 1 or more")
-    require_directory_of(flags.json)
+    require_new(flags.json)
 
 
 def _measure_traffic(traffic: Traffic, scale: Scale, players: dict[str, Player]) -> Traffic:

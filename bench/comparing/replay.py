@@ -15,7 +15,7 @@ from pathlib import Path
 from comparing import peers
 from comparing.players import Player, started
 from comparing.report import Measured, header, line, verdict
-from penstock.bench import BenchError, BenchUsageError, require_directory_of
+from penstock.bench import BenchError, BenchUsageError, require_new
 from penstock.ipc import require_memory
 from penstock.runs.machine import describe, machine_facts
 
@@ -131,7 +131,7 @@ def run(flags: Flags, libraries: Libraries = Libraries()) -> bool:
     wrong = [size for size in flags.capacities if not (1000 <= size <= _LARGEST and size == int(size))]
     if wrong:
         raise BenchUsageError(f"--capacities {wrong[0]:g} is not legal: whole numbers from 1,000 to {_LARGEST:,}")
-    require_directory_of(flags.json)
+    require_new(flags.json)
     scale = QUICK if flags.quick else Scale(rounds=flags.rounds)
     cpprb = peers.CPPRB.find(flags.cpprb, flags.install_peers)
     measured: list[Measured] = []

@@ -9,6 +9,8 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+from penstock.runs.files import why_no_new_file
+
 BENCHES: dict[str, str] = {
     "ideal": "penstock.bench.ideal",
     "throughput": "penstock.bench.throughput",
@@ -48,7 +50,7 @@ def refuse_comparison(name: str, args: list[str]) -> None:
         )
 
 
-def require_directory_of(json: Path | None) -> None:
-    """Raise `BenchUsageError` if there is no directory for the file that ``--json`` names."""
-    if json is not None and not json.absolute().parent.is_dir():
-        raise BenchUsageError(f"--json {json}: there is no directory {json.absolute().parent}")
+def require_new(json: Path | None) -> None:
+    """Raise `BenchUsageError` if the file that ``--json`` names exists, or cannot be made."""
+    if json is not None and (reason := why_no_new_file(json)):
+        raise BenchUsageError(f"--json {json} cannot be written: {reason}")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.bench import BenchUsageError, require_directory_of
+from penstock.bench import BenchUsageError, require_new
 
 if TYPE_CHECKING:
     from penstock.algorithms.bases.algorithm import Algorithm
@@ -82,7 +82,7 @@ def parse(args: list[str], own: argparse.ArgumentParser) -> Asked | None:
 
     config = parse_config(algorithm.Config, flags, prog=f"{own.prog} {name}")
     if "json" in found:
-        require_directory_of(found.json)
+        require_new(found.json)
     return Asked(name, algorithm, config, flags, found)
 
 

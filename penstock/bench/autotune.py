@@ -82,7 +82,7 @@ def _own_flags() -> argparse.ArgumentParser:
     parser, add = own_parser("penstock autotune", "flags of autotune itself", about)
     add("--seconds", type=float, default=100.0, metavar="S", help="time for all measurements together (100)")
     add("--tune-batch", action="store_true", help="also tune the batch, which changes learning besides its speed")
-    add("--json", type=Path, metavar="FILE", help="write all measurements to this file")
+    add("--json", type=Path, metavar="FILE", help="write all measurements to this new file")
     return parser
 
 

@@ -294,7 +294,7 @@ def _own_flags() -> argparse.ArgumentParser:
     add("--home-cores", type=int, default=16, metavar="N", help="predict for a home node of N cores (16)")
     add("--gigabits", type=float, default=10.0, metavar="G", help="predict for a network of G Gbit/s at home (10)")
     add("--learners", type=int, default=1, metavar="N", help="predict for N learners (1)")
-    add("--json", type=Path, metavar="FILE", help="write all measurements to this file")
+    add("--json", type=Path, metavar="FILE", help="write all measurements to this new file")
     return parser
 
 

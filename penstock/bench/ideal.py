@@ -91,5 +91,5 @@ def _own_flags() -> argparse.ArgumentParser:
     add("--rounds", type=int, default=3, metavar="N", help="measure costs and training N times, in turns (3)")
     add("--bench-seconds", type=float, default=8.0, metavar="S", help="time of each measurement in a round (8)")
     add("--mark", type=float, metavar="M", help="exit with 3 if the median efficiency is below M, such as 0.85")
-    add("--json", type=Path, metavar="FILE", help="write all measurements to this file")
+    add("--json", type=Path, metavar="FILE", help="write all measurements to this new file")
     return parser

@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.bench import BenchError, BenchUsageError, require_directory_of
+from penstock.bench import BenchError, BenchUsageError, require_new
 from penstock.config import closest
 from penstock.flags import parse_flags
 from penstock.ipc import available_cores
@@ -235,7 +235,7 @@ def check(flags: Flags) -> None:
         raise BenchUsageError(f"--rounds {flags.rounds} is not legal: measure 1 or more")
     if not flags.seconds > 0:
         raise BenchUsageError(f"--seconds {flags.seconds:g} is not legal: more than 0")
-    require_directory_of(flags.json)
+    require_new(flags.json)
 
 
 def _measure(name: str, flags: Flags, contestants: Sequence[Contestant]) -> Result:

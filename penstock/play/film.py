@@ -23,7 +23,7 @@ from penstock.envs.masks import MASK, forbids_all
 from penstock.envs.spec import EnvSpec
 from penstock.envs.statistics import RunningStatistics
 from penstock.play.policy import Policy
-from penstock.runs.files import why_unwritable
+from penstock.runs.files import why_no_new_file
 from penstock.surroundings import Surroundings, seed_generators
 
 MAX_STEPS = 10_000
@@ -224,7 +224,7 @@ class AleScreen(gymnasium.Env):
         self._game.close()
 
 
-def require_writable(flag: str, path: str, what: str, endings: Sequence[str], *, replaces: bool = False) -> None:
+def require_writable(flag: str, path: str, what: str, endings: Sequence[str]) -> None:
     """Refuse a file that could not be written, before an episode is played.
 
     Parameters
@@ -235,22 +235,15 @@ def require_writable(flag: str, path: str, what: str, endings: Sequence[str], *,
         Kind of file, "a film" or "a plot".
     endings
         Legal suffixes.
-    replaces
-        Whether an existing file may be replaced.
 
     Raises
     ------
     ConfigError
         The suffix is not legal, the file exists, or its directory does not exist or cannot be written.
     """
-    file = Path(path)
-    if file.suffix not in endings:
+    if Path(path).suffix not in endings:
         raise ConfigError(f"{flag}={path!r} is not legal: {what}'s name ends in one of {', '.join(endings)}")
-    if not file.parent.is_dir():
-        raise ConfigError(f"{flag}={path!r} cannot be written: there is no directory {str(file.parent)!r}")
-    if os.path.lexists(file) and not (replaces and file.is_file()):
-        raise ConfigError(f"{flag}={path!r} exists: give another name, or remove it first")
-    if reason := why_unwritable(file):
+    if reason := why_no_new_file(path):
         raise ConfigError(f"{flag}={path!r} cannot be written: {reason}")
 
 

@@ -72,7 +72,7 @@ def explain_run(path: Path, file: str, *, deterministic: bool = True, seed: int 
     CheckpointError
         The save of the redistributor is damaged.
     """
-    require_writable("explain", file, "a plot", FORMATS, replaces=True)
+    require_writable("explain", file, "a plot", FORMATS)
     saved_at = path.resolve().parent.parent / ROLE
     if not saved_at.is_dir():
         raise ConfigError(

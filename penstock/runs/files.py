@@ -106,6 +106,15 @@ def why_unwritable(path: str | os.PathLike[str]) -> str:
     return ""
 
 
+def why_no_new_file(path: str | os.PathLike[str]) -> str:
+    """Return the reason why no new file can be made at a path in a directory, with the remedy; "" if there is none."""
+    if os.path.lexists(path):
+        return "it exists; give another name, or remove it first"
+    if not (parent := Path(path).absolute().parent).is_dir():
+        return f"there is no directory {parent}"
+    return why_unwritable(path)
+
+
 def shown_path(path: str | os.PathLike[str]) -> str:
     """Return a path inside the working directory relative to it, and other paths unchanged."""
     with suppress(ValueError, FileNotFoundError):

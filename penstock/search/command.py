@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from penstock.bench import BenchError, BenchUsageError, require_directory_of
+from penstock.bench import BenchError, BenchUsageError, require_new
 from penstock.bench.asked import Asked, own_parser, parse, require_counts
 from penstock.config import Config, ConfigError, require_no_secrets
 from penstock.runs.formatting import counted
@@ -99,7 +99,7 @@ def _search(asked: Asked, path: Path, cores: list[list[int]]) -> bool:
 
 def _show(args: list[str]) -> bool:
     own = _shown_flags().parse_args(args)
-    require_directory_of(own.json)
+    require_new(own.json)
     _require_optuna()
     directory = SearchDirectory.open(own.show)
     from penstock.algorithms import load_algorithm

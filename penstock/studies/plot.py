@@ -13,6 +13,7 @@ import numpy as np
 
 from penstock.flags import Places, parse_flags
 from penstock.runs.descriptions import NO_FRAMES
+from penstock.runs.files import why_no_new_file
 from penstock.runs.formatting import counted, number, printable
 from penstock.runs.reading import RecordedRun, find_runs, readable
 from penstock.studies import EVALUATION, StudyError, warn
@@ -68,9 +69,9 @@ class Flags:
     target: float | None = None
     """Value at which a horizontal line is drawn."""
     out: Path | None = None
-    """File for the plot: .svg, .png or .pdf (needs the extra "plot"); the same runs give the same bytes."""
+    """New file for the plot: .svg, .png or .pdf (needs the extra "plot"); the same runs give the same bytes."""
     csv: Path | None = None
-    """CSV file for the curves."""
+    """New CSV file for the curves."""
 
 
 def command(args: list[str]) -> int:
@@ -84,6 +85,9 @@ def command(args: list[str]) -> int:
     flags = parse_flags(Flags, args, prog="penstock plot")
     if flags.out is not None and flags.out.suffix not in _FORMATS:
         raise StudyError(f"--out {flags.out} is not legal: the name ends in {', '.join(_FORMATS)}")
+    for flag, file in (("--csv", flags.csv), ("--out", flags.out)):
+        if file is not None and (reason := why_no_new_file(file)):
+            raise StudyError(f"{flag} {file} cannot be written: {reason}")
     runs, panels, bands = read(flags)
     for line in warnings_about(runs, panels, bands, flags.x):
         warn(line)
@@ -97,7 +101,8 @@ def command(args: list[str]) -> int:
 
 def _write(flag: str, file: Path, content: bytes) -> None:
     try:
-        file.write_bytes(content)
+        with open(file, "xb") as opened:
+            opened.write(content)
     except OSError as error:
         raise StudyError(f"{flag} {file} cannot be written: {error.strerror}: give another file") from None
     print(f"written: {file}")

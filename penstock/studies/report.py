@@ -16,10 +16,10 @@ from typing import Any, Literal
 
 from penstock.flags import Places, parse_flags
 from penstock.runs.descriptions import AXES, COLUMNS, EPISODE, HARDWARE, METRICS, NO_FRAMES, Column, Series, charts_of
-from penstock.runs.documents import DocumentError, open_ordinary, read_ordinary
+from penstock.runs.documents import DocumentError, read_ordinary
 from penstock.runs.drawing import STYLE, chart_html, games_html
 from penstock.runs.episodes import read_episode
-from penstock.runs.files import replace_file
+from penstock.runs.files import replace_file, why_no_new_file
 from penstock.runs.films import films_of
 from penstock.runs.films import steps_of as steps_of_film
 from penstock.runs.formatting import clock, counted, number, words_of
@@ -36,8 +36,6 @@ from penstock.studies.lineage import lineage_page, steps_of
 from penstock.studies.searches import best_first, is_search, search_page
 from penstock.studies.table import differences
 
-MARK = b'<!doctype html>\n<meta name="generator" content="penstock report">\n'
-"""Beginning of a report: a file without it is not replaced."""
 _POINTS = 400
 _MOST_RUNS = 20
 _MOST_LOG_LINES, _MOST_ROWS = 200, 50
@@ -87,7 +85,7 @@ class Flags:
     dirs: Places
     """Runs, or folders of runs, at most 20 runs; or folders of searches."""
     out: Path = Path("report.html")
-    """The file. A report is replaced; any other file that exists is refused."""
+    """The new file."""
     x: Literal["steps", "seconds", "updates", "frames"] = "steps"
     """Horizontal axis of the charts, which all runs must have; of hardware and episodes it is steps."""
 
@@ -98,7 +96,7 @@ def command(args: list[str]) -> int:
     Raises
     ------
     StudyError, RunDirectoryError
-        The request is not legal, or `out` exists and is no report.
+        The request is not legal, or `out` exists.
     """
     flags = parse_flags(Flags, args, prog="penstock report")
     runs = readable(find_runs(flags.dirs), warn)
@@ -137,10 +135,10 @@ def write_report(
     Raises
     ------
     StudyError
-        `out` exists and is no report, or cannot be written; or a run has no `x`.
+        `out` exists, or cannot be written; or a run has no `x`.
     """
-    if (out.exists() or out.is_symlink()) and not _is_report(out):
-        raise StudyError(f"{out} exists and is no report of penstock: give another --out, or remove it")
+    if reason := why_no_new_file(out):
+        raise StudyError(f"--out {out} cannot be written: {reason}")
     page = report_html(runs, x, searches)
     try:
         replace_file(out, page)
@@ -170,11 +168,12 @@ def report_html(
     style_hash = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{style_hash}'; media-src data:"
     head = (
+        '<!doctype html>\n<meta name="generator" content="penstock report">\n'
         f'<html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}">'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{escape(title)}</title>'
         f"<style>{_STYLE}</style></head><body><main>"
     )
-    return MARK + "\n".join([head, *parts, "</main></body></html>\n"]).encode(errors="replace")
+    return "\n".join([head, *parts, "</main></body></html>\n"]).encode(errors="replace")
 
 
 def _named(runs: Sequence[RecordedRun]) -> list[RecordedRun]:
@@ -182,14 +181,6 @@ def _named(runs: Sequence[RecordedRun]) -> list[RecordedRun]:
     names = Counter(run.directory.path.resolve().name for run in runs)
     short = {name for name, count in names.items() if count == 1}
     return [replace(run, name=name) if (name := run.directory.path.resolve().name) in short else run for run in runs]
-
-
-def _is_report(path: Path) -> bool:
-    descriptor = open_ordinary(path)
-    if descriptor is None:
-        return False
-    with open(descriptor, "rb") as file:
-        return file.read(len(MARK)) == MARK
 
 
 def _of_run(run: RecordedRun, history: dict[str, list[float | None]], x: str) -> list[str]:

@@ -209,7 +209,7 @@ def test_a_file_that_exists_is_refused_before_an_episode_is_played(tmp_path, mon
     monkeypatch.setattr("penstock.play.scoring.evaluate_models", lambda *_, **__: pytest.fail("an episode is played"))
     for name in ("mine.mp4", "mine.gif"):
         assert main(["eval", str(tmp_path / "saved"), "--video", str(tmp_path / name)]) == 2
-        assert "exists: give another name, or remove it first" in capsys.readouterr().err
+        assert "it exists; give another name, or remove it first" in capsys.readouterr().err
     assert (tmp_path / "mine.mp4").read_bytes() == b"mine"
 
 

@@ -120,9 +120,9 @@ def test_without_matplotlib_it_says_how_to_get_it(runs, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--csv", "nowhere/x.csv"], "--csv nowhere/x.csv cannot be written: No such file or directory: give another"),
-        (["--csv", "runs"], "--csv runs cannot be written: Is a directory: give another"),
-        (["--out", "nowhere/x.svg"], "--out nowhere/x.svg cannot be written: No such file or directory: give another"),
+        (["--csv", "nowhere/x.csv"], "--csv nowhere/x.csv cannot be written: there is no directory"),
+        (["--csv", "runs"], "--csv runs cannot be written: it exists; give another name"),
+        (["--out", "nowhere/x.svg"], "--out nowhere/x.svg cannot be written: there is no directory"),
     ],
 )
 def test_a_file_that_cannot_be_written_is_refused(runs, capsys, args, message):

@@ -11,7 +11,7 @@ from penstock.runs.descriptions import charts_of
 from penstock.runs.drawing import chart_html
 from penstock.runs.labels import Labels, write_labels
 from penstock.runs.reading import find_runs
-from penstock.studies.report import MARK, report_html
+from penstock.studies.report import report_html
 from penstock.studies.searches import search_page
 from tests.studies.recorded import record
 
@@ -182,19 +182,16 @@ def test_secrets_are_masked(tmp_path):
     assert b"SECRET" not in report_html([run]) and b"api_token" in report_html([run])
 
 
-def test_only_a_report_is_replaced(tmp_path, capsys):
+def test_nothing_is_replaced(tmp_path, capsys):
     record(tmp_path / "runs" / "run", [(1, 1.0)])
-    mine, link = tmp_path / "mine.html", tmp_path / "link.html"
-    mine.write_text("<!doctype html>\n<p>mine")
-    link.symlink_to(mine)
-    for out in (mine, link, tmp_path / "runs"):
-        assert main(["report", str(tmp_path / "runs"), "--out", str(out)]) == 2
-        assert "is no report of penstock: give another --out" in capsys.readouterr().err
-    assert mine.read_text() == "<!doctype html>\n<p>mine"
-    out = tmp_path / "report.html"
-    for _ in range(2):
-        assert main(["report", str(tmp_path / "runs"), "--out", str(out)]) == 0
-    assert out.read_bytes().startswith(MARK)
+    out, link = tmp_path / "report.html", tmp_path / "link.html"
+    assert main(["report", str(tmp_path / "runs"), "--out", str(out)]) == 0
+    written = out.read_bytes()
+    link.symlink_to(tmp_path / "nothing")
+    for file in (out, link, tmp_path / "runs"):
+        assert main(["report", str(tmp_path / "runs"), "--out", str(file)]) == 2
+        assert "it exists; give another name, or remove it first" in capsys.readouterr().err
+    assert out.read_bytes() == written and not link.exists()
     assert main(["report", str(tmp_path / "runs"), "--out", str(tmp_path / "no" / "report.html")]) == 2
     (tmp_path / "empty").mkdir()
     assert main(["report", str(tmp_path / "empty")]) == 2
