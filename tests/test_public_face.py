@@ -405,6 +405,7 @@ def test_weights_of_another_architecture_are_refused_and_nothing_changes(trainer
         (str(tmp_path / "foreign"), "foreign is of another architecture"),
         ({0: short}, "it has no 'value_head.bias'"),
         ({0: {**before, "more": torch.zeros(1)}}, "it has 'more', which this model has not"),
+        ({0: {name: tensor * torch.nan for name, tensor in before.items()}}, "holds NaN or infinity"),
         (str(tmp_path / "nothing"), "does not exist"),
     ):
         with pytest.raises(CheckpointError, match=message):

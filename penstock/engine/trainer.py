@@ -272,8 +272,8 @@ class Trainer(Steering, metaclass=_Hinted):
         Raises
         ------
         CheckpointError
-            A checkpoint cannot be read, or its weights are of another architecture (the first tensor that
-            differs is named). Nothing is changed then.
+            A checkpoint cannot be read, or weights are of another architecture or not finite (the first such tensor is
+            named). Nothing is changed then.
         ConfigError
             There is no such policy.
         """

@@ -259,7 +259,7 @@ def load_policy(
     Raises
     ------
     CheckpointError
-        The checkpoint is missing, damaged or foreign, or its weights do not fit the network of its settings.
+        The checkpoint is missing, damaged or foreign, or its weights are not finite or do not fit its settings.
     UntrustedCodeError
         The checkpoint names code that this user has not trained with; nothing was imported.
     """

@@ -229,7 +229,7 @@ def verify_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def require_matching(weights: Mapping[str, Tensor], module_state: Mapping[str, Tensor], what: str) -> None:
-    """Raise `CheckpointError` with the first tensor of `weights` that does not fit a module.
+    """Raise `CheckpointError` with the first tensor of `weights` that does not fit a module, or is not finite.
 
     Parameters
     ----------
@@ -245,6 +245,11 @@ def require_matching(weights: Mapping[str, Tensor], module_state: Mapping[str, T
         raise CheckpointError(
             f"{what} is of another architecture: {problem}. "
             "Use the environment and the network settings it was trained with (they are in its meta.json)"
+        )
+    diverged = next((name for name, tensor in weights.items() if not tensor.isfinite().all()), None)
+    if diverged is not None:
+        raise CheckpointError(
+            f"{what} cannot be used: its {diverged!r} holds NaN or infinity. Use weights from before it diverged"
         )
 
 
