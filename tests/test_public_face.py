@@ -425,6 +425,19 @@ def test_saving_twice_replaces_and_a_users_not_source_are_left_alone(trainer, tm
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "all of it"
 
 
+@pytest.mark.parametrize(
+    ("path", "error", "message"),
+    [("/", CheckpointError, "/ is not replaced"), ("a\0b", ValueError, "null"), ("unstored", TypeError, "cannot hold")],
+)
+def test_a_trainer_trains_on_after_a_save_that_is_refused(trainer, tmp_path, monkeypatch, path, error, message):
+    monkeypatch.chdir(tmp_path)
+    if path == "unstored":
+        monkeypatch.setattr(supervisor_of(trainer).training.policies[0].arena, "state", lambda: {"of_own": object()})
+    with pytest.raises(error, match=message):
+        trainer.save(path)
+    assert trainer.train(32, quiet=True).steps == 32 and list(tmp_path.iterdir()) == []
+
+
 def test_evaluating_plays_as_many_episodes_as_asked_for_and_leaves_training_alone(trainer):
     trainer.train(32, quiet=True)
     before = trainer.get_parameters()[0]

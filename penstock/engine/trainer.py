@@ -331,6 +331,8 @@ class Trainer(Steering, metaclass=_Hinted):
             `path` is something else; nothing is touched.
         OSError
             The checkpoint could not be written.
+        ValueError, TypeError
+            `path` has a null character, or the algorithm's state holds more than tensors and plain values.
         RuntimeError
             `best` is requested before any evaluation.
         """
