@@ -246,6 +246,18 @@ def test_a_batch_of_observations_takes_a_batch_of_masks():
             policy.act(np.array([4, 5]), action_mask=wrong)
 
 
+def test_a_mask_that_leaves_a_choice_no_value_is_refused():
+    plan = spaces.MultiDiscrete([2, 3])
+    policy = recording_policy(spaces.Discrete(9), plan, [[1, 2], [0, 0]], mask_is_in_info=True)
+    masks = np.array([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0]])
+    with pytest.raises(ValueError, match="a mask leaves a choice no legal value: let one be legal"):
+        policy.act(np.array([4, 5]), action_mask=masks)
+    seen = spaces.Dict(action_mask=spaces.MultiBinary(3), seen=spaces.Discrete(9))
+    policy = recording_policy(seen, spaces.Discrete(3), [2])
+    with pytest.raises(ValueError, match="a mask leaves a choice no legal value"):
+        policy.act({"action_mask": [0, 0, 0], "seen": 4})
+
+
 def test_masks_in_infos_are_heeded_in_training_evaluation_and_scoring(tmp_path):
     from penstock.play.scoring import evaluate_run
 

@@ -59,6 +59,7 @@ def test_a_mask_may_be_flat_or_nested_as_gymnasiums_spaces_take_it(space: Any, m
         (np.ones((7, 2)), "found 14 of them"),
         (1, "found 1 of them"),
         ("all of it", "found a str that is no array: could not convert"),
+        ([1, 1, 1, np.nan, 0, 1, 0], "found NaN among them"),
     ],
 )
 def test_a_mask_of_another_size_is_refused_with_what_was_expected(mask: Any, found: str) -> None:
