@@ -377,6 +377,18 @@ def test_parameters_that_are_set_are_those_that_act_and_learn(trainer):
     assert trainer.status.policy_lag_max == 0
 
 
+def test_parameters_may_be_arrays(trainer):
+    blank = zeros(trainer.get_parameters()[0])
+    trainer.set_parameters({0: {name: tensor.numpy() for name, tensor in blank.items()}})
+    assert identical(trainer.get_parameters()[0], blank)
+
+
+def test_weights_without_their_policy_are_refused_with_the_form_they_need(trainer):
+    with pytest.raises(ConfigError, match=r"there are \[0\]: give \{id: weights\}") as refused:
+        trainer.set_parameters(trainer.get_parameters()[0])
+    assert len(str(refused.value)) < 160
+
+
 def test_parameters_come_from_a_checkpoint_by_its_path(trainer, tmp_path):
     saved = trainer.get_parameters()[0]
     trainer.save(str(tmp_path / "saved"))

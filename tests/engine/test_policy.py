@@ -203,6 +203,11 @@ def rows(spec, observations):
     return column
 
 
+def test_a_policy_that_is_loaded_from_nowhere_is_refused():
+    with pytest.raises(TypeError, match="named by a path, found None: give that of a run or of"):
+        penstock.load_policy(None)
+
+
 def test_nested_observations_and_actions_come_and_go_as_the_environment_has_them():
     seen = spaces.Dict(arm=spaces.Tuple([spaces.Box(-1, 1, (2,)), spaces.Discrete(3)]), bits=spaces.MultiBinary(3))
     taken = spaces.Dict(gear=spaces.Discrete(3, start=1), turn=spaces.Tuple([spaces.Box(-2, 2, (1,))]))
