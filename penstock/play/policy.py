@@ -163,7 +163,7 @@ class Policy:
         if spec.mask_is_in_info:
             observation = observation, self._legal(action_mask, count)
         elif action_mask is not None:
-            raise ValueError("action_mask is given, and the environment of this policy has none in its info")
+            raise ValueError("action_mask is given, and this policy was trained without masks in infos: leave it out")
         rows = np.arange(1 if count is None else count)
         obs = np.zeros((len(rows), *spec.shape), spec.dtype)
         if count is None:
