@@ -294,6 +294,11 @@ def test_a_target_kl_is_a_distance_or_none(config_class):
     assert refusal(config_class, target_kl=0.0) == "target_kl=0.0 is not legal: target_kl must be more than 0, or None"
 
 
+def test_a_target_needs_evaluations():
+    message = refusal(PPOConfig, target_return=10.0, eval_interval=0)
+    assert message.startswith("eval_interval=0 is not legal: eval_interval must be more than 0, or None, with a target")
+
+
 def test_integers_serve_as_floats_and_lists_as_tuples():
     config = made(gamma=1, max_seconds=60, hidden_sizes=[32, 16])
     assert (config.gamma, type(config.gamma), type(config.max_seconds)) == (1.0, float, float)

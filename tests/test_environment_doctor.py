@@ -110,6 +110,18 @@ class Flat(Walk):
         return np.zeros((8, 16), np.uint8)
 
 
+class Grey(Walk):
+    """Shows images without channels, and masks as other libraries take them."""
+
+    observation_space = spaces.Box(0, 255, (16, 16), np.uint8)
+
+    def shown(self):
+        return np.zeros((16, 16), np.uint8)
+
+    def action_masks(self):
+        return np.ones(2, np.bool_)
+
+
 class Numbered(Walk):
     def step(self, action):
         observation, reward, terminated, truncated, info = super().step(action)
@@ -158,6 +170,8 @@ def test_a_sound_environment_has_no_finding(kwargs):
         (Endless, "time limit", "warn", "none of 120 steps ended an episode, and no time limit is declared"),
         (Flat, "rendering", "fail", "found uint8 of shape (8, 16)"),
         (Numbered, "ends", "warn", "terminated in step 1 is a int: 0"),
+        (Grey, "encoder", "warn", "flattens uint8 (16, 16) within [0, 255] for an mlp"),
+        (Grey, "mask", "warn", "action_masks() is not called"),
         (Double, "gymnasium", "warn", "not within the observation space"),
         (Leaving, "gymnasium", "fail", "SystemExit: 3"),
     ],

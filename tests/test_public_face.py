@@ -377,6 +377,18 @@ def test_parameters_that_are_set_are_those_that_act_and_learn(trainer):
     assert trainer.status.policy_lag_max == 0
 
 
+def test_parameters_may_be_arrays(trainer):
+    blank = zeros(trainer.get_parameters()[0])
+    trainer.set_parameters({0: {name: tensor.numpy() for name, tensor in blank.items()}})
+    assert identical(trainer.get_parameters()[0], blank)
+
+
+def test_weights_without_their_policy_are_refused_with_the_form_they_need(trainer):
+    with pytest.raises(ConfigError, match=r"there are \[0\]: give \{id: weights\}") as refused:
+        trainer.set_parameters(trainer.get_parameters()[0])
+    assert len(str(refused.value)) < 160
+
+
 def test_parameters_come_from_a_checkpoint_by_its_path(trainer, tmp_path):
     saved = trainer.get_parameters()[0]
     trainer.save(str(tmp_path / "saved"))
@@ -405,6 +417,7 @@ def test_weights_of_another_architecture_are_refused_and_nothing_changes(trainer
         (str(tmp_path / "foreign"), "foreign is of another architecture"),
         ({0: short}, "it has no 'value_head.bias'"),
         ({0: {**before, "more": torch.zeros(1)}}, "it has 'more', which this model has not"),
+        ({0: {name: tensor * torch.nan for name, tensor in before.items()}}, "holds NaN or infinity"),
         (str(tmp_path / "nothing"), "does not exist"),
     ):
         with pytest.raises(CheckpointError, match=message):
@@ -422,6 +435,19 @@ def test_saving_twice_replaces_and_a_users_not_source_are_left_alone(trainer, tm
     with pytest.raises(CheckpointError, match="is not replaced"):
         trainer.save(str(tmp_path / "mine"))
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "all of it"
+
+
+@pytest.mark.parametrize(
+    ("path", "error", "message"),
+    [("/", CheckpointError, "/ is not replaced"), ("a\0b", ValueError, "null"), ("unstored", TypeError, "cannot hold")],
+)
+def test_a_trainer_trains_on_after_a_save_that_is_refused(trainer, tmp_path, monkeypatch, path, error, message):
+    monkeypatch.chdir(tmp_path)
+    if path == "unstored":
+        monkeypatch.setattr(supervisor_of(trainer).training.policies[0].arena, "state", lambda: {"of_own": object()})
+    with pytest.raises(error, match=message):
+        trainer.save(path)
+    assert trainer.train(32, quiet=True).steps == 32 and list(tmp_path.iterdir()) == []
 
 
 def test_evaluating_plays_as_many_episodes_as_asked_for_and_leaves_training_alone(trainer):

@@ -102,12 +102,11 @@ def _about(policy: Policy) -> list[str]:
     size = sum(parameter.numel() for parameter in policy.model.parameters())
     numbers = f"{action.num_numbers} real-valued" if action.num_numbers else ""
     choices = f"one of {', '.join(map(str, action.choices))}" if action.choices else ""
-    parts = observation.parts
-    leaves = [(part.path, part.spec) for part in parts] if parts else [("", observation)]
-    seen = policy.model.input.describe()
+    leaves = [(part.path, part.spec) for part in observation.parts] or [("", observation)]
+    seen, encoder = policy.model.input.describe(), type(getattr(policy.model, "encoder", policy.model)).__name__
     return [
         f"  {meta['algorithm']} on {meta['env']}, step {meta['steps']:,}",
-        f"  network: {size:,} parameters{', with memory' if policy.has_memory else ''}",
+        f"  network: {size:,} parameters{', with memory' if policy.has_memory else ''}; encoder: {encoder}",
         *(f"  sees{f' {path!r}' if path else ''}: {spec.dtype} {spec.shape}, {seen[path]}" for path, spec in leaves),
         f"  chooses: {' and '.join(filter(None, (choices, numbers)))}",
     ]

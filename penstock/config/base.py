@@ -255,6 +255,8 @@ class Config:
         is_pace = not isinstance(pace, int | float) or 0 <= pace < 1 or (1 <= pace < math.inf and pace == int(pace))
         legal = 'a whole number of steps, a fraction of total_steps below 1, 0, "continuous" or None'
         require(is_pace, "eval_interval", pace, legal)
+        legal = "more than 0, or None, with a target_return, which only evaluations reach"
+        require(pace != 0 or self.target_return is None, "eval_interval", pace, legal)
         rate = self.learning_rate
         require(rate is not None or self.learning_rates is not None, "learning_rate", rate, "a number, or a function")
         if isinstance(rate, float):

@@ -25,6 +25,7 @@ from gymnasium.utils.env_checker import check_env
 from penstock.config import ConfigError
 from penstock.doctor import Check
 from penstock.engine.backends.apart import NoAnswer, apart
+from penstock.engine.preparation import note_of_flattening
 from penstock.envs.factories import OUTSIDE
 from penstock.envs.failures import PROBED_LANE, EnvironmentFailure, EnvironmentUsageError
 from penstock.envs.lanes import EpisodeRecord, outline
@@ -99,6 +100,8 @@ def _checks(env: EnvSpec, stages: _Stages) -> Iterator[Check]:
         return
     agents = f"; {len(seen.agents)} agents: {', '.join(seen.agents)}" if seen.agents else ""
     yield Check("spaces", "ok", f"observations {seen.observation}; actions {seen.action}{agents}")
+    notes = {"encoder": note_of_flattening("auto", seen.observation), "mask": seen.note_of_mask}
+    yield from (Check(name, "warn", *note.split(": ", 1)) for name, note in notes.items() if note is not None)
     is_single = not env.is_vector and not seen.agents
     if is_single:
         yield stages.call("gymnasium", _by_gymnasium, env, seen)

@@ -21,6 +21,7 @@ from penstock.engine.preparation import (
     check_code,
     look_at,
     note_of_budget,
+    note_of_flattening,
     note_of_precision,
     note_of_workers,
     require_device,
@@ -166,6 +167,8 @@ def _opened(
         open_schedule(schedule, policies, changes)
         population = open_population(config, policies, changes)
         own = [note_of_workers(config), note_of_precision(policies[0].algorithm), found.note_of_settled]
+        own += dict.fromkeys(note_of_flattening(each.config.encoder, each.observation) for each in algorithms.values())
+        own += dict.fromkeys(seen.note_of_mask for seen in found.seen)
         if len(policies) == 1:
             own.append(note_of_budget(config, policies[0].arena.shape, policies[0].start.state.steps))
         notes = [*filter(None, own), *notes]

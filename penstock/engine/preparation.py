@@ -16,6 +16,7 @@ from penstock.engine.paths import data_path
 from penstock.engine.roster import infers_centrally
 from penstock.envs.failures import UnknownEnvironmentError
 from penstock.envs.making import Probed, agents_of, probe_all, require_goal_rules
+from penstock.envs.spaces import ObservationSpec
 from penstock.envs.spec import EnvSpec
 from penstock.experience.layout import RunShape
 from penstock.imports import place_of, why_lost
@@ -28,6 +29,7 @@ from penstock.play.policy import environment_named_by
 from penstock.self_play.settings import require_agents_for
 from penstock.travelling import packed
 
+_SIDE = 16  # shortest axis that may be a side of an image
 _CROWD = 4  # rollout workers per core beyond which they are warned of
 
 
@@ -169,6 +171,17 @@ def note_of_precision(algorithm: Algorithm) -> str | None:
             "precision='auto' takes what is fast"
         )
     return None
+
+
+def note_of_flattening(encoder: Any, observation: ObservationSpec) -> str | None:
+    """Return the note that "auto" takes what may be images as numbers of an mlp; None where it does not."""
+    flat = [str(leaf) for leaf in observation.leaves if not leaf.is_image and sum(n >= _SIDE for n in leaf.shape) > 1]
+    if encoder != "auto" or not flat:
+        return None
+    return (
+        f"encoder='auto' flattens {', '.join(flat)} for an mlp: images are uint8 of three axes, (channels, height, "
+        "width) or (height, width, channels); show such, with stacked frames as channels, or give your own encoder"
+    )
 
 
 def note_of_budget(config: Config, shape: RunShape, steps: int) -> str | None:

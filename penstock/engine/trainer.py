@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from penstock.algorithms.bases.algorithm import Algorithm
@@ -34,7 +35,7 @@ from penstock.runs.view import open_view
 
 __all__ = ["TrainResult", "Trainer", "TrainingFailed", "TrainingInterrupted"]
 
-Weights = Mapping[str, Tensor] | str | os.PathLike[str]
+Weights = Mapping[str, Tensor | np.ndarray] | str | os.PathLike[str]
 """A state dict, or the path of a checkpoint."""
 
 
@@ -272,8 +273,8 @@ class Trainer(Steering, metaclass=_Hinted):
         Raises
         ------
         CheckpointError
-            A checkpoint cannot be read, or its weights are of another architecture (the first tensor that
-            differs is named). Nothing is changed then.
+            A checkpoint cannot be read, or weights are of another architecture or not finite (the first such tensor is
+            named). Nothing is changed then.
         ConfigError
             There is no such policy.
         """
@@ -284,7 +285,9 @@ class Trainer(Steering, metaclass=_Hinted):
                 raise ConfigError(f"parameters are given without a policy: give {{id: parameters}}, of {list(by_id)}")
             parameters = {0: parameters}
         if not parameters or not parameters.keys() <= by_id.keys():
-            raise ConfigError(f"parameters are given for the policies {list(parameters)}; there are {list(by_id)}")
+            raise ConfigError(
+                f"parameters for the policies {list(parameters)!r:.80}; there are {list(by_id)}: give {{id: weights}}"
+            )
         checkpoints = list[Checkpoint]()
         found = {by_id[key]: _weights_in(chosen, by_id[key], checkpoints) for key, chosen in parameters.items()}
         for policy, weights in found.items():
@@ -331,6 +334,8 @@ class Trainer(Steering, metaclass=_Hinted):
             `path` is something else; nothing is touched.
         OSError
             The checkpoint could not be written.
+        ValueError, TypeError
+            `path` has a null character, or the algorithm's state holds more than tensors and plain values.
         RuntimeError
             `best` is requested before any evaluation.
         """
@@ -385,7 +390,7 @@ class Trainer(Steering, metaclass=_Hinted):
 def _weights_in(chosen: Weights, policy: Policy, checkpoints: list[Checkpoint]) -> dict[str, np.ndarray]:
     """Weights as arrays that fit a policy's network; a checkpoint that was read is appended."""
     if isinstance(chosen, Mapping):
-        weights, what = dict(chosen), "the parameters given"
+        weights, what = {name: torch.as_tensor(array) for name, array in chosen.items()}, "the parameters given"
     else:
         place = resolve_checkpoint(chosen, policy=policy.name or None, is_any_legal=True)
         checkpoints.append(load_checkpoint(place))

@@ -153,10 +153,11 @@ class LeafWriter(ObservationWriter):
             raise BadObservationError(index, f"expected an observation of shape {shape}, found {found}")
         if array.dtype not in self._accepted:
             if not self._can_hold(array):
+                why = ", which may hold fractions" if array.dtype.kind == "f" else " with values that do not fit it"
                 raise BadObservationError(
                     index,
-                    f"expected an observation of dtype {self._dtype}, found {array.dtype} with values that do not fit "
-                    f"it: return observation.astype(np.{self._dtype}), or declare its dtype in the observation space",
+                    f"expected an observation of dtype {self._dtype}, found {array.dtype}{why}: return "
+                    f"observation.astype(np.{self._dtype}), or declare its dtype in the observation space",
                 )
             if self._dtype.kind == "f" or np.can_cast(array.dtype, self._dtype, "safe"):
                 self._accepted.add(array.dtype)

@@ -217,6 +217,8 @@ class Lanes(ABC):
         Lanes whose true final observation came in the same step as the next episode's first one.
     mask_was_in_info : bool
         Whether the info of a reset has held a mask of legal actions.
+    has_action_masks : bool
+        Whether the environment has a method ``action_masks``, which other libraries call; here nothing does.
     """
 
     def __init__(
@@ -246,6 +248,7 @@ class Lanes(ABC):
         self.agents: tuple[str, ...] = ()
         self.finals = np.empty(0, np.int64)
         self.mask_was_in_info = False
+        self.has_action_masks = False
         self._steps = 0
         self._env_steps = 0
         self._episodes = EpisodeBook(num_lanes)

@@ -43,6 +43,8 @@ class Probed(NamedTuple):
     """Running statistics of its wrappers, in their initial state."""
     unshared: tuple[str, ...] = ()
     """Names of running statistics that cannot be saved and shared."""
+    note_of_mask: str | None = None
+    """Note that a mask of legal actions is ignored; None where none is."""
 
 
 def make_group(
@@ -79,13 +81,11 @@ def make_group(
         with contextlib.ExitStack() as on_failure:
             groups: list[Group] = []
             for _ in range(spec.population):
-                groups.append(
-                    make_group(
-                        spec.of_one, num_envs, seed=seed, first_lane=first_lane, worker_index=worker_index,
-                        incarnation=incarnation, num_threads=num_threads,
-                    )
+                made = make_group(
+                    spec.of_one, num_envs, seed=seed, first_lane=first_lane, worker_index=worker_index,
+                    incarnation=incarnation, num_threads=num_threads,
                 )  # fmt: skip
-                on_failure.callback(groups[-1].close)
+                groups.append(on_failure.enter_context(contextlib.closing(made)))
             on_failure.pop_all()
         group = Group([lanes for each in groups for lanes in each.lanes])
         group.statistics = groups[0].statistics.join([each.statistics for each in groups[1:]])
@@ -130,25 +130,33 @@ def probe(spec: EnvSpec) -> Probed:
 def probe_all(spec: EnvSpec) -> list[Probed]:
     """Return an environment's properties for each acting policy, by making one and closing it.
 
-    If actions have choices and observations no mask, reset it to look for a mask in its info.
+    If observations have no mask, reset it to look for a mask in its info.
     """
     if spec.population > 1:
         return probe_all(spec.of_one) * spec.population
     with contextlib.closing(make_group(spec, 1, first_lane=PROBED_LANE, worker_index=OUTSIDE)) as group:
         statistics = tuple(moments.start for moments in group.statistics.moments)
-        if any(lanes.action.choices and lanes.observation.mask is None for lanes in group.lanes):
+        if not spec.mask_is_in_info and any(lanes.observation.mask is None for lanes in group.lanes):
             # A failing reset is reported when the lanes are reset.
             with contextlib.suppress(EnvironmentFailure):
                 group.reset()
-    if any(lanes.mask_was_in_info for lanes in group.lanes):
+    if any(lanes.mask_was_in_info and lanes.action.choices for lanes in group.lanes):
         return probe_all(dataclasses.replace(spec, mask_is_in_info=True))
     return [
         Probed(
             lanes.observation, lanes.action, lanes.frame_skip, lanes.agents, spec.mask_is_in_info, statistics,
-            group.statistics.unshared,
+            group.statistics.unshared, _note_of_mask(lanes),
         )
         for lanes in group.lanes
     ]
+
+
+def _note_of_mask(lanes: Lanes) -> str | None:
+    if lanes.mask_was_in_info and not lanes.action.choices:
+        return "info['action_mask'] is ignored: masks are for choices, and these actions are real numbers"
+    if lanes.has_action_masks and lanes.action.choices and lanes.observation.mask is None:
+        return "the environment's action_masks() is not called: return such masks in infos, as info['action_mask']"
+    return None
 
 
 def require_goal_rules(spec: EnvSpec) -> None:

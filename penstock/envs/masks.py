@@ -35,7 +35,7 @@ def flat_mask(mask: Any, action: ActionSpec, name: str = "info['action_mask']") 
     Raises
     ------
     ValueError
-        The mask is missing, or has another size.
+        The mask is missing, has another size, or holds NaN.
     """
     if isinstance(mask, Mapping) and action.parts:
         parts = [flat_mask(mask.get(key), part, f"{name}[{key!r}]") for key, part in action.parts if part.choices]
@@ -48,8 +48,11 @@ def flat_mask(mask: Any, action: ActionSpec, name: str = "info['action_mask']") 
         return np.concatenate([flat_mask(m, part, f"{name}[{i}]") for i, (m, part) in members if part.choices])
     size = sum(action.choices)
     try:
-        legal = _side_by_side(mask) != 0
+        entries = _side_by_side(mask)
+        legal = entries != 0
         found = f"{len(legal)} of them" if len(legal) else "none"
+        if np.isnan(entries).any():
+            legal, found = np.empty(0, np.bool_), "NaN among them"
     except (TypeError, ValueError) as error:  # ragged, or not numeric
         legal, found = np.empty(0, np.bool_), f"a {type(mask).__name__} that is no array: {error}"
     if len(legal) != size:

@@ -72,6 +72,7 @@ class SingleLanes(Lanes):
             frame_skip=frames_per_step(envs[0]),
         )
         self._envs = list(envs)
+        self.has_action_masks = envs[0].has_wrapper_attr("action_masks")
         self._require_equal_spaces(mask_is_in_info)
         self._seeds: list[int | None] = list(seeds)
         self._calls: list[Callable[[Any], Any]] = [env.step for env in envs]

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from penstock.algorithms.arithmetic.rescaling import inverse_rescale
 from penstock.config import ConfigError
+from penstock.envs.masks import offers_nothing
 from penstock.envs.spaces import ActionSpec, ObservationPart, ObservationSpec
 from penstock.nn import ActorCritic, PolicyNetwork, QNetwork, TanhGaussian
 from penstock.nn.continuous import ContinuousActorCritic
@@ -214,7 +215,8 @@ class PolicyProgram(nn.Module):
         if isinstance(port.spec, ObservationSpec):
             return _observed(port.spec, shape, random)
         if port.dtype == "bool":
-            return random.random(shape) < 0.5
+            drawn = random.random(shape) < 0.5
+            return drawn if port.name != MASK else drawn | offers_nothing(drawn, self.action.choices)[:, np.newaxis]
         if port.name == NOISE and self.action.noise == "uniform":
             return random.random(shape, np.float32)
         return random.standard_normal(shape, np.float32)

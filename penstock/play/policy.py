@@ -17,8 +17,8 @@ from torch import Tensor
 from penstock.algorithms import load_algorithm
 from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import Config, find_object, make_config, whole_arguments, with_arguments
-from penstock.envs.columns import ActionDecoder, observation_writer
-from penstock.envs.masks import flat_mask, mask_of_lane
+from penstock.envs.columns import ActionDecoder, PartView, observation_writer
+from penstock.envs.masks import flat_mask, mask_of_lane, offers_nothing
 from penstock.envs.spaces import ActionSpec, ObservationPart, ObservationSpec
 from penstock.envs.spec import EnvSpec
 from penstock.envs.statistics import RunningStatistics, statistics_of
@@ -132,7 +132,7 @@ class Policy:
         Raises
         ------
         ValueError
-            The observation or the mask has another shape than in training.
+            The observation or the mask has another shape than in training, or the mask leaves a choice no value.
         """
         _, chosen, is_one, memory = self.choose(observation, state, deterministic, action_mask)
         action = self._decode.each(chosen)[0] if is_one else self._decode(chosen)
@@ -163,13 +163,15 @@ class Policy:
         if spec.mask_is_in_info:
             observation = observation, self._legal(action_mask, count)
         elif action_mask is not None:
-            raise ValueError("action_mask is given, and the environment of this policy has none in its info")
+            raise ValueError("action_mask is given, and this policy was trained without masks in infos: leave it out")
         rows = np.arange(1 if count is None else count)
         obs = np.zeros((len(rows), *spec.shape), spec.dtype)
         if count is None:
             writer.write_each(obs, rows, [observation])
         else:
             writer.write_batch(obs, rows, observation)
+        if spec.mask is not None and offers_nothing(PartView(spec.mask)(obs), self.algorithm.action.choices).any():
+            raise ValueError("a mask leaves a choice no legal value: let one be legal, or all if the episode is over")
         first, chain = np.full(len(rows), state is None), self.model.chain
         if deterministic and chain is not None and (acted := chain.act(obs, first, state)) is not None:
             chosen, memory = acted
@@ -259,7 +261,7 @@ def load_policy(
     Raises
     ------
     CheckpointError
-        The checkpoint is missing, damaged or foreign, or its weights do not fit the network of its settings.
+        The checkpoint is missing, damaged or foreign, or its weights are not finite or do not fit its settings.
     UntrustedCodeError
         The checkpoint names code that this user has not trained with; nothing was imported.
     """

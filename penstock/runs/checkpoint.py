@@ -141,8 +141,8 @@ def save_checkpoint(
         The disk is full or cannot be written. Earlier contents of `path` are intact, and nothing is left beside them.
     CheckpointError
         `path` holds something that is not a checkpoint, which is left alone.
-    TypeError
-        A value of `state` could not be loaded without executing code.
+    ValueError, TypeError
+        `path` has a null character, or a value of `state` could not be loaded without executing code.
     """
     target = Path(os.path.realpath(path))  # the target of a link is replaced, not the link
     _require_replaceable(target)
@@ -229,7 +229,7 @@ def verify_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def require_matching(weights: Mapping[str, Tensor], module_state: Mapping[str, Tensor], what: str) -> None:
-    """Raise `CheckpointError` with the first tensor of `weights` that does not fit a module.
+    """Raise `CheckpointError` with the first tensor of `weights` that does not fit a module, or is not finite.
 
     Parameters
     ----------
@@ -245,6 +245,11 @@ def require_matching(weights: Mapping[str, Tensor], module_state: Mapping[str, T
         raise CheckpointError(
             f"{what} is of another architecture: {problem}. "
             "Use the environment and the network settings it was trained with (they are in its meta.json)"
+        )
+    diverged = next((name for name, tensor in weights.items() if not tensor.isfinite().all()), None)
+    if diverged is not None:
+        raise CheckpointError(
+            f"{what} cannot be used: its {diverged!r} holds NaN or infinity. Use weights from before it diverged"
         )
 
 
@@ -380,19 +385,9 @@ def description_of(path: Path) -> dict[str, Any] | None:
 
 def _require_replaceable(path: Path) -> None:
     """Raise `CheckpointError` unless `path` is vacant or holds a checkpoint and nothing else: user files stay."""
-    if not (previous := _names_in(previous_of(path))) <= FILES:
-        others = ", ".join(sorted(previous - FILES)[:5])
-        raise CheckpointError(
-            f"{path} is not replaced: {previous_of(path)}, where the old checkpoint would wait meanwhile, holds "
-            f"{others}. Give another path, or remove it yourself"
-        )
-    if not path.exists():
-        return
-    found = sorted(p.name for p in path.iterdir()) if path.is_dir() else [path.name]
-    if not found and path.is_dir():
-        return
-    ours = holds_only_a_checkpoint(path)
-    if ours:
+    found = sorted(p.name for p in path.iterdir()) if path.is_dir() else [path.name] * path.exists()
+    ours = not found or holds_only_a_checkpoint(path)
+    if found and ours:
         try:
             _read_meta(path)
         except DamagedCheckpointError:
@@ -405,6 +400,12 @@ def _require_replaceable(path: Path) -> None:
         raise CheckpointError(
             f"{path} is not replaced: it is no checkpoint, or holds more than one ({', '.join(found[:5])}"
             f"{', ...' if len(found) > 5 else ''}). Give another path, or remove it yourself"
+        )
+    if not (previous := _names_in(previous_of(path))) <= FILES:
+        others = ", ".join(sorted(previous - FILES)[:5])
+        raise CheckpointError(
+            f"{path} is not replaced: {previous_of(path)}, where the old checkpoint would wait meanwhile, holds "
+            f"{others}. Give another path, or remove it yourself"
         )
 
 

@@ -47,6 +47,8 @@ def resolve_checkpoint(
     CheckpointError
         The path is not a checkpoint, `policy` is missing and there are several, or it is given and there is one.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"a checkpoint is named by a path, found {path!r:.60}: give that of a run or of algo.save")
     path, policy = _run_meant(local_copy(path, prefer), policy)
     if not (path / CONFIG).is_file():
         if not path.exists() and not previous_of(path).exists():

@@ -97,7 +97,8 @@ def test_a_run_goes_on_with_the_bounds_that_it_has_learned_with(tmp_path, monkey
         algo.save(tmp_path / "policy")
     assert "x / 4,000" in (tmp_path / "run" / "log.txt").read_text()
     assert main(["info", str(tmp_path / "policy")]) == 0
-    assert "  sees: int32 (2,), x / 4,000\n" in capsys.readouterr().out
+    about = capsys.readouterr().out
+    assert "  sees: int32 (2,), x / 4,000\n" in about and "; encoder: MLP\n" in about
     wider = Box(0, 100_000, (2,), np.int32)
     monkeypatch.setitem(ENCODINGS, "int32", (wider, ENCODINGS["int32"][1]))
     assert penstock.load_policy(tmp_path / "policy").model.input.describe() == {"": "x / 4,000"}

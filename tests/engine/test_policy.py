@@ -203,6 +203,11 @@ def rows(spec, observations):
     return column
 
 
+def test_a_policy_that_is_loaded_from_nowhere_is_refused():
+    with pytest.raises(TypeError, match="named by a path, found None: give that of a run or of"):
+        penstock.load_policy(None)
+
+
 def test_nested_observations_and_actions_come_and_go_as_the_environment_has_them():
     seen = spaces.Dict(arm=spaces.Tuple([spaces.Box(-1, 1, (2,)), spaces.Discrete(3)]), bits=spaces.MultiBinary(3))
     taken = spaces.Dict(gear=spaces.Discrete(3, start=1), turn=spaces.Tuple([spaces.Box(-2, 2, (1,))]))
@@ -244,6 +249,18 @@ def test_a_batch_of_observations_takes_a_batch_of_masks():
     for wrong in ([1, 1], np.ones((1, 3)), np.ones((2, 2))):
         with pytest.raises(ValueError, match="expected 3 entries in action_mask, "):
             policy.act(np.array([4, 5]), action_mask=wrong)
+
+
+def test_a_mask_that_leaves_a_choice_no_value_is_refused():
+    plan = spaces.MultiDiscrete([2, 3])
+    policy = recording_policy(spaces.Discrete(9), plan, [[1, 2], [0, 0]], mask_is_in_info=True)
+    masks = np.array([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0]])
+    with pytest.raises(ValueError, match="a mask leaves a choice no legal value: let one be legal"):
+        policy.act(np.array([4, 5]), action_mask=masks)
+    seen = spaces.Dict(action_mask=spaces.MultiBinary(3), seen=spaces.Discrete(9))
+    policy = recording_policy(seen, spaces.Discrete(3), [2])
+    with pytest.raises(ValueError, match="a mask leaves a choice no legal value"):
+        policy.act({"action_mask": [0, 0, 0], "seen": 4})
 
 
 def test_masks_in_infos_are_heeded_in_training_evaluation_and_scoring(tmp_path):

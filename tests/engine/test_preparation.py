@@ -18,11 +18,12 @@ from penstock.algorithms.impala import IMPALA
 from penstock.algorithms.ppo import PPO
 from penstock.config import ConfigError, make_config
 from penstock.engine.paths.segment_learner import READER
-from penstock.engine.preparation import note_of_workers, run_shape
+from penstock.engine.preparation import note_of_flattening, note_of_workers, run_shape
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
 from penstock.ipc import SlotState
+from tests.nn.composites import composite
 
 
 def shape_of(algorithm: type, **numbers: Any) -> RunShape:
@@ -218,3 +219,18 @@ def test_many_more_workers_than_cores_are_warned_of_with_both_numbers(num_worker
     note = note_of_workers(make_config(PPO.Config, {"env": "none", "num_workers": num_workers}))
     assert (note is not None) is warned
     assert note is None or f"num_workers={num_workers} on 2 cores: each is a process" in note
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "is_noted"),
+    [
+        ((4, 40, 40, 3), "uint8", True), ((40, 40), "uint8", True), ((3, 40, 40), "float32", True),
+        ((3, 40, 40), "uint8", False), ((4, 1080), "float32", False), ((9, 9), "float32", False),
+    ],
+)  # fmt: skip
+def test_what_may_be_an_image_and_is_flattened_is_noted(shape: tuple[int, ...], dtype: str, is_noted: bool) -> None:
+    spec = ObservationSpec(shape, dtype)
+    for seen in (spec, composite({"camera": spec, "arm": ObservationSpec((2,), "float32")})):
+        note = note_of_flattening("auto", seen)
+        assert (note is not None) == is_noted and (note is None or f"flattens {dtype} {shape} for an mlp" in note)
+        assert note_of_flattening("mlp", seen) is None

@@ -21,7 +21,10 @@ class Shows(gymnasium.Env):
     action_space = Discrete(2)
 
     def __init__(self, what):
-        self.observation_space = {"image": IMAGE, "vector": VECTOR, "both": Dict(image=IMAGE, vector=VECTOR)}[what]
+        self.observation_space = {
+            "image": IMAGE, "vector": VECTOR, "both": Dict(image=IMAGE, vector=VECTOR),
+            "grey": Box(0, 255, (16, 16), np.uint8),
+        }[what]  # fmt: skip
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -45,6 +48,14 @@ def test_what_network_and_lanes_decide_is_said_together(tmp_path):
         algo.train(quiet=True)
         assert algo.config.num_epochs == 8
     assert "defaults for this run: learning_rate=0.002, num_epochs=8\n" in (tmp_path / "run" / "log.txt").read_text()
+
+
+def test_images_that_are_flattened_and_masks_that_are_ignored_are_noted(tmp_path, monkeypatch):
+    monkeypatch.setattr(Shows, "action_masks", lambda env: np.ones(2, np.bool_), raising=False)
+    with small(penstock.PPO, "grey", run_dir=tmp_path / "run") as algo:
+        algo.train(quiet=True)
+    log = (tmp_path / "run" / "log.txt").read_text()
+    assert "encoder='auto' flattens uint8 (16, 16)" in log and "action_masks() is not called" in log
 
 
 @pytest.mark.parametrize("algorithm", [penstock.APPO, penstock.IMPALA, penstock.IMPACT])

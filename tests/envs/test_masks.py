@@ -12,6 +12,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.wrappers import TimeLimit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -59,6 +60,7 @@ def test_a_mask_may_be_flat_or_nested_as_gymnasiums_spaces_take_it(space: Any, m
         (np.ones((7, 2)), "found 14 of them"),
         (1, "found 1 of them"),
         ("all of it", "found a str that is no array: could not convert"),
+        ([1, 1, 1, np.nan, 0, 1, 0], "found NaN among them"),
     ],
 )
 def test_a_mask_of_another_size_is_refused_with_what_was_expected(mask: Any, found: str) -> None:
@@ -267,13 +269,25 @@ def test_masks_in_infos_are_found_by_probing() -> None:
     assert probe(EnvSpec.resolve(CountingEnv))[0].mask is None
 
 
-def test_a_mask_is_not_looked_for_where_there_is_nothing_to_choose() -> None:
+def test_a_mask_is_ignored_with_a_note_where_there_is_nothing_to_choose() -> None:
     class Numbers(MaskedEnv):
         def __init__(self) -> None:
             super().__init__()
             self.action_space = spaces.Box(-1, 1, (7,))
 
-    assert probe(EnvSpec.resolve(Numbers))[0].mask is None
+    found = probe(EnvSpec.resolve(Numbers))
+    assert found.observation.mask is None and str(found.note_of_mask).startswith("info['action_mask'] is ignored")
+
+
+def test_masks_that_only_a_method_returns_are_ignored_with_a_note() -> None:
+    class WithMethod(gymnasium.Wrapper):
+        def action_masks(self) -> np.ndarray:
+            return np.ones(NUM_ACTIONS, np.bool_)
+
+    note = probe(EnvSpec.resolve(lambda: TimeLimit(WithMethod(CountingEnv()), 9))).note_of_mask
+    assert str(note).startswith("the environment's action_masks() is not called")
+    assert probe(EnvSpec.resolve(lambda: WithMethod(MaskedEnv()))).note_of_mask is None
+    assert probe(EnvSpec.resolve(CountingEnv)).note_of_mask is None
 
 
 def test_an_error_in_the_reset_is_not_the_probes_to_report() -> None:

@@ -73,7 +73,7 @@ def test_discrete_observations_are_counted_from_zero() -> None:
 @pytest.mark.parametrize(
     ("spec", "bad", "message"),
     [
-        (ObservationSpec((2,), "uint8"), np.array([1.0, 2.0]), "dtype uint8, found float64"),
+        (ObservationSpec((2,), "uint8"), np.array([1.0, 2.0]), "dtype uint8, found float64, which may hold fractions"),
         (ObservationSpec((2,), "uint8"), np.array([1, 256]), "found int64 with values that do not fit"),
         (ObservationSpec((2,), "bool"), np.array([0, 2]), "found int64 with values that do not fit"),
         (ObservationSpec((2,), "uint8"), np.array([-1, 0]), "found int64 with values that do not fit"),

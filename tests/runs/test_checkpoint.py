@@ -308,5 +308,12 @@ def test_weights_of_another_architecture_are_refused_by_name(change, message):
         require_matching(loaded, weights(), "my-run")
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_refused_by_name(value):
+    loaded = {**weights(), "body.bias": torch.tensor([0.0, value, 0.0])}
+    with pytest.raises(CheckpointError, match=r"my-run cannot be used: its 'body\.bias' holds NaN or infinity"):
+        require_matching(loaded, weights(), "my-run")
+
+
 def test_weights_of_the_same_architecture_are_accepted():
     require_matching(weights(2.0), weights(1.0), "my-run")

@@ -391,7 +391,7 @@ class Learner:
                 destination.save(steps, meta=meta, weights=weights, state=state)
             else:
                 save_checkpoint(destination, meta=meta, weights=weights, state=state)
-        except (OSError, CheckpointError) as problem:
+        except (OSError, ValueError, TypeError, CheckpointError) as problem:
             error = problem
         self._report(Saved(command.number, error))
 
