@@ -16,6 +16,7 @@ class XQCConfig(SACConfig):
     Networks are small, for runs on few cores; sizes near the paper's are in the preset "mujoco".
     """
 
+    learning_rate_schedule: Literal["constant", "linear"] = "linear"
     critic_hidden_sizes: tuple[int, ...] | None = (256, 256)
     normalization: Literal["batch", "layer", "rms"] | None = "batch"
     """Normalisation of each hidden layer before its activation; "batch" also normalises the input."""

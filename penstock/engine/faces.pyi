@@ -949,8 +949,8 @@ class XQC(Face):
     """Trains with XQC, SAC that classifies returns; settings are fields of `penstock.algorithms.xqc.XQCConfig`.
 
     Other defaults: num_envs_per_worker=1, hidden_sizes=(256, 256), activation="relu", normalize_observations=False,
-    return_bound=5.0, normalization="batch", unit_weights=True, critic_hidden_sizes=(256, 256), distributional="c51",
-    initial_alpha=0.01, policy_delay=3.
+    learning_rate_schedule="linear", return_bound=5.0, normalization="batch", unit_weights=True,
+    critic_hidden_sizes=(256, 256), distributional="c51", initial_alpha=0.01, policy_delay=3.
     """
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[XQCSettings]) -> None: ...
