@@ -10,6 +10,7 @@ from penstock.commands.exits import (
     FAILED,
     INTERRUPTED,
     NOT_REACHED,
+    NOT_SAVED,
     NOT_SENT,
     WRONG_USAGE,
     CommandError,
@@ -104,6 +105,9 @@ def _run(make: Callable[[], Trainer]) -> int:
         except TrainingFailed as error:
             raise CommandError(str(error), FAILED) from error
     print(_folded_for_terminal(_summary(result)))
+    if result.unsaved and result.stopped != "interrupted":
+        problem = f"the last checkpoint could not be written: {result.unsaved}"
+        raise CommandError(f"{problem}. Make the run directory writable, and resume the run", NOT_SAVED)
     if result.unsent:
         return NOT_SENT
     if result.stopped == "interrupted":
@@ -139,6 +143,8 @@ def _summary(result: TrainResult) -> str:
         score = "no evaluation" if in_training is None else f"mean return {number(in_training)} in training"
     if result.stopped == "interrupted":
         lines = [f"interrupted {spent}"]
+    elif result.unsaved:
+        lines = [f"not saved {spent}, {score}"]
     elif result.target_return is None:
         lines = [f"done {spent}, {score}"]
     elif result.reached_target:
@@ -168,7 +174,8 @@ def _saved(result: TrainResult, run_dir: str) -> list[str]:
         if (saved := checkpoints.latest_steps()) is not None:
             if saved < result.steps:
                 lines.append(f"last checkpoint: of step {saved:,}; what was learned since is not saved")
-            lines.append(f"resume:   {run.resume_command(result.steps, is_out_of_time=result.stopped == 'seconds')}")
+            goes_on = run.resume_command(min(saved, result.steps), is_out_of_time=result.stopped == "seconds")
+            lines.append(f"resume:   {goes_on}")
     except (CheckpointError, RunDirectoryError) as error:
         lines.append(f"the run cannot be resumed: {error}")
     return lines

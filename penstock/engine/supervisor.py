@@ -128,7 +128,7 @@ class Supervisor(Owned):
                 self._start()
                 reason = self._train(self._await_lanes(budget))
                 self._chronicle.refresh(final=True)
-                self._chronicle.ended(self._state_after(reason), reason)
+                self._chronicle.ended(*self._end_of(reason))
                 return reason
             except (TrainingFailed, RoleDied, LauncherDied, KeyboardInterrupt):
                 raise
@@ -287,10 +287,13 @@ class Supervisor(Owned):
     def _is_budget_spent(self, reason: str) -> bool:
         return reason == "seconds" or (reason == "steps" and self.progress.steps >= self.training.config.total_steps)
 
-    def _state_after(self, reason: str) -> Written:
+    def _end_of(self, reason: str) -> tuple[Written, str]:
+        """Return the state of the run after training, and its reason."""
         if reason == "interrupted":
-            return "interrupted"
-        return "paused" if reason == "steps" and not self._is_budget_spent(reason) else "done"
+            return "interrupted", reason
+        if self.saves.unsaved:
+            return "failed", f"not saved: {self.saves.unsaved}"
+        return "paused" if reason == "steps" and not self._is_budget_spent(reason) else "done", reason
 
     def _schedule(self) -> None:
         self._exploits.schedule()
