@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -20,6 +20,8 @@ PAUSE = 0.2
 """Seconds between two polls of the jobs."""
 LOST = -255
 """Result of a training whose machine was lost: it can be resumed elsewhere."""
+MOST_LOSSES = 5
+"""Losses of a training without a new checkpoint, after which it is not resumed: it may be their cause."""
 _SAME = 0.5  # seconds within which signals count as one: `timeout` signals the process and its group
 
 
@@ -69,6 +71,19 @@ class Place(list[int]):
     """
 
     start: Callable[[Command], Any]
+
+
+class Losses:
+    """Count of a training's losses, of its process or machine, since its last new checkpoint."""
+
+    def __init__(self) -> None:
+        self.count, self._steps = 0, -1
+
+    def add(self, checkpoint: Mapping[str, Any] | None) -> bool:
+        """Count a loss of a training with this checkpoint; return whether to resume it."""
+        before, self._steps = self._steps, -1 if checkpoint is None else int(checkpoint["steps"])
+        self.count = self.count + 1 if self._steps == before else 1
+        return self.count < MOST_LOSSES
 
 
 class Training:

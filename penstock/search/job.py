@@ -5,14 +5,16 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal
 
 from penstock.config import Config
 from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.episodes import EPISODES
-from penstock.runs.jobs import LOST, Command, Training
+from penstock.runs.jobs import LOST, Command, Losses, Training
 from penstock.runs.lookup import checkpoint_to_go_on_from
 from penstock.runs.vacancy import RunDirectoryError, set_aside_run
 from penstock.search.directory import Hold, SearchDirectory
@@ -26,10 +28,10 @@ PROGRAM = (sys.executable, "-m", "penstock.cli")
 """Program that trains; tests replace it."""
 PATIENCE = 60.0
 """Seconds from the request that a training end until it is killed."""
-_INTERRUPTED = 130, -signal.SIGTERM, -signal.SIGINT
+_INTERRUPTED, _NOT_SAVED = (130, -signal.SIGTERM, -signal.SIGINT), 5
 
 Ending = Literal["done", "pruned", "failed", "refused", "interrupted"]
-"""End of a trial; "refused": its run cannot be used now, and stays unchanged."""
+"""End of a trial; "refused": its run cannot be used or saved now, and the trial stays under way."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ class Job:
         self.error = ""
         self._training: Training | None = None
         self._stopping: Ending | None = None
+        self._losses = Losses()
         self._size = -1  # bytes of the file of evaluations when it was read
         self._rung = 0  # last one reported of the present seed
         self._evaluations: list[Evaluated] = []
@@ -150,9 +153,11 @@ class Job:
             return None
         if code in _INTERRUPTED:  # by a signal that interrupts this search too
             return "interrupted"
+        if code < 0:
+            return self._after_kill(-code, training.output)
         if code != 0:
             self.error = _error_of(training, code)
-            return "failed"
+            return "refused" if code == _NOT_SAVED else "failed"
         return self._after_training()
 
     def _command(self) -> list[str] | None:
@@ -205,6 +210,16 @@ class Job:
         mean = fmean([*self.trial.scores, score(evaluations)])
         return self.trial.report(len(self.trial.scores) * RUNGS + reached, mean)
 
+    def _after_kill(self, number: int, output: Path) -> Ending | None:
+        """Count the end of a training by a signal; return the end of the trial, or None: the next poll resumes it."""
+        self.error = f"killed by signal {number}{' (out of memory?)' if number == signal.SIGKILL else ''}"
+        with suppress(CheckpointError, RunDirectoryError):  # the next poll refuses such a run
+            if not self._losses.add(checkpoint_to_go_on_from(self._shared.directory.run(self.trial.number, self.seed))):
+                self.error += f" {self._losses.count} times without a new checkpoint (full output: {output})"
+                return "failed"
+        self._shared.report(f"trial {self.trial.number}: {self.error}; it goes on from its last checkpoint")
+        return None
+
     def _after_training(self) -> Ending | None:
         """Record the score of a seed's training; return the end of the trial, or None with seeds left."""
         self._read()
@@ -214,7 +229,7 @@ class Job:
         is_last = len(self.trial.scores) + 1 == len(self._shared.seeds)
         is_pruned = not is_last and self._report(RUNGS, self._evaluations)
         self.trial.seed_done(score(self._evaluations))
-        self._evaluations, self._size, self._rung = [], -1, 0
+        self._evaluations, self._size, self._rung, self._losses = [], -1, 0, Losses()
         if is_pruned:
             return "pruned"
         return "done" if is_last else None
@@ -224,5 +239,4 @@ def _error_of(training: Training, code: int) -> str:
     """Return the error that a training printed, or its last line, and how it ended."""
     lines = training.lines()
     error = next((line for line in reversed(lines) if line.startswith("error: ")), lines[-1] if lines else "no output")
-    how = f"signal {-code}" if code < 0 else f"exit code {code}"
-    return f"{error.removeprefix('error: ').strip()} ({how}; full output: {training.output})"
+    return f"{error.removeprefix('error: ').strip()} (exit code {code}; full output: {training.output})"
