@@ -69,8 +69,7 @@ class Saves:
         seconds
             Longest wait. Contents are waited for only if it is at least SAVE_SECONDS.
         """
-        path = self._chronicle.run_path
-        self.unsaved = "" if path is None else f"{path} was removed, or something else has taken its place"
+        self.unsaved = "" if self._chronicle.run_path is None else "the run directory could not be written anew"
         if self._chronicle.restore():
             steps, stores = self._progress.steps, self._chronicle.stores
             error = self.save(stores, meta, seconds, steps)

@@ -40,7 +40,6 @@ from penstock.engine.watching.time_spent import processes_by_kind, rows_by_kind
 from penstock.envs.failures import EnvironmentFailure
 from penstock.experience.arena import Control
 from penstock.ipc.ownership import Owned, owner_only
-from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.state import Written
 from penstock.self_play.versions import opponents_of
 from penstock.surroundings import Surroundings
@@ -377,11 +376,9 @@ class Supervisor(Owned):
             # A failure at the first step, or before anything was learned, would come again in the same way.
             is_at_once = isinstance(cause, EnvironmentFailure) and cause.step == 0
             has_learned = self.progress.steps > sum(policy.start.state.steps for policy in self.training.policies)
-            is_there, saved = self._chronicle.is_written, None
-            with suppress(CheckpointError):
-                saved = directory.checkpoints.steps()
-            if has_learned and not is_at_once and is_there and saved:
-                how_to_go_on = f"\ngo on from the last checkpoint with: {directory.resume_command(max(saved))}"
+            is_there, saved = self._chronicle.is_written, directory.checkpoints.latest_steps()
+            if has_learned and not is_at_once and is_there and saved is not None:
+                how_to_go_on = f"\ngo on from the last checkpoint with: {directory.resume_command(saved)}"
             self._chronicle.log(story)
         self._chronicle.ended("failed", story.partition("\n")[0])
         self.close()

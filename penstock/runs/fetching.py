@@ -31,17 +31,7 @@ _RECORDS = (".json", ".jsonl", "log.txt")
 _Result = TypeVar("_Result")
 
 
-class _DamagedCopyError(DamagedCheckpointError):
-    """A fetched checkpoint is damaged. `base` is its local name."""
-
-    def __init__(self, problem: str, base: str) -> None:
-        super().__init__(problem)
-        self.base = base
-
-
-def cached_copy(
-    url: str | os.PathLike[str], prefer: str = BEST, report: Callable[[str], None] | None = None
-) -> Path:
+def cached_copy(url: str | os.PathLike[str], prefer: str = BEST, report: Callable[[str], None] | None = None) -> Path:
     """Return the path of a copy of a remote run or checkpoint in the cache, which is made if it is not there.
 
     The copy is a run directory with its ``config.json`` and one checkpoint of each policy, or a checkpoint. It is in
@@ -73,46 +63,33 @@ def cached_copy(
     files = _persist(place, place.files)
     remote = {base: at for base, at in _checkpoints_in(place, files).items() if CHECKPOINTS in base.split("/")}
     while chosen := _chosen(remote, within, prefer) if CONFIG in files else {"": ""} if META in files else {}:
+        names = {f"{folder}/{file}".lstrip("/"): f"{base}/{file}".lstrip("/") for base, folder in chosen.items()
+                 for file in folders_of(files)[folder]}  # fmt: skip
+        names |= {CONFIG: CONFIG} if CONFIG in files else {}
+        small = [name for name in sorted(names) if name == CONFIG or name.rpartition("/")[2] == META]
+        parts = [place.url.encode(), *(_persist(place, partial(place.read, name)) for name in small)]
+        digest = hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "penstock"
+        target = cache / f"{safe_name(place.name)}-{digest}"
+        if target.exists():
+            return target / within
+        cache.mkdir(parents=True, exist_ok=True)
         try:
-            return _cached(place, files, chosen) / within
-        except _DamagedCopyError as error:
-            remote.pop(error.base, None)
-            folder = error.base.rpartition("/")[0]
-            if error.base == within or prefer not in (BEST, "latest") or not _chosen(remote, folder, prefer):
+            with directory_replacing(target) as aside:
+                _fetch(place, names, files, aside)
+                for base in chosen:
+                    _verify(place, aside, base)
+            return target / within
+        except DamagedCheckpointError as error:
+            remote = {other: at for other, at in remote.items() if other != base}
+            if base == within or not _chosen(remote, base.rpartition("/")[0], prefer):
                 raise
             if report:
-                report(f"{error}; using {'the latest' if error.base.endswith(BEST) else 'the one before'}")
+                report(f"{error}; using {'the latest' if base.endswith(BEST) else 'the one before'}")
     raise MissingCheckpointError(
         f"{os.fspath(url)} has no such checkpoint (asked for: {prefer}). In {place.url} there are "
         f"{', '.join(sorted(remote)) or _first(files)}"
     )
-
-
-def _cached(place: RemoteDirectory, files: Mapping[str, int], chosen: Mapping[str, str]) -> Path:
-    """Return the directory in the cache with the chosen checkpoints, which is made if it is not there."""
-    names = {f"{folder}/{file}".lstrip("/"): f"{base}/{file}".lstrip("/") for base, folder in chosen.items()
-             for file in folders_of(files)[folder]}  # fmt: skip
-    names |= {CONFIG: CONFIG} if CONFIG in files else {}
-    small = [name for name in sorted(names) if name == CONFIG or name.rpartition("/")[2] == META]
-    parts = [place.url.encode(), *(_persist(place, partial(place.read, name)) for name in small)]
-    digest = hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "penstock"
-    target = cache / f"{safe_name(place.name)}-{digest}"
-    if not target.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        with directory_replacing(target) as aside:
-            _fetch(place, names, files, aside)
-            for base in chosen:
-                _verify(place, aside, base)
-    return target
-
-
-def _verify(place: RemoteDirectory, aside: Path, base: str) -> None:
-    """Raise `_DamagedCopyError` for a damaged copy of a checkpoint, by its place at the URL."""
-    try:
-        verify_checkpoint(aside / base)
-    except DamagedCheckpointError as error:
-        raise _DamagedCopyError(str(error).replace(os.fspath(aside), place.url), base) from None
 
 
 def copy_to_resume(url: str | os.PathLike[str], report: Callable[[str], None]) -> Path:
@@ -240,11 +217,16 @@ def _fetch_newest(
                 shutil.rmtree(aside / base)
 
 
-def _require_idle(place: RemoteDirectory, files: Mapping[str, int]) -> None:
-    """Raise `RunInUseError` if the run's last status says that it trains, and is not old.
+def _verify(place: RemoteDirectory, aside: Path, base: str) -> None:
+    """Raise `DamagedCheckpointError`, with the place at the URL, if the copy of a checkpoint is damaged."""
+    try:
+        verify_checkpoint(aside / base)
+    except DamagedCheckpointError as error:
+        raise DamagedCheckpointError(str(error).replace(os.fspath(aside), place.url)) from None
 
-    A status from long after now is of a machine whose clock differs, and tells nothing.
-    """
+
+def _require_idle(place: RemoteDirectory, files: Mapping[str, int]) -> None:
+    """Raise `RunInUseError` if the run's last status says that it trains, and is neither old nor of a clock ahead."""
     status = _document(place, STATUS) if STATUS in files else {}
     age = time.time() - float(status.get("time") or 0.0)
     process = status.get("process") or {}

@@ -73,17 +73,10 @@ class Place(list[int]):
     start: Callable[[Command], Any]
 
 
-class Losses:
-    """Count of a training's losses, of its process or machine, since its last new checkpoint."""
-
-    def __init__(self) -> None:
-        self.count, self._steps = 0, -1
-
-    def add(self, checkpoint: Mapping[str, Any] | None) -> bool:
-        """Count a loss of a training with this checkpoint; return whether to resume it."""
-        before, self._steps = self._steps, -1 if checkpoint is None else int(checkpoint["steps"])
-        self.count = self.count + 1 if self._steps == before else 1
-        return self.count < MOST_LOSSES
+def with_loss(before: tuple[int, int], checkpoint: Mapping[str, Any] | None) -> tuple[int, int]:
+    """Return the steps of a training's last checkpoint, and the number of losses since, after one more loss."""
+    steps = -1 if checkpoint is None else int(checkpoint["steps"])
+    return steps, before[1] + 1 if steps == before[0] else 1
 
 
 class Training:

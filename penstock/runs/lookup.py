@@ -80,9 +80,7 @@ def resolve_checkpoint(
     return store.path_of(int(prefer))
 
 
-def local_copy(
-    path: str | os.PathLike[str], prefer: str = BEST, report: Callable[[str], None] | None = None
-) -> Path:
+def local_copy(path: str | os.PathLike[str], prefer: str = BEST, report: Callable[[str], None] | None = None) -> Path:
     """Return a path as it is; of a URL, a verified copy, as `penstock.runs.fetching.cached_copy` makes it."""
     if not is_remote(path):
         return Path(path)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from penstock.config import Config
 from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.episodes import EPISODES
-from penstock.runs.jobs import LOST, Command, Losses, Training
+from penstock.runs.jobs import LOST, MOST_LOSSES, Command, Training, with_loss
 from penstock.runs.lookup import checkpoint_to_go_on_from
 from penstock.runs.vacancy import RunDirectoryError, set_aside_run
 from penstock.search.directory import Hold, SearchDirectory
@@ -85,7 +85,7 @@ class Job:
         self.error = ""
         self._training: Training | None = None
         self._stopping: Ending | None = None
-        self._losses = Losses()
+        self._losses = (-1, 0)  # steps of the checkpoint at the last kill, and number of kills with it
         self._size = -1  # bytes of the file of evaluations when it was read
         self._rung = 0  # last one reported of the present seed
         self._evaluations: list[Evaluated] = []
@@ -214,9 +214,11 @@ class Job:
         """Count the end of a training by a signal; return the end of the trial, or None: the next poll resumes it."""
         self.error = f"killed by signal {number}{' (out of memory?)' if number == signal.SIGKILL else ''}"
         with suppress(CheckpointError, RunDirectoryError):  # the next poll refuses such a run
-            if not self._losses.add(checkpoint_to_go_on_from(self._shared.directory.run(self.trial.number, self.seed))):
-                self.error += f" {self._losses.count} times without a new checkpoint (full output: {output})"
-                return "failed"
+            run = self._shared.directory.run(self.trial.number, self.seed)
+            self._losses = with_loss(self._losses, checkpoint_to_go_on_from(run))
+        if self._losses[1] >= MOST_LOSSES:
+            self.error += f" {MOST_LOSSES} times without a new checkpoint (full output: {output})"
+            return "failed"
         self._shared.report(f"trial {self.trial.number}: {self.error}; it goes on from its last checkpoint")
         return None
 
@@ -229,7 +231,7 @@ class Job:
         is_last = len(self.trial.scores) + 1 == len(self._shared.seeds)
         is_pruned = not is_last and self._report(RUNGS, self._evaluations)
         self.trial.seed_done(score(self._evaluations))
-        self._evaluations, self._size, self._rung, self._losses = [], -1, 0, Losses()
+        self._evaluations, self._size, self._rung, self._losses = [], -1, 0, (-1, 0)
         if is_pruned:
             return "pruned"
         return "done" if is_last else None

@@ -22,7 +22,7 @@ from penstock.engine.nodes.choosing import GPU
 from penstock.engine.nodes.cluster import Cluster, briefly
 from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.files import replace_file
-from penstock.runs.jobs import LOST, Command, Losses, Needs, Place
+from penstock.runs.jobs import LOST, MOST_LOSSES, Command, Needs, Place, with_loss
 from penstock.runs.lock import HeldError, RunLock, holding_of
 from penstock.runs.lookup import checkpoint_to_go_on_from
 from penstock.runs.machine import About, about_here, differences
@@ -103,7 +103,7 @@ class _Trials:
     token, proof
         Text, and the file that has it at home: a node that finds it there has the folder itself.
     losses
-        Losses of nodes, by training.
+        Steps of the checkpoint at the last loss of a node, and number of losses with this checkpoint, by training.
     """
 
     def __init__(self, cluster: Cluster, needs: Needs, folder: Path, report: Callable[[str], None]) -> None:
@@ -111,7 +111,7 @@ class _Trials:
         self.folder, self._given = folder.absolute(), os.fspath(folder)
         self.token = secrets.token_hex(16)
         self.proof = self.folder / f".{self.token[:8]}.shared"
-        self.losses: dict[str, Losses] = {}
+        self.losses: dict[str, tuple[int, int]] = {}
         self._looked_at, self.has_lost_head = time.monotonic(), False
 
     def absolute(self, word: str) -> str:
@@ -238,13 +238,13 @@ class _Remote:
 
     def _lose(self, why: str) -> None:
         """Settle on the code of a training whose node is lost."""
-        losses = self._trials.losses.setdefault(self._name, Losses())
-        is_resumed = losses.add(checkpoint_to_go_on_from(self._command.run))
-        self._code = _INTERRUPTED if self._is_stopping else LOST if is_resumed else _FAILED
+        before = self._trials.losses.get(self._name, (-1, 0))
+        losses = _, count = with_loss(before, checkpoint_to_go_on_from(self._command.run))
+        self._trials.losses[self._name] = losses
+        self._code = _INTERRUPTED if self._is_stopping else LOST if count < MOST_LOSSES else _FAILED
         if self._code == _FAILED:
             with open(self._command.output, "a") as file:
-                lost = f"{losses.count} nodes were lost under it without a new checkpoint"
-                file.write(f"error: {lost}, the last one: {why}\n")
+                file.write(f"error: {count} nodes were lost under it without a new checkpoint, the last one: {why}\n")
         elif self._code == LOST:
             self._trials.report(f"{self._name}: its node was lost ({why}); it goes on elsewhere")
 
