@@ -283,8 +283,8 @@ def test_the_exit_code_and_the_first_line_tell_how_training_ended(how, code, lin
 )
 def test_training_ends_with_a_command_that_trains_on(stopped, steps, more, run_dir, capsys):
     if steps != 20_000:
-        run = RunDirectory.open("my-run")
-        run.checkpoints.save(steps, meta={"env": "CartPole-v1"}, weights={"w": torch.zeros(1)})
+        store = RunDirectory.open("my-run").checkpoints
+        store.path_of(20_000).rename(store.path_of(steps))
     engine.ending = ending(run_dir="my-run", steps=steps, stopped=stopped)
     main(["train", "ppo", *ENV])
     assert capsys.readouterr().out.splitlines()[1:] == [
@@ -302,7 +302,7 @@ def test_where_the_last_steps_could_not_be_saved_it_is_said_from_which_checkpoin
         "last checkpoint: of step 20,000; what was learned since is not saved",
         "resume:   penstock resume my-run --total-steps 40000",
     ]
-    assert err.startswith("error: the last checkpoint could not be written: No space left. Make the run directory")
+    assert err == "error: the last checkpoint could not be saved: No space left; mend it, and resume\n"
 
 
 def test_a_run_that_saved_nothing_offers_nothing_to_go_on_with(capsys):
@@ -340,12 +340,13 @@ def test_a_failed_run_exits_with_one_tells_the_whole_story_and_is_closed(capsys)
     assert engine.closed == 1
 
 
-def test_an_interrupt_outside_of_training_exits_with_130(monkeypatch):
+def test_an_interrupt_outside_of_training_is_said_and_exits_with_130(monkeypatch, capsys):
     def interrupt():
         raise KeyboardInterrupt
 
     monkeypatch.setattr(sys.modules["penstock.engine.backends.launcher"], "prepare", interrupt)
     assert main(["train", "ppo", *ENV]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
 
 
 def test_resume_goes_on_with_the_run(run_dir, capsys):

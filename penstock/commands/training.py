@@ -106,8 +106,7 @@ def _run(make: Callable[[], Trainer]) -> int:
             raise CommandError(str(error), FAILED) from error
     print(_folded_for_terminal(_summary(result)))
     if result.unsaved and result.stopped != "interrupted":
-        problem = f"the last checkpoint could not be written: {result.unsaved}"
-        raise CommandError(f"{problem}. Make the run directory writable, and resume the run", NOT_SAVED)
+        raise CommandError(f"the last checkpoint could not be saved: {result.unsaved}; mend it, and resume", NOT_SAVED)
     if result.unsent:
         return NOT_SENT
     if result.stopped == "interrupted":
@@ -174,8 +173,7 @@ def _saved(result: TrainResult, run_dir: str) -> list[str]:
         if (saved := checkpoints.latest_steps()) is not None:
             if saved < result.steps:
                 lines.append(f"last checkpoint: of step {saved:,}; what was learned since is not saved")
-            goes_on = run.resume_command(min(saved, result.steps), is_out_of_time=result.stopped == "seconds")
-            lines.append(f"resume:   {goes_on}")
+            lines.append(f"resume:   {run.resume_command(saved, is_out_of_time=result.stopped == 'seconds')}")
     except (CheckpointError, RunDirectoryError) as error:
         lines.append(f"the run cannot be resumed: {error}")
     return lines

@@ -71,14 +71,12 @@ def cached_copy(url: str | os.PathLike[str], prefer: str = BEST, report: Callabl
         digest = hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "penstock"
         target = cache / f"{safe_name(place.name)}-{digest}"
-        if target.exists():
-            return target / within
-        cache.mkdir(parents=True, exist_ok=True)
         try:
-            with directory_replacing(target) as aside:
-                _fetch(place, names, files, aside)
-                for base in chosen:
-                    _verify(place, aside, base)
+            if not target.exists():
+                with directory_replacing(target) as aside:
+                    _fetch(place, names, files, aside)
+                    for base in chosen:
+                        _verify(place, aside, base)
             return target / within
         except DamagedCheckpointError as error:
             remote = {other: at for other, at in remote.items() if other != base}

@@ -20,8 +20,7 @@ PAUSE = 0.2
 """Seconds between two polls of the jobs."""
 LOST = -255
 """Result of a training whose machine was lost: it can be resumed elsewhere."""
-MOST_LOSSES = 5
-"""Losses of a training without a new checkpoint, after which it is not resumed: it may be their cause."""
+MOST_LOSSES = 5  # of a training's process or machine without a new checkpoint: it may be the cause
 _SAME = 0.5  # seconds within which signals count as one: `timeout` signals the process and its group
 
 

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal
 
@@ -153,10 +152,11 @@ class Job:
             return None
         if code in _INTERRUPTED:  # by a signal that interrupts this search too
             return "interrupted"
-        if code < 0:
-            return self._after_kill(-code, training.output)
         if code != 0:
             self.error = _error_of(training, code)
+            if code < 0 and self._may_resume():
+                self._shared.report(f"trial {self.trial.number}: {self.error}; it goes on from its last checkpoint")
+                return None
             return "refused" if code == _NOT_SAVED else "failed"
         return self._after_training()
 
@@ -210,17 +210,12 @@ class Job:
         mean = fmean([*self.trial.scores, score(evaluations)])
         return self.trial.report(len(self.trial.scores) * RUNGS + reached, mean)
 
-    def _after_kill(self, number: int, output: Path) -> Ending | None:
-        """Count the end of a training by a signal; return the end of the trial, or None: the next poll resumes it."""
-        self.error = f"killed by signal {number}{' (out of memory?)' if number == signal.SIGKILL else ''}"
+    def _may_resume(self) -> bool:
+        """Count a kill of the training; return whether to resume it: not after several without a new checkpoint."""
         with suppress(CheckpointError, RunDirectoryError):  # the next poll refuses such a run
             run = self._shared.directory.run(self.trial.number, self.seed)
             self._losses = with_loss(self._losses, checkpoint_to_go_on_from(run))
-        if self._losses[1] >= MOST_LOSSES:
-            self.error += f" {MOST_LOSSES} times without a new checkpoint (full output: {output})"
-            return "failed"
-        self._shared.report(f"trial {self.trial.number}: {self.error}; it goes on from its last checkpoint")
-        return None
+        return self._losses[1] < MOST_LOSSES
 
     def _after_training(self) -> Ending | None:
         """Record the score of a seed's training; return the end of the trial, or None with seeds left."""
@@ -238,7 +233,9 @@ class Job:
 
 
 def _error_of(training: Training, code: int) -> str:
-    """Return the error that a training printed, or its last line, and how it ended."""
+    """Return how a training ended: its signal; or the error that it printed, or its last line, with the exit code."""
+    if code < 0:
+        return f"killed by signal {-code}{' (out of memory?)' if -code == signal.SIGKILL else ''}"
     lines = training.lines()
     error = next((line for line in reversed(lines) if line.startswith("error: ")), lines[-1] if lines else "no output")
     return f"{error.removeprefix('error: ').strip()} (exit code {code}; full output: {training.output})"

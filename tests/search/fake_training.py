@@ -70,7 +70,7 @@ def main(verb: str, name: str, *words: str) -> int:
                     return 1
                 case "full disk":
                     save()
-                    print("error: the last checkpoint could not be written: No space left on device")
+                    print("error: the last checkpoint could not be saved: No space left on device")
                     return 5
                 case "die" | "save and die":
                     if mode == "save and die":
