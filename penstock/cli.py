@@ -63,6 +63,8 @@ def _command(args: list[str]) -> int:
     except SystemExit as exit_:  # wrong flags (2), or help (0)
         return exit_.code if isinstance(exit_.code, int) else FAILED
     except KeyboardInterrupt:
+        if name in ("train", "resume"):
+            print("interrupted", file=sys.stderr)
         return INTERRUPTED
 
 

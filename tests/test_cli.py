@@ -67,6 +67,7 @@ def ending(**changes):
     values = {
         "steps": 96_256, "seconds": 5.83, "reached_target": False, "target_return": None, "eval_return": 487.31,
         "mean_return": 312.4, "stopped": "steps", "run_dir": None, "eval_unfinished": 0, "unsent": (),
+        "unsaved": "",
     }  # fmt: skip
     return SimpleNamespace(**{**values, **changes})
 
@@ -257,6 +258,8 @@ def test_training_gets_the_algorithm_and_the_settings():
             "done after 96,256 steps and 5.8 s, mean return 0.250 (partial: 20 episodes did not end)",
         ),
         ({"target_return": 475.0, "stopped": "interrupted"}, 130, "interrupted after 96,256 steps and 5.8 s"),
+        ({"unsaved": "No space left"}, 5, "not saved after 96,256 steps and 5.8 s, mean return 487.3"),
+        ({"unsaved": "No space left", "stopped": "interrupted"}, 130, "interrupted after 96,256 steps and 5.8 s"),
     ],
 )  # fmt: skip
 def test_the_exit_code_and_the_first_line_tell_how_training_ended(how, code, line, capsys):
@@ -280,8 +283,8 @@ def test_the_exit_code_and_the_first_line_tell_how_training_ended(how, code, lin
 )
 def test_training_ends_with_a_command_that_trains_on(stopped, steps, more, run_dir, capsys):
     if steps != 20_000:
-        run = RunDirectory.open("my-run")
-        run.checkpoints.save(steps, meta={"env": "CartPole-v1"}, weights={"w": torch.zeros(1)})
+        store = RunDirectory.open("my-run").checkpoints
+        store.path_of(20_000).rename(store.path_of(steps))
     engine.ending = ending(run_dir="my-run", steps=steps, stopped=stopped)
     main(["train", "ppo", *ENV])
     assert capsys.readouterr().out.splitlines()[1:] == [
@@ -292,12 +295,14 @@ def test_training_ends_with_a_command_that_trains_on(stopped, steps, more, run_d
 
 
 def test_where_the_last_steps_could_not_be_saved_it_is_said_from_which_checkpoint_resume_starts(run_dir, capsys):
-    engine.ending = ending(run_dir="my-run", steps=96_256)
+    engine.ending = ending(run_dir="my-run", steps=96_256, unsaved="No space left")
     main(["train", "ppo", *ENV])
-    assert capsys.readouterr().out.splitlines()[3:] == [
+    out, err = capsys.readouterr()
+    assert out.splitlines()[3:] == [
         "last checkpoint: of step 20,000; what was learned since is not saved",
-        "resume:   penstock resume my-run --total-steps 116256",
+        "resume:   penstock resume my-run --total-steps 40000",
     ]
+    assert err == "error: the last checkpoint could not be saved: No space left; mend it, and resume\n"
 
 
 def test_a_run_that_saved_nothing_offers_nothing_to_go_on_with(capsys):
@@ -335,12 +340,13 @@ def test_a_failed_run_exits_with_one_tells_the_whole_story_and_is_closed(capsys)
     assert engine.closed == 1
 
 
-def test_an_interrupt_outside_of_training_exits_with_130(monkeypatch):
+def test_an_interrupt_outside_of_training_is_said_and_exits_with_130(monkeypatch, capsys):
     def interrupt():
         raise KeyboardInterrupt
 
     monkeypatch.setattr(sys.modules["penstock.engine.backends.launcher"], "prepare", interrupt)
     assert main(["train", "ppo", *ENV]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
 
 
 def test_resume_goes_on_with_the_run(run_dir, capsys):

@@ -40,7 +40,7 @@ def evaluate(args: list[str]) -> int:
     with explained():
         if flags.video == "auto" and is_remote(flags.run):
             raise CommandError("--video auto is a film in a local run: of a remote one, give a new file")
-        flags = replace(flags, run=local_copy(flags.run, flags.checkpoint))
+        flags = replace(flags, run=local_copy(flags.run, flags.checkpoint, warn))
         paths = {
             name: resolve_checkpoint(flags.run, flags.checkpoint, warn, name or None)
             for name in policies_of(flags.run) or [""]
@@ -83,7 +83,7 @@ def info(args: list[str]) -> int:
     from penstock.runs.vacancy import CONFIG
 
     with explained():
-        flags = replace(flags, run=local_copy(flags.run, flags.checkpoint))
+        flags = replace(flags, run=local_copy(flags.run, flags.checkpoint, warn))
         if (Path(flags.run) / CONFIG).is_file():
             if origin := RecordedRun.open(flags.run).origin:
                 print(f"weights from {printable(origin)}")

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from penstock.config import ConfigError, closest
 
-DONE, FAILED, WRONG_USAGE, NOT_REACHED, NOT_SENT, INTERRUPTED = 0, 1, 2, 3, 4, 130
+DONE, FAILED, WRONG_USAGE, NOT_REACHED, NOT_SENT, NOT_SAVED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 EXIT_CODES = (
-    "exit codes: 0 done, 1 failure, 2 wrong usage, 3 budget spent without reaching --target-return, "
-    "or a mark of a bench missed, 4 files of a run are not at its remote run_dir, 130 interrupted"
+    "exit codes: 0 done, 1 failure, 2 wrong usage, 3 budget spent without reaching --target-return, or a mark of a "
+    "bench missed, 4 files of a run are not at its remote run_dir, 5 the last checkpoint was not saved, 130 interrupted"
 )
 
 

@@ -10,6 +10,7 @@ from penstock.commands.exits import (
     FAILED,
     INTERRUPTED,
     NOT_REACHED,
+    NOT_SAVED,
     NOT_SENT,
     WRONG_USAGE,
     CommandError,
@@ -104,6 +105,8 @@ def _run(make: Callable[[], Trainer]) -> int:
         except TrainingFailed as error:
             raise CommandError(str(error), FAILED) from error
     print(_folded_for_terminal(_summary(result)))
+    if result.unsaved and result.stopped != "interrupted":
+        raise CommandError(f"the last checkpoint could not be saved: {result.unsaved}; mend it, and resume", NOT_SAVED)
     if result.unsent:
         return NOT_SENT
     if result.stopped == "interrupted":
@@ -139,6 +142,8 @@ def _summary(result: TrainResult) -> str:
         score = "no evaluation" if in_training is None else f"mean return {number(in_training)} in training"
     if result.stopped == "interrupted":
         lines = [f"interrupted {spent}"]
+    elif result.unsaved:
+        lines = [f"not saved {spent}, {score}"]
     elif result.target_return is None:
         lines = [f"done {spent}, {score}"]
     elif result.reached_target:
@@ -168,7 +173,7 @@ def _saved(result: TrainResult, run_dir: str) -> list[str]:
         if (saved := checkpoints.latest_steps()) is not None:
             if saved < result.steps:
                 lines.append(f"last checkpoint: of step {saved:,}; what was learned since is not saved")
-            lines.append(f"resume:   {run.resume_command(result.steps, is_out_of_time=result.stopped == 'seconds')}")
+            lines.append(f"resume:   {run.resume_command(saved, is_out_of_time=result.stopped == 'seconds')}")
     except (CheckpointError, RunDirectoryError) as error:
         lines.append(f"the run cannot be resumed: {error}")
     return lines

@@ -31,7 +31,7 @@ from penstock.runs.documents import DocumentError, document_in
 from penstock.runs.episodes import read_episode
 from penstock.runs.files import json_values
 from penstock.runs.films import films_of
-from penstock.runs.labels import MOST_NBYTES, LabelsError, labels_in, write_labels
+from penstock.runs.labels import MOST_NBYTES, LabelsError, change_labels, labels_in
 from penstock.runs.lock import holding_of, holds
 from penstock.runs.process import is_alive
 from penstock.runs.reading import RecordedRun
@@ -234,7 +234,7 @@ class Pages:
                 return PlainTextResponse("These labels are too long.\n", 413)
         try:
             labels = labels_in(document_in(body, "labels", Any))
-            await run_in_threadpool(write_labels, run.directory.path, labels)
+            await run_in_threadpool(change_labels, run.directory.path, lambda _: labels)
         except (DocumentError, LabelsError) as error:
             return PlainTextResponse(f"{error}\n", 400)
         return _Json(asdict(labels))

@@ -57,6 +57,8 @@ class TrainResult:
         Local directory of the run; None: nothing is written.
     unsent
         Parts of the run that are not at its remote ``run_dir`` yet; empty where all are, and for local runs.
+    unsaved
+        Reason why the checkpoint at the end could not be written; "" if it was, or if ``run_dir`` is None.
     """
 
     steps: int
@@ -69,6 +71,7 @@ class TrainResult:
     run_dir: str | None
     eval_unfinished: int = 0
     unsent: tuple[str, ...] = ()
+    unsaved: str = ""
 
 
 class TrainingInterrupted(KeyboardInterrupt):

@@ -31,6 +31,11 @@ class Saves:
         Checkpoint stores of the run, and its log.
     roles
         Roles of the run.
+
+    Attributes
+    ----------
+    unsaved
+        Reason why the last `save_run` wrote no checkpoint; "" if it did, or if nothing is to be written.
     """
 
     def __init__(self, training: Training, progress: Progress, chronicle: Chronicle, roles: Roles) -> None:
@@ -44,6 +49,7 @@ class Saves:
         self._requests: list[Save] = []
         self._saved: dict[int, Exception | None] = {}  # of the last request, by policy
         self._contents_saved = 0  # answers to the last request
+        self.unsaved = ""
 
     def schedule(self, meta: Callable[[], Sequence[dict[str, Any]]]) -> None:
         """Request a checkpoint of the run if one is due, without waiting; `meta` describes it, for each policy."""
@@ -63,11 +69,13 @@ class Saves:
         seconds
             Longest wait. Contents are waited for only if it is at least SAVE_SECONDS.
         """
+        self.unsaved = "" if self._chronicle.run_path is None else "the run directory could not be written anew"
         if self._chronicle.restore():
             steps, stores = self._progress.steps, self._chronicle.stores
             error = self.save(stores, meta, seconds, steps)
             if error is None and len(stores) > 1 and self._progress.steps > steps and seconds >= SAVE_SECONDS:
-                self.save(stores, meta, seconds, self._progress.steps)  # learners have reported steps since
+                error = self.save(stores, meta, seconds, self._progress.steps)  # learners have reported steps since
+            self.unsaved = "" if error is None else str(error)
             if seconds >= SAVE_SECONDS:
                 self._roles.until(lambda: self._contents_saved >= self._saving_apart, SAVE_CONTENTS_SECONDS)
 

@@ -44,8 +44,9 @@ def train_slice(task: dict[str, Any]) -> int:
             trainer.copy_policy(Path(task["parent"]))
         trainer.set_hyperparameters(task["settings"])
         try:
-            if steps < task["until"]:
-                trainer.train(task["until"] - steps, quiet=True)
+            if steps < task["until"] and (unsaved := trainer.train(task["until"] - steps, quiet=True).unsaved):
+                print(f"error: the slice could not be saved: {unsaved}", flush=True)
+                return FAILED
         except TrainingInterrupted:
             return INTERRUPTED
         except TrainingFailed as failure:

@@ -40,7 +40,6 @@ from penstock.engine.watching.time_spent import processes_by_kind, rows_by_kind
 from penstock.envs.failures import EnvironmentFailure
 from penstock.experience.arena import Control
 from penstock.ipc.ownership import Owned, owner_only
-from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.state import Written
 from penstock.self_play.versions import opponents_of
 from penstock.surroundings import Surroundings
@@ -128,7 +127,7 @@ class Supervisor(Owned):
                 self._start()
                 reason = self._train(self._await_lanes(budget))
                 self._chronicle.refresh(final=True)
-                self._chronicle.ended(self._state_after(reason), reason)
+                self._chronicle.ended(*self._end_of(reason))
                 return reason
             except (TrainingFailed, RoleDied, LauncherDied, KeyboardInterrupt):
                 raise
@@ -287,10 +286,13 @@ class Supervisor(Owned):
     def _is_budget_spent(self, reason: str) -> bool:
         return reason == "seconds" or (reason == "steps" and self.progress.steps >= self.training.config.total_steps)
 
-    def _state_after(self, reason: str) -> Written:
+    def _end_of(self, reason: str) -> tuple[Written, str]:
+        """Return the state of the run after training, and its reason."""
         if reason == "interrupted":
-            return "interrupted"
-        return "paused" if reason == "steps" and not self._is_budget_spent(reason) else "done"
+            return "interrupted", reason
+        if self.saves.unsaved:
+            return "failed", f"not saved: {self.saves.unsaved}"
+        return "paused" if reason == "steps" and not self._is_budget_spent(reason) else "done", reason
 
     def _schedule(self) -> None:
         self._exploits.schedule()
@@ -374,11 +376,9 @@ class Supervisor(Owned):
             # A failure at the first step, or before anything was learned, would come again in the same way.
             is_at_once = isinstance(cause, EnvironmentFailure) and cause.step == 0
             has_learned = self.progress.steps > sum(policy.start.state.steps for policy in self.training.policies)
-            is_there, saved = self._chronicle.is_written, None
-            with suppress(CheckpointError):
-                saved = directory.checkpoints.steps()
-            if has_learned and not is_at_once and is_there and saved:
-                how_to_go_on = f"\ngo on from the last checkpoint with: {directory.resume_command(max(saved))}"
+            is_there, saved = self._chronicle.is_written, directory.checkpoints.latest_steps()
+            if has_learned and not is_at_once and is_there and saved is not None:
+                how_to_go_on = f"\ngo on from the last checkpoint with: {directory.resume_command(saved)}"
             self._chronicle.log(story)
         self._chronicle.ended("failed", story.partition("\n")[0])
         self.close()

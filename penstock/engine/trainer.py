@@ -214,6 +214,7 @@ class Trainer(Steering, metaclass=_Hinted):
             run_dir=self.run_dir,
             eval_unfinished=status.eval_unfinished,
             unsent=self._supervisor.unsent,
+            unsaved=self._supervisor.saves.unsaved,
         )
         if stopped == "interrupted":
             raise TrainingInterrupted(result)

@@ -31,7 +31,7 @@ _RECORDS = (".json", ".jsonl", "log.txt")
 _Result = TypeVar("_Result")
 
 
-def cached_copy(url: str | os.PathLike[str], prefer: str = BEST) -> Path:
+def cached_copy(url: str | os.PathLike[str], prefer: str = BEST, report: Callable[[str], None] | None = None) -> Path:
     """Return the path of a copy of a remote run or checkpoint in the cache, which is made if it is not there.
 
     The copy is a run directory with its ``config.json`` and one checkpoint of each policy, or a checkpoint. It is in
@@ -42,12 +42,14 @@ def cached_copy(url: str | os.PathLike[str], prefer: str = BEST) -> Path:
     url
         URL of a run, a directory within one, or a checkpoint.
     prefer
-        "best" (the latest if there is none), "latest", or the steps of a checkpoint.
+        "best" (the latest if there is none, or it is damaged), "latest", or the steps of a checkpoint.
+    report
+        Called with a line about each damaged checkpoint that is skipped.
 
     Raises
     ------
     CheckpointError
-        There is no such run or checkpoint, or it is damaged.
+        There is no such run or checkpoint, or all are damaged.
     RemoteError
         The place cannot be read.
     """
@@ -60,34 +62,39 @@ def cached_copy(url: str | os.PathLike[str], prefer: str = BEST) -> Path:
         within, place = f"{place.name}/{within}".rstrip("/"), above
     files = _persist(place, place.files)
     remote = {base: at for base, at in _checkpoints_in(place, files).items() if CHECKPOINTS in base.split("/")}
-    chosen = _chosen(remote, within, prefer) if CONFIG in files else {"": ""} if META in files else {}
-    if not chosen:
-        raise MissingCheckpointError(
-            f"{os.fspath(url)} has no such checkpoint (asked for: {prefer}). In {place.url} there are "
-            f"{', '.join(sorted(remote)) or _first(files)}"
-        )
-    names = {f"{folder}/{file}".lstrip("/"): f"{base}/{file}".lstrip("/") for base, folder in chosen.items()
-             for file in folders_of(files)[folder]}  # fmt: skip
-    names |= {CONFIG: CONFIG} if CONFIG in files else {}
-    small = [name for name in sorted(names) if name == CONFIG or name.rpartition("/")[2] == META]
-    parts = [place.url.encode(), *(_persist(place, partial(place.read, name)) for name in small)]
-    digest = hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "penstock"
-    target = cache / f"{safe_name(place.name)}-{digest}"
-    if not target.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        with directory_replacing(target) as aside:
-            _fetch(place, names, files, aside)
-            for base in chosen:
-                verify_checkpoint(aside / base)
-    return target / within
+    while chosen := _chosen(remote, within, prefer) if CONFIG in files else {"": ""} if META in files else {}:
+        names = {f"{folder}/{file}".lstrip("/"): f"{base}/{file}".lstrip("/") for base, folder in chosen.items()
+                 for file in folders_of(files)[folder]}  # fmt: skip
+        names |= {CONFIG: CONFIG} if CONFIG in files else {}
+        small = [name for name in sorted(names) if name == CONFIG or name.rpartition("/")[2] == META]
+        parts = [place.url.encode(), *(_persist(place, partial(place.read, name)) for name in small)]
+        digest = hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "penstock"
+        target = cache / f"{safe_name(place.name)}-{digest}"
+        try:
+            if not target.exists():
+                with directory_replacing(target) as aside:
+                    _fetch(place, names, files, aside)
+                    for base in chosen:
+                        _verify(place, aside, base)
+            return target / within
+        except DamagedCheckpointError as error:
+            remote = {other: at for other, at in remote.items() if other != base}
+            if base == within or not _chosen(remote, base.rpartition("/")[0], prefer):
+                raise
+            if report:
+                report(f"{error}; using {'the latest' if base.endswith(BEST) else 'the one before'}")
+    raise MissingCheckpointError(
+        f"{os.fspath(url)} has no such checkpoint (asked for: {prefer}). In {place.url} there are "
+        f"{', '.join(sorted(remote)) or _first(files)}"
+    )
 
 
 def copy_to_resume(url: str | os.PathLike[str], report: Callable[[str], None]) -> Path:
     """Return a local directory in which a remote run goes on.
 
-    A copy in ``runs`` that has all of the remote run's history is used as it is. Otherwise a new directory there gets
-    the run's files, without the older checkpoints.
+    A copy in ``runs`` that has all of the remote run's history, and an intact checkpoint as late as the last one there,
+    is used as it is. Otherwise a new directory in ``runs`` gets the run's files, without the older checkpoints.
 
     Raises
     ------
@@ -103,15 +110,17 @@ def copy_to_resume(url: str | os.PathLike[str], report: Callable[[str], None]) -
     if CONFIG not in files:
         raise RunDirectoryError(f"{place.url} is not a run: it has {_first(files)} and no {CONFIG}")
     run = _document(place, CONFIG).get("run", {})
+    remote = _checkpoints_in(place, files)
+    newest = max(map(_steps, remote), default=-1)
     for path in sorted(Path("runs").glob(f"{safe_name(place.name)}*/{CONFIG}"), reverse=True):
         with suppress(RunDirectoryError):
             own, theirs = RunDirectory.open(path.parent), run.get("resumed", [])
             is_same = own.info.get("id") == run.get("id") and own.config.get("run_dir") == place.url
-            if is_same and own.info.get("resumed", [])[: len(theirs)] == theirs and own.checkpoints.steps():
+            has_all = is_same and own.info.get("resumed", [])[: len(theirs)] == theirs
+            if has_all and (latest := own.checkpoints.latest_steps()) is not None and latest >= newest:
                 report(f"{shown_path(path.parent)} has all of {place.url}, and goes on")
                 return path.parent
     _require_idle(place, files)
-    remote = _checkpoints_in(place, files)
     apart = {base: remote.pop(base) for base in list(remote) if CHECKPOINTS not in base.split("/")}  # of features
     others = {name: name for name in files if CHECKPOINTS not in name.split("/")[:-1] and name != LOCK}
     for base, at in apart.items():
@@ -199,23 +208,31 @@ def _fetch_newest(
             names = {f"{remote[base]}/{file}": f"{base}/{file}" for file in folders_of(files)[remote[base]]}
             _fetch(place, names, files, aside)
             try:
-                verify_checkpoint(aside / base)
+                _verify(place, aside, base)
                 break
             except DamagedCheckpointError as error:
                 report(f"{error}; using the one before")
                 shutil.rmtree(aside / base)
 
 
+def _verify(place: RemoteDirectory, aside: Path, base: str) -> None:
+    """Raise `DamagedCheckpointError`, with the place at the URL, if the copy of a checkpoint is damaged."""
+    try:
+        verify_checkpoint(aside / base)
+    except DamagedCheckpointError as error:
+        raise DamagedCheckpointError(str(error).replace(os.fspath(aside), place.url)) from None
+
+
 def _require_idle(place: RemoteDirectory, files: Mapping[str, int]) -> None:
-    """Raise `RunInUseError` if the run's last status says that it trains, and is not old."""
+    """Raise `RunInUseError` if the run's last status says that it trains, and is neither old nor of a clock ahead."""
     status = _document(place, STATUS) if STATUS in files else {}
     age = time.time() - float(status.get("time") or 0.0)
     process = status.get("process") or {}
     is_dead = bool(process) and is_alive(process) is False
-    if status.get("state") == "running" and age < 2 * SILENT_SECONDS and not is_dead:
+    if status.get("state") == "running" and abs(age) < 2 * SILENT_SECONDS and not is_dead:
         raise RunInUseError(
-            f"{place.url} is in use: process {process.get('pid')} on {process.get('host')} trained {age:.0f} s ago. If "
-            f"it has ended without a word, give the same command again in {2 * SILENT_SECONDS - age:.0f} s"
+            f"{place.url} is in use: process {process.get('pid')} on {process.get('host')} trained {max(0, age):.0f} s "
+            f"ago. If it has ended without a word, give the same command again in {2 * SILENT_SECONDS - age:.0f} s"
         )
 
 

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -20,6 +20,7 @@ PAUSE = 0.2
 """Seconds between two polls of the jobs."""
 LOST = -255
 """Result of a training whose machine was lost: it can be resumed elsewhere."""
+MOST_LOSSES = 5  # of a training's process or machine without a new checkpoint: it may be the cause
 _SAME = 0.5  # seconds within which signals count as one: `timeout` signals the process and its group
 
 
@@ -69,6 +70,12 @@ class Place(list[int]):
     """
 
     start: Callable[[Command], Any]
+
+
+def with_loss(before: tuple[int, int], checkpoint: Mapping[str, Any] | None) -> tuple[int, int]:
+    """Return the steps of a training's last checkpoint, and the number of losses since, after one more loss."""
+    steps = -1 if checkpoint is None else int(checkpoint["steps"])
+    return steps, before[1] + 1 if steps == before[0] else 1
 
 
 class Training:

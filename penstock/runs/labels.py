@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, TypedDict
@@ -81,20 +84,27 @@ def read_labels(run_dir: Path) -> Labels:
         return Labels()
 
 
-def write_labels(run_dir: Path, labels: Labels) -> None:
-    """Write the labels of a run.
+def change_labels(run_dir: Path, change: Callable[[Labels], Labels]) -> Labels:
+    """Change the labels of a run, while no other process or thread does so; return the new ones.
 
     Raises
     ------
     LabelsError
         They are not legal, the file is another program's, or it cannot be written.
     """
-    labels.validate()
     path = run_dir / LABELS
     try:
-        if os.path.lexists(path):
-            read_document(path, _Document, MOST_NBYTES)
-        write_file_atomically(path, json_bytes({"format": _FORMAT, **asdict(labels)}))
+        with ExitStack() as stack:
+            stack.callback(os.close, folder := os.open(run_dir, os.O_RDONLY | os.O_CLOEXEC))
+            with suppress(OSError):  # of a file system without locks
+                fcntl.flock(folder, fcntl.LOCK_EX)
+            labels = change(before := read_labels(run_dir))
+            labels.validate()
+            if labels != before and os.path.lexists(path):
+                read_document(path, _Document, MOST_NBYTES)
+            if labels != before:
+                write_file_atomically(path, json_bytes({"format": _FORMAT, **asdict(labels)}))
+            return labels
     except DocumentError as error:
         raise LabelsError(f"{path} is not written by penstock tag, and stays as it is: {error}") from error
     except OSError as error:

@@ -49,7 +49,7 @@ def resolve_checkpoint(
     """
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"a checkpoint is named by a path, found {path!r:.60}: give that of a run or of algo.save")
-    path, policy = _run_meant(local_copy(path, prefer), policy)
+    path, policy = _run_meant(local_copy(path, prefer, report), policy)
     if not (path / CONFIG).is_file():
         if not path.exists() and not previous_of(path).exists():
             raise MissingCheckpointError(f"{path} does not exist: {runs_near(path)}")
@@ -82,13 +82,13 @@ def resolve_checkpoint(
     return store.path_of(int(prefer))
 
 
-def local_copy(path: str | os.PathLike[str], prefer: str = BEST) -> Path:
+def local_copy(path: str | os.PathLike[str], prefer: str = BEST, report: Callable[[str], None] | None = None) -> Path:
     """Return a path as it is; of a URL, a verified copy, as `penstock.runs.fetching.cached_copy` makes it."""
     if not is_remote(path):
         return Path(path)
     from penstock.runs.fetching import cached_copy  # local runs need nothing of it
 
-    return cached_copy(path, prefer)
+    return cached_copy(path, prefer, report)
 
 
 def checkpoint_to_go_on_from(path: Path) -> dict[str, Any] | None:

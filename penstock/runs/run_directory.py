@@ -41,6 +41,7 @@ from penstock.runs.vacancy import (
     RunDirectoryError,
     is_vacant,
     new_directory,
+    require_outside_runs,
     require_vacant,
     runs_near,
     safe_name,
@@ -153,7 +154,7 @@ class RunDirectory:
         RunInUseError
             Another training owns the directory.
         RunDirectoryError
-            The directory exists and is not empty, or cannot be written.
+            The directory exists and is not empty, lies within a run, or cannot be written.
         """
         created = datetime.now().astimezone()
         lock, remote = None, None
@@ -167,6 +168,7 @@ class RunDirectory:
                 directory = new_directory(name if remote is None else safe_name(remote.name))
             else:
                 directory = Path(path)
+                require_outside_runs(directory, f"run_dir={os.fspath(path)!r}")
                 directory.mkdir(parents=True, exist_ok=True)
             directory = directory.absolute()  # the working directory may change
             require_vacant(directory, path)
@@ -272,7 +274,7 @@ class RunDirectory:
         """
         assert self.lock is not None
         directory, is_same = Path(self.lock.place.path).parent, self.lock.is_same_directory
-        directory.mkdir(parents=True, exist_ok=True)
+        os.makedirs(os.path.realpath(directory), exist_ok=True)  # also where a link leads to nothing
         if not is_same and not is_vacant(directory):
             raise RunDirectoryError(f"{directory} holds something else now, and nothing is overwritten")
         if not self.lock.place.is_there:

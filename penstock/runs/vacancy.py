@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from penstock.runs.files import set_aside
+from penstock.runs.files import set_aside, shown_path
 from penstock.runs.lock import LOCK, HeldError, RunLock, is_lock
 
 CONFIG = "config.json"
@@ -60,6 +60,13 @@ def require_vacant(directory: Path, path: str | os.PathLike[str]) -> None:
             f"run_dir={os.fspath(path)!r} {'holds a run' if is_run else 'is not empty'}, and nothing is "
             f"overwritten: give another name{f', or go on with: penstock resume {path}' if is_run else ''}"
         )
+
+
+def require_outside_runs(directory: Path, what: str) -> None:
+    """Raise `RunDirectoryError` for a directory within a run, where nothing finds another one; `what` names it."""
+    for above in directory.absolute().parents:
+        if (above / CONFIG).is_file() and is_lock(above / LOCK):
+            raise RunDirectoryError(f"{what} belongs to the run {shown_path(above)}: give a place outside of it")
 
 
 def take_lock(path: Path) -> RunLock:

@@ -13,6 +13,7 @@ from penstock.bench import BenchUsageError
 from penstock.bench.asked import Asked
 from penstock.config import Config, ConfigError
 from penstock.runs.remote import is_remote
+from penstock.runs.vacancy import require_outside_runs
 from penstock.trials.asking import Asked as Cluster
 from penstock.trials.asking import places_for
 
@@ -71,6 +72,7 @@ def directory_of(asked: Asked, what: str) -> Path:
     if is_remote(asked.own.dir):
         raise BenchUsageError(f"--dir {asked.own.dir} is a URL: trainings of a {what} are in a local folder")
     if asked.own.dir is not None:
+        require_outside_runs(asked.own.dir, f"--dir {asked.own.dir}")
         return Path(asked.own.dir)
     env = asked.config.env if isinstance(asked.config.env, str) else "env"
     return Path("runs") / re.sub(r"[^\w.+-]+", "-", f"{what}-{env}-{asked.algorithm.name()}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from penstock.config import Config
 from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.episodes import EPISODES
-from penstock.runs.jobs import LOST, Command, Training
+from penstock.runs.jobs import LOST, MOST_LOSSES, Command, Training, with_loss
 from penstock.runs.lookup import checkpoint_to_go_on_from
 from penstock.runs.vacancy import RunDirectoryError, set_aside_run
 from penstock.search.directory import Hold, SearchDirectory
@@ -26,10 +27,10 @@ PROGRAM = (sys.executable, "-m", "penstock.cli")
 """Program that trains; tests replace it."""
 PATIENCE = 60.0
 """Seconds from the request that a training end until it is killed."""
-_INTERRUPTED = 130, -signal.SIGTERM, -signal.SIGINT
+_INTERRUPTED, _NOT_SAVED = (130, -signal.SIGTERM, -signal.SIGINT), 5
 
 Ending = Literal["done", "pruned", "failed", "refused", "interrupted"]
-"""End of a trial; "refused": its run cannot be used now, and stays unchanged."""
+"""End of a trial; "refused": its run cannot be used or saved now, and the trial stays under way."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,7 @@ class Job:
         self.error = ""
         self._training: Training | None = None
         self._stopping: Ending | None = None
+        self._losses = (-1, 0)  # steps of the checkpoint at the last kill, and number of kills with it
         self._size = -1  # bytes of the file of evaluations when it was read
         self._rung = 0  # last one reported of the present seed
         self._evaluations: list[Evaluated] = []
@@ -152,7 +154,10 @@ class Job:
             return "interrupted"
         if code != 0:
             self.error = _error_of(training, code)
-            return "failed"
+            if code < 0 and self._may_resume():
+                self._shared.report(f"trial {self.trial.number}: {self.error}; it goes on from its last checkpoint")
+                return None
+            return "refused" if code == _NOT_SAVED else "failed"
         return self._after_training()
 
     def _command(self) -> list[str] | None:
@@ -205,6 +210,13 @@ class Job:
         mean = fmean([*self.trial.scores, score(evaluations)])
         return self.trial.report(len(self.trial.scores) * RUNGS + reached, mean)
 
+    def _may_resume(self) -> bool:
+        """Count a kill of the training; return whether to resume it: not after several without a new checkpoint."""
+        with suppress(CheckpointError, RunDirectoryError):  # the next poll refuses such a run
+            run = self._shared.directory.run(self.trial.number, self.seed)
+            self._losses = with_loss(self._losses, checkpoint_to_go_on_from(run))
+        return self._losses[1] < MOST_LOSSES
+
     def _after_training(self) -> Ending | None:
         """Record the score of a seed's training; return the end of the trial, or None with seeds left."""
         self._read()
@@ -214,15 +226,16 @@ class Job:
         is_last = len(self.trial.scores) + 1 == len(self._shared.seeds)
         is_pruned = not is_last and self._report(RUNGS, self._evaluations)
         self.trial.seed_done(score(self._evaluations))
-        self._evaluations, self._size, self._rung = [], -1, 0
+        self._evaluations, self._size, self._rung, self._losses = [], -1, 0, (-1, 0)
         if is_pruned:
             return "pruned"
         return "done" if is_last else None
 
 
 def _error_of(training: Training, code: int) -> str:
-    """Return the error that a training printed, or its last line, and how it ended."""
+    """Return how a training ended: its signal; or the error that it printed, or its last line, with the exit code."""
+    if code < 0:
+        return f"killed by signal {-code}{' (out of memory?)' if -code == signal.SIGKILL else ''}"
     lines = training.lines()
     error = next((line for line in reversed(lines) if line.startswith("error: ")), lines[-1] if lines else "no output")
-    how = f"signal {-code}" if code < 0 else f"exit code {code}"
-    return f"{error.removeprefix('error: ').strip()} ({how}; full output: {training.output})"
+    return f"{error.removeprefix('error: ').strip()} (exit code {code}; full output: {training.output})"

@@ -88,7 +88,7 @@ class Searching:
                 self._report(f"trial {number}: failed: {job.error}")
                 self._error = job.error
             case "refused":
-                self._refused = f"trial {number} cannot be resumed, and stays unchanged: {job.error}"
+                self._refused = f"trial {number} cannot go on, until the same command is given again: {job.error}"
             case "interrupted":
                 self._is_interrupted = True
         self._failures = self._failures + 1 if ending == "failed" else 0

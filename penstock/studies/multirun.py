@@ -26,7 +26,7 @@ from penstock.runs.lookup import checkpoint_to_go_on_from
 from penstock.runs.machine import this_command
 from penstock.runs.process import is_alive
 from penstock.runs.reading import RecordedRun, recorded
-from penstock.runs.vacancy import CONFIG, is_vacant, set_aside_run
+from penstock.runs.vacancy import CONFIG, is_vacant, require_outside_runs, set_aside_run
 from penstock.studies import StudyError
 from penstock.studies.plan import PlannedRun, changes_of, differing, folder_of, own_flags, plan, read, take_cluster
 from penstock.trials.asking import Asked, places_for
@@ -236,10 +236,13 @@ def train(study: Study, jobs: int | None, cluster: Asked | None = None) -> int:
     ------
     StudyError
         Another multirun is at work in the folder, or there are too few cores.
+    RunDirectoryError
+        The folder belongs to a run.
     """
     if cluster is None:
         cores_for(jobs)
     output = study.folder / OUTPUT
+    require_outside_runs(output, f"the folder {study.folder}")
     try:
         study.folder.mkdir(parents=True, exist_ok=True)
         if output.exists() and not output.is_dir():

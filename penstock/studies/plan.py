@@ -187,6 +187,7 @@ def plan(request: Request, *, is_here: bool = True) -> list[PlannedRun]:
                 looked_up.add(where)
             each.append((algorithm, chosen, config))
     runs: dict[str, PlannedRun] = {}
+    names: dict[str, str] = {}  # by all settings
     for seed, (algorithm, chosen, config) in itertools.product(seeds, each):
         flags = _flags(chosen | {"seed": seed}, type(config))
         name = _name(algorithm, chosen, varied, seed, config)
@@ -194,6 +195,8 @@ def plan(request: Request, *, is_here: bool = True) -> list[PlannedRun]:
             raise StudyError(f"two runs would be called {name}: values are equal, or almost equal")
         given = frozenset({*chosen, "seed"} - {"preset"})
         runs[name] = PlannedRun(name, algorithm, flags, dataclasses.replace(config, seed=_whole(seed)), given)
+        if (other := names.setdefault(f"{algorithm} {runs[name].config}", name)) != name:
+            raise StudyError(f"{other} and {name} would be the same run: values are equal")
     return list(runs.values())
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 from penstock.flags import Places, parse_flags
 from penstock.runs.formatting import printable
-from penstock.runs.labels import Labels, LabelsError, read_labels, write_labels
+from penstock.runs.labels import Labels, LabelsError, change_labels, read_labels
 from penstock.runs.reading import RecordedRun
 from penstock.studies import StudyError
 
@@ -47,13 +48,11 @@ def command(args: list[str]) -> int:
     runs = [RecordedRun.open(path) for path in flags.dirs]
     if not runs:
         raise StudyError("no run is given: penstock tag RUN... --add baseline")
-    changed = [_changed(read_labels(run.directory.path), flags) for run in runs]
     try:
-        for labels in changed:
-            labels.validate()
-        for run, labels in zip(runs, changed, strict=True):
-            if labels != read_labels(run.directory.path):
-                write_labels(run.directory.path, labels)
+        for run in runs:
+            _changed(read_labels(run.directory.path), flags).validate()
+        for run in runs:
+            labels = change_labels(run.directory.path, partial(_changed, flags=flags))
             print(f"{printable(run.name)}: {_words(labels)}")
     except LabelsError as error:
         raise StudyError(str(error)) from error

@@ -23,7 +23,7 @@ from penstock.engine.nodes.cluster import Cluster
 from penstock.engine.nodes.hosted import briefly
 from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.files import replace_file
-from penstock.runs.jobs import LOST, Command, Needs, Place
+from penstock.runs.jobs import LOST, MOST_LOSSES, Command, Needs, Place, with_loss
 from penstock.runs.lock import HeldError, RunLock, holding_of
 from penstock.runs.lookup import checkpoint_to_go_on_from
 from penstock.runs.machine import About, about_here, differences
@@ -35,7 +35,6 @@ from penstock.trust import names_only
 
 LOOK_SECONDS = 2.0  # between two looks for the head node
 SILENCE_SECONDS = 60.0  # without an answer, after which a node is lost
-MOST_LOSSES = 5  # of nodes under one training without a new checkpoint: it may be the training that ends them
 _INTERRUPTED, _FAILED = 130, 1
 
 
@@ -240,11 +239,9 @@ class _Remote:
 
     def _lose(self, why: str) -> None:
         """Settle on the code of a training whose node is lost."""
-        checkpoint = checkpoint_to_go_on_from(self._command.run)
-        steps = -1 if checkpoint is None else int(checkpoint["steps"])
-        before, count = self._trials.losses.get(self._name, (steps, 0))
-        count = count + 1 if steps == before else 1
-        self._trials.losses[self._name] = steps, count
+        before = self._trials.losses.get(self._name, (-1, 0))
+        losses = _, count = with_loss(before, checkpoint_to_go_on_from(self._command.run))
+        self._trials.losses[self._name] = losses
         self._code = _INTERRUPTED if self._is_stopping else LOST if count < MOST_LOSSES else _FAILED
         if self._code == _FAILED:
             with open(self._command.output, "a") as file:

@@ -457,6 +457,7 @@ def test_a_full_disk_is_warned_of_and_training_goes_on_with_the_last_good_checkp
             trainer.save(str(tmp_path / "elsewhere"))
         last = trainer.train(64, quiet=True)
         assert last.steps > after.steps > good.steps
+        assert not good.unsaved and "File too large" in after.unsaved and "File too large" in last.unsaved
     assert "warning: no checkpoint could be written: " in (run_dir / "log.txt").read_text()
     assert RunDirectory.open(run_dir).checkpoints.latest().meta["steps"] == good.steps
     assert [p.name for p in (run_dir / "checkpoints").iterdir()] == [str(good.steps)]

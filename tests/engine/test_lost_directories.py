@@ -130,6 +130,17 @@ def test_what_has_taken_the_place_of_a_run_is_left_alone(tmp_path, monkeypatch, 
     assert f"no checkpoint could be written: {path} holds something else now" in said.replace("\n", "")
 
 
+def test_the_target_of_a_link_is_made_again(tmp_path):
+    (tmp_path / "runs").symlink_to(tmp_path / "scratch")
+    (tmp_path / "scratch").mkdir()
+    with penstock.PPO("CartPole-v1", **TINY | {"eval_interval": 0}, run_dir=tmp_path / "runs" / "run") as trainer:
+        trainer.train(256, quiet=True)
+        shutil.rmtree(tmp_path / "scratch")
+        result = trainer.train(256, quiet=True)
+    assert not result.unsaved
+    assert RunDirectory.open(tmp_path / "scratch" / "run").checkpoints.latest_steps() == result.steps
+
+
 PROGRAM = """
 import shutil, sys
 from penstock.engine.watching.chronicle import Chronicle

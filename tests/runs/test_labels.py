@@ -1,25 +1,28 @@
 """Tags and notes are the user's: kept with the run, read with limits, and written over nothing else."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from threading import Barrier, BrokenBarrierError
 
 import pytest
 
 from penstock.cli import main
-from penstock.runs.labels import LABELS, Labels, LabelsError, read_labels, write_labels
+from penstock.runs.labels import LABELS, Labels, LabelsError, change_labels, read_labels
 from tests.studies.recorded import record
 
 
 def test_labels_are_read_as_they_were_written(tmp_path):
     assert read_labels(tmp_path) == Labels()
     labels = Labels(("a", "b/c:1"), "first\nsecond", archived=True)
-    write_labels(tmp_path, labels)
+    change_labels(tmp_path, lambda _: labels)
     assert read_labels(tmp_path) == labels
 
 
 @pytest.mark.parametrize("tag", ["", "two words", "a,b", "-x", "a\x1b[2J", "x" * 41, "<b>"])
 def test_words_that_are_no_tags_are_refused(tmp_path, tag):
     with pytest.raises(LabelsError, match="is no tag"):
-        write_labels(tmp_path, Labels((tag,)))
+        change_labels(tmp_path, lambda _: Labels((tag,)))
     assert not (tmp_path / LABELS).exists()
 
 
@@ -30,7 +33,7 @@ OTHER = '{"format": "other", "tags": [], "note": "", "archived": false}'
 def test_a_file_of_another_program_stays_as_it_is(tmp_path, text):
     (tmp_path / LABELS).write_text(text)
     with pytest.raises(LabelsError, match="stays as it is"):
-        write_labels(tmp_path, Labels(("a",)))
+        change_labels(tmp_path, lambda _: Labels(("a",)))
     assert (tmp_path / LABELS).read_text() == text and read_labels(tmp_path) == Labels()
 
 
@@ -46,13 +49,29 @@ def test_labels_of_a_hostile_copy_are_empty(tmp_path, change):
 def test_a_link_is_neither_read_nor_replaced(tmp_path):
     aim, run = tmp_path / "aim.json", tmp_path / "run"
     run.mkdir()
-    write_labels(tmp_path, Labels(("a",)))
+    change_labels(tmp_path, lambda _: Labels(("a",)))
     (tmp_path / LABELS).rename(aim)
     (run / LABELS).symlink_to(aim)
     assert read_labels(run) == Labels()
     with pytest.raises(LabelsError, match="no ordinary file"):
-        write_labels(run, Labels(("b",)))
+        change_labels(run, lambda _: Labels(("b",)))
     assert (run / LABELS).is_symlink() and json.loads(aim.read_text())["tags"] == ["a"]
+
+
+def test_no_tag_is_lost_where_several_are_given_at_once(tmp_path):
+    everyone_has_read = Barrier(4)
+
+    def add(tag: str) -> None:
+        def changed(labels: Labels) -> Labels:
+            with suppress(BrokenBarrierError):
+                everyone_has_read.wait(0.2)
+            return Labels((*labels.tags, tag))
+
+        change_labels(tmp_path, changed)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(add, "abcd"))
+    assert set(read_labels(tmp_path).tags) == set("abcd")
 
 
 def test_the_command_tags_finds_and_hides(tmp_path, capsys):

@@ -132,6 +132,17 @@ def test_a_directory_with_anything_in_it_is_not_used():
         create("mine")
 
 
+def test_no_run_begins_within_another():
+    create("outer").release()
+    for path in ("outer/inner", "outer/checkpoints/deep"):
+        with pytest.raises(RunDirectoryError, match=rf"^run_dir='{path}' belongs to the run outer: give a place"):
+            create(path)
+    assert not Path("outer/checkpoints").exists()
+    Path("project").mkdir()
+    Path("project/config.json").write_text("{}")  # another program's
+    assert create("project/run").path.is_dir()
+
+
 def test_an_empty_directory_is_used():
     Path("deep/er").mkdir(parents=True)
     assert create("deep/er").path == Path("deep/er").absolute()

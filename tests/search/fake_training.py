@@ -1,8 +1,8 @@
 """A program that pretends to be ``penstock train`` and ``resume``, in milliseconds; tests of a search start it.
 
 It "learns" in ten steps of 100, each with an evaluation whose return is 100 x learning rate + seed + progress in
-percent. What it does at step 500 is told by FAKE_TRIAL_<number>: hang, linger (and take its time to end), fail, die or
-be interrupted. Its checkpoint is meta.json.
+percent. What it does at step 500 is told by FAKE_TRIAL_<number>: hang, linger (and take its time to end), fail, die,
+save and die, find the disk full, or be interrupted. Its checkpoint is meta.json.
 """
 
 import json
@@ -44,10 +44,13 @@ def main(verb: str, name: str, *words: str) -> int:
 
     mode = os.environ.get(f"FAKE_TRIAL_{run.name.split('-')[1]}")
 
+    def save() -> None:
+        (run / "meta.json").write_text(json.dumps({"steps": done, "seconds": done / 1000}))
+
     def end(*_: object) -> None:
         if mode == "linger":
             time.sleep(1.0)
-        (run / "meta.json").write_text(json.dumps({"steps": done, "seconds": done / 1000}))
+        save()
         os._exit(130)
 
     signal.signal(signal.SIGTERM, end)
@@ -65,7 +68,13 @@ def main(verb: str, name: str, *words: str) -> int:
                 case "fail":
                     print("some lines\nerror: the pole broke\nand more")
                     return 1
-                case "die":
+                case "full disk":
+                    save()
+                    print("error: the last checkpoint could not be saved: No space left on device")
+                    return 5
+                case "die" | "save and die":
+                    if mode == "save and die":
+                        save()
                     os.kill(os.getpid(), signal.SIGKILL)
                 case "interrupted":
                     end()

@@ -1,5 +1,6 @@
 """Population-based training over several runs: slices, copies through checkpoints, and going on after a kill."""
 
+import errno
 import json
 from typing import ClassVar
 
@@ -13,6 +14,7 @@ from penstock.population.decisions import Decision
 from penstock.population.schedule import load_schedule
 from penstock.runs.checkpoint import NewerCheckpointError, load_checkpoint
 from penstock.runs.lookup import resolve_checkpoint
+from penstock.runs.reading import recorded
 from penstock.search import population, population_command
 from penstock.search.population import PopulationRuns
 from tests.comparing import identical
@@ -212,6 +214,21 @@ def test_what_the_command_cannot_do_it_says(tmp_path, monkeypatch, flags, messag
     (tmp_path / "file").touch()
     with pytest.raises((BenchUsageError, ConfigError), match=message):
         population_command.command(["ppo", "--env", "CartPole-v1", *flags])
+
+
+def test_a_slice_that_could_not_be_saved_ends_the_population_and_is_trained_again(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    runs, _ = made(tmp_path / "p")
+    with monkeypatch.context() as full:
+        full.setattr("penstock.runs.store.save_checkpoint", refuse)
+        with pytest.raises(BenchError, match="member 0 failed"):
+            runs.run()
+    assert recorded(runs.member(0), "").status["state"] == "failed"
+    runs, _ = made(tmp_path / "p")
+    runs.run()
+    assert runs.is_done and runs._steps(0) == runs._steps(1) == 768
 
 
 def test_members_that_cannot_go_on_are_set_aside_or_left_as_they_are(tmp_path):

@@ -109,8 +109,28 @@ def test_a_training_that_fails_is_told_with_its_last_words_and_the_search_goes_o
     failed, killed, done = search.study.tried
     assert (failed.state, killed.state, done.state) == ("failed", "failed", "done")
     assert failed.error.startswith("the pole broke (exit code 1; full output: ") and failed.score is None
-    assert killed.error.startswith("no output (signal 9;")
+    assert killed.error == "killed by signal 9 (out of memory?)"
+    assert len(list((tmp_path / "s").glob("trial-1-seed-0*/begun.txt"))) == 5, "without a checkpoint it begins anew"
     assert f"trial 0: failed: {failed.error}" in search.lines
+
+
+def test_a_training_that_is_killed_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
+    monkeypatch.setenv("FAKE_TRIAL_0", "save and die")
+    search = search_in(tmp_path / "s")
+    search.searching(1).run()
+    assert begun(search.directory.run(0, 0)) == ["train at 0", "resume at 500"]
+    assert search.study.tried[0].state == "done"
+    assert "trial 0: killed by signal 9 (out of memory?); it goes on from its last checkpoint" in search.lines
+
+
+def test_a_training_that_could_not_be_saved_ends_the_search_and_is_resumed_by_the_next(tmp_path, monkeypatch):
+    monkeypatch.setenv("FAKE_TRIAL_0", "full disk")
+    search = search_in(tmp_path / "s")
+    with pytest.raises(BenchError, match=r"trial 0 cannot go on, until .*: the last checkpoint could not be saved"):
+        search.searching(1).run()
+    search_in(tmp_path / "s").searching(1).run()
+    assert begun(search.directory.run(0, 0)) == ["train at 0", "resume at 500"]
+    assert search.study.tried[0].state == "done"
 
 
 def test_three_failures_one_after_the_other_end_the_search(tmp_path, monkeypatch):
@@ -302,7 +322,7 @@ def test_a_run_whose_checkpoint_cannot_be_used_now_ends_the_search_and_is_left_a
     with monkeypatch.context() as context:
         if kind == "unreadable":
             make_unreadable(run / "checkpoints" / "100", context)
-        with pytest.raises(BenchError, match=r"trial 0 cannot be resumed, and stays unchanged: .*100"):
+        with pytest.raises(BenchError, match=r"trial 0 cannot go on, until the same command is given again: .*100"):
             search.searching(jobs, jobs=jobs).run()
     assert contents(run) == before
     assert search.study.tried[0].state not in ("done", "failed"), "it can be taken up again"

@@ -17,6 +17,7 @@ from penstock.cli import main
 from penstock.config import ConfigError
 from penstock.runs.process import this_process
 from penstock.runs.reading import find_runs
+from penstock.runs.run_directory import RunDirectory
 from penstock.studies import StudyError
 from penstock.studies.multirun import Study, missed, train
 from penstock.studies.plan import plan, read
@@ -285,6 +286,14 @@ def test_files_of_others_are_not_replaced_and_a_folder_that_is_a_file_is_refused
     code, out = finish(tmp_path, "ppo", *TINY)
     assert code == 2 and "runs/s cannot be written: File exists (runs/s): give another --name" in out
     assert folder.read_text() == "mine"
+
+
+def test_a_run_is_no_folder_of_runs(tmp_path):
+    with contextlib.chdir(tmp_path):
+        RunDirectory.create("runs/s", env_name="e", algorithm="ppo", config={}).release()
+    code, out = finish(tmp_path, "ppo", *TINY)
+    assert code == 2 and "the folder runs/s belongs to the run runs/s: give a place outside of it" in out
+    assert not (tmp_path / "runs" / "s" / "multirun.json").exists()
 
 
 def test_the_record_of_an_earlier_multirun_is_replaced(tmp_path):

@@ -123,6 +123,8 @@ def test_the_folder_is_the_same_for_the_same_settings_and_another_for_others():
         (["ppo", *ENV, "--jobs", "0"], "--jobs 0 is not legal"),
         (["ppo", *ENV, "--run-dir", "x"], "--run-dir is not legal here"),
         (["ppo", *ENV, "--gamma", "0.9,0.9"], "two runs would be called"),
+        (["ppo", *ENV, "--gamma", "0.9,0.90"], "gamma-0.9-seed0 and .*gamma-0.90-seed0 would be the same run"),
+        (["ppo", *ENV, "--seed", "0,00"], "seed0 and .*seed00 would be the same run"),
         (["ppo", *ENV, "--seed", "1.5"], "no whole number"),
         (["ppo", "stray", *ENV], "'stray' follows no flag"),
         (["--file", "nowhere.toml"], "nowhere.toml cannot be read"),

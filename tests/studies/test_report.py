@@ -9,7 +9,7 @@ import numpy as np
 from penstock.cli import main
 from penstock.runs.descriptions import charts_of
 from penstock.runs.drawing import chart_html
-from penstock.runs.labels import Labels, write_labels
+from penstock.runs.labels import Labels, change_labels
 from penstock.runs.reading import find_runs
 from penstock.studies.report import report_html
 from penstock.studies.searches import search_page
@@ -46,7 +46,7 @@ def test_a_report_has_what_the_runs_have_and_what_differs(tmp_path, capsys):
     append(one, "hardware.jsonl", steps=200, seconds=20, **{"cpu/0": 0.5})
     one.directory.log("it has begun")
     one.directory.record_parent(0, tmp_path.parent / "base", {"steps": 10_000})
-    write_labels(one.directory.path, Labels(("baseline",), "the first one"))
+    change_labels(one.directory.path, lambda _: Labels(("baseline",), "the first one"))
     out = tmp_path / "report.html"
     assert main(["report", str(tmp_path), "--out", str(out)]) == 0
     assert capsys.readouterr().out == f"{out}: 2 runs\n"
