@@ -99,15 +99,11 @@ def transitions_in(arena: ExperienceArena, config: Any, device: torch.device) ->
     """Return a batch of transitions between the arena's rows."""
     size = config.batch_size
     return TransitionBatch(
-        obs=first_rows(arena, "obs", size, device),
-        next_obs=first_rows(arena, "obs", size + 1, device)[1:],
-        action=first_rows(arena, "action", size, device),
-        reward=first_rows(arena, "reward", size, device),
+        obs=first_rows(arena, "obs", size, device), next_obs=first_rows(arena, "obs", size + 1, device)[1:],
+        action=first_rows(arena, "action", size, device), reward=first_rows(arena, "reward", size, device),
         discount=torch.full((size,), config.gamma**config.n_step, device=device),
-        weights=torch.ones(size, device=device),
-        number=0,
-        progress=HALF_WAY,
-    )
+        weights=torch.ones(size, device=device), number=0, progress=HALF_WAY,
+    )  # fmt: skip
 
 
 def sequences_in(arena: ExperienceArena, config: Any, device: torch.device) -> SequenceBatch:
@@ -119,17 +115,13 @@ def sequences_in(arena: ExperienceArena, config: Any, device: torch.device) -> S
         return first_rows(arena, name, count * size, device).unflatten(0, (count, size))
 
     return SequenceBatch(
-        obs=rows("obs", num_steps + 1),
-        first=torch.zeros(num_steps + 1, size, dtype=torch.bool, device=device),
-        action=rows("action", num_steps),
-        reward=rows("reward", num_steps),
+        obs=rows("obs", num_steps + 1), first=torch.zeros(num_steps + 1, size, dtype=torch.bool, device=device),
+        action=rows("action", num_steps), reward=rows("reward", num_steps),
         discount=torch.full((num_steps, size), config.gamma, device=device),
         valid=torch.ones(num_steps, size, dtype=torch.bool, device=device),
-        memory=first_rows(arena, "memory", size, device),
-        weights=torch.ones(size, device=device),
-        number=0,
+        memory=first_rows(arena, "memory", size, device), weights=torch.ones(size, device=device), number=0,
         progress=HALF_WAY,
-    )
+    )  # fmt: skip
 
 
 def model_on(device: torch.device, algorithm: Any) -> tuple[Any, AbstractContextManager[object]]:

@@ -46,12 +46,9 @@ from penstock.trust import code_of
 
 
 def open_training(
-    algorithm: type[Algorithm],
-    config: Config,
-    run: RunDirectory | None = None,
-    checkpoints: Sequence[Checkpoint] = (),
-    changes: Collection[str] = (),
-) -> Supervisor:
+    algorithm: type[Algorithm], config: Config, run: RunDirectory | None = None,
+    checkpoints: Sequence[Checkpoint] = (), changes: Collection[str] = (),
+) -> Supervisor:  # fmt: skip
     """Make a training whose roles are not started yet.
 
     Parameters
@@ -79,12 +76,9 @@ def open_training(
 
 
 def reopen_training(
-    run_dir: str | os.PathLike[str],
-    changes: Mapping[str, Any],
-    report: Callable[[str], None] | None = None,
-    *,
+    run_dir: str | os.PathLike[str], changes: Mapping[str, Any], report: Callable[[str], None] | None = None, *,
     trust_code: bool = False,
-) -> Supervisor:
+) -> Supervisor:  # fmt: skip
     """Open a run again, with some settings changed; parameters and errors are those of `Trainer.resume`."""
     if is_remote(run_dir):
         from penstock.runs.fetching import copy_to_resume
@@ -110,12 +104,9 @@ def reopen_training(
 
 
 def _opened(
-    algorithm: type[Algorithm],
-    config: Config,
-    run: RunDirectory | None,
-    checkpoints: Sequence[Checkpoint],
+    algorithm: type[Algorithm], config: Config, run: RunDirectory | None, checkpoints: Sequence[Checkpoint],
     changes: Collection[str],
-) -> Supervisor:
+) -> Supervisor:  # fmt: skip
     began = time.monotonic()
     require_device(config.device)
     require_learners(algorithm, config)

@@ -90,12 +90,9 @@ class Requests:
     """
 
     def __init__(
-        self,
-        shape: RunShape,
-        array: Callable[[str], np.ndarray],
-        policy_bells: Sequence[Doorbell],
+        self, shape: RunShape, array: Callable[[str], np.ndarray], policy_bells: Sequence[Doorbell],
         rollout_bells: Sequence[Doorbell],
-    ) -> None:
+    ) -> None:  # fmt: skip
         # Written by the group's rollout worker; the supervisor withdraws and resets a dead worker's.
         self._asked = array("asked")[:, 0]
         self.rows = array("request_rows")
@@ -286,14 +283,9 @@ class ExperienceArena:
     """
 
     def __init__(
-        self,
-        shape: RunShape,
-        arena: Arena,
-        *,
-        fresh: bool = False,
-        begin: int = 0,
+        self, shape: RunShape, arena: Arena, *, fresh: bool = False, begin: int = 0,
         first: ExperienceArena | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.shape = shape
         self.arena = arena
         regions = shape.regions(begin)

@@ -247,18 +247,12 @@ class RunShape:
     def step_columns(self) -> tuple[Column, ...]:
         """Return the columns with a row for every step of a segment; a global row is ``slot * (T + 1) + row``."""
         return (
-            Column("obs", self.observation.shape, self.observation.dtype),
-            Column("first", (), "bool"),
-            Column("action", self.action.column_shape, self.action.column_dtype),
-            Column("reward", (), "float32"),
-            Column("terminated", (), "bool"),
-            Column("truncated", (), "bool"),
-            Column("valid", (), "bool"),
-            Column("log_prob", (), "float32"),
-            Column("version", (), "int64"),
-            *self.records,
+            Column("obs", self.observation.shape, self.observation.dtype), Column("first", (), "bool"),
+            Column("action", self.action.column_shape, self.action.column_dtype), Column("reward", (), "float32"),
+            Column("terminated", (), "bool"), Column("truncated", (), "bool"), Column("valid", (), "bool"),
+            Column("log_prob", (), "float32"), Column("version", (), "int64"), *self.records,
             *self.path_memory.columns,
-        )
+        )  # fmt: skip
 
     def regions(self, begin: int = 0) -> dict[str, Region]:
         """Return the regions by name, in their order, of an arena that begins at `begin`."""

@@ -242,15 +242,9 @@ class OwnSegmentWriter(SegmentWriter):
     waits_for = "wait for goal"
 
     def __init__(
-        self,
-        arena: ExperienceArena,
-        worker: int,
-        lanes: Lanes,
-        first_lane: int,
-        *,
-        is_wanted: Callable[[], bool],
+        self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, *, is_wanted: Callable[[], bool],
         learn: Callable[[np.ndarray], bool],
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(arena, worker, lanes, first_lane)
         self._is_wanted = is_wanted
         self._learn = learn

@@ -67,15 +67,9 @@ class SequenceWriter(StepWriter):
     """
 
     def __init__(
-        self,
-        arena: ExperienceArena,
-        worker: int,
-        lanes: Lanes,
-        first_lane: int,
-        replay: Replay,
-        burn_in: int,
+        self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, replay: Replay, burn_in: int,
         gamma: float,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._has_values = replay.first_priorities is not None
         values = ("value", "max_value") if self._has_values else ()
         super().__init__(arena, worker, lanes, first_lane, replay, "obs", "action", "first", "memory", *values)

@@ -42,17 +42,11 @@ class NatureCNN(nn.Sequential):
             )
         height, width = (((n - 8) // 4 - 3) // 2 - 1 for n in (layout.height, layout.width))
         super().__init__(
-            layout,
-            orthogonal(layout.convolution(32, 8, stride=4)),
+            layout, orthogonal(layout.convolution(32, 8, stride=4)), nn.ReLU(inplace=True),
+            orthogonal(nn.Conv2d(32, 64, 4, stride=2)), nn.ReLU(inplace=True), orthogonal(nn.Conv2d(64, 64, 3)),
+            nn.ReLU(inplace=True), nn.Flatten(), orthogonal(nn.Linear(64 * height * width, 512)),
             nn.ReLU(inplace=True),
-            orthogonal(nn.Conv2d(32, 64, 4, stride=2)),
-            nn.ReLU(inplace=True),
-            orthogonal(nn.Conv2d(64, 64, 3)),
-            nn.ReLU(inplace=True),
-            nn.Flatten(),
-            orthogonal(nn.Linear(64 * height * width, 512)),
-            nn.ReLU(inplace=True),
-        )
+        )  # fmt: skip
         self.output_size: int = 512
 
 
@@ -226,13 +220,9 @@ class ImagesAndMore(nn.Module):
     """
 
     def __init__(
-        self,
-        observation: ObservationSpec,
-        encoder: str,
-        hidden_sizes: tuple[int, ...],
-        activation: str,
+        self, observation: ObservationSpec, encoder: str, hidden_sizes: tuple[int, ...], activation: str,
         resnet: ResNetShape = PUBLISHED_RESNET,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         images, parts = {}, []
         for part in observation.parts:
@@ -265,12 +255,9 @@ def encodes_images(encoder: str | EncoderBuilder, observation: ObservationSpec) 
 
 
 def build_encoder(
-    encoder: str | EncoderBuilder,
-    observation: ObservationSpec,
-    hidden_sizes: tuple[int, ...],
-    activation: str,
+    encoder: str | EncoderBuilder, observation: ObservationSpec, hidden_sizes: tuple[int, ...], activation: str,
     resnet: ResNetShape = PUBLISHED_RESNET,
-) -> tuple[nn.Module, int]:
+) -> tuple[nn.Module, int]:  # fmt: skip
     """Build an encoder from the first stage's output to features ``[N, F]``.
 
     Its input is float32 ``[N, *encoder_input_shape(observation)]``, with images unconverted if `takes_bytes`; for a

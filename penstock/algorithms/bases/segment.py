@@ -223,12 +223,9 @@ class SegmentAlgorithm(Algorithm):
         }
 
     def gradient(
-        self,
-        model: Any,
-        batch: Batch,
-        autocast: AbstractContextManager[object],
+        self, model: Any, batch: Batch, autocast: AbstractContextManager[object],
         trained: Sequence[nn.Parameter] | None = None,
-    ) -> tuple[Tensor, Metrics]:
+    ) -> tuple[Tensor, Metrics]:  # fmt: skip
         """Compute the loss's gradient, clipped to ``max_grad_norm``, into the parameters; return loss and metrics.
 
         Parameters
@@ -340,13 +337,9 @@ class SegmentUpdater:
         self.go_on(learning)
 
     def learn(
-        self,
-        batch: Batch,
-        *,
-        begin: Callable[[], object] = lambda: None,
-        updated: Callable[[], object] = lambda: None,
-        skipped: Callable[[str], object] = lambda problem: None,
-    ) -> Metrics:
+        self, batch: Batch, *, begin: Callable[[], object] = lambda: None,
+        updated: Callable[[], object] = lambda: None, skipped: Callable[[str], object] = lambda problem: None,
+    ) -> Metrics:  # fmt: skip
         """Make all updates of a batch except those that are not finite; return the means of the reported metrics.
 
         Parameters

@@ -39,13 +39,9 @@ class CapturedGradient:
     """
 
     def __init__(
-        self,
-        algorithm: SegmentAlgorithm,
-        model: ActorCritic,
-        autocast: AbstractContextManager[object],
-        note: Callable[[str], object],
-        graphs: type[CapturedWork] = CapturedWork,
-    ) -> None:
+        self, algorithm: SegmentAlgorithm, model: ActorCritic, autocast: AbstractContextManager[object],
+        note: Callable[[str], object], graphs: type[CapturedWork] = CapturedWork,
+    ) -> None:  # fmt: skip
         self._algorithm, self._model, self._autocast = algorithm, model, autocast
         self._graphs = graphs(note)
         self._graphs.captures = vars(type(algorithm)).get("updates_alike", False)
@@ -83,14 +79,9 @@ class CapturedUpdate:
     """
 
     def __init__(
-        self,
-        algorithm: ReplayAlgorithm,
-        model: Any,
-        note: Callable[[str], object],
-        *,
-        waits: bool,
+        self, algorithm: ReplayAlgorithm, model: Any, note: Callable[[str], object], *, waits: bool,
         graphs: type[CapturedWork] = CapturedWork,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._algorithm, self._model, self._waits = algorithm, model, waits
         device = next(model.parameters()).device
         self._lost = torch.zeros((), device=device)

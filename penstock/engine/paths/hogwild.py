@@ -83,12 +83,9 @@ class SharedParameters:
 
 
 def begin(
-    algorithm: SegmentAlgorithm,
-    arena: ExperienceArena,
-    model: PolicyNetwork,
-    state: LearnerState,
+    algorithm: SegmentAlgorithm, arena: ExperienceArena, model: PolicyNetwork, state: LearnerState,
     learning: dict[str, Any] | None,
-) -> None:
+) -> None:  # fmt: skip
     """Write the workers' shared memory, before there are workers: weights, optimiser's state, and counts."""
     shared = SharedParameters(algorithm, arena)
     shared.model.load_state_dict(model.state_dict())
@@ -287,11 +284,8 @@ class ActorLearner(Inference):
         lags, self._lags = self._lags, []
         self._report(
             LearnedInWorker(
-                worker=self._worker,
-                losses={name: value.item() for name, value in metrics.items()},
-                lags=lags,
-                learning_rate=self._shared.optimizer.param_groups[0]["lr"],
-                policy=self._arena.policy,
+                worker=self._worker, losses={name: value.item() for name, value in metrics.items()}, lags=lags,
+                learning_rate=self._shared.optimizer.param_groups[0]["lr"], policy=self._arena.policy,
             )
         )
 

@@ -180,16 +180,10 @@ class ReplayLearner(Learner):
     """
 
     def __init__(
-        self,
-        algorithm: ReplayAlgorithm,
-        arena: ExperienceArena,
-        state: LearnerState,
-        learning: dict[str, Any] | None,
-        report: Tell,
-        replay: Replay,
-        weights: MakeWeights = through_block,
+        self, algorithm: ReplayAlgorithm, arena: ExperienceArena, state: LearnerState,
+        learning: dict[str, Any] | None, report: Tell, replay: Replay, weights: MakeWeights = through_block,
         make_reader: type[TransitionReader] = TransitionReader,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(algorithm, arena, state, report, weights)
         config = algorithm.config
         self._replay = replay

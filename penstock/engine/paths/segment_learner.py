@@ -52,18 +52,10 @@ class BatchReader:
     """
 
     def __init__(
-        self,
-        arena: ExperienceArena,
-        num_segments: int,
-        device: torch.device,
-        *,
-        reward_scale: float,
-        reward_clip: float | None,
-        max_policy_lag: int | None,
-        burn_in: int = 0,
-        num_replayed: int = 0,
+        self, arena: ExperienceArena, num_segments: int, device: torch.device, *, reward_scale: float,
+        reward_clip: float | None, max_policy_lag: int | None, burn_in: int = 0, num_replayed: int = 0,
         note: Callable[[str], object] = lambda _: None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._arena = arena
         self._device = device
         self._reward_scale = reward_scale
@@ -98,13 +90,9 @@ class BatchReader:
         self._copied: torch.cuda.Event | None = None  # behind the copies of the batch before
 
     def read(
-        self,
-        slots: np.ndarray,
-        version: int,
-        progress: float,
-        replayed: Sequence[Mapping[str, np.ndarray]] = (),
+        self, slots: np.ndarray, version: int, progress: float, replayed: Sequence[Mapping[str, np.ndarray]] = (),
         late: np.ndarray | None = None,
-    ) -> tuple[Batch, Tensor]:
+    ) -> tuple[Batch, Tensor]:  # fmt: skip
         """Gather fresh segments, and join them with replayed ones.
 
         Parameters
@@ -150,21 +138,15 @@ class BatchReader:
         }
         batch = Batch(
             obs=self._take_obs(slots) if self._takes_slots else self._to_device(on_cpu["obs"]),
-            first=self._to_device(on_cpu["first"]),
-            action=self._to_device(on_cpu["action"][:-1]),
-            reward=self._to_device(reward),
-            terminated=self._to_device(on_cpu["terminated"][:-1]),
-            truncated=self._to_device(on_cpu["truncated"][:-1]),
-            valid=self._to_device(valid),
-            learn=self._to_device(counted),
-            log_prob=self._to_device(on_cpu["log_prob"][:-1]),
-            memory=self._to_device(torch.from_numpy(memory)),
-            lane=self._to_device(torch.from_numpy(lane)),
-            replayed=self._to_device(self._is_replayed),
-            altered=altered,
+            first=self._to_device(on_cpu["first"]), action=self._to_device(on_cpu["action"][:-1]),
+            reward=self._to_device(reward), terminated=self._to_device(on_cpu["terminated"][:-1]),
+            truncated=self._to_device(on_cpu["truncated"][:-1]), valid=self._to_device(valid),
+            learn=self._to_device(counted), log_prob=self._to_device(on_cpu["log_prob"][:-1]),
+            memory=self._to_device(torch.from_numpy(memory)), lane=self._to_device(torch.from_numpy(lane)),
+            replayed=self._to_device(self._is_replayed), altered=altered,
             records={c.name: self._to_device(on_cpu[c.name][:-1]) for c in self._arena.shape.records},
             progress=progress,
-        )
+        )  # fmt: skip
         if self._device.type == "cuda":
             self._copied = torch.cuda.Event(blocking=True)
             self._copied.record(torch.cuda.current_stream(self._device))

@@ -152,13 +152,9 @@ class Learner:
     ACTIVITIES = ("learn", "gather", "wait for data", "wait for goal")
 
     def __init__(
-        self,
-        algorithm: Algorithm,
-        arena: ExperienceArena,
-        state: LearnerState,
-        report: Tell,
+        self, algorithm: Algorithm, arena: ExperienceArena, state: LearnerState, report: Tell,
         weights: MakeWeights = through_block,
-    ) -> None:
+    ) -> None:  # fmt: skip
         config = algorithm.config
         self.bell = arena.learner_bell
         self._config: Any = config
@@ -368,13 +364,9 @@ class Learner:
         self._weights.show()
         self._report(
             Learned(
-                steps=self._steps,
-                version=self._version,
-                updates=self._updates,
-                skipped_updates=self._skipped,
+                steps=self._steps, version=self._version, updates=self._updates, skipped_updates=self._skipped,
                 losses={name: _mean(value) for name, value in self._metrics.items()},
-                experience={**self.experience(), **self.of_group, **self._features},
-                learning_rate=self.step_size,
+                experience={**self.experience(), **self.of_group, **self._features}, learning_rate=self.step_size,
             )
         )
 

@@ -193,14 +193,9 @@ class Progress:
     """
 
     def __init__(
-        self,
-        config: Config,
-        about: Mapping[str, Any],
-        gauges: np.ndarray,
-        rows: Mapping[str, list[int]],
-        policies: Sequence[str] = ("",),
-        processes: Mapping[str, int] | None = None,
-    ) -> None:
+        self, config: Config, about: Mapping[str, Any], gauges: np.ndarray, rows: Mapping[str, list[int]],
+        policies: Sequence[str] = ("",), processes: Mapping[str, int] | None = None,
+    ) -> None:  # fmt: skip
         self.policies = [PolicyProgress(name) for name in policies]
         self._config, self._about, self._gauges, self._rows = config, about, gauges, rows
         self._processes = processes or {}
@@ -322,24 +317,13 @@ class Progress:
         role, reason = self.limiting(self._times)
         policies = [policy.status() for policy in self.policies]
         return Status(
-            **self._about,
-            **summed_up(policies),
-            total_steps=self._config.total_steps,
-            seconds=self.seconds,
-            steps_per_second=self.steps_per_second,
-            env_steps=self._env_steps,
-            target_return=self._config.target_return,
-            restarts=self.restarts,
-            real_work=sum(self._cores[work] for work in REAL_WORK) if self._cores else None,
-            cores=self._cores,
-            roles=tuple(self._shares.values()),
-            learners=self._learners,
-            limiting_role=role,
-            limiting_reason=reason,
-            metrics=self.metrics,
-            policies=tuple(policies) if len(policies) > 1 else (),
+            **self._about, **summed_up(policies), total_steps=self._config.total_steps, seconds=self.seconds,
+            steps_per_second=self.steps_per_second, env_steps=self._env_steps,
+            target_return=self._config.target_return, restarts=self.restarts,
+            real_work=sum(self._cores[work] for work in REAL_WORK) if self._cores else None, cores=self._cores,
+            roles=tuple(self._shares.values()), learners=self._learners, limiting_role=role, limiting_reason=reason,
+            metrics=self.metrics, policies=tuple(policies) if len(policies) > 1 else (),
             gateways=tuple(self.gateways[number] for number in sorted(self.gateways)),
-            nodes=tuple(self.nodes[number] for number in sorted(self.nodes)),
-            nodes_asked=self._config.nodes_asked,
+            nodes=tuple(self.nodes[number] for number in sorted(self.nodes)), nodes_asked=self._config.nodes_asked,
             **self.of_sender(),
-        )
+        )  # fmt: skip
