@@ -10,6 +10,7 @@ import rich.style  # noqa: F401 - draws from the generator of `random` when it i
 import torch
 
 import penstock
+from penstock.engine.backends import apart as apart_module
 from penstock.engine.backends import launcher
 from penstock.engine.backends.apart import NoAnswer, apart
 from penstock.envs.failures import EnvironmentFailure
@@ -164,3 +165,18 @@ def test_what_is_looked_at_apart_answers_raises_or_dies_there_and_the_launcher_s
         with launcher.lent() as lent:
             assert lent.pid == pid and lent.is_alive and lent.deaths() == []
     assert apart("it", os.getpid) == os.getpid()
+
+
+def slowly(seconds):
+    time.sleep(seconds)
+    return "made"
+
+
+def test_an_environment_that_is_slow_to_make_is_waited_for_and_the_user_reads_so_once(monkeypatch, capsys):
+    monkeypatch.setattr(apart_module, "PATIENCE", 0.2)
+    with launcher.kept():
+        launcher.prepare()
+        assert apart("it", slowly, 1.0) == "made"
+        assert apart("it", slowly, 0.3, limit=60) == "made"
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("waiting for environment it: process ") and "penstock doctor --env ENV" in line

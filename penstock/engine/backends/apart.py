@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
 from multiprocessing.connection import wait
@@ -21,6 +22,7 @@ from penstock.surroundings import Surroundings
 
 T = TypeVar("T")
 NAME = "preparation"  # of the process
+PATIENCE = 10.0  # seconds without an answer, and without a limit, after which the user reads what is waited for
 
 
 class NoAnswer(EnvironmentFailure):
@@ -79,7 +81,14 @@ def _answer(
             pid = forks.fork(NAME, None, theirs)
         try:
             send_setup(ours.send, call)
-            answer = ours.wait(limit)
+            answer = ours.wait(PATIENCE if limit is None else limit)
+            if answer is None and limit is None:
+                print(
+                    f"waiting for environment {env}: process {pid}, which makes and closes it once to look at it, has "
+                    f"not answered for {PATIENCE:g} s. If it hangs, check it: penstock doctor --env ENV",
+                    file=sys.stderr, flush=True,
+                )  # fmt: skip
+                answer = ours.wait()
         except (EOFError, OSError):  # the process ended first
             raise _no_answer(env, describe_status(_status_of(forks, pid))) from None
     if answer is None:
