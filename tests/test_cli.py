@@ -157,6 +157,15 @@ def test_a_process_that_ends_collects_no_garbage_among_its_modules():
     assert done.stdout.splitlines()[-1] == "True"
 
 
+@pytest.mark.timeout(60)
+def test_a_thread_that_an_environment_leaves_keeps_no_command_from_its_end():
+    left = "threading.Thread(target=time.sleep, args=[600], name='simulator').start()"
+    code = f"import sys, threading, time, penstock.cli as cli; cli.GRACE = 0.2; {left}; sys.exit(cli.main())"
+    ended = subprocess.run([sys.executable, "-c", code, "nope"], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2
+    assert "although threads run on: simulator; end threads in the environment's close()" in ended.stderr
+
+
 @pytest.mark.long
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("args", ["--help", "train --help", "train ppo --help", "bench throughput --help"])
