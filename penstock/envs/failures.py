@@ -20,6 +20,20 @@ OF_COPIES = (
 )
 
 
+_failing: tuple[type[BaseException], ...] = (Exception, SystemExit)
+
+
+def failing() -> tuple[type[BaseException], ...]:
+    """Return the exceptions in an environment that are its failures: KeyboardInterrupt after `count_interrupts`."""
+    return _failing
+
+
+def count_interrupts() -> None:
+    """Count KeyboardInterrupt as a failure in this process, in which no signal raises it."""
+    global _failing
+    _failing = (Exception, SystemExit, KeyboardInterrupt)
+
+
 class EnvironmentUsageError(ValueError):
     """Environment that cannot be used as requested; the message says what to change."""
 

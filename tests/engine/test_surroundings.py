@@ -16,6 +16,8 @@ from penstock.engine.backends.apart import NoAnswer, apart
 from penstock.envs.failures import EnvironmentFailure
 from penstock.runs.run_directory import RunDirectory
 from tests.engine.rude import RudeEnv, state_of_process
+from tests.envs.faulty import FaultyEnv
+from tests.envs.test_failures import lanes_with, play
 
 TINY = {
     "num_workers": 1, "num_envs_per_worker": 2, "segment_length": 8, "batch_size": 16, "num_epochs": 1,
@@ -148,6 +150,14 @@ def raise_what_cannot_travel():
     raise DiesWhenMadeError(1, 2)
 
 
+def interrupt():
+    raise KeyboardInterrupt
+
+
+def step_into_an_interrupt():
+    play(lanes_with(FaultyEnv(step_answers={1: KeyboardInterrupt()})))
+
+
 def test_what_is_looked_at_apart_answers_raises_or_dies_there_and_the_launcher_stays_fit_for_the_run():
     with launcher.kept():
         launcher.prepare()
@@ -158,6 +168,10 @@ def test_what_is_looked_at_apart_answers_raises_or_dies_there_and_the_launcher_s
             apart("it", int, "seven")
         with pytest.raises(EnvironmentFailure, match=r"it failed in make .*(.|\n)*DiesWhenMadeError: 1"):
             apart("it", raise_what_cannot_travel)
+        with pytest.raises(EnvironmentFailure, match=r"it failed in make .*(.|\n)*KeyboardInterrupt"):
+            apart("it", interrupt)
+        with pytest.raises(EnvironmentFailure, match=r"faulty failed in step \(lane 12, step 1\)"):
+            apart("faulty", step_into_an_interrupt)
         with pytest.raises(EnvironmentFailure, match="the process that made it to look at it ended with exit status 3"):
             apart("it", os._exit, 3)
         with pytest.raises(NoAnswer, match=r"it: the process that made it to look at it gave no answer within 0\.5 s"):

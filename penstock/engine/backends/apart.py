@@ -65,7 +65,7 @@ def apart(env: str, function: Callable[..., T], *arguments: Any, limit: float | 
     if not isinstance(answer, Failed):
         (returned,) = answer
         return returned
-    if answer.error is None:
+    if not isinstance(answer.error, Exception):  # none, or one that would end this process
         raise EnvironmentFailure(env, "make", None, 0, answer.text)
     if not isinstance(answer.error, ValueError | EnvironmentFailure):  # their messages are complete
         answer.error.add_note(answer.text)
