@@ -122,7 +122,8 @@ class VectorLanes(Lanes):
             self._writer.write_each(column, rows, self._final_observations)
         except BadObservationError as bad:
             lane = None if bad.index is None else int(self.finals[bad.index])
-            raise self._failure("step", lane, bad.problem) from bad
+            place = "info['final_obs']: " if self._mode is AutoresetMode.SAME_STEP else ""
+            raise self._failure("step", lane, place + bad.problem) from bad
         self._check_masks(column, rows, np.ones(len(rows), np.bool_))
 
     def close(self) -> None:
@@ -163,7 +164,9 @@ class VectorLanes(Lanes):
         if reported is None or reported[lane] is None:
             problem = "truncated in SAME_STEP mode without its final observation: expected info['final_obs']"
             raise self._failure("step", lane, problem)
-        return reported[lane]
+        final = reported[lane]
+        # NumPy joins observations of equal shape into one array of objects.
+        return final.tolist() if isinstance(final, np.ndarray) and final.dtype == object else final
 
     def _reset_env(self, **arguments: Any) -> Any:
         try:
