@@ -446,6 +446,7 @@ def test_a_film_without_a_name_lies_in_the_run(run_dir, capsys):
             Evaluation((0.935, 0.975), (9, 9)),
             ["mean return 0.955 +/- 0.020 over 2 episodes (CartPole-v1, weights of step 10,000, best checkpoint)"],
         ),
+        (Evaluation((0.0,), (0,)), ["no return: its agents acted in none of the games"]),
         (
             Evaluation((0.935, 0.975), (9, 9), successes=(1.0, None)),
             [
