@@ -26,7 +26,7 @@ from penstock.config import ConfigError
 from penstock.doctor import Check
 from penstock.engine.backends.apart import NoAnswer, apart
 from penstock.envs.factories import OUTSIDE
-from penstock.envs.failures import PROBED_LANE, EnvironmentFailure, EnvironmentUsageError, failing
+from penstock.envs.failures import FAILING, PROBED_LANE, EnvironmentFailure, EnvironmentUsageError
 from penstock.envs.lanes import EpisodeRecord, outline
 from penstock.envs.making import Probed, construct, make_lanes, probe
 from penstock.envs.spec import EnvSpec
@@ -306,7 +306,7 @@ def _by_gymnasium(env: EnvSpec, seen: Probed) -> Check:
     ):
         try:
             check_env(made, skip_render_check=True, skip_close_check=True)
-        except failing() as error:  # an AssertionError, or any error of the environment
+        except tuple(FAILING) as error:  # an AssertionError, or any error of the environment
             problem = f"{type(error).__name__}: {error}" if not isinstance(error, AssertionError) else str(error)
             advice = "Gymnasium's check_env, which says this, is in gymnasium.utils.env_checker"
             seen_first = made.reset(seed=SEED)[0] if "not within the observation space" in problem else None

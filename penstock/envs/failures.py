@@ -9,6 +9,8 @@ from types import TracebackType
 
 from penstock.ipc import problem_of_locks
 
+FAILING: list[type[BaseException]] = [Exception, SystemExit]
+"""Exceptions in an environment that are its failures; with KeyboardInterrupt where no signal of the user raises it."""
 PROBED_LANE = 3_000_000  # outside the lanes of training, evaluation and scoring
 
 _HERE = str(Path(__file__).parent)
@@ -18,20 +20,6 @@ OF_COPIES = (
     "its name: keep the class in a module that can be imported, and give env='module:Class' (see "
     "docs/guides/environments.md#copies)"
 )
-
-
-_failing: tuple[type[BaseException], ...] = (Exception, SystemExit)
-
-
-def failing() -> tuple[type[BaseException], ...]:
-    """Return the exceptions in an environment that are its failures: KeyboardInterrupt after `count_interrupts`."""
-    return _failing
-
-
-def count_interrupts() -> None:
-    """Count KeyboardInterrupt as a failure in this process, in which no signal raises it."""
-    global _failing
-    _failing = (Exception, SystemExit, KeyboardInterrupt)
 
 
 class EnvironmentUsageError(ValueError):

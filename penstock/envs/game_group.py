@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.envs.failures import EnvironmentFailure, UnsupportedSpaceError, failing
+from penstock.envs.failures import FAILING, EnvironmentFailure, UnsupportedSpaceError
 from penstock.envs.games import Game, GameError, Turn
 from penstock.envs.lanes import Group
 from penstock.envs.seats import SeatLanes, TeamReward
@@ -121,7 +121,7 @@ class Games(Group):
         for number, game in enumerate(games):
             try:
                 game.close()
-            except failing() as error:
+            except tuple(FAILING) as error:
                 failure = failure or self.failure("close", number, 0, error)
         if failure is not None:
             raise failure
@@ -184,7 +184,7 @@ class Games(Group):
             raise
         except GameError as error:
             raise self.failure(phase, number, error.seat, error.problem, named=True) from error
-        except failing() as error:
+        except tuple(FAILING) as error:
             raise self.failure(phase, number, None, error) from error
 
 

@@ -15,7 +15,7 @@ from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 from gymnasium.wrappers import FrameStackObservation
 
 from penstock.envs.factories import OUTSIDE, requested
-from penstock.envs.failures import PROBED_LANE, EnvironmentFailure, EnvironmentUsageError, failing
+from penstock.envs.failures import FAILING, PROBED_LANE, EnvironmentFailure, EnvironmentUsageError
 from penstock.envs.game_group import Games
 from penstock.envs.games import Game, game_of
 from penstock.envs.lanes import Group, Lanes
@@ -280,7 +280,7 @@ def _guarded(spec: EnvSpec, lane: int | None, make: Callable[[], Any]) -> Any:
             return make()
     except EnvironmentUsageError as error:
         raise type(error)(f"env={spec.name!r}: {error}") from None
-    except failing() as error:
+    except tuple(FAILING) as error:
         if refusal := explained(error, *spec.unpack()):
             raise type(refusal)(f"env={spec.name!r}: {refusal}") from None
         raise EnvironmentFailure.of(spec.name, "make", lane, 0, error) from error

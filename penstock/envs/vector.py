@@ -11,7 +11,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from penstock.envs.columns import ActionDecoder, BadObservationError, observation_writer
-from penstock.envs.failures import failing
+from penstock.envs.failures import FAILING
 from penstock.envs.lanes import SUCCESS, Lanes
 from penstock.envs.masks import MASK, mask_of_lane
 from penstock.envs.translation import environment_specs
@@ -88,7 +88,7 @@ class VectorLanes(Lanes):
         self._steps += 1
         try:
             answer = self._env.step(self._decode(actions))
-        except failing() as error:
+        except tuple(FAILING) as error:
             raise self._failure("step", None, error) from error
         if not isinstance(answer, tuple) or len(answer) != 5:
             legal = "(observations, rewards, terminations, truncations, infos)"
@@ -132,7 +132,7 @@ class VectorLanes(Lanes):
         self._is_open = False
         try:
             self._env.close()
-        except failing() as error:
+        except tuple(FAILING) as error:
             raise self._failure("close", None, error) from error
 
     def _start_next_episodes(self, infos: Mapping[str, Any]) -> None:
@@ -171,7 +171,7 @@ class VectorLanes(Lanes):
     def _reset_env(self, **arguments: Any) -> Any:
         try:
             answer = self._env.reset(**arguments)
-        except failing() as error:
+        except tuple(FAILING) as error:
             raise self._failure("reset", None, error) from error
         if not isinstance(answer, tuple) or len(answer) != 2:
             found = type(answer).__name__
