@@ -75,6 +75,7 @@ def test_an_interrupt_is_no_environment_failure() -> None:
         play(lanes_with(FaultyEnv(step_answers={1: KeyboardInterrupt()})))
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
@@ -88,6 +89,7 @@ def test_an_interrupt_is_no_environment_failure() -> None:
         ((GOOD, 0.0, False, np.zeros(2, bool), {}), "a single number as truncated, found a ndarray"),
         ((GOOD, float("nan"), False, False, {}), "expected a finite float32 reward, found nan"),
         ((GOOD, -np.inf, False, False, {}), "expected a finite float32 reward, found -inf"),
+        ((GOOD, 1e300, False, False, {}), "expected a finite float32 reward, found 1e\\+300"),
         ((GOOD, 1e39, False, False, {}), r"expected a finite float32 reward, found 1e\+39"),
         ((np.zeros(3, np.float32), 0.0, False, False, {}), r"observation of shape \(2,\), found \(3,\)"),
         ((np.float32(0.0), 0.0, False, False, {}), r"observation of shape \(2,\), found \(\)"),
