@@ -44,6 +44,7 @@ _MARKS = re.compile(r"^(?:\x1b\[[0-9;]*m)*WARN: |\x1b\[[0-9;]*m", re.MULTILINE) 
 # Notes of Gymnasium's checker on what Penstock does itself: actions are scaled to their bounds, unbounded numbers are
 # legal, wrapped environments are checked as they are trained on.
 _SETTLED = ("recommend using a symmetric and normalized space", "infinity. This is probably", "unwrapped version")
+_OPINION = "check_env of gymnasium.utils.env_checker says this: no training needs it unless another line fails"
 _NO_ANSWER = "fix the environment: a training would stop in the same way; a slow environment needs a longer --limit"
 
 T = TypeVar("T")
@@ -307,17 +308,12 @@ def _by_gymnasium(env: EnvSpec, seen: Probed) -> Check:
         try:
             check_env(made, skip_render_check=True, skip_close_check=True)
         except tuple(FAILING) as error:  # an AssertionError, or any error of the environment
-            problem = f"{type(error).__name__}: {error}" if not isinstance(error, AssertionError) else str(error)
-            advice = "Gymnasium's check_env, which says this, is in gymnasium.utils.env_checker"
-            seen_first = made.reset(seed=SEED)[0] if "not within the observation space" in problem else None
-            is_outside = seen_first is not None and not made.observation_space.contains(seen_first)
-            is_note = is_outside and _why_outside(made.observation_space, seen_first)[1].startswith(_CONVERTED)
-            return Check("gymnasium", "warn" if is_note else "fail", problem.partition("\n")[0], advice)
+            name = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
+            return Check("gymnasium", "warn", f"{name}{error}".partition("\n")[0], _OPINION)
     notes = dict.fromkeys(_MARKS.sub("", str(each.message)) for each in caught)
     notes = {note: None for note in notes if not any(words in note for words in _SETTLED)}
     if notes:
-        advice = "advice of Gymnasium's checker: no training needs this unless another line fails"
-        return Check("gymnasium", "warn", " ".join(notes), advice)
+        return Check("gymnasium", "warn", " ".join(notes), _OPINION)
     return Check("gymnasium", "ok", "its checker finds nothing")
 
 
