@@ -14,10 +14,10 @@ from penstock.engine.backends import apart as apart_module
 from penstock.engine.backends import launcher
 from penstock.engine.backends.apart import NoAnswer, apart
 from penstock.envs.failures import EnvironmentFailure
+from penstock.envs.single import SingleLanes
 from penstock.runs.run_directory import RunDirectory
 from tests.engine.rude import RudeEnv, state_of_process
 from tests.envs.faulty import FaultyEnv
-from tests.envs.test_failures import lanes_with, play
 
 TINY = {
     "num_workers": 1, "num_envs_per_worker": 2, "segment_length": 8, "batch_size": 16, "num_epochs": 1,
@@ -155,7 +155,9 @@ def interrupt():
 
 
 def step_into_an_interrupt():
-    play(lanes_with(FaultyEnv(step_answers={1: KeyboardInterrupt()})))
+    lanes = SingleLanes([FaultyEnv(step_answers={1: KeyboardInterrupt()})], [0], name="faulty", first_lane=12)
+    lanes.reset()
+    lanes.step(np.zeros(1, np.int64))
 
 
 def test_what_is_looked_at_apart_answers_raises_or_dies_there_and_the_launcher_stays_fit_for_the_run():
