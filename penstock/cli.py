@@ -53,9 +53,8 @@ def _end_despite_threads(code: int) -> None:
     """End the process where threads of an environment run on, for which Python would wait."""
     time.sleep(GRACE)
     if left := [one.name for one in threading.enumerate() if not one.daemon and one is not threading.main_thread()]:
-        advice = "end threads in the environment's close(), or start them with daemon=True"
         with lossy_output():
-            print(f"warning: the process ends although threads run on: {', '.join(left)}; {advice}", file=sys.stderr)
+            print(f"warning: ended while threads run on: {', '.join(left)}; let close() end them", file=sys.stderr)
         atexit._run_exitfuncs()
         os._exit(code)
 

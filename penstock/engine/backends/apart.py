@@ -83,11 +83,8 @@ def _answer(
             send_setup(ours.send, call)
             answer = ours.wait(PATIENCE if limit is None else limit)
             if answer is None and limit is None:
-                print(
-                    f"waiting for environment {env}: process {pid}, which makes and closes it once to look at it, has "
-                    f"not answered for {PATIENCE:g} s. If it hangs, check it: penstock doctor --env ENV",
-                    file=sys.stderr, flush=True,
-                )  # fmt: skip
+                what = f"environment {env}: process {pid}, which makes and closes it once, gives no answer yet"
+                print(f"waiting for {what}; does it hang? penstock doctor --env ENV", file=sys.stderr, flush=True)
                 answer = ours.wait()
         except (EOFError, OSError):  # the process ended first
             raise _no_answer(env, describe_status(_status_of(forks, pid))) from None
