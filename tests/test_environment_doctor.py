@@ -213,7 +213,8 @@ def test_every_limit_of_settings_has_a_reason():
 def test_masks_several_agents_and_vector_environments_are_played_by_their_rules():
     masked, games = found(Masked), found(TwoSides)
     assert {check.status for check in masked.values()} == {"ok"} and "not run" in masked["gymnasium"].found
-    assert "spaces" in games
+    assert {check.status for check in games.values()} == {"ok"}
+    assert "the same 120 steps" in games["seeds"].found and games["spaces"].advice.startswith("agents with different")
     vector = found("CartPole-v1", vectorize="vector")
     assert {check.status for check in vector.values()} == {"ok"} and "gymnasium" not in vector
 

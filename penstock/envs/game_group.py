@@ -188,6 +188,14 @@ class Games(Group):
             raise self.failure(phase, number, None, error) from error
 
 
+def games_by_spaces(games: Sequence[Game], seeds: Sequence[int], **given: Any) -> Games:
+    """Make `Games` with a team for each kind of spaces."""
+    teams: dict[Any, list[str]] = {}
+    for seat, agent in enumerate(games[0].agents):
+        teams.setdefault(environment_specs(*games[0].spaces(seat), given["mask_is_in_info"]), []).append(agent)
+    return Games(games, seeds, **{**given, "teams": list(teams.values())})
+
+
 def _require_exchangeable(game: Game, mask_is_in_info: bool) -> None:
     """Raise `UnsupportedSpaceError` if the teams cannot change places."""
     if not game.ends:

@@ -127,21 +127,21 @@ def probe(spec: EnvSpec) -> Probed:
     return found
 
 
-def probe_all(spec: EnvSpec) -> list[Probed]:
-    """Return an environment's properties for each acting policy, by making one and closing it.
+def probe_all(spec: EnvSpec, games: Callable[..., Games] = Games) -> list[Probed]:
+    """Return an environment's properties for each acting policy, by making one (see `make_group`) and closing it.
 
     If actions have choices and observations no mask, reset it to look for a mask in its info.
     """
     if spec.population > 1:
         return probe_all(spec.of_one) * spec.population
-    with contextlib.closing(make_group(spec, 1, first_lane=PROBED_LANE, worker_index=OUTSIDE)) as group:
+    with contextlib.closing(make_group(spec, 1, first_lane=PROBED_LANE, worker_index=OUTSIDE, games=games)) as group:
         statistics = tuple(moments.start for moments in group.statistics.moments)
         if any(lanes.action.choices and lanes.observation.mask is None for lanes in group.lanes):
             # A failing reset is reported when the lanes are reset.
             with contextlib.suppress(EnvironmentFailure):
                 group.reset()
     if any(lanes.mask_was_in_info for lanes in group.lanes):
-        return probe_all(dataclasses.replace(spec, mask_is_in_info=True))
+        return probe_all(dataclasses.replace(spec, mask_is_in_info=True), games)
     return [
         Probed(
             lanes.observation, lanes.action, lanes.frame_skip, lanes.agents, spec.mask_is_in_info, statistics,
