@@ -8,7 +8,10 @@ from __future__ import annotations
 import atexit
 import gc
 import importlib
+import os
 import sys
+import threading
+import time
 from collections.abc import Callable, Sequence
 
 from penstock.commands.evaluation import evaluate, info
@@ -26,6 +29,8 @@ from penstock.commands.training import resume, train
 from penstock.commands.usage import HELP, bench_usage, usage
 from penstock.output import lossy_output
 
+GRACE = 5.0  # seconds that threads have to end when their process does
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
@@ -38,7 +43,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     atexit.unregister(gc.freeze)
     atexit.register(gc.freeze)  # a process that ends collects no garbage among the modules of torch: half a second
     with lossy_output():  # a closed pipe, as of `head`, causes no traceback and ends no training
-        return _command(list(sys.argv[1:] if argv is None else argv))
+        code = _command(list(sys.argv[1:] if argv is None else argv))
+    if argv is None:
+        threading.Thread(target=_end_despite_threads, args=[code], daemon=True).start()
+    return code
+
+
+def _end_despite_threads(code: int) -> None:
+    """End the process where threads of an environment run on, for which Python would wait."""
+    time.sleep(GRACE)
+    if left := [one.name for one in threading.enumerate() if not one.daemon and one is not threading.main_thread()]:
+        with lossy_output():
+            print(f"warning: ended while threads run on: {', '.join(left)}; let close() end them", file=sys.stderr)
+        atexit._run_exitfuncs()
+        os._exit(code)
 
 
 def _command(args: list[str]) -> int:

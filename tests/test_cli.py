@@ -158,6 +158,15 @@ def test_a_process_that_ends_collects_no_garbage_among_its_modules():
     assert done.stdout.splitlines()[-1] == "True"
 
 
+@pytest.mark.timeout(60)
+def test_a_thread_that_an_environment_leaves_keeps_no_command_from_its_end():
+    left = "threading.Thread(target=time.sleep, args=[600], name='simulator').start()"
+    code = f"import sys, threading, time, penstock.cli as cli; cli.GRACE = 0.2; {left}; sys.exit(cli.main())"
+    ended = subprocess.run([sys.executable, "-c", code, "nope"], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2
+    assert "warning: ended while threads run on: simulator; let close() end them" in ended.stderr
+
+
 @pytest.mark.long
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("args", ["--help", "train --help", "train ppo --help", "bench throughput --help"])
@@ -443,6 +452,7 @@ def test_a_film_without_a_name_lies_in_the_run(run_dir, capsys):
             Evaluation((0.935, 0.975), (9, 9)),
             ["mean return 0.955 +/- 0.020 over 2 episodes (CartPole-v1, weights of step 10,000, best checkpoint)"],
         ),
+        (Evaluation((0.0,), (0,)), ["no return: its agents acted in none of the games"]),
         (
             Evaluation((0.935, 0.975), (9, 9), successes=(1.0, None)),
             [

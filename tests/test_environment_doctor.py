@@ -97,6 +97,16 @@ class Leaving(Walk):
         raise SystemExit(3)
 
 
+class Reusing(Walk):
+    """Trains as any other, since lanes copy observations; Gymnasium's checker refuses it."""
+
+    shared = np.zeros(1, np.float32)
+
+    def shown(self):
+        self.shared[:] = self.place
+        return self.shared
+
+
 class Endless(Walk):
     def step(self, action):
         return *super().step(action)[:2], False, False, {}
@@ -173,13 +183,19 @@ def test_a_sound_environment_has_no_finding(kwargs):
         (Grey, "encoder", "warn", "flattens uint8 (16, 16) within [0, 255] for an mlp"),
         (Grey, "mask", "warn", "action_masks() is not called"),
         (Double, "gymnasium", "warn", "not within the observation space"),
-        (Leaving, "gymnasium", "fail", "SystemExit: 3"),
+        (Leaving, "gymnasium", "warn", "SystemExit: 3"),
+        (Leaving, "episodes", "fail", "SystemExit: 3"),
+        (Reusing, "gymnasium", "warn", "share an object"),
     ],
 )
 def test_a_broken_part_of_the_contract_is_named_with_advice(env, name, status, words):
     check = found(env)[name]
     assert (check.status, words in check.found) == (status, True), check
     assert check.advice
+
+
+def test_what_only_gymnasiums_checker_refuses_is_no_blocker():
+    assert {check.status for name, check in found(Reusing).items() if name != "gymnasium"} == {"ok"}
 
 
 @pytest.mark.parametrize(("env", "advice"), [(Far, "widen the bounds"), (Double, "training converts it; for other")])
@@ -211,7 +227,8 @@ def test_every_limit_of_settings_has_a_reason():
 def test_masks_several_agents_and_vector_environments_are_played_by_their_rules():
     masked, games = found(Masked), found(TwoSides)
     assert {check.status for check in masked.values()} == {"ok"} and "not run" in masked["gymnasium"].found
-    assert "spaces" in games
+    assert {check.status for check in games.values()} == {"ok"}
+    assert "the same 120 steps" in games["seeds"].found and games["spaces"].advice.startswith("agents with different")
     vector = found("CartPole-v1", vectorize="vector")
     assert {check.status for check in vector.values()} == {"ok"} and "gymnasium" not in vector
 

@@ -158,6 +158,8 @@ def _score(result: Evaluation, name: str, meta: Mapping[str, Any], which: str) -
     """Return lines that describe an evaluation."""
     from penstock.runs.formatting import number, spread
 
+    if not result.took_part:
+        return f"{name}no return: its agents acted in none of the games"
     ended = f", {result.finished} of which ended" if result.unfinished else ""
     lines = [
         f"{name}mean return {spread(result.mean_return, result.std_return)} over {result.episodes} episodes{ended} "

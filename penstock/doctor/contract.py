@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, redirect_stdout
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import compress
 from typing import Any, TypeVar
 
@@ -27,9 +26,10 @@ from penstock.doctor import Check
 from penstock.engine.backends.apart import NoAnswer, apart
 from penstock.engine.preparation import note_of_flattening
 from penstock.envs.factories import OUTSIDE
-from penstock.envs.failures import PROBED_LANE, EnvironmentFailure, EnvironmentUsageError
-from penstock.envs.lanes import EpisodeRecord, outline
-from penstock.envs.making import Probed, construct, make_lanes, probe
+from penstock.envs.failures import FAILING, PROBED_LANE, EnvironmentFailure, EnvironmentUsageError
+from penstock.envs.game_group import games_by_spaces
+from penstock.envs.lanes import EpisodeRecord, Group, outline
+from penstock.envs.making import Probed, construct, make_group, probe_all
 from penstock.envs.spec import EnvSpec
 from penstock.play.film import make_stage, picture_of
 from penstock.self_play.fixed_opponents import RandomOpponent
@@ -45,6 +45,7 @@ _MARKS = re.compile(r"^(?:\x1b\[[0-9;]*m)*WARN: |\x1b\[[0-9;]*m", re.MULTILINE) 
 # Notes of Gymnasium's checker on what Penstock does itself: actions are scaled to their bounds, unbounded numbers are
 # legal, wrapped environments are checked as they are trained on.
 _SETTLED = ("recommend using a symmetric and normalized space", "infinity. This is probably", "unwrapped version")
+_OPINION = "check_env of gymnasium.utils.env_checker says this: no training needs it unless another line fails"
 _NO_ANSWER = "fix the environment: a training would stop in the same way; a slow environment needs a longer --limit"
 
 T = TypeVar("T")
@@ -92,20 +93,23 @@ def _quietly(function: Callable[..., T], *arguments: Any) -> T:
 def _checks(env: EnvSpec, stages: _Stages) -> Iterator[Check]:
     """Yield the findings."""
     try:
-        seen = stages.call("spaces", probe, env)
+        seen = stages.call("spaces", probe_all, env, games_by_spaces)
     except NoAnswer:
         raise
     except (EnvironmentUsageError, EnvironmentFailure) as error:
         yield Check("spaces", "fail", str(error), "fix the environment, or wrap it")
         return
-    agents = f"; {len(seen.agents)} agents: {', '.join(seen.agents)}" if seen.agents else ""
-    yield Check("spaces", "ok", f"observations {seen.observation}; actions {seen.action}{agents}")
-    notes = {"encoder": note_of_flattening("auto", seen.observation), "mask": seen.note_of_mask}
-    yield from (Check(name, "warn", *note.split(": ", 1)) for name, note in notes.items() if note is not None)
-    is_single = not env.is_vector and not seen.agents
+    advice = "agents with different spaces need policies of their own" if len(seen) > 1 else ""
+    for each in seen:
+        agents = f"; {len(each.agents)} agents: {', '.join(each.agents)}" if each.agents else ""
+        yield Check("spaces", "ok", f"observations {each.observation}; actions {each.action}{agents}", advice)
+        notes = {"encoder": note_of_flattening("auto", each.observation), "mask": each.note_of_mask}
+        yield from (Check(name, "warn", *note.split(": ", 1)) for name, note in notes.items() if note is not None)
+    env = replace(env, mask_is_in_info=seen[0].mask_is_in_info)
+    is_single = not env.is_vector and not seen[0].agents
     if is_single:
-        yield stages.call("gymnasium", _by_gymnasium, env, seen)
-    play, seeds = stages.call("episodes", _two_plays, env, seen, is_single)
+        yield stages.call("gymnasium", _by_gymnasium, env, seen[0])
+    play, seeds = stages.call("episodes", _two_plays, env, is_single)
     if seeds is None:
         advice = "fix the environment, or wrap it: the same step fails in every training"
         yield Check("episodes", "fail", str(play.failure), advice)
@@ -156,7 +160,7 @@ class _Play:
     Attributes
     ----------
     rows
-        Of each step, a hash of the observations, and rewards and ends as bytes; of the first reset, the hash alone.
+        Of the first reset and each step, hashes of the observations, rewards and ends.
     episodes
         Whole episodes.
     ends
@@ -169,9 +173,8 @@ class _Play:
         Failure that ended the play.
     """
 
-    seen: Probed
     is_single: bool
-    rows: list[tuple[int, bytes, bytes]] = field(default_factory=list)
+    rows: list[tuple[int, ...]] = field(default_factory=list)
     episodes: list[EpisodeRecord] = field(default_factory=list)
     ends: Counter[str] = field(default_factory=Counter)
     rewards: list[float] = field(default_factory=list)
@@ -182,33 +185,42 @@ class _Play:
         """Play for a number of steps or seconds; `general_seed` is that of the process's generators."""
         seed_generators(general_seed)
         end = time.monotonic() + seconds
-        watches: list[_Watch] = []
         try:
             if self.is_single:
-                env = env.wrapped([partial(_watched, watches)])
-            env = replace(env, mask_is_in_info=self.seen.mask_is_in_info)
+                env = env.wrapped([self._watched])
             count = 2 if env.is_vector else 1
-            with closing(make_lanes(env, count, seed=SEED, first_lane=PROBED_LANE, worker_index=OUTSIDE)) as lanes:
-                opponent = RandomOpponent(lanes, SEED)
-                obs = np.zeros((lanes.num_lanes, *lanes.observation.shape), lanes.observation.dtype)
-                everyone = np.arange(lanes.num_lanes, dtype=np.int64)
-                lanes.reset()
-                lanes.write_observations(obs, everyone)
-                self.rows.append((hash(obs.tobytes()), b"", b""))
+            with closing(
+                make_group(env, count, seed=SEED, first_lane=PROBED_LANE, worker_index=OUTSIDE, games=games_by_spaces)
+            ) as group:
+                opponents = [RandomOpponent(lanes, SEED) for lanes in group.lanes]
+                group.reset()
+                self._look(group)
                 while len(self.rows) <= steps and time.monotonic() < end:
-                    lanes.step(opponent.act())
-                    lanes.write_finals(obs, everyone[: len(lanes.finals)])
-                    lanes.write_observations(obs, everyone)
-                    ends = lanes.terminated.tobytes() + lanes.truncated.tobytes()
-                    self.rows.append((hash(obs.tobytes()), lanes.reward.tobytes(), ends))
-                    self.rewards += compress(lanes.reward.tolist(), lanes.valid.tolist())
-                    self.ends["terminated"] += int(lanes.terminated.sum())
-                    self.ends["truncated"] += int(lanes.truncated.sum())
-                    self.episodes += [episode for episode in lanes.take_episodes() if episode.length]
+                    group.step([opponent.act() for opponent in opponents])
+                    self._look(group)
         except EnvironmentFailure as failure:
             self.failure = failure
-        self.values = watches[0].values if watches else None
         return self
+
+    def _watched(self, env: gymnasium.Env) -> _Watch:
+        watch = _Watch(env)
+        self.values = watch.values
+        return watch
+
+    def _look(self, group: Group) -> None:
+        """Read what the last step, or reset, returned."""
+        parts = []
+        for lanes in group.lanes:
+            obs = np.zeros((lanes.num_lanes, *lanes.observation.shape), lanes.observation.dtype)
+            everyone = np.arange(lanes.num_lanes, dtype=np.int64)
+            lanes.write_finals(obs, everyone[: len(lanes.finals)])
+            lanes.write_observations(obs, everyone)
+            parts.append([each.tobytes() for each in (obs, lanes.reward, lanes.terminated, lanes.truncated)])
+            self.rewards += compress(lanes.reward.tolist(), lanes.valid.tolist())
+            self.ends["terminated"] += int(lanes.terminated.sum())
+            self.ends["truncated"] += int(lanes.truncated.sum())
+            self.episodes += [episode for episode in lanes.take_episodes() if episode.length]
+        self.rows.append(tuple(map(hash, zip(*parts, strict=True))))
 
 
 class _Watch(gymnasium.Wrapper):
@@ -248,11 +260,6 @@ class _Watch(gymnasium.Wrapper):
             if shape is not None and self._shapes.setdefault(key, shape) != shape:
                 change = f"{key!r} of shape {self._shapes[key]} has shape {shape} in {place}"
                 self.values.changed.setdefault(key, change)
-
-
-def _watched(watches: list[_Watch], env: gymnasium.Env) -> _Watch:
-    watches.append(_Watch(env))
-    return watches[-1]
 
 
 def _limit_of(env: Any) -> int | None:
@@ -309,24 +316,19 @@ def _by_gymnasium(env: EnvSpec, seen: Probed) -> Check:
     ):
         try:
             check_env(made, skip_render_check=True, skip_close_check=True)
-        except (Exception, SystemExit) as error:  # an AssertionError, or any error of the environment
-            problem = f"{type(error).__name__}: {error}" if not isinstance(error, AssertionError) else str(error)
-            advice = "Gymnasium's check_env, which says this, is in gymnasium.utils.env_checker"
-            seen_first = made.reset(seed=SEED)[0] if "not within the observation space" in problem else None
-            is_outside = seen_first is not None and not made.observation_space.contains(seen_first)
-            is_note = is_outside and _why_outside(made.observation_space, seen_first)[1].startswith(_CONVERTED)
-            return Check("gymnasium", "warn" if is_note else "fail", problem.partition("\n")[0], advice)
+        except tuple(FAILING) as error:  # an AssertionError, or any error of the environment
+            name = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
+            return Check("gymnasium", "warn", f"{name}{error}".partition("\n")[0], _OPINION)
     notes = dict.fromkeys(_MARKS.sub("", str(each.message)) for each in caught)
     notes = {note: None for note in notes if not any(words in note for words in _SETTLED)}
     if notes:
-        advice = "advice of Gymnasium's checker: no training needs this unless another line fails"
-        return Check("gymnasium", "warn", " ".join(notes), advice)
+        return Check("gymnasium", "warn", " ".join(notes), _OPINION)
     return Check("gymnasium", "ok", "its checker finds nothing")
 
 
-def _two_plays(env: EnvSpec, seen: Probed, is_single: bool) -> tuple[_Play, Check | None]:
+def _two_plays(env: EnvSpec, is_single: bool) -> tuple[_Play, Check | None]:
     """Play twice in one process, where lanes of a rollout worker are, too; the finding is None after a failure."""
-    play = _Play(seen, is_single).run(env, STEPS, SECONDS)
+    play = _Play(is_single).run(env, STEPS, SECONDS)
     return play, None if play.failure is not None else _seeds(env, play)
 
 
@@ -334,14 +336,14 @@ def _seeds(env: EnvSpec, play: _Play) -> Check:
     """Compare a second play with the same seed and actions."""
     if play.values is not None and play.values.is_random:
         return Check("seeds", "ok", "the environment is declared nondeterministic")
-    again = _Play(play.seen, is_single=False).run(env, len(play.rows) - 1, 2 * SECONDS, general_seed=1)
+    again = _Play(is_single=False).run(env, len(play.rows) - 1, 2 * SECONDS, general_seed=1)
     if again.failure is not None:
         return Check("seeds", "fail", f"only a second environment fails: {again.failure}", "look for shared state")
     pairs = enumerate(zip(play.rows, again.rows, strict=False))
     step, difference = next(((number, pair) for number, pair in pairs if pair[0] != pair[1]), (None, None))
     if difference is None:
         return Check("seeds", "ok", f"the same seed and actions give the same {len(again.rows) - 1:,} steps")
-    parts = zip(("observation", "reward", "end"), *difference, strict=True)
+    parts = zip(("observation", "reward", "end", "end"), *difference, strict=True)
     what = next(name for name, one, other in parts if one != other)
     place = f"step {step}" if step else "the first reset"
     return Check(

@@ -26,7 +26,7 @@ from penstock.engine.backends.apart import apart
 from penstock.engine.preparation import resolve_env
 from penstock.envs.columns import ActionDecoder
 from penstock.envs.factories import OUTSIDE
-from penstock.envs.failures import PROBED_LANE, EnvironmentFailure
+from penstock.envs.failures import PROBED_LANE, EnvironmentFailure, EnvironmentUsageError
 from penstock.envs.making import construct, make_lanes
 from penstock.envs.spec import EnvSpec
 from penstock.self_play.fixed_opponents import RandomOpponent
@@ -78,7 +78,7 @@ def check_environment(flags: DoctorFlags) -> list[Check]:
             return [*checks, *_speed(env, config, flags.seconds, flags.limit)]
         except EnvironmentFailure as failure:
             return [*checks, Check("speed", "fail", str(failure), "fix the environment: it fails after longer play")]
-        except (BenchError, ConfigError) as error:
+        except (BenchError, ConfigError, EnvironmentUsageError) as error:
             return [*checks, Check("speed", "warn", f"not measured: {error}")]
 
 

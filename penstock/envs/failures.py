@@ -9,6 +9,7 @@ from types import TracebackType
 
 from penstock.ipc import problem_of_locks
 
+FAILING: list[type[BaseException]] = [Exception, SystemExit]  # by an environment; in roles KeyboardInterrupt, too
 PROBED_LANE = 3_000_000  # outside the lanes of training, evaluation and scoring
 
 _HERE = str(Path(__file__).parent)

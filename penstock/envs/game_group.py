@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.envs.failures import EnvironmentFailure, UnsupportedSpaceError
+from penstock.envs.failures import FAILING, EnvironmentFailure, UnsupportedSpaceError
 from penstock.envs.games import Game, GameError, Turn
 from penstock.envs.lanes import Group
 from penstock.envs.seats import SeatLanes, TeamReward
@@ -121,7 +121,7 @@ class Games(Group):
         for number, game in enumerate(games):
             try:
                 game.close()
-            except Exception as error:
+            except tuple(FAILING) as error:
                 failure = failure or self.failure("close", number, 0, error)
         if failure is not None:
             raise failure
@@ -184,8 +184,16 @@ class Games(Group):
             raise
         except GameError as error:
             raise self.failure(phase, number, error.seat, error.problem, named=True) from error
-        except (Exception, SystemExit) as error:
+        except tuple(FAILING) as error:
             raise self.failure(phase, number, None, error) from error
+
+
+def games_by_spaces(games: Sequence[Game], seeds: Sequence[int], **given: Any) -> Games:
+    """Make `Games` with a team for each kind of spaces."""
+    teams: dict[Any, list[str]] = {}
+    for seat, agent in enumerate(games[0].agents):
+        teams.setdefault(environment_specs(*games[0].spaces(seat), given["mask_is_in_info"]), []).append(agent)
+    return Games(games, seeds, **{**given, "teams": list(teams.values())})
 
 
 def _require_exchangeable(game: Game, mask_is_in_info: bool) -> None:

@@ -357,8 +357,8 @@ class Lanes(ABC):
     def _store_reward(self, reward: np.ndarray) -> None:
         """Check and store the rewards of a step whose flags and ``valid`` are set; 0 where not valid."""
         reward = reward.astype(np.float64, copy=False)
-        # One dot product checks all lanes: it is small only if every reward is finite and fits a float32.
-        if not reward.dot(reward) < 1e70:
+        # One product, without a warning of overflow, is small only if every reward is finite and fits a float32.
+        if not np.vdot(reward, reward) < 1e70:
             unfit = np.flatnonzero(~(np.abs(reward) <= np.finfo(np.float32).max))
             if unfit.size:
                 lane = int(unfit[0])

@@ -15,7 +15,7 @@ from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 from gymnasium.wrappers import FrameStackObservation
 
 from penstock.envs.factories import OUTSIDE, requested
-from penstock.envs.failures import PROBED_LANE, EnvironmentFailure, EnvironmentUsageError
+from penstock.envs.failures import FAILING, PROBED_LANE, EnvironmentFailure, EnvironmentUsageError
 from penstock.envs.game_group import Games
 from penstock.envs.games import Game, game_of
 from penstock.envs.lanes import Group, Lanes
@@ -127,21 +127,21 @@ def probe(spec: EnvSpec) -> Probed:
     return found
 
 
-def probe_all(spec: EnvSpec) -> list[Probed]:
-    """Return an environment's properties for each acting policy, by making one and closing it.
+def probe_all(spec: EnvSpec, games: Callable[..., Games] = Games) -> list[Probed]:
+    """Return an environment's properties for each acting policy, by making one (see `make_group`) and closing it.
 
     If observations have no mask, reset it to look for a mask in its info.
     """
     if spec.population > 1:
         return probe_all(spec.of_one) * spec.population
-    with contextlib.closing(make_group(spec, 1, first_lane=PROBED_LANE, worker_index=OUTSIDE)) as group:
+    with contextlib.closing(make_group(spec, 1, first_lane=PROBED_LANE, worker_index=OUTSIDE, games=games)) as group:
         statistics = tuple(moments.start for moments in group.statistics.moments)
         if not spec.mask_is_in_info and any(lanes.observation.mask is None for lanes in group.lanes):
             # A failing reset is reported when the lanes are reset.
             with contextlib.suppress(EnvironmentFailure):
                 group.reset()
     if any(lanes.mask_was_in_info and lanes.action.choices for lanes in group.lanes):
-        return probe_all(dataclasses.replace(spec, mask_is_in_info=True))
+        return probe_all(dataclasses.replace(spec, mask_is_in_info=True), games)
     return [
         Probed(
             lanes.observation, lanes.action, lanes.frame_skip, lanes.agents, spec.mask_is_in_info, statistics,
@@ -288,7 +288,7 @@ def _guarded(spec: EnvSpec, lane: int | None, make: Callable[[], Any]) -> Any:
             return make()
     except EnvironmentUsageError as error:
         raise type(error)(f"env={spec.name!r}: {error}") from None
-    except (Exception, SystemExit) as error:
+    except tuple(FAILING) as error:
         if refusal := explained(error, *spec.unpack()):
             raise type(refusal)(f"env={spec.name!r}: {refusal}") from None
         raise EnvironmentFailure.of(spec.name, "make", lane, 0, error) from error

@@ -18,7 +18,7 @@ from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.wrappers import MaxAndSkipObservation
 
 from penstock.envs.columns import ActionDecoder, BadObservationError, observation_writer
-from penstock.envs.failures import EnvironmentFailure
+from penstock.envs.failures import FAILING, EnvironmentFailure
 from penstock.envs.goals import GoalRules
 from penstock.envs.lanes import SUCCESS, Lanes, outline
 from penstock.envs.masks import MASK
@@ -102,7 +102,7 @@ class SingleLanes(Lanes):
                 record(call(action))
         except EnvironmentFailure:
             raise
-        except (Exception, SystemExit) as error:
+        except tuple(FAILING) as error:
             raise self._failure("step", len(answers), error) from error
         try:
             observations, rewards, terminated, truncated, infos = zip(*answers, strict=True)
@@ -155,7 +155,7 @@ class SingleLanes(Lanes):
         for lane, env in enumerate(envs):
             try:
                 env.close()
-            except Exception as error:
+            except tuple(FAILING) as error:
                 failure = failure or self._failure("close", lane, error)
         if failure is not None:
             raise failure
@@ -175,7 +175,7 @@ class SingleLanes(Lanes):
         try:
             env = self._envs[lane]
             answer = env.reset() if seed is None else env.reset(seed=seed)
-        except (Exception, SystemExit) as error:
+        except tuple(FAILING) as error:
             raise self._failure("reset", lane, error) from error
         if not isinstance(answer, tuple) or len(answer) != 2:
             raise self._failure("reset", lane, f"reset() must return (observation, info), found {outline(answer)}")

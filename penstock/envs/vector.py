@@ -11,6 +11,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from penstock.envs.columns import ActionDecoder, BadObservationError, observation_writer
+from penstock.envs.failures import FAILING
 from penstock.envs.lanes import SUCCESS, Lanes
 from penstock.envs.masks import MASK, mask_of_lane
 from penstock.envs.translation import environment_specs
@@ -87,7 +88,7 @@ class VectorLanes(Lanes):
         self._steps += 1
         try:
             answer = self._env.step(self._decode(actions))
-        except (Exception, SystemExit) as error:
+        except tuple(FAILING) as error:
             raise self._failure("step", None, error) from error
         if not isinstance(answer, tuple) or len(answer) != 5:
             legal = "(observations, rewards, terminations, truncations, infos)"
@@ -121,7 +122,8 @@ class VectorLanes(Lanes):
             self._writer.write_each(column, rows, self._final_observations)
         except BadObservationError as bad:
             lane = None if bad.index is None else int(self.finals[bad.index])
-            raise self._failure("step", lane, bad.problem) from bad
+            place = "info['final_obs']: " if self._mode is AutoresetMode.SAME_STEP else ""
+            raise self._failure("step", lane, place + bad.problem) from bad
         self._check_masks(column, rows, np.ones(len(rows), np.bool_))
 
     def close(self) -> None:
@@ -130,7 +132,7 @@ class VectorLanes(Lanes):
         self._is_open = False
         try:
             self._env.close()
-        except (Exception, SystemExit) as error:
+        except tuple(FAILING) as error:
             raise self._failure("close", None, error) from error
 
     def _start_next_episodes(self, infos: Mapping[str, Any]) -> None:
@@ -162,12 +164,14 @@ class VectorLanes(Lanes):
         if reported is None or reported[lane] is None:
             problem = "truncated in SAME_STEP mode without its final observation: expected info['final_obs']"
             raise self._failure("step", lane, problem)
-        return reported[lane]
+        final = reported[lane]
+        # NumPy joins observations of equal shape into one array of objects.
+        return final.tolist() if isinstance(final, np.ndarray) and final.dtype == object else final
 
     def _reset_env(self, **arguments: Any) -> Any:
         try:
             answer = self._env.reset(**arguments)
-        except (Exception, SystemExit) as error:
+        except tuple(FAILING) as error:
             raise self._failure("reset", None, error) from error
         if not isinstance(answer, tuple) or len(answer) != 2:
             found = type(answer).__name__

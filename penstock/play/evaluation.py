@@ -120,6 +120,11 @@ class Evaluation:
         return float(np.std(self.returns))
 
     @property
+    def took_part(self) -> bool:
+        """Whether an agent of the policy acted in a game; else the returns are 0 and say nothing."""
+        return any(self.lengths)
+
+    @property
     def mean_length(self) -> float:
         """Mean length in steps."""
         return float(np.mean(self.lengths))

@@ -10,11 +10,14 @@ import rich.style  # noqa: F401 - draws from the generator of `random` when it i
 import torch
 
 import penstock
+from penstock.engine.backends import apart as apart_module
 from penstock.engine.backends import launcher
 from penstock.engine.backends.apart import NoAnswer, apart
 from penstock.envs.failures import EnvironmentFailure
+from penstock.envs.single import SingleLanes
 from penstock.runs.run_directory import RunDirectory
 from tests.engine.rude import RudeEnv, state_of_process
+from tests.envs.faulty import FaultyEnv
 
 TINY = {
     "num_workers": 1, "num_envs_per_worker": 2, "segment_length": 8, "batch_size": 16, "num_epochs": 1,
@@ -147,6 +150,16 @@ def raise_what_cannot_travel():
     raise DiesWhenMadeError(1, 2)
 
 
+def interrupt():
+    raise KeyboardInterrupt
+
+
+def step_into_an_interrupt():
+    lanes = SingleLanes([FaultyEnv(step_answers={1: KeyboardInterrupt()})], [0], name="faulty", first_lane=12)
+    lanes.reset()
+    lanes.step(np.zeros(1, np.int64))
+
+
 def test_what_is_looked_at_apart_answers_raises_or_dies_there_and_the_launcher_stays_fit_for_the_run():
     with launcher.kept():
         launcher.prepare()
@@ -157,6 +170,10 @@ def test_what_is_looked_at_apart_answers_raises_or_dies_there_and_the_launcher_s
             apart("it", int, "seven")
         with pytest.raises(EnvironmentFailure, match=r"it failed in make .*(.|\n)*DiesWhenMadeError: 1"):
             apart("it", raise_what_cannot_travel)
+        with pytest.raises(EnvironmentFailure, match=r"it failed in make .*(.|\n)*KeyboardInterrupt"):
+            apart("it", interrupt)
+        with pytest.raises(EnvironmentFailure, match=r"faulty failed in step \(lane 12, step 1\)"):
+            apart("faulty", step_into_an_interrupt)
         with pytest.raises(EnvironmentFailure, match="the process that made it to look at it ended with exit status 3"):
             apart("it", os._exit, 3)
         with pytest.raises(NoAnswer, match=r"it: the process that made it to look at it gave no answer within 0\.5 s"):
@@ -164,3 +181,18 @@ def test_what_is_looked_at_apart_answers_raises_or_dies_there_and_the_launcher_s
         with launcher.lent() as lent:
             assert lent.pid == pid and lent.is_alive and lent.deaths() == []
     assert apart("it", os.getpid) == os.getpid()
+
+
+def slowly(seconds):
+    time.sleep(seconds)
+    return "made"
+
+
+def test_an_environment_that_is_slow_to_make_is_waited_for_and_the_user_reads_so_once(monkeypatch, capsys):
+    monkeypatch.setattr(apart_module, "PATIENCE", 0.2)
+    with launcher.kept():
+        launcher.prepare()
+        assert apart("it", slowly, 1.0) == "made"
+        assert apart("it", slowly, 0.3, limit=60) == "made"
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("waiting for environment it: process ") and "penstock doctor --env ENV" in line

@@ -75,6 +75,7 @@ def test_an_interrupt_is_no_environment_failure() -> None:
         play(lanes_with(FaultyEnv(step_answers={1: KeyboardInterrupt()})))
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
@@ -88,6 +89,7 @@ def test_an_interrupt_is_no_environment_failure() -> None:
         ((GOOD, 0.0, False, np.zeros(2, bool), {}), "a single number as truncated, found a ndarray"),
         ((GOOD, float("nan"), False, False, {}), "expected a finite float32 reward, found nan"),
         ((GOOD, -np.inf, False, False, {}), "expected a finite float32 reward, found -inf"),
+        ((GOOD, 1e300, False, False, {}), "expected a finite float32 reward, found 1e\\+300"),
         ((GOOD, 1e39, False, False, {}), r"expected a finite float32 reward, found 1e\+39"),
         ((np.zeros(3, np.float32), 0.0, False, False, {}), r"observation of shape \(2,\), found \(3,\)"),
         ((np.float32(0.0), 0.0, False, False, {}), r"observation of shape \(2,\), found \(\)"),
@@ -221,10 +223,23 @@ def test_a_final_observation_that_is_missing_or_bad_is_refused() -> None:
         with pytest.raises(EnvironmentFailure, match="finite observation") as caught:
             lanes.write_finals(np.zeros((1, 2), np.float32), np.zeros(1, np.int64))
         assert where(caught.value) == ("step", 12, 2)
+        assert ("info['final_obs']: expected" in str(caught.value)) == (mode is AutoresetMode.SAME_STEP)
 
     lanes = altered_lanes(lambda o, r, te, tr, i: (o, r, te, tr, {}), AutoresetMode.SAME_STEP, step_answers={2: ended})
     failure = failure_of(lanes)
     assert where(failure) == ("step", 12, 2) and "info['final_obs']" in str(failure)
+
+
+def test_final_observations_that_numpy_has_joined_in_an_array_of_objects_are_written() -> None:
+    def joined(o: Any, r: Any, te: Any, tr: Any, i: Any) -> Any:
+        return o, r, te, tr, {"final_obs": np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], object)}
+
+    ended = (GOOD, 0.0, False, True, {})
+    lanes = altered_lanes(joined, AutoresetMode.SAME_STEP, step_answers={1: ended})
+    play(lanes, 1)
+    finals = np.zeros((1, 2), np.float32)
+    lanes.write_finals(finals, np.zeros(1, np.int64))
+    assert finals.tolist() == [[5.0, 6.0]]
 
 
 def test_a_ragged_observation_before_a_masked_reset_is_refused() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
 from multiprocessing.connection import wait
@@ -21,6 +22,7 @@ from penstock.surroundings import Surroundings
 
 T = TypeVar("T")
 NAME = "preparation"  # of the process
+PATIENCE = 10.0  # seconds without an answer, and without a limit, after which the user reads what is waited for
 
 
 class NoAnswer(EnvironmentFailure):
@@ -63,7 +65,7 @@ def apart(env: str, function: Callable[..., T], *arguments: Any, limit: float | 
     if not isinstance(answer, Failed):
         (returned,) = answer
         return returned
-    if answer.error is None:
+    if not isinstance(answer.error, Exception):  # none, or one that would end this process
         raise EnvironmentFailure(env, "make", None, 0, answer.text)
     if not isinstance(answer.error, ValueError | EnvironmentFailure):  # their messages are complete
         answer.error.add_note(answer.text)
@@ -79,7 +81,11 @@ def _answer(
             pid = forks.fork(NAME, None, theirs)
         try:
             send_setup(ours.send, call)
-            answer = ours.wait(limit)
+            answer = ours.wait(PATIENCE if limit is None else limit)
+            if answer is None and limit is None:
+                what = f"environment {env}: process {pid}, which makes and closes it once, gives no answer yet"
+                print(f"waiting for {what}; does it hang? penstock doctor --env ENV", file=sys.stderr, flush=True)
+                answer = ours.wait()
         except (EOFError, OSError):  # the process ended first
             raise _no_answer(env, describe_status(_status_of(forks, pid))) from None
     if answer is None:

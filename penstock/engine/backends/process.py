@@ -22,6 +22,7 @@ from penstock.engine.backends.launcher import module_path
 from penstock.engine.contracts import Role, RoleSpec
 from penstock.engine.messages import Failed, Ready, Stop
 from penstock.engine.roles.specs import RolloutRole
+from penstock.envs.failures import FAILING
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
 from penstock.ipc import set_parent_death_signal
@@ -86,6 +87,7 @@ def answer(name: str, launcher: int, control: Channel) -> int:
 
 def _begin(name: str, launcher: int) -> None:
     leave_to_supervisor()
+    FAILING.append(KeyboardInterrupt)  # no signal raises it here
     set_parent_death_signal(signal.SIGKILL, launcher)
     setproctitle.setproctitle(f"penstock-{name}")
 

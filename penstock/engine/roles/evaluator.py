@@ -224,7 +224,7 @@ class Scoring:
         """
         if self._target is None:
             return None
-        return not evaluation.unfinished and evaluation.mean_return >= self._target
+        return evaluation.took_part and not evaluation.unfinished and evaluation.mean_return >= self._target
 
     def score(
         self,
@@ -237,9 +237,9 @@ class Scoring:
     ) -> Scored:
         """Return the score of an evaluation, and keep the weights if they are the best."""
         best_return = candidate.best_return
-        # An evaluation broken off at the deadline is not comparable. Of equal ones the later is better, and one that
-        # reached the target twice is better than all.
-        is_measure = not evaluation.unfinished or time.monotonic() < deadline
+        # Games without the policy say nothing, and an evaluation broken off at the deadline is not comparable. Of equal
+        # ones the later is better, and one that reached the target twice is better than all.
+        is_measure = evaluation.took_part and (not evaluation.unfinished or time.monotonic() < deadline)
         is_better = best_return is None or evaluation.mean_return >= best_return or has_reached_target
         is_best, error = is_measure and is_better, None
         if is_best:

@@ -330,6 +330,8 @@ def of_policy(name: str) -> str:
 
 
 def _values_of(evaluation: Evaluation) -> dict[str, float]:
+    if not evaluation.took_part:
+        return {}
     values = {
         "evaluation/mean_return": evaluation.mean_return,
         "evaluation/std_return": evaluation.std_return,

@@ -124,7 +124,7 @@ class PolicyProgress:
             mean_return=self.mean_return,
             mean_length=self.mean_length,
             success_rate=self.success_rate,
-            eval_return=evaluation.mean_return if evaluation else None,
+            eval_return=evaluation.mean_return if evaluation and evaluation.took_part else None,
             eval_unfinished=evaluation.unfinished if evaluation else 0,
             eval_success_rate=evaluation.success_rate if evaluation else None,
             eval_matches=tuple(
