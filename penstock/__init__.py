@@ -1,6 +1,6 @@
-"""Penstock: asynchronous reinforcement learning that waits only for the slowest real work.
+"""Penstock: asynchronous reinforcement learning, in as many processes as the machine has cores for.
 
-The public face. Names are imported on first use, so that importing the package is cheap.
+Public interface. Names are imported on first use, so that importing the package is cheap.
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ class EvalFlags:
     record: str | None = None
     """New directory for a Minari dataset of the episodes, e.g. datasets/cartpole-v0 (needs the extra "minari")."""
     explain: str | None = None
-    """File for a plot of one more episode's rewards, original and as learned from, e.g. episode.png; see rewards."""
+    """File for a plot of one more episode's rewards, original and used for learning, e.g. episode.png; see rewards."""
     seed: int = 0
     """Seed of the environments and of sampling."""
     max_steps: int | None = None
@@ -200,9 +200,9 @@ class DoctorFlags:
     wrapper: tuple[str, ...] = ()
     """Functions or classes, "module:Name" or "file.py:Name", that wrap the environment; the last is the outermost."""
     seconds: float = 12.0
-    """Time of the measurements of its speed, start-up not counted; 0: none are made."""
+    """Seconds of measurements of the environment's speed, without start-up; 0: no measurements."""
     limit: float = 60.0
-    """Seconds after which a stage of the check of an environment fails if it has given no answer."""
+    """Seconds without an answer after which a stage of the check of an environment fails."""
     json: bool = False
     """Print the findings as JSON."""
 

@@ -1,4 +1,4 @@
-"""The trainer: the public face of the engine."""
+"""The trainer, the public interface of the engine."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Trainer(Steering, metaclass=_Hinted):
     ) -> Trainer:
         """Resume a run from its last intact checkpoint, in the same directory.
 
-        A remote run, by its URL, is fetched into a new directory in ``runs``, unless one there has all of its history.
+        A remote run, given by its URL, is downloaded into a new directory in ``runs``, unless a complete copy is there.
 
         Parameters
         ----------
@@ -160,12 +160,12 @@ class Trainer(Steering, metaclass=_Hinted):
         return self._supervisor.progress.status()
 
     def train(self, steps: int | None = None, *, on_update: OnUpdate | None = None, quiet: bool = False) -> TrainResult:
-        """Train until a number of steps are learned from. May be called again: processes stay warm.
+        """Train until a number of steps are learned from. May be called again: processes stay alive.
 
         Parameters
         ----------
         steps
-            Least number of further steps; None: up to ``total_steps``.
+            Minimum number of further steps; None: up to ``total_steps``.
         on_update
             Called a few times per second with a `Status`. Numbers that it returns by name are logged and shown; False
             stops the training as a spent budget does. It may use the trainer, but not train or close it.
@@ -226,8 +226,8 @@ class Trainer(Steering, metaclass=_Hinted):
         """Play episodes with the current weights, in this process; None: ``eval_episodes``.
 
         With ``eval_against`` that number of games is played against each opponent, from each seat, or by each policy
-        with its own agents: `Evaluation.matches`. Several policies without it play each other. An episode that lasts
-        longer than ``eval_max_steps`` is given up and counted in `Evaluation.unfinished`.
+        with its own agents: `Evaluation.matches`. Without it several policies play each other. An episode of more than
+        ``eval_max_steps`` steps is given up and counted in `Evaluation.unfinished`.
 
         Returns
         -------
@@ -262,14 +262,14 @@ class Trainer(Steering, metaclass=_Hinted):
     def set_parameters(self, parameters: Mapping[int | str, Weights] | str | os.PathLike[str]) -> None:
         """Replace weights; the optimisers keep their state.
 
-        Segments that these policies have collected before are fenced off; replay buffers stay as they are.
+        Segments that these policies have collected before are discarded; replay buffers are kept.
 
         Parameters
         ----------
         parameters
             ``{policy_id: state dict}`` or ``{policy_id: path}`` of any policies; for a single policy also a path alone.
-            A path is that of a checkpoint, or of a run, whose best weights are taken: of a run of several policies
-            those of the policy of the same name, or of the policy whose directory within the run is given.
+            A path is that of a checkpoint, or of a run, whose best weights are used. In a run of several policies they
+            are those of the policy of the same name, or of the policy whose directory within the run is given.
 
         Raises
         ------
@@ -299,7 +299,7 @@ class Trainer(Steering, metaclass=_Hinted):
     def best(self) -> Best:
         """Return the best weights that any evaluation of this run has scored, with their mean return and steps.
 
-        After ``reached_target`` these are the weights that reached it, which the trainer holds. Of several policies
+        After ``reached_target`` these are the weights that reached it, which the trainer holds. With several policies
         they are the best of each, with the mean of their returns.
 
         Raises
@@ -320,7 +320,7 @@ class Trainer(Steering, metaclass=_Hinted):
     def save(self, path: str | os.PathLike[str], *, best: bool = False) -> None:
         """Write one checkpoint at `path`, a directory that is replaced atomically if it holds a checkpoint.
 
-        Of several policies, a checkpoint of each is written into `path`, by its name.
+        With several policies, a checkpoint of each is written into `path`, by its name.
 
         Parameters
         ----------

@@ -31,7 +31,7 @@ class ImportFlags:
     model: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="MODEL")]]
     """The zip written by model.save."""
     vec_normalize: Path | None = None
-    """File written by VecNormalize.save, if the model was trained in one."""
+    """File written by VecNormalize.save, if the model was trained with it."""
     out: str = "auto"
     """Directory of the run, absent or empty; "auto": runs/<env>-<algorithm>-<time>."""
     env: str | None = None

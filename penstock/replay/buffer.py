@@ -37,7 +37,7 @@ class Draw(NamedTuple):
     masses : float64 [batch_size]
         Mass of each row: with ``Prioritized`` ``(priority + eps)**alpha``, otherwise 1.
     total, least : float
-        Mass of all rows of the buffer at the draw, and the least of one.
+        Mass of all rows of the buffer at the draw, and smallest mass of a row.
     """
 
     batch: Batch
@@ -169,7 +169,7 @@ class ReplayBuffer:
         return self._default_writer().add(**steps)
 
     def end_episode(self) -> int | None:
-        """Cut the episode that ``add`` writes, after its last step: see ``Writer.end_episode``."""
+        """End the episode that ``add`` writes, after its last step: see ``Writer.end_episode``."""
         return self._default_writer().end_episode()
 
     def _default_writer(self) -> Writer:
@@ -428,7 +428,7 @@ class ReplayBuffer:
     # ---- as a shard of a larger buffer
 
     def draw(self, batch_size: int, out: Batch | None = None) -> Draw:
-        """Draw rows as `sample` does, with the masses in proportion to which rows of all shards are drawn.
+        """Draw rows as `sample` does, and return their masses, for drawing from several shards.
 
         Parameters
         ----------
@@ -449,11 +449,11 @@ class ReplayBuffer:
 
     @property
     def mass(self) -> float:
-        """Mass of all rows, by which the draws of several shards are shared out: see `draw`."""
+        """Sum of the masses of all rows, for drawing from several shards: see `draw`."""
         return self._core.total if self._core.prioritized else float(len(self))
 
     def raise_priority(self, priority: float) -> None:
-        """Let new rows without a priority begin with at least this one, which a row of another shard was given.
+        """Raise the priority with which new rows start to at least this one, for example of a row of another shard.
 
         Raises
         ------

@@ -87,7 +87,7 @@ class Flags:
     out: Path = Path("report.html")
     """The new file."""
     x: Literal["steps", "seconds", "updates", "frames"] = "steps"
-    """Horizontal axis of the charts, which all runs must have; of hardware and episodes it is steps."""
+    """Horizontal axis of the charts, which all runs must have. Charts of hardware and episodes always use steps."""
 
 
 def command(args: list[str]) -> int:
