@@ -148,7 +148,7 @@ def test_a_status_has_the_mean_and_the_largest_policy_lag_of_the_last_steps(ends
 
 
 def test_a_lane_is_granted_a_slot_again_only_when_the_learner_gives_it_back(ends):
-    e = ends(slots_per_lane=1)
+    e = ends(slots_per_lane=1, takes_turns=True)
     e.until(lambda: e.free() == [0, 1])
     e.fill([0, 1])
     e.until(lambda: len(e.home.full) == 2)
@@ -316,6 +316,20 @@ def test_weights_go_once_for_each_version_and_the_newest_wins(ends):
     e.home.ring_rollout_workers()
     e.until(lambda: e.node.control[Control.GOAL] == 77)
     assert e.status().weights_nbytes <= 3 * (16 + HEADER.size)  # of versions 4 and 39, and one between at most
+
+
+def test_a_version_that_no_bell_announces_soon_after_another_is_sent_too(ends, monkeypatch):
+    monkeypatch.setattr(dispatcher, "ALIVE_INTERVAL", 60.0)
+    monkeypatch.setattr(dispatcher, "WEIGHTS_INTERVAL", 0.3)
+    e = ends()
+    e.until(lambda: e.free() == [0, 1, 2, 3])
+    e.home.weights.publish(np.full(16, 5, np.uint8), 5)
+    e.home.ring_rollout_workers()
+    e.until(lambda: e.node.weights.version == 5)
+    for version in range(6, 20):
+        e.home.weights.publish(np.full(16, version, np.uint8), version)
+    e.until(lambda: e.node.weights.version == 19)
+    assert e.status().weights_nbytes <= 3 * (16 + HEADER.size)
 
 
 def test_segments_of_an_earlier_epoch_are_counted_and_left_to_the_learner_to_throw_away(ends):

@@ -256,7 +256,7 @@ def test_a_checkpoint_is_written_when_all_that_save_beside_it_have_answered():
     config = SimpleNamespace(checkpoint_interval=0, total_steps=100)
     training: Any = SimpleNamespace(config=config, policies=[SimpleNamespace(path=SimpleNamespace(saving_apart=2))])
     progress: Any = SimpleNamespace(steps=0, policies=[SimpleNamespace(name="")])
-    chronicle: Any = SimpleNamespace(restore=lambda: True, stores=["checkpoints"])
+    chronicle: Any = SimpleNamespace(restore=lambda: True, stores=["checkpoints"], run_path=None)
     roles: Any = SimpleNamespace(send=lambda role, save: role != "learner" or asked.append(save) is None, until=until)
     saves = Saves(training, progress, chronicle, roles)
     saves.save_run([{}])

@@ -23,6 +23,8 @@ from penstock.ipc.stream import ALIVE_INTERVAL, Kind, OwnDelay, Views, array_vie
 if TYPE_CHECKING:
     from penstock.experience.arena import ExperienceArena
 
+WEIGHTS_INTERVAL = 0.01  # seconds between two versions that nodes are sent: small networks have hundreds a second
+
 
 class Dispatcher(threading.Thread):
     """Thread that sends to the nodes of one policy; it never waits for a node.
@@ -33,6 +35,8 @@ class Dispatcher(threading.Thread):
         Arena of the policy at home.
     lanes
         Lanes of each node.
+    takes_turns
+        Whether each batch is one segment of every lane: then a slot is granted with the weights that are newest.
 
     Attributes
     ----------
@@ -40,12 +44,14 @@ class Dispatcher(threading.Thread):
         Error that has ended the thread; None: there is none.
     """
 
-    def __init__(self, arena: ExperienceArena, lanes: Sequence[NodeLanes]) -> None:
+    def __init__(self, arena: ExperienceArena, lanes: Sequence[NodeLanes], takes_turns: bool) -> None:
         super().__init__(name="home-sending", daemon=True)
         self._arena = arena
         self._lanes = lanes
         self._bell = arena.rollout_bells[0]
+        self._takes_turns = takes_turns
         self._weights, self._version = np.empty(0, np.uint8), -1
+        self._next_version = 0.0  # time from which on newer weights are sent
         pool = pool_of(arena)
         self._past = None if pool is None else SentVersions(pool, arena.shape.rounded_nbytes)
         self._is_over = False
@@ -62,7 +68,9 @@ class Dispatcher(threading.Thread):
                     self._delay.observe(now - next_signs if next_signs else 0.0)
                     next_signs = now + ALIVE_INTERVAL
                 if not self.dispatch(with_signs=with_signs):
-                    self._bell.wait(seen, max(0.0, next_signs - time.monotonic()))
+                    # After each version another look: learners ring no more often than versions are sent.
+                    wakes = self._next_version if self._next_version > now else next_signs
+                    self._bell.wait(seen, max(0.0, wakes - time.monotonic()))
         except Exception as error:
             self.failure = error
 
@@ -79,7 +87,9 @@ class Dispatcher(threading.Thread):
         arena, occupancy = self._arena, Occupancy(self._arena.slots)
         # Grants before weights are read: a learner publishes before it releases slots.
         granted = [found for lanes in self._lanes if (found := lanes.grant_to(occupancy)) is not None]
-        if arena.weights.version != self._version:
+        now = time.monotonic()
+        if arena.weights.version != self._version and (self._takes_turns or now >= self._next_version):
+            self._next_version = now + WEIGHTS_INTERVAL
             self._weights = np.empty(arena.weights.size, np.uint8)  # links may still be sending the last
             self._version = arena.weights.read_into(self._weights)
             self._weights = rounded(self._weights, arena.shape.rounded_nbytes)

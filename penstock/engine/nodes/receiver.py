@@ -110,7 +110,7 @@ class Receiver:
         for of_policy in arena.policies:
             of_policy.announce_anew()  # full slots that a receiver before this one has not announced
         self._poller = Poller()
-        dispatchers = [Dispatcher(*each) for each in zip(arena.policies, self._lanes, strict=False)]
+        dispatchers = [Dispatcher(*each) for each in zip(arena.policies, self._lanes, spec.takes_turns, strict=False)]
         self._serving: list[Poller | Dispatcher] = [*dispatchers, self._poller]
         self._next_report = 0.0
         self._listener = Listener(spec.ip, spec.token, spec.run, self._admit)

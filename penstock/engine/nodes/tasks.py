@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,6 +15,7 @@ from penstock.engine.acting.inference import MakeWeights, SharedWeights
 from penstock.engine.contracts import Role, RoleSpec
 from penstock.engine.groups.follower import RankRole
 from penstock.engine.messages import Tell
+from penstock.engine.nodes.dispatcher import WEIGHTS_INTERVAL
 from penstock.engine.nodes.evaluation import EvaluationsThere
 from penstock.engine.nodes.host import HostTask
 from penstock.engine.nodes.learning import RankThereRole
@@ -30,7 +32,7 @@ STREAMS_OF_A_HOST = 1_000  # incarnations of rollout workers reserved for each h
 
 
 class AnnouncedWeights(SharedWeights):
-    """A learner's end of the weights block that wakes the receiver at each version, to send it to nodes.
+    """A learner's end of the weights block that wakes the receiver, to send nodes new versions.
 
     Parameters
     ----------
@@ -40,12 +42,14 @@ class AnnouncedWeights(SharedWeights):
 
     def __init__(self, model: torch.nn.Module, arena: ExperienceArena) -> None:
         super().__init__(model, arena.weights)
-        self._arena = arena
+        self._arena, self._next_ring = arena, 0.0
 
     def publish(self, version: int, steps: int) -> None:
-        """Publish the model's weights, and ring the receiver's bells."""
+        """Publish the model's weights, and ring the receiver's bells as often as it sends versions."""
         super().publish(version, steps)
-        self._arena.ring_rollout_workers()
+        if (now := time.monotonic()) >= self._next_ring:
+            self._next_ring = now + WEIGHTS_INTERVAL
+            self._arena.ring_rollout_workers()
 
 
 @dataclass(frozen=True)
