@@ -23,7 +23,7 @@ from penstock.ipc.stream import ALIVE_INTERVAL, Kind, OwnDelay, Views, array_vie
 if TYPE_CHECKING:
     from penstock.experience.arena import ExperienceArena
 
-WEIGHTS_INTERVAL = 0.01  # seconds between two versions that nodes are sent: small networks have hundreds a second
+WEIGHTS_INTERVAL = 0.005  # seconds between two versions that nodes are sent: small networks have hundreds a second
 
 
 class Dispatcher(threading.Thread):
