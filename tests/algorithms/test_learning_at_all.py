@@ -58,7 +58,11 @@ PRIORITIZED = {"prioritized": True, "n_step": 3}
             id="flashsac",
         ),
         pytest.param(penstock.FastTD3, {"updates_per_step": 1.0, "batch_size": 64}, id="fasttd3"),
-        pytest.param(penstock.XQC, {"alpha": 0.01, "critic_hidden_sizes": (32,), "policy_delay": 1}, id="xqc"),
+        pytest.param(
+            penstock.XQC,
+            {"alpha": 0.01, "critic_hidden_sizes": (32,), "policy_delay": 1, "total_steps": 1_200},
+            id="xqc",
+        ),
         pytest.param(
             penstock.ApeXDPG, {"target_period": 10, "learning_rate": 3e-3, "total_steps": 1_200}, id="apexdpg"
         ),

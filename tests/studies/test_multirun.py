@@ -248,6 +248,7 @@ def test_after_ctrl_c_and_after_kill_9_the_same_command_goes_on_and_skips_what_i
 def test_a_run_that_fails_stops_no_other_and_is_told_at_the_end(tmp_path):
     place = f"{Path(__file__).parents[1] / 'engine' / 'broken_environment.py'}:ResetBreaksInLaneThree"
     args = ["ppo", *TINY, "--num-envs-per-worker", "4", "--total-steps", "64", "--target-return", "9000"]
+    args += ["--eval-interval", "32"]
     code, out = finish(tmp_path, *args, "--env", f"{place},CartPole-v1")
     assert code == 1, out
     assert "failed, see runs/s/output/" in out and "below the target of 9000" in out
