@@ -1,6 +1,7 @@
 """Steps that go from a node into the replay buffer at home: how many a node may take, and what home makes of them."""
 
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -68,6 +69,15 @@ class Came:
         for view, came in zip(views, self.views, strict=True):
             view[:] = came
         yield from ()
+
+
+@pytest.mark.parametrize("is_sharded", [False, True])
+def test_all_bells_of_a_frame_are_rung_in_the_turn_in_which_it_is_whole(ends, seat, is_sharded):
+    seat._transport = SimpleNamespace(is_sharded=is_sharded)
+    with pytest.raises(StopIteration) as ended:
+        next(seat.receive(None, Frame(Kind.TAKEN, RUN, 1, count=0), None))
+    dispatcher, learner = ends.home.rollout_bells[0], ends.home.learner_bell
+    assert set(ended.value.value) == {dispatcher, *([learner] if is_sharded else [])}
 
 
 def test_a_node_may_take_as_many_steps_as_home_lets_in_and_each_is_counted_once(ends, seat):

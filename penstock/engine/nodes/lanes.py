@@ -32,9 +32,10 @@ from penstock.ipc.stream import (
 from penstock.runs.status import NodeStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
-    from penstock.engine.nodes.link import Link, Rung
+    from penstock.engine.nodes.link import Link
+    from penstock.engine.nodes.poller import Rung
     from penstock.engine.nodes.transport import SegmentTransport
 
 NO_SLOTS = np.empty(0, np.int64)
@@ -193,18 +194,18 @@ class NodeLanes:
             return NO_SLOTS
         return self._slots.grant(occupancy, busy_backlog(self.arena, self._slots.segment_time), time.monotonic_ns())
 
-    def receive_any(self, stream: Stream, frame: Frame, blocks: BlockCounter) -> Iterator[Rung]:
-        """Receive results of games, or what `receive` takes; yields are those of `receive`."""
+    def receive_any(self, stream: Stream, frame: Frame, blocks: BlockCounter) -> Generator[None, None, Rung]:
+        """Receive results of games, or what `receive` takes; yields and returns as `receive`."""
         if frame.kind is not Kind.RESULTS:
             return self.receive(stream, frame, blocks)
         if self._past is None:
             raise StreamError("results of games came, where none play against past versions")
         return receive_results(self._past, self._games, stream, frame)
 
-    def receive(self, stream: Stream, frame: Frame, blocks: BlockCounter) -> Iterator[Rung]:
+    def receive(self, stream: Stream, frame: Frame, blocks: BlockCounter) -> Generator[None, None, Rung]:
         """Receive a block of segments into its slots; the bytes of one that is refused are dropped.
 
-        Yields None while bytes are missing, and then the bells to ring.
+        Yields while bytes are missing, and returns the bells to ring.
         """
         arena, slots, fd = self.arena, self._slots, stream.fileno()
         slots.begin(frame.count, frame.nbytes, blocks.accepts(frame))
@@ -212,14 +213,15 @@ class NodeLanes:
             stream.received += slots.receive(fd)
             if not slots.missing:
                 break
-            yield None
+            yield
         blocks.doubled += slots.is_doubled
         arrived = slots.arrive(arena.weights.version, time.monotonic_ns())
         if len(arrived):
             blocks.stale += slots.is_stale(arena.control[Control.RUN_EPOCH])
             self._on_arrival(arrived)
             self._deliver(arrived)
-            yield arena.learner_bell, self.bell  # the lanes may be granted their next slots
+            return arena.learner_bell, self.bell  # the lanes may be granted their next slots
+        return None
 
     def _is_quiet(self) -> bool:
         return not len(self.arena.slots.owned_by(self.node, SlotState.WRITING))
@@ -258,17 +260,16 @@ class StepNodeLanes(NodeLanes):
             self._granted += count
         return np.zeros(count, np.int64)
 
-    def receive(self, stream: Stream, frame: Frame, blocks: BlockCounter) -> Iterator[Rung]:
-        """Receive steps and write them, or the number of steps that were taken; yields are those of the base."""
+    def receive(self, stream: Stream, frame: Frame, blocks: BlockCounter) -> Generator[None, None, Rung]:
+        """Receive steps and write them, or the number of steps that were taken; yields and returns as the base."""
         if frame.kind is Kind.TAKEN:
             with self._counting:
                 taken, self._taken = frame.count - self._taken, frame.count
                 self._spend(taken)
             if self._transport.is_sharded:  # nothing else arrives
                 self._measure_steps(taken, frame)
-                yield (self.arena.learner_bell,)
-            yield (self.bell,)
-            return
+                return self.arena.learner_bell, self.bell
+            return (self.bell,)
         calls: Rows = {name: np.empty((frame.count, *field.shape), field.dtype) for name, field in self._fields.items()}
         views = array_views(*calls.values())
         if nbytes_of(views) != frame.nbytes:
@@ -278,7 +279,8 @@ class StepNodeLanes(NodeLanes):
             self._arrived_at = time.monotonic()
             self._inbox.add(calls)
             self._measure_steps(steps_in(calls), frame)
-            yield (self.arena.learner_bell,)
+            return (self.arena.learner_bell,)
+        return None
 
     def _measure_steps(self, count: int, frame: Frame) -> None:
         self._steps += count

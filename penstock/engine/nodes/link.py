@@ -6,7 +6,6 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from penstock.ipc import Doorbell
 from penstock.ipc.stream import (
     HEADER,
     SILENCE,
@@ -20,13 +19,10 @@ from penstock.ipc.stream import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
-    from penstock.engine.nodes.poller import Poller
-
-
-Rung = tuple[Doorbell, ...] | None
-"""Bells to ring after something has arrived; None: nothing has."""
+    from penstock.engine.nodes.poller import Poller, Rung
+    from penstock.ipc import Doorbell
 
 
 class Link:
@@ -59,7 +55,8 @@ class Link:
     """
 
     def __init__(
-        self, stream: Stream, poller: Poller, receive: Callable[[Stream, Frame, BlockCounter], Iterator[Rung]],
+        self, stream: Stream, poller: Poller,
+        receive: Callable[[Stream, Frame, BlockCounter], Generator[None, None, Rung]],
         bell: Doorbell, run: int, incarnation: int,
     ) -> None:  # fmt: skip
         self.incarnation = incarnation
@@ -161,15 +158,16 @@ class Link:
             if now - self._received_at > SILENCE or (self._rest and now - self._sent_at > SILENCE):
                 self._end()
 
-    def _receive(self, receive: Callable[[Stream, Frame, BlockCounter], Iterator[Rung]]) -> Iterator[Rung]:
+    def _receive(self, receive: Callable[[Stream, Frame, BlockCounter], Generator[None, None, Rung]]) -> Iterator[Rung]:
         """Receive frames; yield after each, and where bytes are missing."""
         while True:
             frame = yield from self._stream.arriving_frame()
+            bells: Rung = None
             if frame.kind in (Kind.BLOCK, Kind.TAKEN, Kind.RESULTS):
-                yield from receive(self._stream, frame, self._blocks)
+                bells = yield from receive(self._stream, frame, self._blocks)
             elif frame.kind is not Kind.ALIVE:
                 raise StreamError(f"a node has sent a frame {frame.kind.name}, which it never does")
-            yield None  # other nodes have their turn
+            yield bells  # other nodes have their turn
 
     def _send_rest(self) -> None:
         if self._is_over:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -142,7 +142,7 @@ class HeldVersions:
             self._send(len(games), array_views(numbers, games, new[games]))
 
 
-def receive_results(pool: Pool, games: range, stream: Stream, frame: Frame) -> Iterator[None]:
+def receive_results(pool: Pool, games: range, stream: Stream, frame: Frame) -> Generator[None, None, None]:
     """Receive results of a node's `games`, and add those against versions that have their places still.
 
     Yields while bytes are missing.

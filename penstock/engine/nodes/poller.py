@@ -13,6 +13,8 @@ from penstock.ipc.stream import ALIVE_INTERVAL
 if TYPE_CHECKING:
     from penstock.ipc import Doorbell
 
+    Rung = tuple[Doorbell, ...] | None  # bells to ring after something has arrived; None: nothing has
+
 
 class Served(Protocol):
     """A connection that a poller serves."""
@@ -20,7 +22,7 @@ class Served(Protocol):
     def fileno(self) -> int:
         """Return the descriptor of the connection."""
 
-    def resume(self) -> tuple[Doorbell, ...] | None:
+    def resume(self) -> Rung:
         """Send and receive as much as is possible without waiting; return bells to ring."""
 
     def end_if_silent(self, now: float) -> None:
