@@ -16,7 +16,7 @@
 namespace penstock {
 namespace {
 
-// So many bytes are received or sent with the GIL: giving it up and taking it back would cost more.
+// Number of bytes up to which a call keeps the GIL, because releasing and reacquiring it would take longer.
 constexpr size_t kMoveWithGil = 64 * 1024;
 
 // The memory of segments in arrays of an arena, which are kept in place.
@@ -90,34 +90,17 @@ size_t receive(NodeSlots& slots, int fd) {
   return slots.receive(fd);
 }
 
-// Moves bytes between a connection and buffers, in one call of the system that does not wait; -1: not now.
-ssize_t move(int fd, nb::handle buffers, const char* what, Access access, ssize_t (*call)(int, const iovec*, int)) {
+// Moves bytes between a connection and buffers without waiting; their number.
+size_t move(int fd, nb::handle buffers, Access access, size_t (Moving::*call)(int)) {
   std::vector<std::unique_ptr<ArrayView>> views;
-  std::vector<iovec> parts;
-  size_t nbytes = 0;
+  Moving moving;
   for (nb::handle buffer : nb::borrow<nb::sequence>(buffers)) {
-    if (parts.size() == IOV_MAX) break;
     views.push_back(std::make_unique<ArrayView>(buffer, "buffers", access));
-    parts.push_back({views.back()->bytes(), views.back()->nbytes()});
-    nbytes += views.back()->nbytes();
+    moving.add(views.back()->bytes(), views.back()->nbytes());
   }
-  ssize_t moved = 0;
-  int error = 0;
-  const auto make = [&] {
-    do moved = call(fd, parts.data(), static_cast<int>(parts.size()));
-    while (moved < 0 && errno == EINTR);
-    error = errno;
-  };
-  if (nbytes <= kMoveWithGil) {
-    make();
-  } else {
-    nb::gil_scoped_release released;
-    make();
-  }
-  if (moved < 0 && error != EAGAIN && error != EWOULDBLOCK) {
-    throw std::system_error(error, std::generic_category(), what);
-  }
-  return moved;
+  if (moving.missing() <= kMoveWithGil) return (moving.*call)(fd);
+  nb::gil_scoped_release released;
+  return (moving.*call)(fd);
 }
 
 }  // namespace
@@ -239,18 +222,18 @@ int64 array
 
   module.def(
       "read_now",
-      [](int fd, nb::handle buffers) { return move(fd, buffers, "receiving", Access::kWrite, &readv); },
+      [](int fd, nb::handle buffers) { return move(fd, buffers, Access::kWrite, &Moving::read); },
       nb::arg("fd"), nb::arg("buffers"),
-      R"(Fill buffers with bytes that a connection has; return their number, -1 if it has none now, and 0 at its end.
+      R"(Fill buffers with bytes that a connection has, without waiting; return their number.
 
 Raises
 ------
 OSError
-    The connection is broken.)");
+    The connection is broken, or closed by the other end.)");
   module.def(
-      "write_now", [](int fd, nb::handle buffers) { return move(fd, buffers, "sending", Access::kRead, &writev); },
+      "write_now", [](int fd, nb::handle buffers) { return move(fd, buffers, Access::kRead, &Moving::write); },
       nb::arg("fd"), nb::arg("buffers"),
-      R"(Send the bytes of buffers, as many as a connection takes now; return their number, -1 if it takes none.
+      R"(Send the bytes of buffers, as many as a connection takes without waiting; return their number.
 
 Raises
 ------

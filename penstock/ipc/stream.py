@@ -262,10 +262,9 @@ class Stream:
             The connection is broken, or closed.
         """
         left = [view for view in views if view.nbytes]
-        while left and (sent := write_now(self._socket.fileno(), left)) >= 0:
-            self.sent += sent
-            left = _after(left, sent)
-        return left
+        sent = write_now(self._socket.fileno(), left)
+        self.sent += sent
+        return _after(left, sent)
 
     def arriving(self, views: Views) -> Iterator[None]:
         """Receive the bytes that fill all views without waiting; yield while some are missing.
@@ -277,13 +276,11 @@ class Stream:
         """
         left = [view for view in views if view.nbytes]
         while left:
-            if (count := read_now(self._socket.fileno(), left)) < 0:
-                yield
-                continue
-            if not count:
-                raise ConnectionResetError("the other end has closed the connection")
+            count = read_now(self._socket.fileno(), left)
             self.received += count
             left = _after(left, count)
+            if left:
+                yield
 
     def arriving_frame(self) -> Generator[None, None, Frame]:
         """Receive the next header without waiting; yield while bytes are missing. Errors are those of `receive`."""
