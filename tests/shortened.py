@@ -18,7 +18,7 @@ PENSTOCK = {
     "train": {"--max-seconds": TRAINING_SECONDS},
     "resume": {"--max-seconds": TRAINING_SECONDS},
     "eval": {"--episodes": 2},
-    "multirun": {"--total-steps": 2_000, "--seeds": 1},
+    "multirun": {"--total-steps": 2_000, "--seeds": 1, "--learning-starts": 500},
     "search": {"--total-steps": 2_000, "--trials": 2, "--seeds": 1, "--jobs": 1},
     "pbt": {"--total-steps": 2_000, "--population": 2, "--pbt-interval": 1_000},
     "autotune": {"--seconds": 10},
@@ -27,6 +27,8 @@ PENSTOCK = {
     "bench cluster": {"--rounds": 1, "--bench-seconds": 1, "--up-to": 1},
 }
 """Most of what a command may ask for, by its first words."""
+SMALL = ("--seeds", "--jobs", "--learning-starts")
+"""Flags of `penstock` without which a command is small already."""
 SCRIPTS = {
     "a3c_scaling.py": {"--steps": 2_000, "--seeds": 1, "--target": 20, "--workers": 1},
     "asynchrony.py": {"--steps": 50, "--repeats": 1},
@@ -66,8 +68,8 @@ def shortened(command: Sequence[str]) -> list[str]:
             while end < len(words) and not words[end].startswith("--"):
                 end += 1
             words[place:end] = [str(min(float(words[place]), most)).removesuffix(".0")]
-        elif flag in ("--seeds", "--jobs") and program == "penstock":
-            continue  # without the flag it is small already
+        elif flag in SMALL and program == "penstock":
+            continue
         else:
             words += [flag, str(most)]
     return [program, *words]

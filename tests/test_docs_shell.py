@@ -49,7 +49,7 @@ ONCE = re.compile(r"^(penstock (train|doctor|autotune|bench) (?!.*--run-dir)|pyt
 """Commands that depend on no other of their page, and that no other depends on."""
 NEEDED = {
     "mpe2": "mpe2", "lbforaging": "lbforaging", "shimmy": "shimmy", "grid.py": "minigrid", "highway_env": "highway_env",
-    "gymnasium_robotics": "gymnasium_robotics", "EnvPool/": "envpool", "HalfCheetah": "mujoco",
+    "gymnasium_robotics": "gymnasium_robotics", "EnvPool/": "envpool", "HalfCheetah": "mujoco", "Walker2d": "mujoco",
     "asynchrony.py": "mujoco",
 }  # fmt: skip
 """Packages without which a command is left out, by a word of the command."""
@@ -161,6 +161,7 @@ def test_each_reason_to_leave_a_command_out_has_a_command():
         ("penstock eval runs/a --episodes 100", "penstock eval runs/a --episodes 2"),
         ("penstock train ppo --env LunarLander-v3", "penstock train ppo --env LunarLander-v3 --max-seconds 3"),
         ("penstock train --help", "penstock train --help"),
+        ("penstock multirun a --learning-starts 5000", "penstock multirun a --learning-starts 500 --total-steps 2000"),
         ("penstock search --show runs/search", "penstock search --show runs/search"),
         ("python bench/policy_lag.py", "python bench/policy_lag.py --steps 2000 --seeds 1 --lags 1"),
         ("python bench/learning.py a b --plots c", "python bench/learning.py a --plots c --seeds 1 --max-seconds 3"),

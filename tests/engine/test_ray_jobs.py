@@ -30,7 +30,10 @@ def test_a_submitted_job_trains_on_the_cluster_and_its_output_comes_back(dashboa
         "--address", "auto", "--nodes", "all", "--total-steps", "2048", "--run-dir", str(tmp_path / "run"),
     ]  # fmt: skip
     submit = [sys.executable, "-m", "ray.scripts.scripts", "job", "submit", "--address", dashboard, "--"]
-    done = subprocess.run([*submit, *train], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    while True:  # the dashboard answers before its agents are there
+        done = subprocess.run([*submit, *train], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if "No available agent to submit job" not in done.stdout:
+            break
     assert done.returncode == 0, done.stdout
     assert "nodes='all': 1 node of the cluster" in done.stdout and "succeeded" in done.stdout
     assert list((tmp_path / "run" / "checkpoints").iterdir())

@@ -234,7 +234,7 @@ PRIORITIZED = {"env": "CartPole-v1", "num_envs_per_worker": 2, **EVERYTHING}
         (penstock.TQC, {}),
         (penstock.CrossQ, {}),
         (penstock.FlashSAC, FLASH | {"learning_rate_decay": 1.0}),
-        (penstock.XQC, {}),
+        (penstock.XQC, {"learning_rate_schedule": "constant"}),
         (penstock.ApeXDPG, {"num_envs_per_worker": 1}),
     ],
 )
