@@ -11,6 +11,7 @@
 #include "array_view.h"
 #include "bindings.h"
 #include "chain.h"
+#include "choices.h"
 #include "layers.h"
 #include "plan.h"
 #include "redistribution.h"
@@ -156,6 +157,22 @@ void bind_networks(nb::module_& module) {
       nb::arg("parameters"), nb::arg("gradient"), nb::arg("mean"), nb::arg("square"), nb::arg("n"), nb::arg("beta1"),
       nb::arg("beta2"), nb::arg("step_size"), nb::arg("root_of_correction"), nb::arg("eps"), nb::arg("threads"),
       "Take a step of Adam.");
+  module.def(
+      "sample_choices",
+      [](uintptr_t logits, size_t n, size_t a, uintptr_t noise, uintptr_t action, uintptr_t log_prob) {
+        Choices{n, a}.sample(at<const float*>(logits), at<const float*>(noise), at<int64_t*>(action),
+                             at<float*>(log_prob));
+      },
+      nb::arg("logits"), nb::arg("n"), nb::arg("a"), nb::arg("noise"), nb::arg("action"), nb::arg("log_prob"),
+      "Draw one of a actions in n rows, with their log-probabilities.");
+  module.def(
+      "choose_greedily",
+      [](uintptr_t q, size_t n, size_t a, float epsilon, uintptr_t epsilons, uintptr_t noise, uintptr_t action) {
+        Choices{n, a}.choose(at<const float*>(q), epsilon, at<const float*>(epsilons), at<const float*>(noise),
+                             at<int64_t*>(action));
+      },
+      nb::arg("q"), nb::arg("n"), nb::arg("a"), nb::arg("epsilon"), nb::arg("epsilons"), nb::arg("noise"),
+      nb::arg("action"), "Choose the action of the largest value, or with probability epsilon any, in n rows.");
   module.def(
       "sample_squashed",
       [](uintptr_t outputs, size_t n, size_t d, float centre, float reach, uintptr_t noise, uintptr_t action,

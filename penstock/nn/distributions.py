@@ -17,6 +17,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad, softplus
 
+from penstock._native import sample_choices
+from penstock.nn.mlp import is_native, watcher
+
 if TYPE_CHECKING:
     from penstock.envs.spaces import ActionSpec
 
@@ -34,7 +37,20 @@ NUM_NODES = 8
 """Nodes of the quadrature of a squashed distribution's entropy."""
 
 
-class Categorical:
+class Drawn:
+    """Base of distributions that actions are drawn from."""
+
+    __slots__ = ()
+    sample: Callable[[Tensor], Tensor]
+    log_prob: Callable[[Tensor], Tensor]
+
+    def sample_with_log_prob(self, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Draw actions like `sample`, with their log-probabilities, float32 ``[...]``."""
+        action = self.sample(noise)
+        return action, self.log_prob(action)
+
+
+class Categorical(Drawn):
     """Choice among ``A`` actions, counted from 0.
 
     Parameters
@@ -87,6 +103,19 @@ class Categorical:
         # noise rounded up to 1.
         return (cumulative[..., :-1] <= noise * cumulative[..., -1:]).sum(-1)
 
+    def sample_with_log_prob(self, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Draw actions like :meth:`sample`, with their log-probabilities, float32 ``[...]``.
+
+        Without gradient it is one call of the native core: torch needs some twelve.
+        """
+        if not computes_natively(self.logits, noise):
+            return super().sample_with_log_prob(noise)
+        logits, noise = self.logits.contiguous(), noise.contiguous()
+        action, log_prob = torch.empty(noise.shape[:-1], dtype=torch.int64), torch.empty(noise.shape[:-1])
+        shape, results = (log_prob.numel(), logits.shape[-1]), (action.data_ptr(), log_prob.data_ptr())
+        sample_choices(logits.data_ptr(), *shape, noise.data_ptr(), *results)
+        return action, log_prob
+
     def log_prob(self, action: Tensor) -> Tensor:
         """Return the log-probability of ``action`` (int64 ``[...]``), float32 ``[...]``."""
         return self.log_probs.gather(-1, action.unsqueeze(-1)).squeeze(-1)
@@ -104,7 +133,7 @@ class Categorical:
         return (self.log_probs.exp() * (self.log_probs - other.log_probs)).sum(-1)
 
 
-class MultiCategorical:
+class MultiCategorical(Drawn):
     """Several independent choices, among ``n_1 .. n_k`` values each, counted from 0.
 
     Parameters
@@ -146,6 +175,10 @@ class MultiCategorical:
         """Draw actions, int64 ``[..., k]``: each choice as in :class:`Categorical`, with noise ``[..., k]``."""
         return self.table.sample(noise.unsqueeze(-1))
 
+    def sample_with_log_prob(self, noise: Tensor) -> tuple[Tensor, Tensor]:
+        action, log_probs = self.table.sample_with_log_prob(noise.unsqueeze(-1))
+        return action, log_probs.sum(-1)
+
     def log_prob(self, action: Tensor) -> Tensor:
         """Return the log-probability of ``action`` (int64 ``[..., k]``), summed over choices, float32 ``[...]``."""
         return self.table.log_prob(action).sum(-1)
@@ -163,7 +196,7 @@ class MultiCategorical:
         return self.table.kl(other.table).sum(-1)
 
 
-class DiagonalGaussian:
+class DiagonalGaussian(Drawn):
     """Independent normal distributions, one for each of ``d`` action dimensions.
 
     Parameters
@@ -265,6 +298,11 @@ class SquashedGaussian(DiagonalGaussian):
         return self.mean.tanh()
 
 
+def computes_natively(values: Tensor, noise: Tensor) -> bool:
+    """Return whether actions can be chosen in a call of the native core: on the CPU, without gradient, unwatched."""
+    return not (torch.is_grad_enabled() and values.requires_grad) and watcher() is None and is_native(values, noise)
+
+
 @cache
 def _hermite(device: torch.device) -> tuple[Tensor, Tensor]:
     """Return nodes and weights of the expectation over a standard normal number, float32 ``[n]`` each."""
@@ -273,7 +311,7 @@ def _hermite(device: torch.device) -> tuple[Tensor, Tensor]:
     return table[0], table[1]
 
 
-class Joint:
+class Joint(Drawn):
     """``k`` choices and ``d`` numbers, independent of each other: the distribution of mixed actions.
 
     An action is float32 ``[..., k + d]``: first the choices, then the numbers.

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from penstock.nn.distributions import ILLEGAL, legal_values
+from penstock._native import choose_greedily
+from penstock.nn.distributions import ILLEGAL, computes_natively, legal_values
 from penstock.nn.encoders import PUBLISHED_RESNET, ImpalaResNet, build_encoder, takes_bytes
 from penstock.nn.layers import normalize_layers_
 from penstock.nn.memory import MemoryCore
@@ -61,6 +62,8 @@ class EpsilonGreedy:
         Noise below ``epsilon`` is uniform over [0, epsilon): its position in that interval selects the random action
         among the legal ones.
         """
+        if self.legal is None and computes_natively(self.q, noise):
+            return self._choose_natively(noise)
         noise = noise.squeeze(-1)
         explores = noise < self.epsilon
         # With epsilon 0 the quotient is not a number, but then no lane explores.
@@ -74,6 +77,17 @@ class EpsilonGreedy:
             number = (fraction * num_legal[..., -1]).long().clamp_(max=num_legal[..., -1] - 1)
             action = (num_legal <= number.unsqueeze(-1)).sum(-1)
         return torch.where(explores, action, self.mode())
+
+    def _choose_natively(self, noise: Tensor) -> Tensor:
+        q, noise, epsilon, epsilons = self.q.contiguous(), noise.contiguous(), self.epsilon, None
+        if isinstance(epsilon, Tensor):
+            epsilons, epsilon = epsilon.float().expand(noise.shape[:-1]).contiguous(), 0.0
+        action = torch.empty(noise.shape[:-1], dtype=torch.int64)
+        choose_greedily(
+            q.data_ptr(), action.numel(), q.shape[-1], epsilon, 0 if epsilons is None else epsilons.data_ptr(),
+            noise.data_ptr(), action.data_ptr(),
+        )  # fmt: skip
+        return action
 
     def drawn(self, noise: Tensor) -> EpsilonGreedy:
         """Return the values to choose by; the noise is ignored (see :class:`NoisyGreedy`)."""

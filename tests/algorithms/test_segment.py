@@ -38,7 +38,7 @@ def test_the_recorded_log_prob_is_that_of_the_action_under_the_policy_that_chose
         columns, after = algorithm.act(model, Request(obs, first, state, noise, torch.arange(5), 0))
         policy, expected = model.act(obs, first, state)
     assert torch.equal(columns["action"], policy.sample(noise)) and torch.equal(after, expected)
-    assert torch.equal(columns["log_prob"], policy.log_prob(columns["action"]))
+    torch.testing.assert_close(columns["log_prob"], policy.log_prob(columns["action"]), rtol=0.0, atol=1e-6)
     assert torch.equal(columns["logits"], policy.flat)
     recorded = algorithm.recorded_policy(columns["logits"])
     assert type(recorded) is type(policy)

@@ -242,8 +242,9 @@ def test_an_action_of_probability_zero_is_never_drawn(noise):
     likely = torch.randn(20_000, 3, generator=torch.Generator().manual_seed(0))
     impossible = torch.full((20_000, 1), -200.0)
     distribution = Categorical(torch.cat((impossible, likely, impossible, impossible), -1))
-    actions = distribution.sample(torch.full((20_000, 1), noise))
-    assert set(actions.tolist()) <= {1, 2, 3}
+    given = torch.full((20_000, 1), noise)
+    assert set(distribution.sample(given).tolist()) <= {1, 2, 3}
+    assert set(distribution.sample_with_log_prob(given)[0].tolist()) <= {1, 2, 3}
 
 
 def test_a_single_action_is_always_chosen():
@@ -264,6 +265,22 @@ def test_sampling_draws_nothing_from_torch_generators(kind):
     distribution, noise = make(4), torch.full((4, action.noise_size), 0.3)
     assert torch.equal(distribution.sample(noise), distribution.sample(noise))
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_samples_with_log_prob_are_the_samples_and_their_log_probabilities(kind):
+    make, action_spec = kind
+    distribution = make(500, 4)
+    noise = torch.rand(500, 4, action_spec.noise_size, generator=torch.Generator().manual_seed(1))
+    action, log_prob = distribution.sample_with_log_prob(noise)
+    assert torch.equal(action, distribution.sample(noise)) and action.dtype == distribution.sample(noise).dtype
+    torch.testing.assert_close(log_prob, distribution.log_prob(action), rtol=0.0, atol=2e-6)
+
+
+def test_choices_with_log_prob_have_a_gradient_where_it_is_asked_for():
+    logits, noise = random_categorical(64).logits, torch.full((64, 1), 0.4)
+    action, log_prob = Categorical(logits).sample_with_log_prob(noise)
+    same, with_gradient = Categorical(logits.clone().requires_grad_()).sample_with_log_prob(noise)
+    assert torch.equal(action, same) and with_gradient.requires_grad and not log_prob.requires_grad
 
 
 def test_each_of_several_choices_is_the_interval_that_its_own_noise_falls_in():
@@ -340,6 +357,23 @@ def test_each_lane_may_explore_at_a_rate_of_its_own():
     q = torch.tensor([[0.0, 1.0, 0.0]]).repeat(4, 1)
     epsilon = torch.tensor([1.0, 0.8, 0.5, 0.0])
     assert EpsilonGreedy(q, epsilon).sample(torch.full((4, 1), 0.7)).tolist() == [2, 2, 1, 1]
+
+
+def with_operations(distribution, noise):
+    """The choices as torch's operations compute them, which all actions being legal does not change."""
+    legal = torch.ones_like(distribution.q, dtype=torch.bool)
+    return EpsilonGreedy(distribution.q, distribution.epsilon, legal).sample(noise)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0, "of each row"])
+@pytest.mark.parametrize("num_actions", [1, 3, 18])
+def test_one_call_chooses_as_operations_do(num_actions, epsilon):
+    draws = torch.Generator().manual_seed(0)
+    q, noise = torch.randn(2_000, num_actions, generator=draws).round(), torch.rand(2_000, 1, generator=draws)
+    noise[::7] = BELOW_ONE
+    epsilons = torch.rand(2_000, generator=draws) if isinstance(epsilon, str) else epsilon
+    distribution = EpsilonGreedy(q, epsilons)
+    assert torch.equal(distribution.sample(noise), with_operations(distribution, noise))
 
 
 @pytest.mark.parametrize("epsilon", [0.0, torch.zeros(6)])

@@ -105,8 +105,8 @@ class SegmentAlgorithm(Algorithm):
             distribution, memory = model.act(request.obs, request.first, request.memory)
         if "logits" in self.records:
             more["logits"] = distribution.flat
-        action = distribution.sample(request.noise)
-        columns = {"action": action, "log_prob": distribution.log_prob(action)}
+        action, log_prob = distribution.sample_with_log_prob(request.noise)
+        columns = {"action": action, "log_prob": log_prob}
         return columns | {name: more[name] for name in self.records}, memory
 
     def begin(self, model: Any, learning: dict[str, Any] | None = None) -> None:

@@ -285,7 +285,9 @@ class Inference:
 
     def _act(self, count: int, steps: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """Answer the request in the buffer of `count` lanes: return columns to write, and memory states after."""
-        tensors = {name: tensor.to(self._device) for name, tensor in self._request_buffer(count).tensors.items()}
+        tensors = self._request_buffer(count).tensors
+        if self._device.type != "cpu":
+            tensors = {name: tensor.to(self._device) for name, tensor in tensors.items()}
         with self._autocast:
             columns, memory_after = self._algorithm.act(self._model, Request(**tensors, steps=steps))
         return {name: values.cpu().numpy() for name, values in columns.items()}, memory_after.cpu().numpy()
