@@ -309,8 +309,7 @@ class Chain:
     ) -> None: ...
 
 def adam_step(
-    parameters: int, gradient: int, mean: int, square: int, n: int, beta1: float, beta2: float, step_size: float,
-    root_of_correction: float, eps: float, threads: int,
+    places: list[int], sizes: list[int], beta1: float, beta2: float, learning_rate: float, eps: float, threads: int
 ) -> None: ...
 
 class Plan:

@@ -11,12 +11,15 @@
 namespace penstock {
 
 struct Adam {
-  double beta1, beta2;
-  float step_size;           // learning rate / (1 - beta1^t)
-  float root_of_correction;  // sqrt(1 - beta2^t)
+  double beta1, beta2, learning_rate;
   float eps;
 
-  void step(float* parameters, const float* gradient, float* mean, float* square, size_t n, int threads) const {
+  // A step of n numbers, whose count of steps t it increases.
+  void step(float* parameters, const float* gradient, float* mean, float* square, float* t, size_t n,
+            int threads) const {
+    *t += 1.0f;
+    const auto step_size = static_cast<float>(learning_rate / (1.0 - std::pow(beta1, *t)));
+    const auto root_of_correction = static_cast<float>(std::sqrt(1.0 - std::pow(beta2, *t)));
     const size_t parts = (n + kPart - 1) / kPart;
     share_out(static_cast<int>(parts), threads, [&](int part) {
       const size_t begin = static_cast<size_t>(part) * kPart;

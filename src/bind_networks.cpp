@@ -148,15 +148,19 @@ void bind_networks(nb::module_& module) {
       .def("run", &Plan::run, nb::arg("part"), nb::call_guard<nb::gil_scoped_release>(), "Run one part.");
   module.def(
       "adam_step",
-      [](uintptr_t parameters, uintptr_t gradient, uintptr_t mean, uintptr_t square, size_t n, double beta1, double beta2,
-         float step_size, float root_of_correction, float eps, int threads) {
+      [](const std::vector<uintptr_t>& places, const std::vector<size_t>& sizes, double beta1, double beta2,
+         double learning_rate, float eps, int threads) {
         const nb::gil_scoped_release released;
-        Adam{beta1, beta2, step_size, root_of_correction, eps}.step(at<float*>(parameters), at<const float*>(gradient),
-                                                                    at<float*>(mean), at<float*>(square), n, threads);
+        const std::vector<float*> of = floats_at<float>(places);
+        const Adam adam{beta1, beta2, learning_rate, eps};
+        for (size_t i = 0; i < sizes.size(); ++i) {
+          float* const* at = &of[5 * i];
+          adam.step(at[0], at[1], at[2], at[3], at[4], sizes[i], threads);
+        }
       },
-      nb::arg("parameters"), nb::arg("gradient"), nb::arg("mean"), nb::arg("square"), nb::arg("n"), nb::arg("beta1"),
-      nb::arg("beta2"), nb::arg("step_size"), nb::arg("root_of_correction"), nb::arg("eps"), nb::arg("threads"),
-      "Take a step of Adam.");
+      nb::arg("places"), nb::arg("sizes"), nb::arg("beta1"), nb::arg("beta2"), nb::arg("learning_rate"), nb::arg("eps"),
+      nb::arg("threads"),
+      "Take a step of Adam: of each parameter, its numbers, gradient, moments and count of steps lie at five places.");
   module.def(
       "sample_choices",
       [](uintptr_t logits, size_t n, size_t a, uintptr_t noise, uintptr_t action, uintptr_t log_prob) {

@@ -95,9 +95,11 @@ def seen_by(watcher: Watcher) -> Iterator[None]:
 def is_native(*tensors: Tensor) -> bool:
     """Return whether the native core can compute with these tensors: float32, on the CPU, and neither exported nor
     seen by a dispatch mode, unless it is a `Watcher`."""
-    is_float32 = all(tensor.device.type == "cpu" and tensor.dtype == torch.float32 for tensor in tensors)
+    for tensor in tensors:
+        if not tensor.is_cpu or tensor.dtype is not torch.float32:
+            return False
     is_hidden = not torch._C._len_torch_dispatch_stack() or _here.watcher is not None
-    return is_float32 and is_hidden and not torch.compiler.is_exporting()
+    return is_hidden and not torch.compiler.is_exporting()
 
 
 class SideBySide(nn.Module):

@@ -121,19 +121,18 @@ class Adam(Eager, torch.optim.Adam):
             self._step_of_any(closure)
             return
         for group, moved in zip(self.param_groups, groups, strict=True):
-            states = [self.state[parameter] for parameter in moved]
+            states, (beta1, beta2) = [self.state[parameter] for parameter in moved], group["betas"]
+            read = [*moved, *(each.grad for each in moved)]
+            if is_native(*read) and all(each.is_contiguous() for each in read):
+                places = [
+                    tensor.data_ptr() for each, of in zip(moved, states, strict=True)
+                    for tensor in (each, each.grad, of["exp_avg"], of["exp_avg_sq"], of["step"])
+                ]  # fmt: skip
+                sizes, threads = [each.numel() for each in moved], torch.get_num_threads()
+                adam_step(places, sizes, beta1, beta2, group["lr"], group["eps"], threads)
+                continue
             steps = [of["step"] for of in states]
             torch._foreach_add_(steps, 1.0)
-            beta1, beta2 = group["betas"]
-            if all(is_native(each, each.grad) and each.is_contiguous() and each.grad.is_contiguous() for each in moved):
-                for parameter, of in zip(moved, states, strict=True):
-                    t = of["step"].item()
-                    adam_step(
-                        parameter.data_ptr(), parameter.grad.data_ptr(), of["exp_avg"].data_ptr(),
-                        of["exp_avg_sq"].data_ptr(), parameter.numel(), beta1, beta2, group["lr"] / (1.0 - beta1**t),
-                        math.sqrt(1.0 - beta2**t), group["eps"], torch.get_num_threads(),
-                    )  # fmt: skip
-                continue
             torch._fused_adam_(
                 moved, [parameter.grad for parameter in moved],
                 [of["exp_avg"] for of in states], [of["exp_avg_sq"] for of in states], [], steps,
