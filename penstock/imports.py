@@ -123,7 +123,8 @@ def _load_file(path: Path) -> ModuleType:
     import cloudpickle  # here, because settings are read long before a file is loaded
 
     if not path.is_file():
-        raise NoSuchPlaceError(f"there is no file {str(path)!r} in {os.getcwd()}: write 'file.py:Class'")
+        where = "" if path.is_absolute() else f" in {os.getcwd()}"
+        raise NoSuchPlaceError(f"there is no file {str(path)!r}{where}: write 'file.py:Class' with the file's place")
     path = path.resolve()
     # Files with the same name in two folders are two modules.
     name = f"{_FILE_MODULE}{path.stem}_{zlib.crc32(os.fsencode(path)):08x}"

@@ -267,6 +267,8 @@ def test_training_gets_the_algorithm_and_the_settings():
             "done after 96,256 steps and 5.8 s, mean return 0.250 (partial: 20 episodes did not end)",
         ),
         ({"target_return": 475.0, "stopped": "interrupted"}, 130, "interrupted after 96,256 steps and 5.8 s"),
+        ({"stopped": "seconds", "steps": 0, "eval_return": None, "mean_return": None}, 1,
+         "done after 0 steps and 5.8 s, no evaluation"),
         ({"unsaved": "No space left"}, 5, "not saved after 96,256 steps and 5.8 s, mean return 487.3"),
         ({"unsaved": "No space left", "stopped": "interrupted"}, 130, "interrupted after 96,256 steps and 5.8 s"),
     ],
@@ -311,7 +313,7 @@ def test_where_the_last_steps_could_not_be_saved_it_is_said_from_which_checkpoin
         "last checkpoint: of step 20,000; what was learned since is not saved",
         "resume:   penstock resume my-run --total-steps 40000",
     ]
-    assert err == "error: the last checkpoint could not be saved: No space left; mend it, and resume\n"
+    assert err.endswith("could not be saved: No space left; free space or fix permissions, then resume\n")
 
 
 def test_a_run_that_saved_nothing_offers_nothing_to_go_on_with(capsys):
@@ -319,6 +321,9 @@ def test_a_run_that_saved_nothing_offers_nothing_to_go_on_with(capsys):
     engine.ending = ending(run_dir="my-run", stopped="interrupted")
     assert main(["train", "ppo", *ENV]) == 130
     assert capsys.readouterr().out == "interrupted after 96,256 steps and 5.8 s\n"
+    engine.ending = ending(run_dir="my-run", unsaved="No space left")
+    main(["train", "ppo", *ENV])
+    assert capsys.readouterr().err.endswith("then train anew: the run has no checkpoint\n")
 
 
 def test_without_a_run_directory_nothing_is_offered_to_resume(capsys):

@@ -94,8 +94,10 @@ def test_what_is_not_there_is_a_config_error_that_names_the_setting(own_file):
         with pytest.raises(ConfigError) as caught:
             find_object(name, "encoder")
         assert message in str(caught.value)
-    with pytest.raises(NoSuchPlaceError):
+    with pytest.raises(NoSuchPlaceError, match=r"^there is no file 'no_such.py' in /"):
         load_module("no_such.py")
+    with pytest.raises(NoSuchPlaceError, match=r"^there is no file '/moved/env.py': .*with the file's place$"):
+        load_module("/moved/env.py")
 
 
 def test_an_error_inside_a_file_is_raised_as_it_is(tmp_path):

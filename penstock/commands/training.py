@@ -104,9 +104,14 @@ def _run(make: Callable[[], Trainer]) -> int:
             result = interruption.result
         except TrainingFailed as error:
             raise CommandError(str(error), FAILED) from error
-    print(_folded_for_terminal(_summary(result)))
+    summary = _summary(result)
+    print(_folded_for_terminal(summary))
     if result.unsaved and result.stopped != "interrupted":
-        raise CommandError(f"the last checkpoint could not be saved: {result.unsaved}; mend it, and resume", NOT_SAVED)
+        then = "resume" if "\nresume: " in summary else "train anew: the run has no checkpoint"
+        reason = f"the last checkpoint could not be saved: {result.unsaved}"
+        raise CommandError(f"{reason}; free space or fix permissions, then {then}", NOT_SAVED)
+    if result.stopped == "seconds" and not result.steps:
+        raise CommandError("no step was learned from within max_seconds; look at the warnings above", FAILED)
     if result.unsent:
         return NOT_SENT
     if result.stopped == "interrupted":

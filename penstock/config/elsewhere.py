@@ -161,6 +161,7 @@ SETTINGS = {
     "total_frames": "total_steps (in steps; frames = steps x frame skip)",
     "train_for_env_steps": "total_steps",
     "train_for_seconds": "max_seconds",
+    "total_seconds": "max_seconds",
     "stop_reward": "target_return",
     "reward_threshold": "target_return",
     "eval_freq": "eval_interval",

@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.algorithms import algorithm_id, load_algorithm
 from penstock.algorithms.bases.algorithm import Algorithm
-from penstock.config import Config, change_config, saved
+from penstock.config import Config, ConfigError, change_config, saved
 from penstock.engine.backends import launcher
 from penstock.engine.exploits import open_population
 from penstock.engine.nodes.joining import leave_cluster, on_cluster
@@ -77,9 +77,9 @@ def open_training(
 
 def reopen_training(
     run_dir: str | os.PathLike[str], changes: Mapping[str, Any], report: Callable[[str], None] | None = None, *,
-    trust_code: bool = False,
+    trust_code: bool = False, kind: type[Algorithm] = Algorithm,
 ) -> Supervisor:  # fmt: skip
-    """Open a run again, with some settings changed; parameters and errors are those of `Trainer.resume`."""
+    """Open a run of some kind of algorithm again; other parameters, and errors, are those of `Trainer.resume`."""
     if is_remote(run_dir):
         from penstock.runs.fetching import copy_to_resume
 
@@ -89,6 +89,9 @@ def reopen_training(
         on_failure.callback(run.release)
         checkpoints = checkpoints_to_go_on_from(run, report)
         algorithm = load_algorithm(run.algorithm, changes.get("algorithm"))
+        if not issubclass(algorithm, kind):
+            name = algorithm.name()
+            raise ConfigError(f"{run_dir} is a run of {name}, not of {kind.name()}: use penstock.Trainer.resume")
         run.algorithm = algorithm_id(algorithm) if "algorithm" in changes else run.algorithm
         changes = {name: value for name, value in changes.items() if name != "algorithm"}
         url = run.config.get("run_dir")

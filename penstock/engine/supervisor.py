@@ -292,6 +292,8 @@ class Supervisor(Owned):
             return "interrupted", reason
         if self.saves.unsaved:
             return "failed", f"not saved: {self.saves.unsaved}"
+        if reason == "seconds" and not self.progress.steps:
+            return "failed", "no step was learned from within max_seconds"
         return "paused" if reason == "steps" and not self._is_budget_spent(reason) else "done", reason
 
     def _schedule(self) -> None:

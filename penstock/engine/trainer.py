@@ -141,7 +141,8 @@ class Trainer(Steering, metaclass=_Hinted):
             The run names code that this user has not trained with; nothing was imported.
         """
         trainer = cls.__new__(cls)
-        trainer._hold(reopen_training(run_dir, changes, report, trust_code=trust_code))
+        kind = getattr(cls, "algorithm", Algorithm)
+        trainer._hold(reopen_training(run_dir, changes, report, trust_code=trust_code, kind=kind))
         return trainer
 
     def _hold(self, supervisor: Supervisor) -> None:

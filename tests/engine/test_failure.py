@@ -1,5 +1,6 @@
 """Failures: killed roles are replaced, errors end the run with the full traceback, and nothing is left behind."""
 
+import json
 import os
 import random
 import resource
@@ -7,6 +8,7 @@ import shlex
 import signal
 import sys
 import threading
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -394,6 +396,22 @@ def test_an_evaluation_that_does_not_end_keeps_no_run_from_its_end_and_costs_not
     else:
         assert (result.eval_return, result.eval_unfinished) == (0.0, 2)
         assert "asked for 2 episodes: 0 ended, and 2 were given up" in log and "(max_seconds)" in log
+
+
+class Stuck(Counting):
+    """Never returns from its first step."""
+
+    def step(self, action):
+        time.sleep(FOR_EVER)
+
+
+def test_a_run_that_made_no_step_in_its_time_has_failed(tmp_path):
+    settings = {**TINY, "env": Stuck, "num_workers": 1, "eval_interval": 0, "max_seconds": 1.0}
+    with Trainer(APPO, **settings, run_dir=str(tmp_path / "run")) as trainer:
+        result = trainer.train(quiet=True)
+    assert (result.stopped, result.steps) == ("seconds", 0)
+    status = json.loads((tmp_path / "run" / "status.json").read_text())
+    assert status["state"] == "failed" and "no step" in status["reason"]
 
 
 class EndsItsProcess(Counting):

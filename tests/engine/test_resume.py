@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+import penstock
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.dqn import DQN
 from penstock.algorithms.impala import IMPALA
@@ -18,6 +19,7 @@ from tests.engine.broken_environment import Counting
 from tests.engine.inside import arena_of, supervisor_of
 from tests.engine.processes import TINY, script, without
 from tests.engine.reports import Reports
+from tests.kept_files import contents
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("kept_launcher")]
 
@@ -87,6 +89,18 @@ def test_a_damaged_last_checkpoint_is_reported_and_the_one_before_is_used(tmp_pa
     assert error.startswith("warning: ")
     assert "using the one before" in error
     assert "done after" in out
+
+
+def test_a_run_is_resumed_by_the_trainer_of_its_algorithm_or_of_any(tmp_path):
+    path = tmp_path / "run"
+    with Trainer(APPO, **TINY, backend="serial", run_dir=str(path)) as trainer:
+        trainer.train(64, quiet=True)
+    before = contents(path)
+    with pytest.raises(ConfigError, match=r"is a run of appo, not of sac: use penstock.Trainer.resume$"):
+        penstock.SAC.resume(str(path), learning_rate=1e-3)
+    assert contents(path) == before
+    with penstock.APPO.resume(str(path)) as trainer:
+        assert trainer.status.steps >= 64
 
 
 def test_worse_weights_never_take_the_place_of_the_best(tmp_path):
