@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.functional import pad, softplus
 
 from penstock._native import sample_choices
-from penstock.nn.mlp import is_native, watcher
+from penstock.nn.mlp import computes_natively
 
 if TYPE_CHECKING:
     from penstock.envs.spaces import ActionSpec
@@ -296,11 +296,6 @@ class SquashedGaussian(DiagonalGaussian):
     def mode(self) -> Tensor:
         """Return ``tanh(mean)``, float32 ``[..., d]``: the median of each dimension."""
         return self.mean.tanh()
-
-
-def computes_natively(values: Tensor, noise: Tensor) -> bool:
-    """Return whether actions can be chosen in a call of the native core: on the CPU, without gradient, unwatched."""
-    return not (torch.is_grad_enabled() and values.requires_grad) and watcher() is None and is_native(values, noise)
 
 
 @cache

@@ -102,6 +102,12 @@ def is_native(*tensors: Tensor) -> bool:
     return is_hidden and not torch.compiler.is_exporting()
 
 
+def computes_natively(values: Tensor, noise: Tensor) -> bool:
+    """Return whether actions can be chosen in a call of the native core: on the CPU, without gradient, unwatched."""
+    has_gradient = torch.is_grad_enabled() and values.requires_grad
+    return not has_gradient and _here.watcher is None and is_native(values, noise)
+
+
 class SideBySide(nn.Module):
     """Concatenates all numbers of an observation, plain or composite: float32 ``[N, encoder_input_size]``."""
 

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from penstock._native import choose_greedily
-from penstock.nn.distributions import ILLEGAL, computes_natively, legal_values
+from penstock.nn.distributions import ILLEGAL, legal_values
 from penstock.nn.encoders import PUBLISHED_RESNET, ImpalaResNet, build_encoder, takes_bytes
 from penstock.nn.layers import normalize_layers_
 from penstock.nn.memory import MemoryCore
-from penstock.nn.mlp import MLP, Chain, largest, without_autocast
+from penstock.nn.mlp import MLP, Chain, computes_natively, largest, without_autocast
 from penstock.nn.model import NetworkConfig
 from penstock.nn.modes import evaluating
 from penstock.nn.noisy import NoisyLinear, noise_of_lanes
