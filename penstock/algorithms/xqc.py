@@ -29,8 +29,8 @@ class XQCConfig(SACConfig):
     v_min: float = -5.0
     v_max: float = 5.0
     return_bound: float | None = 5.0
-    """Rewards are divided by the standard deviation of the running discounted return, and by more where that would
-    exceed this bound, the largest of the atoms; None: not scaled."""
+    """Rewards are divided by the standard deviation of the running discounted return, and by more where such a return
+    or a reward would exceed this bound, the largest of the atoms; None: not scaled."""
     policy_delay: int = 3
     """Critic updates per update of policy and temperature, as in CrossQ."""
     initial_alpha: float = 0.01

@@ -481,8 +481,8 @@ class _Control(TypedDict, total=False):
     """Largest number of steps for which a lane keeps its exploration noise: n steps with probability in proportion to
     n^-2 (arXiv:2604.04539: 16); 1: new noise in every step. Default: 1."""
     return_bound: float | None
-    """Rewards are divided by the standard deviation of the running discounted return, and by more where that would
-    exceed this bound (arXiv:2604.04539: 5); None: not scaled. Default: None."""
+    """Rewards are divided by the standard deviation of the running discounted return, and by more where such a return
+    or a reward would exceed this bound (arXiv:2604.04539: 5); None: not scaled. Default: None."""
     reset_interval: int | None
     """Updates between two resets of networks and optimisers to new random ones; replay and normalisation are kept
     (arXiv:2205.07802: 200,000). None: never. Default: None."""

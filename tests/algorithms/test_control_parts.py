@@ -52,7 +52,7 @@ def test_the_moments_of_returns_are_weighted_means_and_the_largest_is_never_forg
     batches = np.random.default_rng(0).normal(3.0, 2.0, (40, 8)).astype(np.float32)
     batches[0, 0] = 100.0
     for batch in torch.from_numpy(batches):
-        found = bounded.update(batch).item(), free.update(batch).item()
+        found = tuple(scale.update(batch, torch.zeros(8)).item() for scale in (bounded, free))
     weights = (1.0 - RETURN_RATE) ** np.arange(40)[::-1]
     mean, square = (np.average((batches.astype(float) ** power).mean(1), weights=weights) for power in (1, 2))
     assert found == pytest.approx((20.0, math.sqrt(square - mean**2)), rel=1e-6)
@@ -60,7 +60,16 @@ def test_the_moments_of_returns_are_weighted_means_and_the_largest_is_never_forg
 
 def test_without_any_reward_nothing_is_divided_by_zero():
     scale = ReturnScale(5.0, torch.device("cpu"))
-    assert 0.0 < scale.update(torch.zeros(4)).item() <= 1e-8
+    assert 0.0 < scale.update(torch.zeros(4), torch.zeros(4)).item() <= 1e-8
+
+
+def test_a_reward_of_later_steps_stays_within_the_bound_while_all_running_returns_are_0():
+    """With n_step a row has the running return of its first step, and the rewards of the next ones."""
+    algorithm = make(SAC, VECTOR, TORQUE, return_bound=5.0, n_step=3)
+    model = begin(algorithm)
+    drawn = dataclasses.replace(with_returns(returns=(0.0, 0.0)), reward=torch.tensor([0.0, 1.0]))
+    scaled, _ = algorithm.prepare(model, drawn)
+    assert scaled.reward.tolist() == pytest.approx([0.0, 5.0])
 
 
 def test_the_moments_go_on_from_a_checkpoint():

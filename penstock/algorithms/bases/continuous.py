@@ -36,8 +36,8 @@ class ControlConfig(PrioritizedReplayConfig):
     """Largest number of steps for which a lane keeps its exploration noise: n steps with probability in proportion to
     n^-2 (arXiv:2604.04539: 16); 1: new noise in every step."""
     return_bound: float | None = None
-    """Rewards are divided by the standard deviation of the running discounted return, and by more where that would
-    exceed this bound (arXiv:2604.04539: 5); None: not scaled."""
+    """Rewards are divided by the standard deviation of the running discounted return, and by more where such a return
+    or a reward would exceed this bound (arXiv:2604.04539: 5); None: not scaled."""
     reset_interval: int | None = None
     """Updates between two resets of networks and optimisers to new random ones; replay and normalisation are kept
     (arXiv:2205.07802: 200,000). None: never."""
@@ -123,7 +123,7 @@ class ControlAlgorithm(ReplayAlgorithm):
         if self._return_scale is None:
             return batch, {}
         assert batch.running_return is not None
-        divisor = self._return_scale.update(batch.running_return)
+        divisor = self._return_scale.update(batch.running_return, batch.reward)
         return replace(batch, reward=batch.reward / divisor), {"reward_divisor": divisor}
 
     def reset(self, model: PolicyNetwork) -> None:
@@ -161,22 +161,23 @@ class ControlAlgorithm(ReplayAlgorithm):
 class ReturnScale:
     """Divisor of rewards by running discounted returns ``G_t = r_t + gamma G_{t-1}`` (arXiv:2604.04539).
 
-        max(sqrt(Var G), max |G| / bound)
+        max(sqrt(Var G), max(|G|, |r|) / bound)
 
-    G begins at 0 in every episode. Its moments are those of the replay buffer, as exponential means over about a
-    thousand batches without bias towards their start; the maximum is over all returns seen.
+    G begins at 0 in every episode. Its moments are exponential means over about a thousand drawn batches, without bias
+    towards their start, and with priorities without importance weights. The maximum is over all returns and rewards
+    drawn: with ``n_step`` a reward is a sum that goes beyond the step of its G, which may still be 0.
 
     Parameters
     ----------
     bound : float
-        Bound of the scaled running returns.
+        Bound of the scaled running returns and rewards.
     device : torch.device
         Device of the returns.
 
     Attributes
     ----------
     state : Tensor
-        Weight of the means, mean, mean square and largest magnitude, float64 ``[4]``.
+        Weight of the means, mean and mean square of returns, and largest magnitude, float64 ``[4]``.
     """
 
     def __init__(self, bound: float, device: torch.device) -> None:
@@ -184,11 +185,11 @@ class ReturnScale:
         self.state = torch.zeros(4, dtype=torch.float64, device=device)
 
     @torch.no_grad()
-    def update(self, returns: Tensor) -> Tensor:
-        """Add a batch of running returns, float32 ``[B]``; return the divisor, float32 ``[]``, at least 1e-8."""
+    def update(self, returns: Tensor, rewards: Tensor) -> Tensor:
+        """Add running returns and rewards of a batch, float32 ``[B]``; return the divisor, float32, at least 1e-8."""
         found, means = returns.double(), self.state[:3]
         means.lerp_(torch.stack((torch.ones_like(means[0]), found.mean(), found.square().mean())), RETURN_RATE)
-        torch.maximum(self.state[3], found.abs().amax(), out=self.state[3])
+        torch.maximum(self.state[3], torch.cat((found, rewards.double())).abs().amax(), out=self.state[3])
         weight, mean, square = means
         variance = square / weight - (mean / weight).square()
         std = variance.clamp(min=0.0).sqrt()
