@@ -41,7 +41,8 @@ class ApeXConfig(QLearningConfig):
     exploration: float = 0.4
     """Probability of a random action in the first lane (section 4.1)."""
     exploration_exponent: float = 7.0
-    """Lane i of N explores with probability exploration ** (1 + exploration_exponent * i / (N - 1)) (section 4.1)."""
+    """Lane i of N explores with probability exploration ** (1 + exploration_exponent * i / (N - 1)) (section 4.1).
+    Nodes take turns in this order, so that the lanes of each explore at rates over the whole range."""
 
     def validate(self) -> None:
         super().validate()
@@ -72,7 +73,8 @@ class ApeX(QLearning):
 
     def __init__(self, config: ApeXConfig, observation: ObservationSpec, action: ActionSpec) -> None:
         super().__init__(config, observation, action)
-        self._epsilons = torch.tensor(epsilon_ladder(config.num_lanes, config.exploration, config.exploration_exponent))
+        ladder = torch.tensor(epsilon_ladder(config.num_lanes, config.exploration, config.exploration_exponent))
+        self._epsilons = ladder.view(-1, config.num_nodes).T.flatten()  # each node has rates of the whole ladder
 
     def sampler(self) -> Sampler:
         """Return prioritized sampling, with weights divided by the largest in the whole buffer; with memory, batch."""

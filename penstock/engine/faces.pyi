@@ -467,7 +467,7 @@ class _ApeX(TypedDict, total=False):
     """Probability of a random action in the first lane (section 4.1). Default: 0.4."""
     exploration_exponent: float
     """Lane i of N explores with probability exploration ** (1 + exploration_exponent * i / (N - 1)) (section 4.1).
-    Default: 7.0."""
+    Nodes take turns in this order, so that the lanes of each explore at rates over the whole range. Default: 7.0."""
 
 class _Control(TypedDict, total=False):
     learning_rate: float | str | Callable[[float], float]

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from penstock.algorithms.apex import ApeX
+from penstock.algorithms.arithmetic.td import epsilon_ladder
 from penstock.config import ConfigError, make_config
 from penstock.engine.acting.inference import Inference, SharedWeights
 from penstock.engine.contracts import Start
@@ -40,6 +41,16 @@ def test_eight_lanes_explore_at_rates_that_fall_from_0_4_to_its_eighth_power():
         asked.lane.copy_(torch.arange(2, 8))
         columns, _ = algorithm.act(model, asked)
         assert columns["action"].tolist() == [action] * 6
+
+
+def test_each_node_explores_over_the_whole_ladder():
+    """Nodes come and go: two nodes of the eight possible have rates from 0.4 almost down to its eighth power."""
+    algorithm = make(ApeX, VECTOR, CHOICE, backend="ray", nodes="2:8", num_envs_per_worker=8, buffer_size=1_000)
+    ladder = epsilon_ladder(64)
+    rates = algorithm.epsilon(request(torch.zeros(64, 1)))
+    for node in range(8):
+        assert rates[8 * node : 8 * node + 8].tolist() == pytest.approx(ladder[node::8])
+    assert algorithm.final_epsilon == pytest.approx(ladder[-1])
 
 
 @pytest.mark.parametrize("steps", [0, 10**9])
