@@ -13,6 +13,7 @@ from torch import Tensor
 from penstock.algorithms.arithmetic.distributional import categorical_kl, categorical_projection, of_smaller_mean
 from penstock.algorithms.arithmetic.td import target_policy_noise, td_target
 from penstock.algorithms.bases.algorithm import Metrics, Request
+from penstock.algorithms.bases.q_losses import share_outside
 from penstock.algorithms.td3 import TD3, TD3Config
 from penstock.config import NETWORK, Config, ConfigError, Tunable, require
 from penstock.experience.batch import TransitionBatch
@@ -129,11 +130,13 @@ class FastTD3(TD3):
         divergence = categorical_kl(m, z.log_softmax(-1))
         critic_loss = (batch.weights * divergence).mean(1).sum()
         self.minimize("critic", critic_loss)
-        metrics = {"critic_loss": critic_loss, "q": model.returns.mean(z.detach())}
+        outside = share_outside((next_returns * next_probability).sum(1), c.v_min, c.v_max)
+        metrics = {"critic_loss": critic_loss, "q": model.returns.mean(z.detach()), "outside_support": outside}
 
         if self.kind_of_update(batch.number):  # it moves the policy
             actor_loss = -model.values(batch.obs, model.policy(batch.obs)).amin(0).mean()
             self.minimize("actor", actor_loss)
             metrics["actor_loss"] = actor_loss
         self.move_target(c.tau)
+        self.updated(model, batch, metrics)
         return divergence.detach(), metrics

@@ -86,17 +86,18 @@ class SAC(SoftCritics):
             next_action, next_log_prob = self.sample(model.policy(batch.next_obs))
 
         q, next_q = self.both_ends(model, batch, next_action)
-        critic_loss, td_error, q = self.critic_loss(model, q, next_q, -alpha * next_log_prob, batch)
+        critic_loss, td_error, found = self.critic_loss(model, q, next_q, -alpha * next_log_prob, batch)
         self.minimize("critic", critic_loss)
         self.follow_moments(model.critics)
 
-        metrics = {"critic_loss": critic_loss, "q": q}
+        metrics = {"critic_loss": critic_loss, **found}
 
         if self.kind_of_update(batch.number):  # it moves the policy
             metrics |= self.improve_policy(model, model.policy(batch.obs), batch.obs, alpha)
             self.follow_moments(model.encoder)
         if self.has_target:
             self.move_target(self.config.tau)
+        self.updated(model, batch, metrics)
         return td_error, metrics
 
     def kind_of_update(self, number: int) -> bool:

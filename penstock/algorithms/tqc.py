@@ -66,7 +66,7 @@ class TQC(SAC):
 
     def critic_loss(
         self, model: Any, q: Tensor, next_q: Tensor, next_bonus: Tensor, batch: TransitionBatch
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """Compare quantiles with the atoms of all target critics but the largest (section 3 of the paper).
 
             L_Z = sum_n mean w QuantileHuber(theta_n(o, a), y)
@@ -80,7 +80,7 @@ class TQC(SAC):
         y = td_target(batch.reward.unsqueeze(1), batch.discount.unsqueeze(1), atoms)
         fractions = midpoints(c.num_quantiles, y.device).expand(c.num_critics, -1).flatten()
         distance = quantile_huber(q.transpose(0, 1).flatten(1), fractions, y) / c.num_quantiles
-        return (batch.weights * distance).mean(), q.detach().mean(2) - y.mean(1), q
+        return (batch.weights * distance).mean(), q.detach().mean(2) - y.mean(1), {"q": q}
 
     def value(self, model: StochasticActorCritic, obs: Tensor, action: Tensor) -> Tensor:
         """Objective of the policy: the mean of all critics' quantiles, none dropped, float32 ``[N]``."""

@@ -1,12 +1,15 @@
 """Critics of SAC's family: distributions of returns, both ends in one batch, weights that return to their norm."""
 
+import dataclasses
 import math
 
 import pytest
 import torch
 
 from penstock.algorithms.arithmetic.distributional import gaussian_histogram, of_smaller_mean
+from penstock.algorithms.bases.planned import PlannedUpdate
 from penstock.algorithms.crossq import CrossQ
+from penstock.algorithms.fasttd3 import FastTD3
 from penstock.algorithms.sac import SAC
 from penstock.algorithms.tqc import TQC
 from penstock.config import ConfigError
@@ -111,6 +114,24 @@ def test_hl_gauss_learns_a_histogram_around_the_smaller_mean():
     p, atoms = logits.softmax(-1), torch.tensor([-1.0, 0.0, 1.0])
     m = gaussian_histogram(0.25 + 0.5 * (p[1:] @ atoms), atoms)
     torch.testing.assert_close(model.critics.head.bias.squeeze(1), logits - (p - m), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("own", "kind"), [(SAC, "c51"), (SAC, "hl_gauss"), (CrossQ, "c51"), (FastTD3, None)])
+@pytest.mark.parametrize("return_bound", [None, 1.0])
+def test_targets_outside_of_the_atoms_are_measured_and_noted_once_where_rewards_are_not_scaled(own, kind, return_bound):
+    settings = {"alpha": 0.0, "distributional": kind} if kind else {}
+    settings |= {"normalization": "batch", "critic_hidden_sizes": ()} if own is CrossQ else {}
+    learns = make(own, VECTOR, TORQUE, **THREE, **settings, return_bound=return_bound)
+    update = PlannedUpdate(learns, begin(learns))
+    given = transitions([[0.0, 0.0]] * 4, [[0.0]] * 4, [0.0, 5.5, -3.0, 0.5], [0.0] * 4, [[0.0, 1.0]] * 4)
+    given = dataclasses.replace(given, running_return=given.reward)
+    for number in range(1, 201):
+        batch, _ = learns.prepare(None, dataclasses.replace(given, number=number))
+        _, metrics = update(batch)
+    assert (update.plan_for(batch) is None) == (kind == "hl_gauss")  # without a plan it runs in torch
+    assert metrics["outside_support"].item() == (0.5 if return_bound is None else 0.0)
+    assert len(learns.remarks) == (return_bound is None)
+    assert all("50% of the targets lie outside the support, v_min=-1 to v_max=1" in text for text in learns.remarks)
 
 
 @pytest.mark.parametrize("algorithm", [SAC, TQC, CrossQ])

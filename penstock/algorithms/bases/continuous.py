@@ -11,11 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from penstock.algorithms.bases.algorithm import Metrics, Request
+from penstock.algorithms.bases.q_losses import SupportWatch
 from penstock.algorithms.bases.replay import ReplayAlgorithm
 from penstock.config import STORED, Config, ConfigError, PrioritizedReplayConfig, Scheduled, Tunable, require
 from penstock.envs.spaces import ActionKind, ActionSpec
 from penstock.experience.batch import TransitionBatch
-from penstock.nn import PolicyNetwork, uniform_action
+from penstock.nn import CategoricalReturns, PolicyNetwork, uniform_action
 
 RETURN_RATE = 1e-3
 SMALLEST_DIVISOR = 1e-8
@@ -74,6 +75,7 @@ class ControlAlgorithm(ReplayAlgorithm):
     config: ControlConfig
     actions: ClassVar[tuple[ActionKind, ...]] = ("continuous",)
     _return_scale: ReturnScale | None = None
+    _support: SupportWatch | None = None
 
     @property
     def scales_rewards(self) -> bool:  # type: ignore[override]
@@ -104,6 +106,14 @@ class ControlAlgorithm(ReplayAlgorithm):
         if self.config.return_bound is not None:
             self._return_scale = ReturnScale(self.config.return_bound, next(model.parameters()).device)
         super().begin(model, learning)
+        if self._return_scale is None and isinstance(returns := getattr(model, "returns", None), CategoricalReturns):
+            self._support = SupportWatch(returns.atoms[0].item(), returns.atoms[-1].item(), self.remarks.append)
+
+    def updated(self, model: Any, batch: TransitionBatch, metrics: Metrics) -> None:
+        """Look at the share of targets that critics of distributions cut off, where rewards are not scaled."""
+        is_repeated = self.lost is not None or self.recording is not None
+        if self._support is not None and "outside_support" in metrics and not is_repeated:
+            self._support.see(metrics["outside_support"], batch.reward, batch.discount, batch.number)
 
     def learning_state(self) -> dict[str, Any]:
         """Return the learner's own state, with the moments of running returns."""

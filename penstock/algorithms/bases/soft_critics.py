@@ -18,6 +18,7 @@ from penstock.algorithms.arithmetic.distributional import (
 )
 from penstock.algorithms.arithmetic.td import squared_td_error, td_target
 from penstock.algorithms.bases.continuous import ControlAlgorithm, ControlConfig
+from penstock.algorithms.bases.q_losses import share_outside
 from penstock.config import NETWORK, Config, ConfigError, require
 from penstock.experience.batch import TransitionBatch
 from penstock.nn import BodyActorCritic, BodyConfig, CategoricalReturns, StochasticActorCritic, follow
@@ -129,7 +130,7 @@ class SoftCritics(ControlAlgorithm):
 
     def critic_loss(
         self, model: Any, q: Tensor, next_q: Tensor, next_bonus: Tensor, batch: TransitionBatch
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """Compare outputs of the critics with their targets.
 
         Parameters
@@ -150,20 +151,22 @@ class SoftCritics(ControlAlgorithm):
             entropy of their targets (arXiv:1707.06887, algorithm 1).
         error : Tensor
             Errors or divergences, without gradient, float32 ``[C, B]``.
-        values : Tensor
-            Values of the critics, float32 ``[C, B]``.
+        metrics : dict of str to Tensor
+            Values of the critics "q", float32 ``[C, B]``; of distributions the share "outside_support" of targets, too.
         """
         c, returns = self.config, model.returns
         if returns is None:
             y = td_target(batch.reward, batch.discount, next_q.amin(0) + next_bonus)
-            return *squared_td_error(q, y, batch.weights), q
+            return *squared_td_error(q, y, batch.weights), {"q": q}
         if c.distributional == "c51":
             next_returns = td_target(
                 batch.reward.unsqueeze(1), batch.discount.unsqueeze(1), returns.atoms + next_bonus.unsqueeze(1)
             )
-            m = categorical_projection(next_returns, of_smaller_mean(next_q.softmax(-1), returns.atoms), returns.atoms)
+            probability = of_smaller_mean(next_q.softmax(-1), returns.atoms)
+            y, m = (next_returns * probability).sum(1), categorical_projection(next_returns, probability, returns.atoms)
         else:
             y = td_target(batch.reward, batch.discount, returns.mean(next_q).amin(0) + next_bonus)
             m = gaussian_histogram(y, returns.atoms)
         error = categorical_kl(m, q.log_softmax(-1))
-        return (batch.weights * error).mean(1).sum(), error.detach(), returns.mean(q.detach())
+        metrics = {"q": returns.mean(q.detach()), "outside_support": share_outside(y, c.v_min, c.v_max)}
+        return (batch.weights * error).mean(1).sum(), error.detach(), metrics
