@@ -512,7 +512,8 @@ class _SoftCritic(TypedDict, total=False):
     """Keep the weights of each hidden unit at norm 1, and scale and shift of each normalisation at the norm
     sqrt(units), after every update (arXiv:2604.04539). Default: False."""
     critic_hidden_sizes: Sequence[int] | None
-    """Widths of the critics' hidden layers; None: hidden_sizes. Default: None."""
+    """Widths of the critics' hidden layers; None: hidden_sizes, or 256 behind an encoder of images or a custom one.
+    Default: None."""
     distributional: Literal["none", "c51", "hl_gauss"]
     """Critics that give distributions of returns: "c51", targets are the distribution of the critic with the smaller
     mean (arXiv:1707.06887); "hl_gauss", a normal distribution around the smaller mean (arXiv:2403.03950); "none":

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from penstock.nn.return_distributions import CategoricalReturns
 
 IMAGE_CRITIC_SIZES = (256,)
-"""Widths of the critics' own layers over a shared encoder."""
+"""Default widths of the critics' own layers over a shared encoder."""
 
 
 class ContinuousActorCritic(PolicyNetwork):
@@ -37,8 +37,8 @@ class ContinuousActorCritic(PolicyNetwork):
 
     For vectors, actor and critics have separate layers (``config.hidden_sizes``), and critics take observation and
     action side by side. With images or a custom encoder, the actor has one encoder and the critics share another; its
-    features and the action enter 256 units of each critic. With ``encoder="nature_cnn_mlp"``, the critics share the
-    convolutions alone, and have the actor's widths behind them.
+    features and the action enter ``critic_sizes`` of each critic, by default 256 units. With
+    ``encoder="nature_cnn_mlp"``, the critics share the convolutions alone, and by default have the actor's widths.
 
     Encoders and the critics' hidden layers may run under ``torch.autocast``; all else computes in float32 regardless.
 
@@ -55,7 +55,7 @@ class ContinuousActorCritic(PolicyNetwork):
     num_quantiles : int
         Number ``M`` of quantiles per critic; 1: the mean return.
     critic_sizes : tuple of int, optional
-        Widths of the critics' hidden layers, if different from ``config.hidden_sizes``.
+        Widths of the critics' hidden layers; default: ``config.hidden_sizes``, or 256 units behind such an encoder.
     outputs_per_dimension : int
         Outputs of the actor for each of the ``d`` numbers.
     make_critics : callable, optional
@@ -89,7 +89,7 @@ class ContinuousActorCritic(PolicyNetwork):
         self.input = build_input(observation, config.normalize_observations, takes_bytes(config.encoder, observation))
         self.encoder, num_features = feedforward_encoder(observation, config)
         self.actor_head = nn.Linear(num_features, outputs_per_dimension * action.noise_size)
-        sizes, activation = config.hidden_sizes if critic_sizes is None else critic_sizes, config.activation
+        default_sizes = config.hidden_sizes
         if isinstance(self.encoder, MLP):
             self.critic_encoder: nn.Module = SideBySide()
             num_features = encoder_input_size(observation)
@@ -97,9 +97,9 @@ class ContinuousActorCritic(PolicyNetwork):
             self.critic_encoder, num_features = feedforward_encoder(observation, replace(config, encoder="nature_cnn"))
         else:
             self.critic_encoder, _ = feedforward_encoder(observation, config)
-            sizes, activation = IMAGE_CRITIC_SIZES, "relu"
-        num_inputs = num_features + action.noise_size
-        self.critics: Any = (make_critics or Critics)(num_inputs, sizes, activation, num_critics, num_quantiles)
+            default_sizes = IMAGE_CRITIC_SIZES
+        sizes, num_inputs = default_sizes if critic_sizes is None else critic_sizes, num_features + action.noise_size
+        self.critics: Any = (make_critics or Critics)(num_inputs, sizes, config.activation, num_critics, num_quantiles)
 
     def actor(self, observation: Tensor) -> Tensor:
         """Return the actor's outputs for observations ``[N, *shape]`` of the column, float32 ``[N, numbers]``."""

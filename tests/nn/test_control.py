@@ -189,6 +189,14 @@ def test_images_have_one_encoder_for_the_actor_and_another_shared_by_the_critics
     assert all(parameter.grad is None for parameter in network.encoder.parameters())
 
 
+def test_critics_behind_images_have_the_sizes_and_the_activation_that_are_given():
+    network = DeterministicActorCritic(
+        IMAGE, TORQUE, settings({"activation": "silu"}), num_critics=CRITICS, exploration_std=0.1, critic_sizes=(8, 4)
+    )
+    assert network.critics.sizes == (512 + D, 8, 4)
+    assert network.critics.activation_name == "silu"
+
+
 def test_an_encoder_of_ones_own_is_built_once_for_the_actor_and_once_for_the_critics():
     network = stochastic(encoder=lambda spec: nn.Linear(4, 8))
     assert network.encoder is not network.critic_encoder
