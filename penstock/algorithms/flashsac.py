@@ -32,7 +32,7 @@ class FlashSACConfig(SACConfig):
     """Transitions per update (published: 2,048)."""
     learning_rate: Scheduled = 3e-4
     learning_rate_decay: Tunable[float] = 0.5
-    """Factor to which all step sizes have fallen at total_steps, linearly; 1: they do not fall."""
+    """Factor to which all step sizes have fallen at total_steps, linearly, times learning_rate_schedule; 1: no fall."""
     policy_delay: int = 2
     tau: Tunable[float] = 0.01
     initial_alpha: float = 0.01

@@ -905,7 +905,8 @@ class FlashSACSettings(
     _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _Control, _SoftCritic, _SAC, total=False
 ):
     learning_rate_decay: float
-    """Factor to which all step sizes have fallen at total_steps, linearly; 1: they do not fall. Default: 0.5."""
+    """Factor to which all step sizes have fallen at total_steps, linearly, times learning_rate_schedule; 1: no fall.
+    Default: 0.5."""
 
 class FlashSAC(Face):
     """Trains with FlashSAC, SAC at fixed norms; settings are fields of `penstock.algorithms.flashsac.FlashSACConfig`.

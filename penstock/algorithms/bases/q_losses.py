@@ -116,7 +116,8 @@ def distribution_of(config: Any) -> Callable[[int], ReturnDistribution] | None:
 class DistributionalLoss(QLoss):
     """Distance of the distribution of ``Z(o, a; theta)`` from that of ``r + discount * Z(o', a*; theta^-)``.
 
-    ``a*`` has the largest mean by the target network, or by the online network with ``double``.
+    ``a*`` has the largest mean by the target network, or by the online network with ``double``. The former's mean of
+    "iqn" is over the fractions of the target, where arXiv:1806.06923 draws others; the latter's is over midpoints.
 
         "c51"               L = mean w D_KL( Phi(target) || Z(o, a; theta) )         (arXiv:1710.02298)
         "quantile", "iqn"   L = mean w sum_i mean_j rho_i( y_j - Z_i(o, a; theta) )  (arXiv:1710.10044, eq. 10)
