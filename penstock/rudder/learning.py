@@ -118,17 +118,15 @@ class PredictorTraining:
     def _take(self, episodes: Sequence[Episode]) -> None:
         predictor, batch = self.predictor, LessonBatch(episodes)
         predictor.input.update_moments(batch.obs, batch.valid)
-        last = batch.last(torch.cat([part for part, _ in self._predictions(batch)]))
+        predicted = predictor.as_return(batch.last(torch.cat([part for part, _ in self._predictions(batch)])))
         if points := self._config.points_of_attribution:
             complete = completeness_of(predictor, batch, points, self._config.redistributor_chunk)
         else:
             complete = torch.ones(len(episodes))
-        for episode, prediction, share in zip(
-            episodes, predictor.as_return(last).tolist(), complete.tolist(), strict=True
-        ):
+        for episode, prediction, share in zip(episodes, predicted.tolist(), complete.tolist(), strict=True):
             self._measure(episode.return_, prediction, share)
         predictor.take_returns(batch.returns)
-        losses = (predictor.as_return(last) - batch.returns).div(predictor.returns.std).square()
+        losses = (predicted - batch.returns).div(predictor.returns.std).square()
         for episode, loss in zip(episodes, losses.tolist(), strict=True):
             self.lessons.add(replace(episode, loss=loss, reward=episode.reward[:0]))
 

@@ -1,6 +1,7 @@
 """RUDDER learns the returns of episodes of a tiny task, in chunks as at once, and nothing from equal returns."""
 
 import copy
+import dataclasses
 
 import numpy as np
 import pytest
@@ -72,6 +73,21 @@ def test_it_finds_out_which_steps_decide(expert):
     shown = found.gather(0, at.unsqueeze(0)).squeeze(0)
     assert shown[costs].mean().item() < -0.3, "where the cost is shown"
     assert found[1:].abs().sum(0).mean() < 2.0, "hardly anywhere else"
+
+
+def test_the_first_loss_of_a_lesson_is_that_of_the_predictor_whose_moments_have_its_return():
+    """Forty returns of 0, and then others: the deviation leaves its floor, and predictions do not change."""
+    rudder, random = rudder_of(), np.random.default_rng(0)
+    same = [episode(random) for _ in range(40)]
+    rudder.take([dataclasses.replace(each, return_=0.0) for each in same])
+    new = [dataclasses.replace(each, return_=value) for each, value in zip(same, (1.0, 0.25, -2.0), strict=False)]
+    rudder.take(new)
+    predictor, batch = rudder.predictor, LessonBatch(new)
+    with torch.no_grad():
+        ((prediction, _),) = rudder._predictions(batch)
+    expected = (predictor.as_return(batch.last(prediction)) - batch.returns).div(predictor.returns.std).square()
+    found = {each.return_: each.loss for each in rudder.lessons.episodes if each.return_}
+    assert [found[each.return_] for each in new] == pytest.approx(expected.tolist(), rel=1e-3)
 
 
 def test_the_predictor_is_given_neither_the_return_nor_a_count_of_steps():
