@@ -37,9 +37,9 @@ class IMPACTConfig(AdamConfig, AsynchronousConfig):
     learning_rate_schedule: Literal["constant", "linear"] = "linear"
     entropy_coef: Scheduled = 0.003
     num_batches: int = 4
-    """Capacity of the circular buffer in batches (N); a new batch replaces the oldest."""
+    """Capacity of the circular buffer in batches (N); while it is full, a new batch waits for a place."""
     batch_uses: int = 2
-    """Number of updates from each batch (K)."""
+    """Number of updates from each batch (K); max_policy_lag masks steps by their policy lag at the first."""
     target_period: int = 8
     """Updates between two copies of the network to the target network (published: N * K)."""
     rho_target: Tunable[float] = 2.0

@@ -299,7 +299,7 @@ class _Proximal(TypedDict, total=False):
 
 class _RMSProp(TypedDict, total=False):
     rmsprop_decay: float
-    """Decay rate of the running mean of squared gradients. Default: 0.99."""
+    """Decay rate of the running mean of squared gradients, which begins at 0 (in TensorFlow 1 at 1). Default: 0.99."""
     rmsprop_eps: float
     """Constant that bounds steps where gradients are small. Default: 0.01."""
     rmsprop_eps_inside: bool
@@ -661,9 +661,10 @@ class IMPACTSettings(
     _Shared, _SharedExceptA3C, _SharedLearningRate, _Fresh, _Segment, _Asynchronous, _Adam, total=False
 ):
     num_batches: int
-    """Capacity of the circular buffer in batches (N); a new batch replaces the oldest. Default: 4."""
+    """Capacity of the circular buffer in batches (N); while it is full, a new batch waits for a place. Default: 4."""
     batch_uses: int
-    """Number of updates from each batch (K). Default: 2."""
+    """Number of updates from each batch (K); max_policy_lag masks steps by their policy lag at the first. Default:
+    2."""
     target_period: int
     """Updates between two copies of the network to the target network (published: N * K). Default: 8."""
     rho_target: float

@@ -18,7 +18,7 @@ class RMSPropConfig(SegmentConfig):
     """Settings of RMSProp."""
 
     rmsprop_decay: Tunable[float] = 0.99
-    """Decay rate of the running mean of squared gradients."""
+    """Decay rate of the running mean of squared gradients, which begins at 0 (in TensorFlow 1 at 1)."""
     rmsprop_eps: Tunable[float] = 0.01
     """Constant that bounds steps where gradients are small."""
     rmsprop_eps_inside: bool = True
@@ -38,8 +38,9 @@ class RMSProp(Eager):
         theta <- theta - lr * g / sqrt(s + eps)          inside, as in TensorFlow
         theta <- theta - lr * g / (sqrt(s) + eps)        outside, as in PyTorch
 
-    Only parameters with a gradient change, and the state exists from the beginning: both are needed if several
-    processes share the optimiser (arXiv:1602.01783, section 4).
+    s begins at 0, as in PyTorch; in TensorFlow at 1, so that first steps are smaller. Only parameters with a gradient
+    change, and the state exists from the beginning: both are needed if several processes share the optimiser
+    (arXiv:1602.01783, section 4).
 
     Parameters
     ----------
