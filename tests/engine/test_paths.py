@@ -15,7 +15,7 @@ from penstock.cli import main
 from penstock.config import ConfigError, make_config
 from penstock.engine.groups.rank_learner import RANK_LEARNERS, SegmentRankLearner, require_rank_learner
 from penstock.engine.nodes.transport import TRANSPORTS, StoredSegmentTransport, transport_class
-from penstock.engine.paths import DATA_PATHS, MOVED, DataPath, data_path, entry_of
+from penstock.engine.paths import DATA_PATHS, DataPath, data_path, entry_of
 from penstock.engine.paths.mixture import MixturePath
 from penstock.engine.paths.segments import SegmentPath
 
@@ -52,22 +52,6 @@ def test_a_data_path_may_be_given_by_its_class_or_by_its_place(tmp_path):
 def test_what_is_no_data_path_is_refused_by_name(path, message):
     with pytest.raises(ConfigError, match=message.replace("(", "\\(")):
         penstock.Trainer(with_path(path), **SERIAL)
-
-
-@pytest.mark.parametrize("name", sorted(MOVED))
-def test_a_member_of_former_data_paths_is_refused_with_the_place_of_its_successor(name):
-    own = type("OwnPath", (SegmentPath,), {name: lambda *_: None})
-    with pytest.raises(ConfigError, match=f"the data path OwnPath defines {name}, which is no member") as refused:
-        data_path(with_path(own))
-    assert MOVED[name] in str(refused.value)
-
-
-def test_an_actor_of_ones_own_is_given_the_device():
-    def actor(self, arena, algorithm, worker, report):
-        raise AssertionError
-
-    with pytest.raises(ConfigError, match=r"defines actor without a device: it is called as actor\(arena, algorithm"):
-        data_path(with_path(type("OwnPath", (SegmentPath,), {"actor": actor})))
 
 
 def test_a_data_path_has_the_entries_of_its_nearest_base_class_until_it_has_its_own(monkeypatch):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
@@ -27,35 +26,6 @@ DATA_PATHS = {
 }
 """Place of each data path that an algorithm may name."""
 
-CREATE = "create(arena, algorithm, model, start, saved)"
-ACTOR = "actor(arena, algorithm, device, worker, report)"
-MEASURED = "a class in penstock.bench.data_paths.MEASURED"
-TRANSPORT = "a class in penstock.engine.nodes.transport.TRANSPORTS"
-RANK = "a class in penstock.engine.groups.rank_learner.RANK_LEARNERS"
-
-MOVED = {
-    "open": CREATE,
-    "begin": CREATE,
-    "inference": ACTOR,
-    "learner_class": "learner(arena, algorithm, state, learning, report, weights)",
-    "takes_turns": "`synchronous = True` of the algorithm",
-    "batch_is_free": MEASURED,
-    "lanes_of_batch": MEASURED,
-    "quick": MEASURED,
-    "rehearsal": MEASURED,
-    "why_one_learner": RANK,
-    "apprentice": RANK,
-    "why_at_home": TRANSPORT,
-    "travels": TRANSPORT,
-    "away": TRANSPORT,
-    "there": TRANSPORT,
-    "arrived": TRANSPORT,
-    "calls_of_step": TRANSPORT,
-    "fields_of_step": TRANSPORT,
-    "inbox": TRANSPORT,
-}
-"""Former members of data paths, each with its present place."""
-
 Entry = TypeVar("Entry")
 
 
@@ -65,7 +35,7 @@ def data_path(algorithm: Algorithm | type[Algorithm], config: Config | None = No
     Raises
     ------
     ConfigError
-        The algorithm names no data path, an unknown one, or one with members that are no longer used.
+        The algorithm names no data path, or an unknown one.
     """
     named = algorithm.data_path if config is None else algorithm.data_path_of(config)
     if isinstance(named, str):
@@ -77,22 +47,9 @@ def data_path(algorithm: Algorithm | type[Algorithm], config: Config | None = No
     if not (isinstance(named, type) and issubclass(named, DataPath)):
         found = f"the class {named.__name__}" if isinstance(named, type) else f"a {type(named).__name__}"
         raise ConfigError(f"data_path must be a subclass of penstock.engine.paths.DataPath, found {found}")
-    _require_present_members(named)
     return named
 
 
 def entry_of(table: Mapping[type[DataPath], Entry], path: type[DataPath]) -> Entry:
     """Return the entry of a data path in a table by class: its own, or that of its nearest base class."""
     return next(table[base] for base in path.__mro__ if base in table)
-
-
-def _require_present_members(path: type[DataPath]) -> None:
-    """Raise `ConfigError` for a member that nothing calls any more: to ignore it would change what a run does."""
-    for name, place in MOVED.items():
-        if hasattr(path, name):
-            raise ConfigError(
-                f"the data path {path.__name__} defines {name}, which is no member of a data path any more: in its "
-                f"place is {place}; see docs/internals/data-paths.md"
-            )
-    if "device" not in inspect.signature(path.actor).parameters:
-        raise ConfigError(f"the data path {path.__name__} defines actor without a device: it is called as {ACTOR}")
