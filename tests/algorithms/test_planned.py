@@ -383,7 +383,7 @@ def test_where_rounding_decides_a_rectifier_other_random_numbers_are_compared(ti
 
 
 def is_planned(algorithm, model, batch):
-    return planned_gradient(algorithm, model)._plans.plan_for(batch) is not None
+    return planned_gradient(algorithm, model).plan_for(batch) is not None
 
 
 def test_an_entropy_coefficient_that_changes_stays_in_torch():
@@ -414,7 +414,7 @@ def test_minibatches_of_every_shape_have_a_plan():
     for count in (64, 10, 64, 10):
         part = batch.transitions(torch.arange(count))
         assert gradient(part)[0].item() == pytest.approx(in_torch(algorithm, model, part)[0].item(), rel=1e-4)
-    assert sum(plan is not None for plan in gradient._plans._known.values()) == 2
+    assert sum(plan is not None for plan in gradient._known.values()) == 2
 
 
 class Drawn(PPO):

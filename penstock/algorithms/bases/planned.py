@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from itertools import chain
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -43,55 +43,60 @@ SMALL = {False: 1e-2, True: 1.0}
 """Share of the largest gradient below which smaller ones are compared with it, in float32 and in bfloat16."""
 
 Compute = Callable[[Any], tuple[Tensor, Metrics]]
+AnyPlan = TypeVar("AnyPlan")
 
 
-class Plans:
-    """Plans of one computation, one for each shape of its batches, as far as they can be recorded.
+class PlanCache(Generic[AnyPlan]):
+    """Plans of updates, one for each kind of update and shape of batches, as far as they can be recorded.
 
-    A plan repeats the operations of its record: ``updates_alike`` of an algorithm declares that every update has the
-    same. A computation that reads the batch's point in the run, a network with modules of other packages, and several
-    learners stay in torch.
+    A plan repeats the operations of its record: ``updates_alike`` of an algorithm declares that updates of a kind are
+    the same computation. An update with an operation that plans do not have, or that reads the run's progress, stays in
+    torch, as do those of networks with modules of other packages and of several learners.
 
     Parameters
     ----------
     algorithm
-        Algorithm of the computation.
-    compute
-        Loss and metrics of a batch: 0-dimensional, or of any shape a plan has.
+        Algorithm of the updates.
+    can_repeat
+        Whether the algorithm's updates of a kind are the same computation.
     models
-        Networks that it reads, the trained one first.
-    autocast
-        Context of the computation.
+        Networks that they read, the trained one first.
     """
 
-    def __init__(
-        self, algorithm: Any, compute: Compute, models: Sequence[nn.Module], autocast: AbstractContextManager[object]
-    ) -> None:
-        self._algorithm, self._compute, self._models, self._autocast = algorithm, compute, models, autocast
-        is_alike = vars(type(algorithm)).get("updates_alike", False) and algorithm.config.num_learners == 1
-        self._has_any = is_alike and can_be_planned(models)
+    def __init__(self, algorithm: Any, models: Sequence[nn.Module], *, can_repeat: bool) -> None:
+        self._algorithm = algorithm
+        self._has_any = can_repeat and can_be_planned(models)
         self._settings: Any = None
-        self._known: dict[Hashable, Planned | None] = {}
+        self._known: dict[Hashable, AnyPlan | None] = {}
 
-    def plan_for(self, batch: Any) -> Planned | None:
-        """Return the plan for batches of these shapes, recorded now if they are new; None: torch has to compute it."""
+    def plan_for(self, batch: Any) -> AnyPlan | None:
+        """Return the plan for updates of this kind, recorded now if they are new; None: torch has to compute them."""
         if not self._has_any:
             return None
         if self._settings is not self._algorithm.config:
             self._settings = self._algorithm.config
             self._known.clear()
-        shape = tuple((tensor.shape, tensor.dtype) for tensor in tensors_of(batch))
-        if shape not in self._known and len(self._known) < MAX_PLANS:
-            with self._autocast:
-                try:
-                    self._known[shape] = Planned(self._compute, self._models, batch)
-                except Unplannable:
-                    self._known[shape] = None
-        return self._known.get(shape)
+        kind = self._kind_of(batch), *((tensor.shape, tensor.dtype) for tensor in tensors_of(batch))
+        if kind not in self._known and len(self._known) < MAX_PLANS:
+            try:
+                self._known[kind] = self._record(batch)
+            except NonFiniteUpdate:  # torch raises it, too, and the next update is recorded
+                return None
+            except Unplannable:
+                self._known[kind] = None
+        return self._known.get(kind)
+
+    def _kind_of(self, batch: Any) -> Hashable:
+        """Return the kind of the update with a batch."""
+        raise NotImplementedError
+
+    def _record(self, batch: Any) -> AnyPlan:
+        """Record the update with a batch, without its effects."""
+        raise NotImplementedError
 
 
-class PlannedGradient:
-    """`SegmentAlgorithm.gradient` by `Plans`.
+class PlannedGradient(PlanCache["Planned"]):
+    """`SegmentAlgorithm.gradient` by plans, one for each shape of batches.
 
     Parameters
     ----------
@@ -102,12 +107,13 @@ class PlannedGradient:
     def __init__(
         self, algorithm: Any, model: Any, autocast: AbstractContextManager[object], trained: Sequence[nn.Parameter]
     ) -> None:
-        self._algorithm, self._model, self._autocast, self._trained = algorithm, model, autocast, trained
-        self._plans = Plans(algorithm, lambda batch: algorithm.evaluate(model, batch), [model], autocast)
+        is_alike = vars(type(algorithm)).get("updates_alike", False) and algorithm.config.num_learners == 1
+        super().__init__(algorithm, [model], can_repeat=is_alike)
+        self._model, self._autocast, self._trained = model, autocast, trained
 
     def __call__(self, batch: Batch) -> tuple[Tensor, Metrics]:
         """Compute the gradient of the parameters; return loss and metrics."""
-        plan = self._plans.plan_for(batch)
+        plan = self.plan_for(batch)
         if plan is None:
             in_torch: tuple[Tensor, Metrics] = self._algorithm.gradient(
                 self._model, batch, self._autocast, self._trained
@@ -117,14 +123,23 @@ class PlannedGradient:
         metrics["grad_norm"] = clip_norm_(self._trained, self._algorithm.config.max_grad_norm)
         return loss, metrics
 
+    def _kind_of(self, batch: Any) -> Hashable:
+        return None
+
+    def _record(self, batch: Any) -> Planned:
+        with self._autocast:
+            return Planned(lambda given: self._algorithm.evaluate(self._model, given), [self._model], batch)
+
 
 class Planned:
     """Loss, metrics and gradient of an update as a plan, for batches of the shapes that it was recorded with.
 
     Parameters
     ----------
-    compute, models
-        Arguments of `Plans`.
+    compute
+        Loss and metrics of a batch: 0-dimensional, or of any shape a plan has.
+    models
+        Networks that it reads, the trained one first.
     batch
         Batch of these shapes.
 
@@ -199,13 +214,8 @@ class Planned:
             require_close(one, other, smallest=1e-12 if number < num_gradients else 1.0)
 
 
-class PlannedUpdate:
-    """`ReplayAlgorithm.update` by plans, one for each kind of update and shape of batches, as far as they can be
-    recorded.
-
-    ``updates_alike`` of an algorithm declares that updates of a kind are the same computation. An update with an
-    operation that plans do not have, or that reads the run's progress, stays in torch, as do those of networks with
-    modules of other packages and of several learners.
+class PlannedUpdate(PlanCache["RecordedUpdate"]):
+    """`ReplayAlgorithm.update` by plans.
 
     Parameters
     ----------
@@ -214,10 +224,8 @@ class PlannedUpdate:
     """
 
     def __init__(self, algorithm: Any, model: nn.Module) -> None:
-        self._algorithm, self._model = algorithm, model
-        self._has_any = algorithm.reason_not_to_repeat() is None and can_be_planned([model, algorithm.target])
-        self._settings: Any = None
-        self._known: dict[Hashable, RecordedUpdate | None] = {}
+        super().__init__(algorithm, [model, algorithm.target], can_repeat=algorithm.reason_not_to_repeat() is None)
+        self._model = model
 
     def __call__(self, batch: Any) -> tuple[Tensor, Metrics]:
         """Make an update; return TD errors and metrics, as `ReplayAlgorithm.update` does."""
@@ -229,24 +237,12 @@ class PlannedUpdate:
         self._algorithm.updated(self._model, batch, metrics)
         return td_error, metrics
 
-    def plan_for(self, batch: Any) -> RecordedUpdate | None:
-        """Return the plan for updates of this kind, recorded now if they are new; None: torch has to compute them."""
-        if not self._has_any:
-            return None
-        if self._settings is not self._algorithm.config:
-            self._settings = self._algorithm.config
-            self._known.clear()
-        shapes = ((each.shape, each.dtype) for each in tensors_of(batch))
-        kind = self._algorithm.kind_of_update(batch.number), in_bfloat16(), *shapes
-        if kind not in self._known and len(self._known) < MAX_PLANS:
-            try:
-                self._require_same(batch)
-                self._known[kind] = self._recorded(self._algorithm, self._model, batch)
-            except NonFiniteUpdate:  # torch will say so, and the next update is recorded
-                return None
-            except Unplannable:
-                self._known[kind] = None
-        return self._known.get(kind)
+    def _kind_of(self, batch: Any) -> Hashable:
+        return self._algorithm.kind_of_update(batch.number), in_bfloat16()
+
+    def _record(self, batch: Any) -> RecordedUpdate:
+        self._require_same(batch)
+        return self._recorded(self._algorithm, self._model, batch)
 
     def _require_same(self, batch: Any) -> None:
         """Raise `Unplannable` if an update by a plan differs from torch's, or if either fails.
