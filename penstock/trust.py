@@ -91,12 +91,12 @@ def names_only(settings: Any, given: Any) -> bool:
     return bool(places) and places <= _places_in(given)
 
 
-def _places_in(value: Any, name: str = "") -> set[str]:
+def _places_in(value: Any) -> set[str]:
     if isinstance(value, str):
         match = _CODE.fullmatch(value)
         return {_whole(match[1])} if match else set()
     if isinstance(value, Mapping):
-        return set().union(*(_places_in(item, key) for key, item in value.items() if key not in _NO_CODE))
+        return set().union(*(_places_in(item) for key, item in value.items() if key not in _NO_CODE))
     return set().union(*map(_places_in, value)) if isinstance(value, list | tuple) else set()
 
 

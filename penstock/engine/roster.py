@@ -108,7 +108,7 @@ def role_specs(
             learners.append(learner)
         for rank in range(1, group.size if group is not None else 1):
             assert group is not None
-            there = on_device_of(policy.algorithm, rank)
+            there = on_device(policy.algorithm, device_of(rank, policy.algorithm.config))
             follower = RankRole(there, group, rank, learner_threads)
             if not is_central or rank >= shape.num_policy_workers:
                 specs.append(follower)
@@ -123,13 +123,17 @@ def role_specs(
     return [*specs, EvaluatorRole(algorithms, env)]
 
 
-def on_device_of(algorithm: Algorithm, rank: int) -> Algorithm:
-    """Return an algorithm for another learner, on the GPU of its rank if the first learner is on one."""
+def on_device(algorithm: Algorithm, device: str) -> Algorithm:
+    """Return a copy of an algorithm for another device."""
     there = copy.copy(algorithm)
-    device = torch.device(algorithm.config.device)
-    if device.type == "cuda":
-        there.config = replace(algorithm.config, device=f"cuda:{(device.index or 0) + rank}")
+    there.config = replace(algorithm.config, device=device)
     return there
+
+
+def device_of(rank: int, config: Config) -> str:
+    """Return the device of another learner: the GPU of its rank if the first learner is on one."""
+    first = torch.device(config.device)
+    return f"cuda:{(first.index or 0) + rank}" if first.type == "cuda" else config.device
 
 
 def learners_share_a_process(policies: Sequence[LearnedPolicy], num_workers: int) -> bool:

@@ -49,10 +49,6 @@ class Outbox:
         """Make the writer of a group of lanes."""
         return OutboxWriter(self.calls)
 
-    def get(self, ids: np.ndarray, fields: tuple[str, ...] | None = None) -> Rows:
-        """Raise KeyError: rows are read at home."""
-        raise KeyError("rows lie at home")
-
     def __len__(self) -> int:
         """Return 1, as of a filled buffer: home decides which steps are admitted."""
         return 1

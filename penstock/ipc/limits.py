@@ -83,11 +83,11 @@ def cpu_quota(*, proc: Path = PROC, cgroup: Path = CGROUP) -> float | None:
     return min((quota for quota in quotas if quota is not None), default=None)
 
 
-def busy_by_core(*, proc: Path = PROC) -> dict[int, float]:
+def busy_by_core() -> dict[int, float]:
     """Return the busy seconds of each core of this process's affinity, over all programs, by core number."""
     cores = {f"cpu{number}": number for number in sorted(os.sched_getaffinity(0))}
     busy = dict.fromkeys(cores.values(), 0.0)
-    for line in (proc / "stat").read_text().splitlines():
+    for line in (PROC / "stat").read_text().splitlines():
         name, *counts = line.split(" ")
         if name in cores:
             user, nice, system, _, _, *others = map(int, counts[:8])  # without idle and iowait

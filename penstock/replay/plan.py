@@ -86,7 +86,7 @@ def make_plan(
         A setting is not legal; the message names it, the value found and legal ones.
     """
     check_settings(capacity, fields, sampler=sampler, n_step=n_step, sequences=sequences, frame_capacity=frame_capacity)
-    check_names(fields, sampler, n_step, sequences, lenient)
+    check_names(fields, sampler, n_step, lenient)
     capacity = int(capacity)
     length = int(sequences.length) if sequences else 0
     plans, stores, end = _plan_fields(

@@ -196,9 +196,7 @@ def check_settings(
     _check_frame_capacity(frame_capacity, fields)
 
 
-def check_names(
-    fields: Mapping[str, Field], sampler: Sampler, n_step: NStep | None, sequences: Sequences | None, lenient: bool
-) -> None:
+def check_names(fields: Mapping[str, Field], sampler: Sampler, n_step: NStep | None, lenient: bool) -> None:
     """Raise ValueError for a field whose name is used by ``add`` or the batches of this buffer."""
     taken = ["priorities"]
     taken += [] if lenient else ["ids", "mask"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import sys
 import time
 from collections.abc import Callable, Mapping
 from io import BytesIO
@@ -15,10 +14,6 @@ from typing import Any
 from penstock.runs.files import AppendFile, json_values
 
 METRICS = "metrics.jsonl"
-
-
-def _to_stderr(line: str) -> None:
-    print(line, file=sys.stderr)
 
 
 class MetricsLog:
@@ -31,14 +26,14 @@ class MetricsLog:
     run_dir
         The existing run directory; None: nothing is written.
     warn
-        Called with one line of warning. Default: print to standard error.
+        Called with one line of warning.
     start
         Steps and seconds of a resumed run's checkpoint. The first line is then ``"resumed": true``, which undoes
         earlier lines of later steps. None: the run is new.
     """
 
     def __init__(
-        self, run_dir: str | os.PathLike[str] | None, warn: Callable[[str], None] = _to_stderr,
+        self, run_dir: str | os.PathLike[str] | None, warn: Callable[[str], None],
         start: tuple[int, float] | None = None,
     ) -> None:  # fmt: skip
         self._directory = None if run_dir is None else Path(run_dir)

@@ -29,8 +29,8 @@ def has_lineage(run_path: Path) -> bool:
     return path.is_file() and not path.is_symlink()
 
 
-def lineage_of(run_path: Path, most: int = MOST_EVENTS) -> dict[str, Any]:
-    """Return the lineage of a population, the last `most` events.
+def lineage_of(run_path: Path) -> dict[str, Any]:
+    """Return the lineage of a population, the last `MOST_EVENTS` events.
 
     Returns
     -------
@@ -38,7 +38,7 @@ def lineage_of(run_path: Path, most: int = MOST_EVENTS) -> dict[str, Any]:
         ``policies``, name and last known steps of each; ``events``, with the fields of ``lineage.jsonl`` that are
         drawn; ``left_out``, the number of earlier events. Lines that are no events are skipped.
     """
-    events: deque[dict[str, Any]] = deque(maxlen=most)
+    events: deque[dict[str, Any]] = deque(maxlen=MOST_EVENTS)
     steps: dict[str, int] = {}
     count = 0
     for stretch in stretches(run_path / LINEAGE, Cursor()):

@@ -45,7 +45,7 @@ def test_a_distribution_is_told_by_its_quantiles():
 
 
 def test_each_write_is_one_line_and_one_scalar_per_value(tmp_path, in_2001):
-    log = MetricsLog(tmp_path)
+    log = MetricsLog(tmp_path, pytest.fail)
     log.write(100, 1.5, {"return": 20.0, "losses/policy": -0.5})
     log.write(200, 2.5, {"return": 40.0})
     log.close()
@@ -58,7 +58,7 @@ def test_each_write_is_one_line_and_one_scalar_per_value(tmp_path, in_2001):
 
 
 def test_what_was_written_is_there_before_the_log_is_closed(tmp_path):
-    log = MetricsLog(tmp_path)
+    log = MetricsLog(tmp_path, pytest.fail)
     log.write(100, 1.5, {"return": 20.0})
     assert lines(tmp_path)[0]["return"] == 20.0
     assert scalars(tmp_path, "return") == [(100, 20.0)]
@@ -66,7 +66,7 @@ def test_what_was_written_is_there_before_the_log_is_closed(tmp_path):
 
 
 def test_what_is_not_finite_is_null_in_the_line_and_itself_in_tensorboard(tmp_path, in_2001):
-    log = MetricsLog(tmp_path)
+    log = MetricsLog(tmp_path, pytest.fail)
     log.write(1, 1.0, {"loss": math.nan, "best": -math.inf})
     log.close()
     assert lines(tmp_path) == [{"steps": 1, "seconds": 1.0, "time": 1e9, "loss": None, "best": None}]
@@ -75,12 +75,12 @@ def test_what_is_not_finite_is_null_in_the_line_and_itself_in_tensorboard(tmp_pa
 
 
 def test_a_resumed_run_goes_on_behind_a_line_that_was_cut_off(tmp_path):
-    first = MetricsLog(tmp_path)
+    first = MetricsLog(tmp_path, pytest.fail)
     first.write(100, 1.0, {"return": 20.0})
     first.close()
     with open(tmp_path / "metrics.jsonl", "a") as file:
         file.write('{"steps": 200, "ret')
-    second = MetricsLog(tmp_path)
+    second = MetricsLog(tmp_path, pytest.fail)
     second.write(150, 2.0, {"return": 30.0})
     second.close()
     whole, cut, added = (tmp_path / "metrics.jsonl").read_text().splitlines()
@@ -90,7 +90,7 @@ def test_a_resumed_run_goes_on_behind_a_line_that_was_cut_off(tmp_path):
 
 
 def test_a_resumed_run_says_once_from_which_steps_it_goes_on(tmp_path, in_2001):
-    log = MetricsLog(tmp_path, start=(64, 0.5))
+    log = MetricsLog(tmp_path, pytest.fail, start=(64, 0.5))
     assert not (tmp_path / "metrics.jsonl").exists()
     log.write(100, 1.5, {"return": 20.0})
     log.write(200, 2.5, {"return": 40.0})
@@ -102,7 +102,7 @@ def test_a_resumed_run_says_once_from_which_steps_it_goes_on(tmp_path, in_2001):
 
 def test_without_a_run_directory_nothing_is_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    log = MetricsLog(None)
+    log = MetricsLog(None, pytest.fail)
     log.write(1, 1.0, {"return": 20.0})
     log.close()
     assert list(tmp_path.iterdir()) == []
@@ -140,7 +140,7 @@ def followed(monkeypatch):
 
 
 def test_who_follows_tensorboards_files_as_wandb_does_is_told_of_the_runs(tmp_path, followed):
-    log = MetricsLog(tmp_path)
+    log = MetricsLog(tmp_path, pytest.fail)
     log.write(100, 1.5, {"return": 20.0})
     assert followed == [str(tmp_path)]
     assert scalars(tmp_path, "return") == [(100, 20.0)], "written at once, though somebody follows"
@@ -165,7 +165,7 @@ def test_a_full_disk_leaves_whole_events_though_somebody_follows(tmp_path, follo
 @pytest.mark.timeout(60)
 def test_tensorboard_is_loaded_with_the_first_line_and_torch_never(tmp_path):
     program = (
-        "import sys; from penstock.runs import MetricsLog; log = MetricsLog(sys.argv[1]);"
+        "import sys; from penstock.runs import MetricsLog; log = MetricsLog(sys.argv[1], print);"
         "loaded = [name in sys.modules for name in ('tensorboard', 'torch')]; log.write(1, 1.0, {'a': 1.0});"
         "print(loaded, [name in sys.modules for name in ('tensorboard', 'torch', 'tensorflow')])"
     )

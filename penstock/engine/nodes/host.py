@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import numpy as np
 
@@ -36,7 +35,7 @@ from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
 from penstock.runs.machine import COMPARED, About, about_here
-from penstock.runs.process import cpu_seconds
+from penstock.runs.process import cpu_seconds, stat_fields
 from penstock.runs.status import NodeStatus
 
 GATHER_SECONDS, MOST_GATHER_SECONDS = 0.5, 2.5  # for which reports are gathered before an answer
@@ -210,7 +209,8 @@ class NodeHost:
     def _is_connected(self) -> bool:
         """Whether all roles with a connection to home are alive: they end with their connection."""
         pids = [pid for name, pid in self.pids().items() if name in self._tied]
-        return bool(pids) and all(_lives(pid) for pid in pids)
+        # Exit codes of ended roles ("Z") are collected at the next request from home.
+        return bool(pids) and all(stat_fields(pid)[:1] not in ([], ["Z"]) for pid in pids)
 
     def _pump(self, seconds: float) -> None:
         """Run the roles for up to some seconds."""
@@ -223,14 +223,6 @@ class NodeHost:
         else:
             self._reports.append((role, report))
             self._has_failed |= isinstance(report, Failed)
-
-
-def _lives(pid: int) -> bool:
-    """Whether a process runs; the exit code of one that has ended is collected at the next request from home."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
-    except OSError:
-        return False
 
 
 def with_paths(task: HostTask, arena: ExperienceArena) -> list[RoleSpec]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 
@@ -24,6 +22,7 @@ from penstock.engine.nodes.sender import Home, SenderRole
 from penstock.engine.nodes.shards import ShardRole
 from penstock.engine.nodes.transport import SegmentTransport, transport_of
 from penstock.engine.roles.specs import LearnerRole, PolicyRole, RolloutRole
+from penstock.engine.roster import on_device
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
 from penstock.travelling import leaving_machine, packed
@@ -102,7 +101,7 @@ class Tasks:
             )  # fmt: skip
             specs.append(replace(role, rollout=rollout))
         for spec in self._policy_workers:
-            specs.append(replace(spec, path=transports[spec.policy].path, algorithm=_on("cpu", spec.algorithm)))
+            specs.append(replace(spec, path=transports[spec.policy].path, algorithm=on_device(spec.algorithm, "cpu")))
         if self._evaluations is not None and number < self._evaluations.count:
             specs.append(self._evaluations.role(number))
         for policy, transport in enumerate(transports[: len(self._takes_turns)]):
@@ -147,7 +146,7 @@ class Tasks:
             self._of_node(self._shape, 0), num_workers=1, num_envs_per_worker=groups, slots_per_lane=1, split=None
         )
         device = role.algorithm.config.device.partition(":")[0]  # the GPU that Ray has given the host, or the CPU
-        there = RankThereRole(_on(device, role.algorithm), role.group, rank, num_threads)
+        there = RankThereRole(on_device(role.algorithm, device), role.group, rank, num_threads)
         return self._pickled(shape, [there])
 
     def _of_node(self, shape: RunShape, first_worker: int, num_nodes: int = 1) -> RunShape:
@@ -195,10 +194,3 @@ def roles_at_home(specs: Sequence[RoleSpec], config: Config) -> list[RoleSpec]:
         if not isinstance(spec, RolloutRole | PolicyRole)
         and not (isinstance(spec, RankRole) and spec.rank >= first_away)
     ]
-
-
-def _on(device: str, algorithm: Any) -> Any:
-    """Copy an algorithm for another device."""
-    there = copy.copy(algorithm)
-    there.config = replace(algorithm.config, device=device)
-    return there

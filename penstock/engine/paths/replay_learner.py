@@ -304,8 +304,7 @@ class ReplayLearner(Learner):
         reaches_goal = self._reported_steps < self._arena.control[Control.GOAL] <= self._steps
         if is_time or reaches_goal:
             self._has_queued_report = True
-        if self._has_queued_report:
-            self._send_queued_report()
+        self._send_queued_report()
 
     def _save(self, command: Save) -> None:
         self._report_now()  # the status shows the steps of the checkpoint
