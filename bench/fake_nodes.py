@@ -62,12 +62,11 @@ from penstock.engine.nodes.receiver import ReceiverRole
 from penstock.engine.nodes.sender import Home, keep_all_slots
 from penstock.engine.nodes.tasks import relay_roles
 from penstock.engine.nodes.transport import transport_of
-from penstock.engine.paths.segment_learner import READER
 from penstock.engine.paths.segments import SegmentPath
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
-from penstock.ipc import SlotState, set_parent_death_signal
+from penstock.ipc import set_parent_death_signal
 from penstock.ipc.stream import ALIVE_INTERVAL, HEADER, Frame, Kind, array_views, connect, welcome
 from penstock.runs.machine import describe, machine_facts
 from penstock.runs.status import NodeStatus
@@ -290,8 +289,7 @@ def _consume(arena: ExperienceArena, taken: np.ndarray) -> None:
     """Free full slots, as a learner without work."""
     while True:
         seen = arena.learner_bell.value
-        slots = arena.full.pop_many(arena.full.capacity)
-        slots = slots[arena.slots.claim(slots, SlotState.FULL, SlotState.READING, READER)]
+        slots = arena.take_full()
         taken[0] += len(slots)
         if len(slots):
             arena.release(slots)

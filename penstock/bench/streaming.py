@@ -23,7 +23,6 @@ from penstock.bench.scaling import StreamCosts
 from penstock.engine.nodes.receiver import Receiver, ReceiverRole
 from penstock.engine.nodes.sender import Home, Sender, keep_all_slots
 from penstock.engine.nodes.transport import transport_of
-from penstock.engine.paths.segment_learner import READER
 from penstock.engine.paths.segments import SegmentPath
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import ExperienceArena
@@ -113,15 +112,12 @@ class _Ends:
             if number == 0:
                 clocks, sending = _thread_seconds(), 0.0
             node.slots.claim(slots, SlotState.FREE, SlotState.WRITING, 0)
-            node.slots.claim(slots, SlotState.WRITING, SlotState.FULL, 0)
-            node.full.push_many(slots)
+            node.deliver(slots, 0)
             began, cpu = time.monotonic(), time.thread_time()
             self._sender.poll()
             sending += time.thread_time() - cpu
             self._until(home.learner_bell, lambda: len(home.full) == segments)
-            arrived = home.full.pop_many(segments)
-            home.slots.claim(arrived, SlotState.FULL, SlotState.READING, READER)
-            home.release(arrived)
+            home.release(home.take_full())
             self._until(node.rollout_bells[0], is_granted)
             trips.append(time.monotonic() - began)
         spent = {name: seconds - clocks[name] for name, seconds in _thread_seconds().items()}

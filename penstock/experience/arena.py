@@ -42,6 +42,8 @@ class Control(IntEnum):
     """Batches from replay that a learner group has learned from; written by the first learner."""
 
 
+READER = 0xFFFF
+"""Owner of slots in state READING."""
 WITHDRAWN = -1
 NOT_ASKED = -1
 """Row of a lane that waits for its turn, where environments have several agents."""
@@ -443,6 +445,17 @@ class ExperienceArena:
             won = self.slots.claim(wanted, SlotState.FREE, SlotState.WRITING, worker)
             slots[without[won]] = wanted[won]
         return bool((slots >= 0).all())
+
+    def deliver(self, slots: np.ndarray, owner: int) -> None:
+        """Announce slots that their owner has filled."""
+        self.slots.claim(slots, SlotState.WRITING, SlotState.FULL, owner)
+        self.full.push_many(slots)
+
+    def take_full(self) -> np.ndarray:
+        """Take the announced slots for reading, and return them, int64 ``[K]``."""
+        hints = self.full.pop_many(self.shape.num_slots)
+        taken: np.ndarray = hints[self.slots.claim(hints, SlotState.FULL, SlotState.READING, READER)]
+        return taken
 
     def release(self, slots: np.ndarray) -> None:
         """Free slots that have been read, and wake the rollout workers."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from penstock.envs.lanes import Lanes
 from penstock.experience.arena import Control, ExperienceArena
-from penstock.ipc import SlotState, scatter
+from penstock.ipc import scatter
 
 HEADROOM = 1.25  # safety factor on the time of the last segment, as an estimate of the next one's
 
@@ -149,8 +149,7 @@ class SegmentWriter:
 
     def _deliver(self) -> None:
         """Pass the full slots to the learner."""
-        self.arena.slots.claim(self.slots, SlotState.WRITING, SlotState.FULL, self.worker)
-        self.arena.full.push_many(self.slots)
+        self.arena.deliver(self.slots, self.worker)
         self.arena.learner_bell.ring()
         self.slots.fill(-1)
 

@@ -19,14 +19,14 @@ from penstock.config import AsynchronousConfig, make_config
 from penstock.engine.acting.inference import Inference, SharedWeights
 from penstock.engine.contracts import LearnerState, Start
 from penstock.engine.messages import Learned, Save
-from penstock.engine.paths.segment_learner import READER, BatchReader, SegmentLearner
+from penstock.engine.paths.segment_learner import BatchReader, SegmentLearner
 from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.preparation import look_at, run_shape
 from penstock.engine.roles.learner import Learner
 from penstock.engine.roles.policy_worker import PolicyWorker
 from penstock.engine.roles.rollout_worker import RolloutSpec, RolloutWorker
 from penstock.engine.roster import infers_centrally
-from penstock.experience.arena import Control, ExperienceArena
+from penstock.experience.arena import READER, Control, ExperienceArena
 from penstock.experience.batch import Batch
 from penstock.ipc import SlotState
 from penstock.nn import Distribution

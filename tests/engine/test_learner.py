@@ -7,8 +7,7 @@ from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
 from penstock.engine.contracts import LearnerState
 from penstock.engine.messages import Save, Saved, SetWeights, Stop, WeightsSet
-from penstock.engine.paths.segment_learner import READER
-from penstock.experience.arena import Control
+from penstock.experience.arena import READER, Control
 from penstock.ipc import SlotState
 from penstock.runs.checkpoint import load_checkpoint
 from tests.comparing import identical

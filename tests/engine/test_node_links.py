@@ -22,9 +22,8 @@ from penstock.engine.nodes.node import Node
 from penstock.engine.nodes.receiver import RECEIVER, Receiver, ReceiverRole
 from penstock.engine.nodes.sender import Home, Sender, keep_all_slots
 from penstock.engine.nodes.transport import transport_of
-from penstock.engine.paths.segment_learner import READER
 from penstock.engine.paths.segments import SegmentPath
-from penstock.experience.arena import Control, ExperienceArena
+from penstock.experience.arena import READER, Control, ExperienceArena
 from penstock.ipc import Occupancy, SlotState
 from penstock.ipc.stream import HEADER, NONCE_NBYTES, SILENCE, Frame, Kind, _proof, rounded, widened
 from tests.experience.writing import LOGITS, fill_slots, run_shape

@@ -17,7 +17,6 @@ from penstock.algorithms.dqn import DQN
 from penstock.algorithms.impala import IMPALA
 from penstock.algorithms.ppo import PPO
 from penstock.config import ConfigError, make_config
-from penstock.engine.paths.segment_learner import READER
 from penstock.engine.preparation import note_of_flattening, note_of_workers, run_shape
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import ExperienceArena
@@ -104,9 +103,7 @@ class Traffic:
 
     def learn(self) -> bool:
         """Take a batch and give it back; False while there is none."""
-        hints = self.arena.full.pop_many(self.arena.shape.num_slots)
-        won = self.arena.slots.claim(hints, SlotState.FULL, SlotState.READING, READER)
-        self._held = np.concatenate([self._held, hints[won]])
+        self._held = np.concatenate([self._held, self.arena.take_full()])
         batch, rest = np.split(self._held, [self.segments_per_batch])
         if len(batch) < self.segments_per_batch:
             return False

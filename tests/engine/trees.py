@@ -19,9 +19,8 @@ from penstock.engine.nodes.sender import Home, SenderRole, keep_all_slots
 from penstock.engine.nodes.shards import ShardRole
 from penstock.engine.nodes.tasks import relay_roles
 from penstock.engine.nodes.transport import transport_of
-from penstock.engine.paths.segment_learner import READER
 from penstock.engine.paths.segments import SegmentPath
-from penstock.experience.arena import ExperienceArena
+from penstock.experience.arena import READER, ExperienceArena
 from penstock.ipc import SlotState
 from penstock.runs.status import NodeStatus
 from tests.experience.writing import LOGITS, fill_slots, run_shape

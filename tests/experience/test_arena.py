@@ -8,9 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from penstock.engine.paths.segment_learner import READER
 from penstock.envs.spaces import ObservationSpec
-from penstock.experience.arena import Control, ExperienceArena
+from penstock.experience.arena import READER, Control, ExperienceArena
 from penstock.experience.segments import SegmentWriter
 from penstock.ipc import SlotState
 from tests.envs.arrangements import counting_lanes

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.engine.paths.segment_learner import READER
 from penstock.experience import segments
-from penstock.experience.arena import Control
+from penstock.experience.arena import READER, Control
 from penstock.experience.segments import busy_backlog
 from penstock.ipc import SlotState
 from tests.envs.arrangements import ARRANGEMENTS, AT_ONCE, counting_lanes, episodes

@@ -14,11 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.algorithms.arithmetic.priorities import absolute_td_error
-from penstock.engine.paths.segment_learner import READER
 from penstock.envs import Lanes
 from penstock.envs.single import SingleLanes
 from penstock.envs.spaces import ActionSpec, ObservationSpec
-from penstock.experience.arena import Control, ExperienceArena
+from penstock.experience.arena import READER, Control, ExperienceArena
 from penstock.experience.layout import Column
 from penstock.experience.run_replay import Replay, TransitionWriter, transition_fields
 from penstock.ipc import SlotState

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.engine.paths.segment_learner import READER
 from penstock.envs import Lanes
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import Control, ExperienceArena
@@ -48,8 +47,7 @@ def fill_slots(arena: ExperienceArena, slots: Sequence[int], seed: int = 0) -> N
         whole[at] = numbers.integers(0, 2, whole[at].shape).astype(column.dtype)
     arena.slot_epoch[at], arena.slot_number[at] = arena.control[Control.RUN_EPOCH], at + 1
     arena.slot_memory[at] = numbers.normal(size=(len(at), 3))
-    arena.slots.claim(at, SlotState.WRITING, SlotState.FULL, 0)
-    arena.full.push_many(at)
+    arena.deliver(at, 0)
 
 
 @dataclass
@@ -112,8 +110,7 @@ class Writing:
     def take_finished(self) -> None:
         """Copy the full slots, and give them back."""
         arena = self.arena
-        slots = arena.full.pop_many(arena.shape.num_slots)
-        assert arena.slots.claim(slots, SlotState.FULL, SlotState.READING, READER).all()
+        slots = arena.take_full()
         for slot in slots.tolist():
             self.finished[arena.lane_of(slot)].append(self._copy(slot))
         arena.release(slots)

@@ -151,7 +151,7 @@ class NodeLanes:
             slots = numbers[self.arena.slots.claim(numbers, SlotState.FREE, SlotState.WRITING, self.node)]
             if len(slots):
                 self.arena.void(slots)
-                self._deliver(slots)
+                self.arena.deliver(slots, self.node)
                 self.arena.learner_bell.ring()
             return bool(len(slots))
 
@@ -219,7 +219,7 @@ class NodeLanes:
         if len(arrived):
             blocks.stale += slots.is_stale(arena.control[Control.RUN_EPOCH])
             self._on_arrival(arrived)
-            self._deliver(arrived)
+            arena.deliver(arrived, self.node)
             return arena.learner_bell, self.bell  # the lanes may be granted their next slots
         return None
 
@@ -229,10 +229,6 @@ class NodeLanes:
     def _reclaim(self) -> None:
         """Free the slots that the node has not filled."""
         self.arena.give_up(self.node)
-
-    def _deliver(self, slots: np.ndarray) -> None:
-        self.arena.slots.claim(slots, SlotState.WRITING, SlotState.FULL, self.node)
-        self.arena.full.push_many(slots)
 
 
 class StepNodeLanes(NodeLanes):

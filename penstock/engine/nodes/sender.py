@@ -17,7 +17,7 @@ import numpy as np
 from penstock.engine.contracts import LeavesNothing, Role
 from penstock.engine.messages import Command, Tell, unknown
 from penstock.engine.nodes.past import HeldVersions, pool_of
-from penstock.experience.arena import Control, ExperienceArena
+from penstock.experience.arena import READER, Control, ExperienceArena
 from penstock.experience.outbox import OutboxReader
 from penstock.ipc import SlotState
 from penstock.ipc.stream import (
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from penstock.engine.paths import DataPath
 
 SENDER = "sender"
-READER = 0xFFFF  # owner of slots in state READING
 CONTROLS = (Control.RUN_EPOCH, Control.GOAL)
 """Control words that home sends to a node."""
 
@@ -132,8 +131,7 @@ class Sender:
         self._thread.join()
 
     def _send_new(self) -> bool:
-        hints = self._arena.full.pop_many(self._arena.shape.num_slots)
-        slots = hints[self._arena.slots.claim(hints, SlotState.FULL, SlotState.READING, READER)]
+        slots = self._arena.take_full()
         if len(slots):
             self._send(np.sort(slots))
         return bool(len(slots))

@@ -21,9 +21,8 @@ from penstock.engine.watching.clock import distribution
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.batch import Batch
 from penstock.experience.layout import row_name
-from penstock.ipc import SlotState, gather
+from penstock.ipc import gather
 
-READER = 0xFFFF  # owner of slots in state READING
 WORTH_A_COPY = 1 << 16  # bytes of a slot's observations from which on a GPU takes them out of the arena itself
 
 
@@ -340,9 +339,7 @@ class SegmentLearner(Learner):
 
     def _collect(self) -> None:
         """Take full slots, and release those of an earlier run epoch."""
-        hints = self._arena.full.pop_many(self._arena.shape.num_slots)
-        taken = hints[self._arena.slots.claim(hints, SlotState.FULL, SlotState.READING, READER)]
-        held = np.concatenate([self._held, taken])
+        held = np.concatenate([self._held, self._arena.take_full()])
         fresh = self._arena.slot_epoch[held] == self._arena.control[Control.RUN_EPOCH]
         if not fresh.all():
             self._masked += self._valid_steps_in(held[~fresh])
