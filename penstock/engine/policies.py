@@ -129,11 +129,7 @@ class Policy:
 
     def best_model(self) -> PolicyNetwork | None:
         """Network of the best weights; None before there are any."""
-        if (best := self.best()) is None:
-            return None
-        model = new_model(self.algorithm)
-        model.load_state_dict(best.parameters[self.id])
-        return model
+        return self.best_weights.model(lambda: new_model(self.algorithm))
 
     def parameters(self) -> dict[str, Tensor]:
         """Copy of the newest weights."""

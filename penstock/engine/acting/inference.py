@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from penstock.ipc import WeightsBlock, gather, scatter
 from penstock.nn import WeightsLayout, buffer_in, flatten_, foreign_buffers, place_, places_in, put_buffer
 
 STEPS_NBYTES = 8
+AnyModel = TypeVar("AnyModel", bound=torch.nn.Module)
 
 
 def weights_nbytes(model: torch.nn.Module) -> int:
@@ -126,42 +127,42 @@ class BestWeights:
     def __init__(self, block: WeightsBlock) -> None:
         self._block = block
         self._payload = np.zeros(block.size, np.uint8)
-        self._mean_return = self._payload[-RETURN_NBYTES:].view(np.float64)
+        self._version = -1
+        held, mean_return = np.split(self._payload, [-RETURN_NBYTES])
+        weights, steps = np.split(held, [-STEPS_NBYTES])
+        self._held, self._weights = held, torch.from_numpy(weights)
+        self._steps, self._mean_return = steps.view(np.int64), mean_return.view(np.float64)
 
     def keep(self, weights: SharedWeights, mean_return: float) -> None:
         """Replace the best weights by those that `weights` holds."""
-        self._payload[:-RETURN_NBYTES] = weights.payload
+        self._held[:] = weights.payload
         self._mean_return[0] = mean_return
         self._block.publish(self._payload, weights.version)
 
     def put(self, model: torch.nn.Module, version: int, steps: int, mean_return: float) -> None:
         """Replace the best weights by those of a model, restored from a checkpoint."""
-        memory = torch.from_numpy(self._payload[: -RETURN_NBYTES - STEPS_NBYTES])
         state = [*model.parameters(), *model.buffers()]
-        for place, tensor in zip(places_in(model, memory), state, strict=True):
+        for place, tensor in zip(places_in(model, self._weights), state, strict=True):
             place.copy_(tensor.detach())
-        self._payload[-RETURN_NBYTES - STEPS_NBYTES : -RETURN_NBYTES].view(np.int64)[0] = steps
+        self._steps[0] = steps
         self._mean_return[0] = mean_return
         self._block.publish(self._payload, version)
 
-    def load(self, build_model: Callable[[], torch.nn.Module], policy: int | str = 0) -> Best | None:
-        """Return the best weights; None before there are any.
-
-        Parameters
-        ----------
-        build_model
-            Constructor of the network.
-        policy
-            Policy id, the key of the parameters.
-        """
-        version = self._block.read_into(self._payload)
-        if version < 0:
+    def model(self, make_model: Callable[[], AnyModel]) -> AnyModel | None:
+        """Return a new network with the best weights; None before there are any."""
+        self._version = self._block.read_into(self._payload)
+        if self._version < 0:
             return None
-        model = build_model()
-        place_(model, torch.from_numpy(self._payload[: -RETURN_NBYTES - STEPS_NBYTES].copy()))
+        model = make_model()
+        place_(model, self._weights.clone())
+        return model
+
+    def load(self, make_model: Callable[[], torch.nn.Module], policy: int | str = 0) -> Best | None:
+        """Return the best weights, as parameters of this policy id; None before there are any."""
+        if (model := self.model(make_model)) is None:
+            return None
         weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-        steps = self._payload[-RETURN_NBYTES - STEPS_NBYTES : -RETURN_NBYTES].view(np.int64)
-        return Best({policy: weights}, float(self._mean_return[0]), int(steps[0]), version)
+        return Best({policy: weights}, float(self._mean_return[0]), int(self._steps[0]), self._version)
 
 
 MakeWeights = Callable[[Any, ExperienceArena], Any]

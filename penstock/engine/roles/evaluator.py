@@ -210,12 +210,7 @@ class Scoring:
 
     def best_model(self) -> PolicyNetwork | None:
         """Return a network with the best weights; None before there are any."""
-        best = self._best.load(self._algorithm.build_model)
-        if best is None:
-            return None
-        model = self._algorithm.make_model()
-        model.load_state_dict(best.parameters[0])
-        return model
+        return self._best.model(self._algorithm.make_model)
 
     def reaches_target(self, evaluation: Evaluation) -> bool | None:
         """Return whether complete episodes reach the target; None without a target.
