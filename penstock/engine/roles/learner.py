@@ -234,32 +234,33 @@ class Learner:
 
     def handle(self, command: Command) -> None:
         """Execute a command: `Save`, `SetWeights`, `Copy` or `Inherit`."""
-        self.is_changed_apart |= isinstance(command, SetWeights | Inherit)
         if isinstance(command, Save):
             self._save(command)
         elif isinstance(command, SetWeights):
-            weights, steps = command.weights, command.steps
-            self._model.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
-            self._version += 1
-            self._weights_set()
-            self._weights.publish(self._version, self._steps if steps is None else steps)
-            self._weights.show()
-            self._report(WeightsSet(self._version))
+            weights = {name: torch.from_numpy(array) for name, array in command.weights.items()}
+            self._adopt(weights, steps=command.steps)
         elif isinstance(command, Copy):
             learned = {"weights": self._model.state_dict(), "learning": self.transferable_state()}
             self._report(Copied(as_bytes(learned), self._version, self._steps))
         elif isinstance(command, Inherit):
-            learned = from_bytes(command.learned)
-            self._model.load_state_dict(learned["weights"])
-            self._version += 1
             self._skipped_in_a_row = 0
-            self._weights_set()
-            self._inherit(learned["learning"])
-            self._weights.publish(self._version, self._steps)
-            self._weights.show()
-            self._report(WeightsSet(self._version))
+            self._adopt(**from_bytes(command.learned))
         else:
             raise unknown(RoleKind.LEARNER, command, Save, SetWeights, Copy, Inherit)
+
+    def _adopt(
+        self, weights: dict[str, Tensor], learning: dict[str, Any] | None = None, steps: int | None = None
+    ) -> None:
+        """Adopt weights, and another learner's `transferable_state`; publish them as learned from `steps` steps."""
+        self.is_changed_apart = True
+        self._model.load_state_dict(weights)
+        self._version += 1
+        self._weights_set()
+        if learning is not None:
+            self._inherit(learning)
+        self._weights.publish(self._version, self._steps if steps is None else steps)
+        self._weights.show()
+        self._report(WeightsSet(self._version))
 
     def close(self) -> None:
         """Do nothing: nothing is held open."""
