@@ -85,6 +85,11 @@ class Algorithm:
     freezes_statistics: ClassVar[bool] = False
     """True: in updates, layers such as BatchNorm normalise by their running statistics, as in acting."""
 
+    updates_alike: ClassVar[bool] = False
+    """True: loss, targets and steps of every update, from replay of every update of a kind, are the same computation of
+    batch, random numbers and networks whose memory does not move, so that a plan, or on a GPU a graph, may repeat it.
+    Not inherited: each subclass sets it."""
+
     noise_hold: int = 1
     """Most steps for which a lane keeps the random numbers of its actions."""
 
@@ -133,6 +138,14 @@ class Algorithm:
     def training_mode(self, model: torch.nn.Module) -> AbstractContextManager[None]:
         """Make the context of a network's updates."""
         return training_mode(model, self.config.seed, freezes_statistics=self.freezes_statistics)
+
+    def reason_not_to_repeat(self) -> str | None:
+        """Return the reason why neither plan nor graph can repeat the updates; None: none is known."""
+        if not vars(type(self)).get("updates_alike", False):
+            return f"{type(self).__name__} does not declare its updates alike (updates_alike)"
+        if self.config.num_learners > 1:
+            return "several learners average their gradients"
+        return None
 
     def lane_state_size(self, model: Any) -> int:
         """Return the width of a lane's memory state while acting: that of the network."""

@@ -57,15 +57,13 @@ class PlanCache(Generic[AnyPlan]):
     ----------
     algorithm
         Algorithm of the updates.
-    can_repeat
-        Whether the algorithm's updates of a kind are the same computation.
     models
         Networks that they read, the trained one first.
     """
 
-    def __init__(self, algorithm: Any, models: Sequence[nn.Module], *, can_repeat: bool) -> None:
+    def __init__(self, algorithm: Any, models: Sequence[nn.Module]) -> None:
         self._algorithm = algorithm
-        self._has_any = can_repeat and can_be_planned(models)
+        self._has_any = algorithm.reason_not_to_repeat() is None and can_be_planned(models)
         self._settings: Any = None
         self._known: dict[Hashable, AnyPlan | None] = {}
 
@@ -107,8 +105,7 @@ class PlannedGradient(PlanCache["Planned"]):
     def __init__(
         self, algorithm: Any, model: Any, autocast: AbstractContextManager[object], trained: Sequence[nn.Parameter]
     ) -> None:
-        is_alike = vars(type(algorithm)).get("updates_alike", False) and algorithm.config.num_learners == 1
-        super().__init__(algorithm, [model], can_repeat=is_alike)
+        super().__init__(algorithm, [model])
         self._model, self._autocast, self._trained = model, autocast, trained
 
     def __call__(self, batch: Batch) -> tuple[Tensor, Metrics]:
@@ -224,7 +221,7 @@ class PlannedUpdate(PlanCache["RecordedUpdate"]):
     """
 
     def __init__(self, algorithm: Any, model: nn.Module) -> None:
-        super().__init__(algorithm, [model, algorithm.target], can_repeat=algorithm.reason_not_to_repeat() is None)
+        super().__init__(algorithm, [model, algorithm.target])
         self._model = model
 
     def __call__(self, batch: Any) -> tuple[Tensor, Metrics]:

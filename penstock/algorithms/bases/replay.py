@@ -60,9 +60,6 @@ class ReplayAlgorithm(Algorithm):
     data_path: str | type = "replay"
     has_target: ClassVar[bool] = True
     """Whether there is a target network. Without, `target` is the model itself."""
-    updates_alike: ClassVar[bool] = False
-    """True: every update of a kind (see `kind_of_update`) is the same computation of batch, networks and random
-    numbers, so that a plan, or on a GPU a graph, may repeat it. Not inherited: each subclass sets it."""
     scales_rewards: bool = False
     """Whether running returns are stored beside rewards, by which `prepare` scales them."""
 
@@ -153,14 +150,6 @@ class ReplayAlgorithm(Algorithm):
 
     def kind_of_update(self, number: int) -> Hashable:
         """Return the kind of the update of this number: what it does beside others (see `updates_alike`)."""
-        return None
-
-    def reason_not_to_repeat(self) -> str | None:
-        """Return the reason why neither plan nor graph can repeat the updates; None: none is known."""
-        if not vars(type(self)).get("updates_alike", False):
-            return f"{type(self).__name__} does not declare its updates alike (updates_alike)"
-        if self.config.num_learners > 1:
-            return "several learners average their gradients"
         return None
 
     def reason_not_to_capture(self) -> str | None:

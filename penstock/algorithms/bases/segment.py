@@ -45,9 +45,6 @@ class SegmentAlgorithm(Algorithm):
     needs_segments: bool = False
     """True: the loss needs whole segments ``[T, B]``, not transitions in random order."""
     freezes_statistics: ClassVar[bool] = True
-    updates_alike: ClassVar[bool] = False
-    """True: loss and targets are the same computation in every update, of the batch and of networks whose memory does
-    not move, so that a GPU or a plan may replay it. Not inherited: each subclass sets it."""
     targets_for: tuple[Literal["batch", "update"], ...] = ("update",)
     """When `targets` are computed: "batch": once for all updates of a batch; "update": anew in each, from segments."""
 

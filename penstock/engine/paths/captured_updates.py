@@ -44,7 +44,7 @@ class CapturedGradient:
     ) -> None:  # fmt: skip
         self._algorithm, self._model, self._autocast = algorithm, model, autocast
         self._graphs = graphs(note)
-        self._graphs.captures = vars(type(algorithm)).get("updates_alike", False)
+        self._graphs.captures = algorithm.reason_not_to_repeat() is None
 
     def __call__(self, batch: Batch) -> tuple[Tensor, Metrics]:
         """Compute the gradient of the parameters; return loss and metrics."""
