@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 import time
@@ -86,13 +85,8 @@ def run_engine(
     )
     with Trainer(algorithm, config) as trainer:
         window = _Window(trainer._supervisor.progress, seconds, warmup, patience)
-        with contextlib.suppress(_WindowIsOver):
-            trainer.train(on_update=window.look, quiet=True)
+        trainer.train(on_update=window.look, quiet=True)
         return window.seen()
-
-
-class _WindowIsOver(Exception):
-    """End of the window."""
 
 
 class _Window:
@@ -109,22 +103,24 @@ class _Window:
         self._first: Moment | None = None
         self._last: Moment | None = None
 
-    def look(self, status: Status) -> None:
+    def look(self, status: Status) -> bool:
+        """Observe the training; return False at the end of the window."""
         if time.monotonic() >= self._closes:
             done = f"{status.steps:,} steps and {status.updates:,} updates"
             raise BenchError(f"given up after {self._patience:.3g} s, in which there were {done}")
         if not status.updates:
-            return
+            return True
         if self._opens is None:
             self._opens = time.monotonic() + self._warmup
         self._last = self._progress.last_report
         if self._last is None or self._last.time < self._opens:
-            return
+            return True
         if self._first is None:
             self._first, self._busy = self._last, busy_seconds()
         if self._last.time >= self._first.time + self._seconds:
             self._busy = busy_seconds() - self._busy
-            raise _WindowIsOver
+            return False
+        return True
 
     def seen(self) -> EngineRun:
         if self._first is None or self._last is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import time
@@ -96,13 +95,8 @@ def run_on_nodes(algorithm: type[Algorithm], config: Config, *, seconds: float, 
     )  # fmt: skip
     with Trainer(algorithm, config) as trainer:
         window = _Window(trainer, seconds, warmup)
-        with contextlib.suppress(_WindowIsOver):
-            trainer.train(on_update=window.look, quiet=True)
+        trainer.train(on_update=window.look, quiet=True)
         return window.seen()
-
-
-class _WindowIsOver(Exception):
-    """End of the window."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +130,8 @@ class _Window:
         self._last: _Moment | None = None
         self._lag = 0.0
 
-    def look(self, status: Status) -> None:
+    def look(self, status: Status) -> bool:
+        """Observe the training; return False at the end of the window."""
         now = time.monotonic()
         if self._opens is None:
             are_there = [node.is_there and node.steps > 0 for node in status.nodes]
@@ -147,7 +142,8 @@ class _Window:
                 self._first = self._moment(status)
         elif now >= self._first.time + self._seconds:
             self._last, self._lag = self._moment(status), status.policy_lag_mean
-            raise _WindowIsOver
+            return False
+        return True
 
     def _moment(self, status: Status) -> _Moment:
         report = self._progress.last_report
