@@ -13,9 +13,10 @@ from torch import Tensor
 from penstock.algorithms.arithmetic.distributional import categorical_kl, categorical_projection, of_smaller_mean
 from penstock.algorithms.arithmetic.td import target_policy_noise, td_target
 from penstock.algorithms.bases.algorithm import Metrics, Request
+from penstock.algorithms.bases.continuous import require_critics
 from penstock.algorithms.bases.q_losses import share_outside
 from penstock.algorithms.td3 import TD3, TD3Config
-from penstock.config import NETWORK, Config, ConfigError, Tunable, require
+from penstock.config import NETWORK, Config, Tunable, require
 from penstock.experience.batch import TransitionBatch
 from penstock.nn import CategoricalReturns, DeterministicActorCritic, uniform_action
 
@@ -59,12 +60,7 @@ class FastTD3Config(TD3Config):
         low, high = self.exploration_noise, self.exploration_noise_high
         legal = f"exploration_noise={low:g} or more, and finite"
         require(low <= high < math.inf, "exploration_noise_high", high, legal)
-        sizes = self.critic_hidden_sizes
-        is_legal = sizes is None or all(size > 0 for size in sizes)
-        require(is_legal, "critic_hidden_sizes", sizes, "all more than 0, or None")
-        require(self.num_atoms > 1, "num_atoms", self.num_atoms, "2 or more")
-        if not -math.inf < self.v_min < self.v_max < math.inf:
-            raise ConfigError(f"v_min={self.v_min:g} must be less than v_max={self.v_max:g}, and both finite")
+        require_critics(self)
 
 
 class FastTD3(TD3):

@@ -204,3 +204,13 @@ class ReturnScale:
         variance = square / weight - (mean / weight).square()
         std = variance.clamp(min=0.0).sqrt()
         return torch.maximum(std, self.state[3] / self._bound).clamp(min=SMALLEST_DIVISOR).float()
+
+
+def require_critics(config: Any) -> None:
+    """Raise `ConfigError` unless widths, number and range of a config's distributional critics are legal."""
+    sizes = config.critic_hidden_sizes
+    is_legal = sizes is None or all(size > 0 for size in sizes)
+    require(is_legal, "critic_hidden_sizes", sizes, "all more than 0, or None")
+    require(config.num_atoms > 1, "num_atoms", config.num_atoms, "2 or more")
+    if not -math.inf < config.v_min < config.v_max < math.inf:
+        raise ConfigError(f"v_min={config.v_min:g} must be less than v_max={config.v_max:g}, and both finite")

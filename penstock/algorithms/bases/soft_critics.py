@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -17,9 +16,9 @@ from penstock.algorithms.arithmetic.distributional import (
     of_smaller_mean,
 )
 from penstock.algorithms.arithmetic.td import squared_td_error, td_target
-from penstock.algorithms.bases.continuous import ControlAlgorithm, ControlConfig
+from penstock.algorithms.bases.continuous import ControlAlgorithm, ControlConfig, require_critics
 from penstock.algorithms.bases.q_losses import share_outside
-from penstock.config import NETWORK, Config, ConfigError, require
+from penstock.config import NETWORK, Config, ConfigError
 from penstock.experience.batch import TransitionBatch
 from penstock.nn import BodyActorCritic, BodyConfig, CategoricalReturns, StochasticActorCritic, follow
 
@@ -57,12 +56,7 @@ class SoftCriticConfig(ControlConfig):
 
     def validate(self) -> None:
         super().validate()
-        sizes = self.critic_hidden_sizes
-        is_legal = sizes is None or all(size > 0 for size in sizes)
-        require(is_legal, "critic_hidden_sizes", sizes, "all more than 0, or None")
-        require(self.num_atoms > 1, "num_atoms", self.num_atoms, "2 or more")
-        if not -math.inf < self.v_min < self.v_max < math.inf:
-            raise ConfigError(f"v_min={self.v_min:g} must be less than v_max={self.v_max:g}, and both finite")
+        require_critics(self)
         for name in ("hidden_sizes", "critic_hidden_sizes") if self.network == "residual" else ():
             widths = getattr(self, name)
             if widths is not None and len(set(widths)) != 1:
