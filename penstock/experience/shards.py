@@ -255,8 +255,9 @@ class ShardedBuffer:
         self._is_asked.set()
         if self._thread is not None:
             self._thread.join()
-        for link in self._links.values():
-            link.stream.close()
+        with self._exchange:
+            for link in self._links.values():
+                link.stream.close()
 
     def _ask(self) -> None:
         """Ask shards for their mass that have given nothing for a while."""

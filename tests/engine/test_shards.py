@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ import pytest
 from penstock.engine.nodes.shards import Shard, ShardRole
 from penstock.experience import shards
 from penstock.experience.arena import ExperienceArena
-from penstock.experience.shards import ShardAddress, ShardedBuffer, ShardedReplay
+from penstock.experience.shards import ShardAddress, ShardedBuffer, ShardedReplay, ShardLink
 from penstock.ipc import stream
 from penstock.ipc.stream import Frame, Kind, connect
 from penstock.replay import Field, NotReady, Prioritized, RateLimiter, ReplayBuffer, Uniform
@@ -301,6 +302,18 @@ def test_what_ends_the_thread_that_asks_shards_ends_the_draw(of_three, monkeypat
     of.serve(0)
     with pytest.raises(KeyError, match="a bug"):
         of.home.sample(4, out=of.home.allocate(4))
+
+
+def test_a_shard_that_connects_while_its_learner_ends_is_disconnected(of_three):
+    home, ended = of_three(Uniform(), num_shards=1).home, []
+    stream = SimpleNamespace(close=lambda: ended.append(True))
+    closing = threading.Thread(target=home.close)
+    with home._exchange:  # a connection is being taken
+        closing.start()
+        closing.join(0.3)
+        home._links[0] = ShardLink(ShardAddress(0, ("127.0.0.1", 1), TOKEN, RUN), stream, 1)
+    closing.join(5)
+    assert ended
 
 
 def test_other_processes_see_the_number_of_rows_and_each_shard_its_own_seed_and_part_of_the_capacity(of_three):
