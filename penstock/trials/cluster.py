@@ -24,11 +24,11 @@ from penstock.engine.nodes.hosted import briefly
 from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.files import replace_file
 from penstock.runs.jobs import LOST, MOST_LOSSES, Command, Needs, Place, with_loss
-from penstock.runs.lock import HeldError, RunLock, holding_of
+from penstock.runs.lock import RunLock, holding_of
 from penstock.runs.lookup import checkpoint_to_go_on_from
 from penstock.runs.machine import About, about_here, differences
 from penstock.runs.run_directory import RunDirectory
-from penstock.runs.vacancy import CONFIG
+from penstock.runs.vacancy import CONFIG, take_lock
 from penstock.trials.files import Change, Changes, batches, write
 from penstock.trials.host import Task, TrialHost
 from penstock.trust import names_only
@@ -228,11 +228,9 @@ class _Remote:
                     change = change._replace(content=self._of_home(change.content))
                 write(self._trials.folder, change)
             if self._lock is None and changes and self._command.run.is_dir():
-                self._lock = RunLock.take(self._command.run)
+                self._lock = take_lock(self._command.run)
         except FileNotFoundError:  # the copy was removed
             self._actor.send_again.remote()
-        except HeldError as error:
-            raise ConfigError(f"{self._command.run} is in use: {error}") from None
 
     def _of_home(self, text: bytes) -> bytes:
         return text.replace(self._there, os.fsencode(self._trials.folder))

@@ -2,12 +2,15 @@
 
 import os
 import shutil
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from penstock.runs.checkpoint import DamagedCheckpointError, save_checkpoint, verify_checkpoint
 from penstock.runs.files import replace_file
+from penstock.runs.lock import RunLock
+from penstock.runs.vacancy import RunInUseError
 from penstock.trials import files
 from penstock.trials.files import Change, Changes, batches, write
 from tests.kept_files import contents, make_damaged
@@ -112,3 +115,19 @@ def test_much_is_sent_in_parts(monkeypatch):
     parts = {"x": b"..", "y": b".."}
     changes = [Change("a", b"." * 6), Change("b", parts), Change("c", None), Change("d", b"." * 30)]
     assert [[change.path for change in batch] for batch in batches(changes)] == [["a", "b"], ["c", "d"]]
+
+
+def test_the_refusal_of_a_copy_that_another_training_owns_says_what_to_do(tmp_path):
+    pytest.importorskip("ray")
+    from penstock.trials.cluster import _Remote
+
+    (tmp_path / "run").mkdir()
+    remote = object.__new__(_Remote)
+    remote._trials, remote._lock = SimpleNamespace(folder=tmp_path), None
+    remote._command = SimpleNamespace(run=tmp_path / "run")
+    lock = RunLock.take(tmp_path / "run")
+    try:
+        with pytest.raises(RunInUseError, match=r"is in use: .*Wait until it ends, or stop it"):
+            remote._write([Change("run/metrics.jsonl", b"{}")])
+    finally:
+        lock.release()
