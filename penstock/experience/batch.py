@@ -191,7 +191,7 @@ class SequenceBatch:
 
 
 class Watched:
-    """Batch that records whether its point in the run is read: a computation that depends on it is another each time.
+    """Batch that records whether its point in the run is read: a computation that depends on it cannot be replayed.
 
     Attributes
     ----------

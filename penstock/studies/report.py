@@ -177,7 +177,7 @@ def report_html(
 
 
 def _named(runs: Sequence[RecordedRun]) -> list[RecordedRun]:
-    """Return the runs with the names of their directories where these differ: a report tells no paths."""
+    """Return the runs with the names of their directories where these differ: a report shows no paths."""
     names = Counter(run.directory.path.resolve().name for run in runs)
     short = {name for name, count in names.items() if count == 1}
     return [replace(run, name=name) if (name := run.directory.path.resolve().name) in short else run for run in runs]

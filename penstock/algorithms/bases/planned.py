@@ -285,7 +285,7 @@ class Effect:
     Attributes
     ----------
     apply
-        Function that makes it; for a step of an optimiser, of the loss whose gradient the parameters have.
+        Function that applies the change; an optimiser step gets the loss.
     trained
         Those parameters.
     loss, gradients
@@ -369,7 +369,7 @@ class RecordedUpdate:
         return norm
 
     def change(self, apply: Callable[[], Any], read: Sequence[Tensor] = ()) -> None:
-        """Have something done to networks, now and in each update, of tensors that the plan writes for it."""
+        """Record a change of the networks, which reads `read`; it is applied now and at this point of each update."""
         self._recorder.give_out(read)
         with self._recorder.between_parts(self._networks):
             apply()

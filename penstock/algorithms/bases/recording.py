@@ -150,7 +150,7 @@ class Recorder(TorchDispatchMode):
         return self.number(tensor)
 
     def give_out(self, tensors: Iterable[Tensor], *, change: bool = False) -> None:
-        """Have the plan write these tensors as its next results, which `change` behind this part of the plan or not."""
+        """Mark tensors as the next results of the plan; `change`: later parts overwrite them."""
         for tensor in tensors:
             number = self.number(tensor)
             if number in self._results or number in self._inputs:
@@ -485,7 +485,7 @@ class Recorder(TorchDispatchMode):
         """
         place = _place(tensor)
         if place in self._turned:
-            raise Unplannable("a tensor has changed that lies transposed")
+            raise Unplannable("a transposed tensor was changed in place")
         fresh = {place: found}
         while place in self._views:
             view, part = self._views[place], fresh[place]

@@ -158,5 +158,5 @@ class DataPath:
 
     @property
     def saving_apart(self) -> int:
-        """Number of roles that save contents beside each checkpoint and then report "contents_saved"."""
+        """Number of roles that save contents beside each checkpoint and then report `ContentsSaved`."""
         return 0

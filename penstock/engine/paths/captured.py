@@ -68,7 +68,7 @@ class CapturedWork:
     generators
         Generators of random numbers that computations draw from, beside torch's default one.
     may_read
-        Points in time of a batch that a computation may read: its kind says all that follows from them.
+        Points in time of a batch that a computation may read, because its kind already encodes them.
 
     Attributes
     ----------
