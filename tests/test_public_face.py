@@ -415,8 +415,8 @@ def test_weights_of_another_architecture_are_refused_and_nothing_changes(trainer
     for parameters, message in (
         (foreign, r"the parameters given is of another architecture: its 'encoder.*' has shape \(9, 4\)"),
         (str(tmp_path / "foreign"), "foreign is of another architecture"),
-        ({0: short}, "it has no 'value_head.bias'"),
-        ({0: {**before, "more": torch.zeros(1)}}, "it has 'more', which this model has not"),
+        ({0: short}, r"'value_head.bias' of shape \(1,\) is missing"),
+        ({0: {**before, "more": torch.zeros(1)}}, "'more' does not exist in this model"),
         ({0: {name: tensor * torch.nan for name, tensor in before.items()}}, "holds NaN or infinity"),
         (str(tmp_path / "nothing"), "does not exist"),
     ):

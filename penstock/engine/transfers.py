@@ -47,7 +47,7 @@ class Transfers:
         """
         copied = self._roles.request(name_of(RoleKind.LEARNER, parent), Copy(), TRANSFER_SECONDS)
         if not isinstance(copied, Copied):
-            raise RoleDied(f"{self._learner_of(parent)} handed over no weights within {TRANSFER_SECONDS:.0f} s")
+            raise RoleDied(f"{self._learner_of(parent)} did not return its weights within {TRANSFER_SECONDS:.0f} s")
         self.hand_over(copied.learned, child, settings)
         return copied
 
@@ -63,7 +63,7 @@ class Transfers:
     def _replace(self, policy: int, command: SetWeights | Inherit, settings: Mapping[str, float] | None) -> None:
         """Replace a policy's weights and settings, and fence off its older experience."""
         if self._roles.request(name_of(RoleKind.LEARNER, policy), command, TRANSFER_SECONDS) is None:
-            raise RoleDied(f"{self._learner_of(policy)} took no weights within {TRANSFER_SECONDS:.0f} s")
+            raise RoleDied(f"{self._learner_of(policy)} did not adopt weights within {TRANSFER_SECONDS:.0f} s")
         if settings is not None:
             self._policies[policy].tune(settings)
         self._policies[policy].arena.control[Control.RUN_EPOCH] += 1

@@ -256,13 +256,13 @@ def require_matching(weights: Mapping[str, Tensor], module_state: Mapping[str, T
 def _differences(weights: Mapping[str, Tensor], module_state: Mapping[str, Tensor]) -> Iterator[str]:
     for name, wanted in module_state.items():
         if name not in weights:
-            yield f"it has no {name!r}, and this model has, of shape {tuple(wanted.shape)}"
+            yield f"{name!r} of shape {tuple(wanted.shape)} is missing"
         elif weights[name].shape != wanted.shape:
             found = tuple(weights[name].shape)
             yield f"its {name!r} has shape {found}, and this model's has {tuple(wanted.shape)}"
     for name in weights:
         if name not in module_state:
-            yield f"it has {name!r}, which this model has not"
+            yield f"{name!r} does not exist in this model"
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:

@@ -232,7 +232,7 @@ def _require_idle(place: RemoteDirectory, files: Mapping[str, int]) -> None:
     if status.get("state") == "running" and abs(age) < 2 * SILENT_SECONDS and not is_dead:
         raise RunInUseError(
             f"{place.url} is in use: process {process.get('pid')} on {process.get('host')} trained {max(0, age):.0f} s "
-            f"ago. If it has ended without a word, give the same command again in {2 * SILENT_SECONDS - age:.0f} s"
+            f"ago. If it has crashed, give the same command again in {2 * SILENT_SECONDS - age:.0f} s"
         )
 
 

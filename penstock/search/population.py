@@ -251,7 +251,7 @@ class PopulationRuns:
         elif ending == "diverged":
             decision = self.population.rescue(job.member, self._until(self.slice - 1) if self.slice else 0)
             if decision is None:
-                self._error = "all members diverge again and again: narrow the space"
+                self._error = "all members have diverged: narrow the space"
                 return
             self._plans[job.member] = Plan(begin=self._steps(job.member))  # it may have saved since the slice began
             self._carry_out([decision])

@@ -184,7 +184,7 @@ def test_weights_of_another_architecture_are_refused_and_the_first_tensor_that_d
         for parameters in (str(run), {0: str(run)}):
             with pytest.raises(CheckpointError, match=message):
                 trainer.set_parameters(parameters)
-        with pytest.raises(CheckpointError, match="the parameters given is of another architecture: it has no"):
+        with pytest.raises(CheckpointError, match=r"the parameters given is of another architecture: .* is missing"):
             trainer.set_parameters({0: {}})
         assert all(torch.equal(before[name], tensor) for name, tensor in trainer.get_parameters()[0].items())
     config = run / "config.json"

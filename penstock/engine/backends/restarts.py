@@ -32,8 +32,7 @@ MAX_LEARNER_RESTARTS = 20  # of a group within RESTART_WINDOW: while one is away
 LEARNER_BACK_OFF = 0.25  # seconds
 
 _ENDED_BY_ENVIRONMENT = (
-    ", in its environment, which must not end the process: mend that, or go on in spite of it with "
-    "on_env_error='restart'"
+    ", in its environment, which must not end the process: fix the environment, or continue with on_env_error='restart'"
 )
 
 
