@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from penstock.algorithms.bases.algorithm import Request
+from penstock.algorithms.bases.algorithm import Algorithm, Request
 from penstock.engine.acting.inference import (
     Inference,
     MakeWeights,
@@ -168,7 +168,7 @@ class DeviceInference(Inference):
     def __init__(
         self,
         arena: ExperienceArena,
-        algorithm: Any,
+        algorithm: Algorithm,
         device: str,
         steps_taken: StepsTaken | None,
         report: Tell,

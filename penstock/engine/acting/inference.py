@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from penstock.algorithms.bases.algorithm import Request
+from penstock.algorithms.bases.algorithm import Algorithm, Request
 from penstock.experience.arena import NOT_ASKED, ExperienceArena, Pending
 from penstock.experience.layout import RETURN_NBYTES, RunShape
 from penstock.ipc import WeightsBlock, gather, scatter
@@ -217,7 +217,7 @@ class Inference:
     def __init__(
         self,
         arena: ExperienceArena,
-        algorithm: Any,
+        algorithm: Algorithm,
         device: str,
         steps_taken: StepsTaken | None = None,
         weights: MakeWeights = through_block,

@@ -6,13 +6,14 @@ import sys
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.config import Config, ConfigError
 from penstock.engine.nodes.choosing import Machine, bundles_of, choose, cores_at_home, in_words, missing, nodes_wanted
 from penstock.engine.paths import data_path
 
 if TYPE_CHECKING:
+    from penstock.algorithms.bases.algorithm import Algorithm
     from penstock.engine.nodes.cluster import Cluster
     from penstock.runs.status import Status
 
@@ -21,7 +22,7 @@ FREE_SECONDS = 5.0  # for what a run has reserved to be free after its end
 MOST_WORKERS = 16  # default of a node
 
 
-def on_cluster(algorithm: Any, config: Config) -> Config:
+def on_cluster(algorithm: type[Algorithm], config: Config) -> Config:
     """Connect to the cluster of a config; return the config with the numbers of nodes and of their workers.
 
     Parameters

@@ -352,9 +352,11 @@ class StepPool:
 class RelayedStepLanes(StepNodeLanes):
     """Lanes of a node whose steps a gateway sends on, or keeps; the pool is shared by all nodes of the gateway."""
 
-    def __init__(self, pool: StepPool, *arguments: Any) -> None:
+    def __init__(
+        self, pool: StepPool, node: int, workers: range, arena: ExperienceArena, transport: Any, takes_turns: bool
+    ) -> None:
         self._pool = pool
-        super().__init__(*arguments)
+        super().__init__(node, workers, arena, transport, takes_turns)
 
     def _make_inbox(self) -> Any:
         buffer = self._replay.buffer  # an outbox, or the gateway's shard

@@ -47,7 +47,7 @@ class DataPath:
 
     @classmethod
     def create(
-        cls, arena: ExperienceArena, algorithm: Any, model: PolicyNetwork, start: Start, saved: Path | None
+        cls, arena: ExperienceArena, algorithm: Algorithm, model: PolicyNetwork, start: Start, saved: Path | None
     ) -> tuple[Self, str | None]:
         """Make the data path of a policy, with the memory that its roles share, before there are roles.
 
@@ -81,13 +81,14 @@ class DataPath:
 
     # -- the roles ---------------------------------------------------------------------------------------------------
 
-    def roles(self, algorithm: Any, policy: int) -> Sequence[RoleSpec]:
+    def roles(self, algorithm: Algorithm, policy: int) -> Sequence[RoleSpec]:
         """Return the roles that a policy of this number has for this data path alone."""
         return ()
 
     def actor(
-        self, arena: ExperienceArena, algorithm: Any, device: str, worker: int | None = None, report: Tell | None = None
-    ) -> Actor:
+        self, arena: ExperienceArena, algorithm: Algorithm, device: str, worker: int | None = None,
+        report: Tell | None = None,
+    ) -> Actor:  # fmt: skip
         """Make the actor that chooses actions on a device: of a rollout worker, or of a policy worker.
 
         Parameters
@@ -124,7 +125,7 @@ class DataPath:
     def learner(
         self,
         arena: ExperienceArena,
-        algorithm: Any,
+        algorithm: Algorithm,
         state: LearnerState,
         learning: dict[str, Any] | None,
         report: Tell,

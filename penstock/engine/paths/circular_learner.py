@@ -7,7 +7,12 @@ from typing import Any
 
 import torch
 
+from penstock.algorithms.bases.segment import SegmentAlgorithm
+from penstock.engine.acting.inference import MakeWeights, through_block
+from penstock.engine.contracts import LearnerState
+from penstock.engine.messages import Tell
 from penstock.engine.paths.segment_learner import SegmentLearner
+from penstock.experience.arena import ExperienceArena
 from penstock.experience.batch import Batch
 
 
@@ -72,8 +77,11 @@ class CircularLearner(SegmentLearner):
     Parameters are those of `SegmentLearner`; the algorithm's config has ``num_batches`` and ``batch_uses``.
     """
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
+    def __init__(
+        self, algorithm: SegmentAlgorithm, arena: ExperienceArena, state: LearnerState,
+        learning: dict[str, Any] | None, report: Tell, weights: MakeWeights = through_block,
+    ) -> None:  # fmt: skip
+        super().__init__(algorithm, arena, state, learning, report, weights)
         self._batches = CircularBatches(self._config.num_batches, self._config.batch_uses, self._updater.generator)
         self._is_new = False
 

@@ -152,6 +152,8 @@ class ActorLearner(Inference):
         Function for reports: `LearnedInWorker` after updates, at most ten times per second.
     """
 
+    _algorithm: SegmentAlgorithm
+
     def __init__(
         self, arena: ExperienceArena, algorithm: SegmentAlgorithm, worker: int, path: DataPath, report: Tell
     ) -> None:

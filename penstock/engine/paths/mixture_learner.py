@@ -9,11 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from penstock.engine.messages import Save
+from penstock.algorithms.bases.segment import SegmentAlgorithm
+from penstock.engine.acting.inference import MakeWeights, through_block
+from penstock.engine.contracts import LearnerState
+from penstock.engine.messages import Save, Tell
 from penstock.engine.paths.drawing import DrawAhead, DrawOnRequest, make_draws
 from penstock.engine.paths.segment_learner import SegmentLearner
 from penstock.engine.roles.learner import save_contents
 from penstock.engine.watching.clock import distribution
+from penstock.experience.arena import ExperienceArena
 from penstock.experience.batch import Batch
 from penstock.experience.segment_store import Segments, SegmentStore
 from penstock.runs.store import CheckpointStore
@@ -36,9 +40,11 @@ class MixtureLearner(SegmentLearner):
     """
 
     def __init__(
-        self, *arguments: Any, stores: tuple[SegmentStore, ...], saved_at: Path | None, **options: Any
-    ) -> None:
-        super().__init__(*arguments, **options)
+        self, algorithm: SegmentAlgorithm, arena: ExperienceArena, state: LearnerState,
+        learning: dict[str, Any] | None, report: Tell, weights: MakeWeights = through_block, *,
+        stores: tuple[SegmentStore, ...], saved_at: Path | None,
+    ) -> None:  # fmt: skip
+        super().__init__(algorithm, arena, state, learning, report, weights)
         self._stores = stores
         self._saved_at = saved_at
         self._is_filling = True
