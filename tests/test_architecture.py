@@ -88,7 +88,6 @@ AGAINST_THE_ORDER = {
     ("paths", "roles"),
     ("paths", "preparation"),
     ("groups", "roles"),
-    ("roles", "backends"),
 }
 
 MODULES = sorted(HOUSE.rglob("*.py"))

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from penstock.experience.arena import ExperienceArena, Pending
     from penstock.ipc import Doorbell
 
+SLEEP = 0.1  # seconds: longest sleep on a bell
+SPIN = 50e-6  # seconds: a bell is polled before the sleep, if a core is idle
+
 
 class Role(Protocol):
     """Part of the engine that a backend polls, and that sleeps on its bell when there is nothing to do."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -252,6 +254,16 @@ class Failed:
 
     error: BaseException | None
     text: str
+
+    @classmethod
+    def of(cls, error: BaseException) -> Failed:
+        """Return the report of an exception."""
+        text = "".join(traceback.format_exception(error))
+        try:
+            pickle.loads(pickle.dumps(error))
+        except Exception:
+            return cls(None, text)
+        return cls(error, text)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ import select
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +18,7 @@ import setproctitle
 from penstock.engine.backends.channel import Channel
 from penstock.engine.backends.interruption import leave_to_supervisor
 from penstock.engine.backends.launcher import module_path
-from penstock.engine.contracts import Role, RoleSpec
+from penstock.engine.contracts import SLEEP, SPIN, Role, RoleSpec
 from penstock.engine.messages import Failed, Ready, Stop
 from penstock.engine.roles.specs import RolloutRole
 from penstock.envs.failures import FAILING
@@ -29,8 +28,6 @@ from penstock.ipc import set_parent_death_signal
 from penstock.surroundings import kept_settings
 from penstock.travelling import packed
 
-SLEEP = 0.1  # seconds: longest sleep on a bell
-SPIN = 50e-6  # seconds: a bell is polled before the sleep, if a core is idle
 NICENESS = 5  # of rollout workers: where cores are few, learning and choosing actions take precedence
 COMMAND_INTERVAL = 0.02  # seconds between polls of the control connection while there is work
 
@@ -67,7 +64,7 @@ def run_role(name: str, launcher: int, arena_fd: int, control: Channel) -> int:
         role.close()
     except BaseException as error:
         with contextlib.suppress(OSError):  # the supervisor is gone, which may be the error itself
-            control.send(failure_of(error))
+            control.send(Failed.of(error))
         return 1
     return 0
 
@@ -80,7 +77,7 @@ def answer(name: str, launcher: int, control: Channel) -> int:
         control.send((function(*arguments),))
     except BaseException as error:
         with contextlib.suppress(OSError):
-            control.send(failure_of(error))
+            control.send(Failed.of(error))
         return 1
     return 0
 
@@ -125,16 +122,6 @@ def _set_threads(num_threads: int) -> None:
         import torch
 
         torch.set_num_threads(num_threads)
-
-
-def failure_of(error: BaseException) -> Failed:
-    """Return an exception as a report: with the exception itself if it can be pickled."""
-    text = "".join(traceback.format_exception(error))
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:
-        return Failed(None, text)
-    return Failed(error, text)
 
 
 def describe_status(status: int) -> str:

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 
 import torch
 
-from penstock.engine.backends.process import failure_of
 from penstock.engine.backends.restarts import Restarts
 from penstock.engine.contracts import Role, RoleSpec
-from penstock.engine.messages import Command, Died, Evaluated, Handler, Learned, Report, Tell
+from penstock.engine.messages import Command, Died, Evaluated, Failed, Handler, Learned, Report, Tell
 from penstock.engine.roles.specs import RolloutRole, left_as_found, policy_of
 from penstock.experience.arena import Control, ExperienceArena
 
@@ -112,7 +111,7 @@ class SerialBackend:
         role = self._roles.pop(name, None)
         if role is not None:
             _close(role)
-        failure = failure_of(error)
+        failure = Failed.of(error)
         if (pause := self._restarts.after_failure(name, failure)) is None:
             self._handle(name, failure)
             return

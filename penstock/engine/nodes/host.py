@@ -19,7 +19,6 @@ import numpy as np
 
 from penstock.engine.backends import launcher
 from penstock.engine.backends.local import LocalBackend
-from penstock.engine.backends.process import failure_of
 from penstock.engine.backends.restarts import Restarts, RoleDied
 from penstock.engine.contracts import RoleSpec
 from penstock.engine.groups.follower import RankRole
@@ -139,7 +138,7 @@ class NodeHost:
             specs = with_paths(found, self._arena)
         except MemoryError as error:  # of a shard: another host there would fail, too
             specs, self._has_failed = [], True
-            self._reports.append((HOST, failure_of(error)))
+            self._reports.append((HOST, Failed.of(error)))
         self._names = [spec.name for spec in specs if not isinstance(spec, SenderRole | ReceiverRole | ShardRole)]
         self._tied = {spec.name for spec in specs if isinstance(spec, SenderRole | RankRole)}
         self._hangs = HangWatch(specs, self._arena)

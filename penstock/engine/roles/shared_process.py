@@ -15,10 +15,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
-from penstock.engine.backends.process import SLEEP, SPIN, failure_of
-from penstock.engine.contracts import LeavesNothing, OfPolicy, Role, RoleSpec
+from penstock.engine.contracts import SLEEP, SPIN, LeavesNothing, OfPolicy, Role, RoleSpec
 from penstock.engine.groups.follower import RankRole
-from penstock.engine.messages import Command, FromRole, Report, Tell, ToRole
+from penstock.engine.messages import Command, Failed, FromRole, Report, Tell, ToRole
 from penstock.engine.roles.specs import LearnerRole, PolicyRole
 from penstock.engine.watching.clock import count_as_companion
 from penstock.experience.arena import ExperienceArena
@@ -205,7 +204,7 @@ class RolesInTurn:
             try:
                 has_worked |= role.poll()
             except Exception as error:
-                self._report(FromRole(name, failure_of(error)))
+                self._report(FromRole(name, Failed.of(error)))
                 raise
         return has_worked
 
