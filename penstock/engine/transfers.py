@@ -61,9 +61,12 @@ class Transfers:
         return f"the learner of policy {name!r}" if name else "the learner"
 
     def _replace(self, policy: int, command: SetWeights | Inherit, settings: Mapping[str, float] | None) -> None:
-        """Replace a policy's weights and settings, and fence off its older experience."""
         if self._roles.request(name_of(RoleKind.LEARNER, policy), command, TRANSFER_SECONDS) is None:
             raise RoleDied(f"{self._learner_of(policy)} did not adopt weights within {TRANSFER_SECONDS:.0f} s")
+        self._settle(policy, settings)
+
+    def _settle(self, policy: int, settings: Mapping[str, float] | None) -> None:
+        """Set the settings of a policy whose weights were replaced, and fence off its older experience."""
         if settings is not None:
             self._policies[policy].tune(settings)
         self._policies[policy].arena.control[Control.RUN_EPOCH] += 1
