@@ -76,8 +76,6 @@ class Supervisor(Owned):
         group = self._board.spec if self._board is not None else None
         specs = role_specs(policies, training.env, arena.shape, group, cores_of_nodes_here(config))
         restarts = Restarts(forgive_environments=config.on_env_error == "restart")
-        self.backend: Backend = _backend(config.backend)(arena, specs, self._take, restarts)
-        self._roles = roles = Roles(self.backend, specs, [policy.name for policy in policies])
         self.progress = progress = _progress_of(training, specs)
         hardware = Hardware(lambda: self.backend.pids, has_gpu=config.device != "cpu")
         hangs, export = HangWatch(specs, arena), gauges_on(config)
@@ -86,11 +84,13 @@ class Supervisor(Owned):
         self._chronicle = chronicle = Chronicle(
             progress, hangs, hardware, directory, export, training.sender, config.send_seconds
         )
-        self.evaluations = Evaluations(config, progress, chronicle, roles)
         self._opponents = opponents_of(config, policies, chronicle.lines_log)
         if self._opponents is not None:
             for number, of_policy in enumerate(progress.policies):
                 of_policy.of_opponents = partial(self._opponents.status, number)
+        self.backend: Backend = _backend(config.backend)(arena, specs, self._take, restarts)
+        self._roles = roles = Roles(self.backend, specs, [policy.name for policy in policies])
+        self.evaluations = Evaluations(config, progress, chronicle, roles)
         self.saves = Saves(training, progress, chronicle, roles)
         self._transfers = Transfers(policies, roles)
         self._exploits = Exploits(training, progress, chronicle, self._transfers)

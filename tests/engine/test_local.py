@@ -67,6 +67,18 @@ def test_an_action_that_older_weights_chose_would_have_been_noticed(monkeypatch)
             trainer.train(500, quiet=True)
 
 
+def test_a_run_that_cannot_be_watched_makes_no_roles(monkeypatch):
+    def fail(*_):
+        raise RuntimeError("no watch")
+
+    made = []
+    monkeypatch.setattr("penstock.engine.supervisor.HangWatch", fail)
+    monkeypatch.setattr("penstock.engine.supervisor._backend", lambda name: lambda *_: made.append(name))
+    with pytest.raises(RuntimeError, match="no watch"):
+        Trainer(PPO, **TINY, run_dir=None)
+    assert not made
+
+
 def learn(backend, folder):
     """Train PPO for five batches; return the weights and the losses that were written down."""
     settings = {**TINY, "num_envs_per_worker": 4, "num_epochs": 2, "seed": 5, "backend": backend}

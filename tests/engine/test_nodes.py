@@ -502,6 +502,23 @@ def test_a_resource_that_no_node_has_is_an_error_that_says_which_there_are(on_no
 
 
 @LONG
+def test_a_run_that_is_interrupted_while_its_nodes_are_placed_leaves_the_cluster(on_nodes, monkeypatch):
+    from penstock.engine.nodes import cluster
+    from penstock.engine.nodes.placing import Placement
+
+    place = Placement.place
+
+    def interrupted(self):
+        place(self)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Placement, "place", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        Trainer(PPO, **on_nodes)
+    assert cluster._cluster is None
+
+
+@LONG
 def test_versions_that_differ_are_an_error_before_anything_is_trained(on_nodes, monkeypatch):
     other = replace(about_here(), versions={**about_here().versions, "torch": "1.0"})
     monkeypatch.setattr("penstock.engine.nodes.backend.about_here", lambda packages: other)

@@ -12,6 +12,7 @@ import pickle
 import secrets
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -91,7 +92,6 @@ class NodesBackend(Owned):
         learners = [spec for spec in specs if isinstance(spec, LearnerRole)]
         self._config: Config = learners[0].algorithm.config
         self._connection = cluster.open_cluster(self._config)
-        self._connection.num_users += 1
         num_nodes, first_away = self._config.num_nodes, self._config.learners_at_home
         self._cores = arena.shape.num_workers // num_nodes
         self._nodes = [
@@ -126,15 +126,18 @@ class NodesBackend(Owned):
         self._placement = Placement(
             self._connection, self._make_host, self._nodes, self._config, self._run, self._handle
         )
-        late = [each.number_there for each in self._nearest if not self._is_placed(each)]
         workers = [range(part.start * self._cores, part.stop * self._cores) for part in map(nodes_of, self._nearest)]
-        receiver = ReceiverRole(self._connection.home, self._token, self._run, workers, transports, turns, late)
-        self._local = LocalBackend(arena, [*at_home, receiver], self._take, restarts)
-        try:
+        with ExitStack() as on_failure:
+            self._connection.num_users += 1
+            on_failure.callback(self._disconnect)
+            on_failure.callback(self._placement.release)
+            self._placement.begin()
+            late = [each.number_there for each in self._nearest if not self._is_placed(each)]
+            receiver = ReceiverRole(self._connection.home, self._token, self._run, workers, transports, turns, late)
+            self._local = LocalBackend(arena, [*at_home, receiver], self._take, restarts)
+            on_failure.callback(self._local.close, 0.0)
             self._require_alike()
-        except BaseException:
-            self.close(0.0)
-            raise
+            on_failure.pop_all()
 
     def start(self) -> None:
         """Make the roles at home; hosts get their tasks once they have started."""
@@ -227,8 +230,11 @@ class NodesBackend(Owned):
                 host.kill(patience)
             if not head_is_gone:
                 self._placement.release()
-            self._connection.num_users -= 1
-            self._cluster.close_cluster(head_is_gone=head_is_gone)
+            self._disconnect(head_is_gone=head_is_gone)
+
+    def _disconnect(self, *, head_is_gone: bool = False) -> None:
+        self._connection.num_users -= 1
+        self._cluster.close_cluster(head_is_gone=head_is_gone)
 
     # -- nodes -----------------------------------------------------------------------------------------------------
 

@@ -60,10 +60,18 @@ class Placement:
         self._reserved: list[Place] = []
         self._left: set[str] = set()  # machines that no node returns to
         self._has_begun = False
-        self._next_look = self._next_drain_look = 0.0
-        self._place_all()
+        self._next_look = self._next_drain_look = self._next_look_for_late = 0.0
+        self._seen: set[str] = set()
+
+    def begin(self) -> None:
+        """Start the first hosts; where another run has just reserved what seemed free, try again for some seconds."""
+        end = time.monotonic() + START_SECONDS
+        self.place()
+        while time.monotonic() < end and not all(node.host or self.may_be_missing(node) for node in self._nodes):
+            time.sleep(PLACE_INTERVAL)
+            self.place()
         self._has_begun = True
-        self._seen = {machine.id for machine in connection.machines()}
+        self._seen |= {machine.id for machine in self._connection.machines()}
         self._next_look_for_late = time.monotonic() + LATE_INTERVAL
 
     def may_be_missing(self, node: Node) -> bool:
@@ -74,14 +82,6 @@ class Placement:
     def _num_missing(self) -> int:
         """Number of nodes with lanes that are missing of the least."""
         return self._config.least_nodes - sum(node.host is not None for node in self._nodes if not node.rank)
-
-    def _place_all(self) -> None:
-        """Start the first hosts; where another run has just reserved what seemed free, try again for some seconds."""
-        end = time.monotonic() + START_SECONDS
-        self.place()
-        while time.monotonic() < end and not all(node.host or self.may_be_missing(node) for node in self._nodes):
-            time.sleep(PLACE_INTERVAL)
-            self.place()
 
     def place(self) -> None:
         """Start a host for each node without one: on its machine if that answers, or on another that is free."""
