@@ -25,7 +25,7 @@ LEAST_GRACE = 10.0  # seconds that an evaluation may go on beyond max_seconds,
 GRACE = 0.1  # or this share of them
 
 
-def rest(cores: float, *, has_target: bool) -> float:
+def rest_ratio(cores: float, *, has_target: bool) -> float:
     """Ratio of the evaluator's rest to its playing time, by number of cores: with a target 4 on two, 0 on ten."""
     return max(0.0, 1.0 / ((SHARE_WITH_TARGET if has_target else SHARE) * cores) - 1.0)
 
@@ -143,7 +143,7 @@ class Evaluations:
         self.answered = evaluated.number
         if self._rests:
             charged, self._free = max(0.0, evaluated.seconds - self._free), max(0.0, self._free - evaluated.seconds)
-            ratio = rest(available_cores(), has_target=self._config.target_return is not None)
+            ratio = rest_ratio(available_cores(), has_target=self._config.target_return is not None)
             self._rests_until = time.monotonic() + ratio * charged
         self.has_reached_target |= evaluated.has_reached_target
         for policy, scored in zip(self._progress.policies, evaluated.policies, strict=True):

@@ -134,14 +134,14 @@ class Supervisor(Owned):
             except BaseException as error:  # the callback's
                 if self.is_foreign:
                     raise
-                self._rest()
+                self._pause_learners()
                 self._chronicle.log(f"training was left by an exception: {error!r}")
                 if not self.is_closed:
                     self.saves.save_run(self.meta())
                 self._chronicle.ended("failed", repr(error))
                 raise
             finally:
-                self._rest()
+                self._pause_learners()
 
     def _train(self, budget: Budget) -> str:
         """Train, save, and score the final weights; return why training ended."""
@@ -153,7 +153,7 @@ class Supervisor(Owned):
             self._schedule()
             if len(self.training.policies) > 1:
                 self._set_goal(budget.steps)
-        self._rest()
+        self._pause_learners()
         if reason == "target":
             self._hold_best()
         self.saves.save_run(self.meta())
@@ -217,14 +217,14 @@ class Supervisor(Owned):
         """Stop all roles: on request at first, by force after `patience` seconds. A second call does nothing."""
         if not self.is_closed:
             self.is_closed = True
-            self._rest()
+            self._pause_learners()
             try:
                 with self._surroundings.inside():
                     self.backend.close(patience)
                 if self._board is not None:
                     self._board.close()
                 if patience:
-                    self._chronicle.send_rest()
+                    self._chronicle.flush()
                 self._chronicle.close()
             finally:
                 self._chronicle.end_sending()
@@ -260,7 +260,7 @@ class Supervisor(Owned):
         self._arena.ring_all()
 
     @owner_only
-    def _rest(self) -> None:
+    def _pause_learners(self) -> None:
         """Set each policy's goal to 0, so that no learner goes on."""
         for policy in self.training.policies:
             policy.arena.control[Control.GOAL] = 0

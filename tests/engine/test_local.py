@@ -14,7 +14,7 @@ import torch
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
 from penstock.engine.backends.process import NICENESS
-from penstock.engine.evaluations import Evaluations, rest
+from penstock.engine.evaluations import Evaluations, rest_ratio
 from penstock.engine.messages import Scored
 from penstock.engine.roles.evaluator import Evaluated
 from penstock.engine.trainer import Trainer
@@ -175,7 +175,7 @@ def train_until(trainer, condition):
 
 def test_who_waits_for_a_target_leaves_the_cores_to_training_between_evaluations(monkeypatch):
     # Times milliseconds: longer than this test.
-    monkeypatch.setattr("penstock.engine.evaluations.rest", lambda cores, has_target: 1e6)
+    monkeypatch.setattr("penstock.engine.evaluations.rest_ratio", lambda cores, has_target: 1e6)
     settings = {**TINY, "target_return": 501.0, "eval_interval": None, "total_steps": FOR_EVER}
     with Trainer(APPO, **settings, run_dir=None) as trainer:
         evaluations = supervisor_of(trainer).evaluations
@@ -188,7 +188,7 @@ def test_who_waits_for_a_target_leaves_the_cores_to_training_between_evaluations
 
 
 def test_an_interval_that_is_given_is_kept_for_any_duration_of_evaluations(monkeypatch):
-    monkeypatch.setattr("penstock.engine.evaluations.rest", lambda cores, has_target: 1e6)
+    monkeypatch.setattr("penstock.engine.evaluations.rest_ratio", lambda cores, has_target: 1e6)
     settings = {**TINY, "target_return": 501.0, "eval_interval": 1, "total_steps": FOR_EVER}
     with Trainer(APPO, **settings, run_dir=None) as trainer:
         train_until(trainer, lambda: supervisor_of(trainer).evaluations.requested > 2)
@@ -203,20 +203,21 @@ def test_the_rest_is_as_long_as_was_played_and_not_as_was_waited_for_the_score()
         time.sleep(0.5)  # the user does something else: more than ten times the rest that follows
         before = time.monotonic()
         evaluations.take(Evaluated(1, (Scored(Evaluation((1.0,), (1,))),), 0.01))
-        pause = 0.01 * rest(available_cores(), has_target=True)
+        pause = 0.01 * rest_ratio(available_cores(), has_target=True)
         assert before + pause <= evaluations._rests_until <= time.monotonic() + pause
 
 
 def test_without_a_target_evaluations_have_a_second_and_then_three_percent_of_the_cores():
-    assert rest(2, has_target=False) == pytest.approx(1 / 0.06 - 1) and rest(2, has_target=True) == pytest.approx(4.0)
-    assert rest(40, has_target=False) == 0.0 == rest(10, has_target=True)
+    assert rest_ratio(2, has_target=False) == pytest.approx(1 / 0.06 - 1)
+    assert rest_ratio(2, has_target=True) == pytest.approx(4.0)
+    assert rest_ratio(40, has_target=False) == 0.0 == rest_ratio(10, has_target=True)
     with Trainer(APPO, **TINY | {"eval_interval": None}, run_dir=None) as trainer:
         evaluations, rests = supervisor_of(trainer).evaluations, []
         for number, played in enumerate((0.75, 0.75, 2.0), 1):
             evaluations.request([{}])
             evaluations.take(Evaluated(number, (Scored(Evaluation((1.0,), (1,))),), played))
             rests.append(evaluations._rests_until - time.monotonic())
-    ratio = rest(available_cores(), has_target=False)
+    ratio = rest_ratio(available_cores(), has_target=False)
     assert rests == pytest.approx([0.0, 0.5 * ratio, 2.0 * ratio], abs=0.2)
 
 
@@ -233,4 +234,4 @@ def test_evaluations_have_a_share_of_the_cores_unless_an_interval_is_given(setti
 
 
 def test_the_evaluator_rests_the_longer_the_fewer_cores_there_are():
-    assert [rest(cores, has_target=True) for cores in (1.0, 2.0, 4.0, 10.0, 64.0)] == [9.0, 4.0, 1.5, 0.0, 0.0]
+    assert [rest_ratio(cores, has_target=True) for cores in (1.0, 2.0, 4.0, 10.0, 64.0)] == [9.0, 4.0, 1.5, 0.0, 0.0]

@@ -402,7 +402,7 @@ def test_what_is_sent_to_a_node_that_is_lost_meanwhile_goes_nowhere_and_harms_no
     (link,) = e.receiver._poller._links.values()
     link.end()
     link.send([memoryview(b"a grant")])  # the dispatcher had looked before
-    assert not link.is_there and not link._rest
+    assert not link.is_there and not link._unsent
 
 
 def test_a_host_that_was_replaced_is_not_let_in_again(ends):

@@ -317,8 +317,8 @@ class NodesBackend(Owned):
         if not host.is_begun():
             return
         if address is None and not node.rank:
-            if node.is_resting:
-                host.rest()
+            if node.waits_for_gateway:
+                host.wait_for_gateway()
             return
         try:
             self._compare(node, about_here(self._packages), host.about(1.0))
@@ -329,7 +329,7 @@ class NodesBackend(Owned):
             host.begin(self._tasks.of_learner(node.rank, host.cores))
         else:
             host.begin(self._tasks.of_node(self._home_of(node, address), node.number))
-        node.has_begun, node.is_resting = True, False
+        node.has_begun, node.waits_for_gateway = True, False
         node.connected_by = time.monotonic() + CONNECT_SECONDS
         self._share_evaluation()
 
@@ -486,10 +486,10 @@ class NodesBackend(Owned):
                 if each.host is not None:
                     self._lose_gateway(each, f"{gateway.name} is lost")
             elif each.host is not None and each.has_begun:
-                each.rest()
+                each.wait_for_gateway()
                 self._share_evaluation(lost=each)
                 try:
-                    each.host.rest()
+                    each.host.wait_for_gateway()
                 except NodeLost as lost:
                     self._lose(each, str(lost))
                 else:

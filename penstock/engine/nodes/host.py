@@ -160,7 +160,7 @@ class NodeHost:
         gauges = {name: self._arena.gauges_of(name).copy() for name in self._names}
         return HostReports(reports, gauges, self._failure, self._going)
 
-    def rest(self, seconds: float) -> None:
+    def wait_for_gateway(self, seconds: float) -> None:
         """Stop all roles, and wait some seconds for another task."""
         self._asked_at, self._patience = time.monotonic(), FORGOTTEN_SECONDS
         if self._backend is not None:

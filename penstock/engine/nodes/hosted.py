@@ -18,7 +18,7 @@ from penstock.runs.machine import About
 BEGIN_SECONDS = 120.0  # for a host to start, which takes seconds on an idle machine
 HOST_SILENCE = 3.5  # seconds without an answer, beyond those in which it gathers reports, after which a host is lost
 HOST_STUPOR = 30.0  # the same while its senders are connected: then it is slow, or stuck
-REST_SECONDS = 0.5  # for which a host waits for another task before it is asked again
+WAIT_SECONDS = 0.5  # for which a host waits for another task before it is asked again
 
 
 def poll_answers(hosts: Iterable[Asked]) -> None:
@@ -176,11 +176,11 @@ class Hosted(Asked):
         """Send a pickled `HostTask`."""
         self._await(self._actor.begin.remote(task))
 
-    def rest(self) -> None:
+    def wait_for_gateway(self) -> None:
         """Command the host to stop its roles, and to wait; raises `NodeLost` if it is gone."""
         if self.has_answered:
             self._answered()
-        self._await(self._actor.rest.remote(REST_SECONDS))
+        self._await(self._actor.wait_for_gateway.remote(WAIT_SECONDS))
 
     def watch(self, number: int, incarnation: int, host: Hosted) -> None:
         """Have a gateway ask the host of one of its nodes; raises `NodeLost` if that could not begin its task.

@@ -67,7 +67,7 @@ class Link:
         self._stream, self._poller, self._bell = stream, poller, bell
         self._blocks = BlockCounter(run, incarnation)
         self._frames = self._receive(receive)
-        self._rest: Views = []  # bytes that the connection has not taken
+        self._unsent: Views = []  # bytes that the connection has not taken
         self._weights_nbytes = 0
         self._lock = threading.Lock()  # of the stream
         self._is_over = False
@@ -85,7 +85,7 @@ class Link:
     @property
     def is_clear(self) -> bool:
         """Whether the node is connected, and has been sent everything."""
-        return not self._is_over and not self._rest
+        return not self._is_over and not self._unsent
 
     def begin(self) -> None:
         """Begin to receive, and have the dispatcher send the weights."""
@@ -123,9 +123,9 @@ class Link:
             if self._is_over:  # since the dispatcher looked
                 return
             self._sent_at = time.monotonic()
-            self._rest = views
-            self._send_rest()
-            if self._rest:
+            self._unsent = views
+            self._send_unsent()
+            if self._unsent:
                 self._poller.watch(self, sends=True)
 
     # -- called by the poller --------------------------------------------------------------------------------------
@@ -133,9 +133,9 @@ class Link:
     def resume(self) -> Rung:
         """Send and receive as much as is possible without waiting; return bells to ring."""
         with self._lock:
-            if self._rest:
-                self._send_rest()
-                if not self._rest and not self._is_over:
+            if self._unsent:
+                self._send_unsent()
+                if not self._unsent and not self._is_over:
                     self._poller.watch(self, sends=False)
                     self._bell.ring()  # newer weights may be there
             if self._is_over:
@@ -155,7 +155,7 @@ class Link:
     def end_if_silent(self, now: float) -> None:
         """End the connection of a node that sends, or takes, nothing for `SILENCE` seconds before `now`."""
         with self._lock:
-            if now - self._received_at > SILENCE or (self._rest and now - self._sent_at > SILENCE):
+            if now - self._received_at > SILENCE or (self._unsent and now - self._sent_at > SILENCE):
                 self._end()
 
     def _receive(self, receive: Callable[[Stream, Frame, BlockCounter], Generator[None, None, Rung]]) -> Iterator[Rung]:
@@ -169,21 +169,21 @@ class Link:
                 raise StreamError(f"a node has sent a frame {frame.kind.name}, which it never does")
             yield bells  # other nodes have their turn
 
-    def _send_rest(self) -> None:
+    def _send_unsent(self) -> None:
         if self._is_over:
             return
         try:
-            left = self._stream.send_at_once(self._rest)
+            left = self._stream.send_at_once(self._unsent)
         except OSError:  # the node is gone
             self._end()
             return
-        if nbytes_of(left) < nbytes_of(self._rest):
+        if nbytes_of(left) < nbytes_of(self._unsent):
             self._sent_at = time.monotonic()
-        self._rest = left
+        self._unsent = left
 
     def _end(self) -> None:
         if not self._is_over:
-            self._is_over, self._rest = True, []
+            self._is_over, self._unsent = True, []
             self._poller.remove(self)
             self._stream.close()
             self._bell.ring()

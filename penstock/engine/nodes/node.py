@@ -50,8 +50,8 @@ class Node:
         Reason why it was asked to go, empty if it was not, and deadline (monotonic seconds) of what it delivers.
     gateway, number_there
         Gateway that it connects to, and its number there, or at home; None: it connects to home.
-    is_watched, is_resting
-        Whether its gateway asks its host for reports, and whether the host waits for another gateway.
+    is_watched, waits_for_gateway
+        Whether its gateway asks its host for reports, and whether the host waits for another one.
     status
         Status that is shown.
     seen
@@ -75,7 +75,7 @@ class Node:
     gateway: Gateway | None = field(default=None, repr=False)
     number_there: int = 0
     is_watched: bool = False
-    is_resting: bool = False
+    waits_for_gateway: bool = False
     status: NodeStatus = field(default_factory=NodeStatus)
     seen: deque[tuple[float, int, int]] = field(default_factory=deque)
 
@@ -87,7 +87,7 @@ class Node:
     def take(self, host: Hosted) -> None:
         """Take a new host."""
         self.host, self.has_begun, self.going = host, False, ""
-        self.is_watched = self.is_resting = False
+        self.is_watched = self.waits_for_gateway = False
         self.status = replace(self.status, is_leaving=False, has_left=False)
         self.incarnation += 1
         self.tries += 1
@@ -102,9 +102,9 @@ class Node:
         self.status = replace(self.status, is_there=False, has_left=bool(self.going), faults=self.faults)
         return machine
 
-    def rest(self) -> None:
+    def wait_for_gateway(self) -> None:
         """Have the host, whose gateway is lost, wait for another: what it had not delivered is lost."""
-        self.has_begun, self.is_watched, self.is_resting = False, False, True
+        self.has_begun, self.is_watched, self.waits_for_gateway = False, False, True
         self.incarnation += 1
         self.status = replace(self.status, is_there=False)
 

@@ -234,13 +234,13 @@ class Chronicle(Owned):
             self._write_metrics(status.steps, metrics_of(status))
 
     def ended(self, state: Written, reason: str, *, is_urgent: bool = False) -> None:
-        """Write the state of a run that has stopped training, and why; send the rest unless it is paused or urgent."""
+        """Write the state of a run that has stopped training, and why; flush unless it is paused or urgent."""
         if self.is_written:
             self._state.write(self._progress.status(), state, reason)
         if state != "paused" and not is_urgent:
-            self.send_rest()
+            self.flush()
 
-    def send_rest(self) -> None:
+    def flush(self) -> None:
         """Wait until the run's files are sent, and say which are not; do nothing if that was done since training."""
         if self._sender is None or self._is_flushed:
             return
