@@ -25,7 +25,7 @@ from penstock.engine.backends.restarts import Restarts, RoleDied
 from penstock.engine.contracts import LeavesNothing
 from penstock.engine.messages import Died, Failed
 from penstock.engine.paths import data_path
-from penstock.engine.preparation import look_at, run_shape, settled_precision
+from penstock.engine.preparation import resolve, run_shape, settled_precision
 from penstock.engine.roster import infers_centrally, share_threads
 from penstock.envs.making import PROBED_LANE
 from penstock.envs.spec import EnvSpec
@@ -159,7 +159,7 @@ def measure_costs(algorithm_class: type[Algorithm], config: Config, *, seconds: 
 
 def laid_out(algorithm_class: type[Algorithm], config: Config) -> tuple[EnvSpec, Algorithm, RunShape]:
     """Return environment, algorithm and shape of a run."""
-    found = look_at(config)
+    found = resolve(config)
     if len(found.policies) > 1:
         raise ConfigError(f"{len(found.policies)} policies learn in this run: measure one policy of all agents")
     if found.config.opponents != "none":

@@ -19,13 +19,13 @@ from penstock.engine.nodes.joining import leave_cluster, on_cluster
 from penstock.engine.policies import Policy, Training, checkpoints_to_go_on_from, open_policies
 from penstock.engine.preparation import (
     check_code,
-    look_at,
     note_of_budget,
     note_of_flattening,
     note_of_precision,
     note_of_workers,
     require_device,
     require_learners,
+    resolve,
 )
 from penstock.engine.scheduling import open_schedule
 from penstock.engine.supervisor import Supervisor
@@ -125,7 +125,7 @@ def _opened(
     if config.schedule is not None:
         schedule = schedule_of(config.schedule, config.schedule_policy)
         config = replace(config, schedule=schedule, schedule_policy=None)
-    found = look_at(config.with_schedules())
+    found = resolve(config.with_schedules())
     config, env = found.config, found.env
     algorithms = {
         policy.name: algorithm(_for_roles(policy.config), _observation(seen.observation, checkpoint), seen.action)

@@ -112,7 +112,7 @@ class ResolvedEnvironment:
     note_of_settled: str | None = None
 
 
-def look_at(config: Config) -> ResolvedEnvironment:
+def resolve(config: Config) -> ResolvedEnvironment:
     """Find a config's environment and its policies; the environment is made `apart`.
 
     Raises

@@ -21,7 +21,7 @@ from penstock.engine.contracts import LearnerState, Start
 from penstock.engine.messages import Learned, Save
 from penstock.engine.paths.segment_learner import BatchReader, SegmentLearner
 from penstock.engine.paths.segments import SegmentPath
-from penstock.engine.preparation import look_at, run_shape
+from penstock.engine.preparation import resolve, run_shape
 from penstock.engine.roles.learner import Learner
 from penstock.engine.roles.policy_worker import PolicyWorker
 from penstock.engine.roles.rollout_worker import RolloutSpec, RolloutWorker
@@ -66,7 +66,7 @@ class Polled:
     """
 
     def __init__(self, algorithm: type[Algorithm], settings: dict[str, Any]) -> None:
-        found = look_at(make_config(algorithm.Config, settings))
+        found = resolve(make_config(algorithm.Config, settings))
         config, self.env, (seen,) = found.policies[0].config, found.env, found.seen
         self.algorithm: Any = algorithm(config, seen.observation, seen.action)
         torch.manual_seed(config.seed)

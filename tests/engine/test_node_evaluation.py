@@ -13,7 +13,7 @@ from penstock.config import ConfigError
 from penstock.engine.acting.inference import BestWeights
 from penstock.engine.evaluations import Evaluations
 from penstock.engine.messages import Candidate, Evaluate
-from penstock.engine.nodes.evaluation import EvaluationsThere, block_of
+from penstock.engine.nodes.evaluation import EvaluationShares, block_of
 from penstock.engine.roles.specs import EvaluatorRole
 from penstock.engine.roster import share_threads
 from penstock.engine.trainer import Trainer
@@ -52,7 +52,7 @@ class Ends:
         on_nodes = {"backend": "ray", "evaluator": "node", "nodes": number, "num_workers": 1}
         self.home = Collecting(PPO, **{"eval_episodes": 4, "eval_max_steps": 20, **on_nodes, **settings})
         spec = EvaluatorRole((self.home.algorithm,), self.home.env)
-        self.there = EvaluationsThere(spec, self.home.arena)
+        self.there = EvaluationShares(spec, self.home.arena)
         self.nodes = [Host(self, place) for place in range(number)]
 
     def ask(self, number: int = 1, *, deadline: float = math.inf, **candidate) -> None:

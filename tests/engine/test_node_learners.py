@@ -9,7 +9,7 @@ import torch
 
 from penstock.engine.groups.board import SILENCE_SECONDS, Board, broken_by_silence
 from penstock.engine.groups.meeting import CALLED, GroupMember
-from penstock.engine.nodes.learning import BoardFollower, HomeLost, RankThere
+from penstock.engine.nodes.learning import BoardFollower, HomeLost, NodeRank
 from penstock.experience.arena import Control
 from tests.engine.processes import wait_until
 
@@ -54,7 +54,7 @@ def test_a_node_gets_every_call_although_the_first_learner_may_die_during_one(bo
 def test_a_learner_on_a_node_ends_when_home_is_gone(board):
     control, gauges = np.zeros(len(Control), np.int64), np.zeros(32)
     arena = SimpleNamespace(control=control, learner_bell=BELL, gauges_of=lambda name: gauges)
-    learner = RankThere(SimpleNamespace(device=torch.device("cpu")), board.spec, 1, arena)
+    learner = NodeRank(SimpleNamespace(device=torch.device("cpu")), board.spec, 1, arena)
     assert not learner.poll()
     board.close()
     wait_until(lambda: not learner._calls_of_home.is_alive(), "the connection is broken")

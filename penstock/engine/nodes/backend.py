@@ -34,7 +34,7 @@ from penstock.engine.messages import (
     Report,
 )
 from penstock.engine.nodes.choosing import Place, nodes_wanted
-from penstock.engine.nodes.evaluation import EvaluatedThere, EvaluationsThere
+from penstock.engine.nodes.evaluation import EvaluationShares, PartEvaluated
 from penstock.engine.nodes.host import HostReports, NodeHost, NodeLost, gather_seconds, packages_of
 from penstock.engine.nodes.node import Gateway, Node, gateways_between, nodes_of
 from penstock.engine.nodes.placing import LEAVE_SECONDS, Placement
@@ -115,12 +115,12 @@ class NodesBackend(Owned):
         paths = next(spec for spec in specs if isinstance(spec, RolloutRole)).rollout.paths
         turns = tuple(learner.algorithm.synchronous for learner in learners)
         transports = tuple(map(transport_of, paths))
-        self._evaluations: EvaluationsThere | None = None  # of evaluators on nodes
+        self._evaluations: EvaluationShares | None = None  # of evaluators on nodes
         at_home = roles_at_home(specs, self._config)
         if self._config.evaluator == "node":
             (evaluator,) = (spec for spec in at_home if isinstance(spec, EvaluatorRole))
             at_home.remove(evaluator)
-            self._evaluations = EvaluationsThere(evaluator, arena)
+            self._evaluations = EvaluationShares(evaluator, arena)
         self._tasks = Tasks(specs, arena.shape, self._cores, self._evaluations)
         self._is_closed = False
         self._placement = Placement(
@@ -348,7 +348,7 @@ class NodesBackend(Owned):
     def _deliver(self, node: Node, answer: HostReports) -> None:
         """Deliver the reports and gauges of a host; raises `NodeLost` where it has failed."""
         for role, report in answer.reports:
-            if self._evaluations is not None and isinstance(report, EvaluatedThere):
+            if self._evaluations is not None and isinstance(report, PartEvaluated):
                 if (evaluated := self._evaluations.completed(report)) is not None:
                     self._handle(role, evaluated)
                 self._share_evaluation()

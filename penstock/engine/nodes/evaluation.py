@@ -34,7 +34,7 @@ Block = tuple[bytes, int]
 
 
 @dataclass(frozen=True)
-class EvaluateThere(Evaluate):
+class EvaluatePart(Evaluate):
     """Command to play a part of the episodes of an evaluation.
 
     Attributes
@@ -60,7 +60,7 @@ class EvaluateThere(Evaluate):
 
 
 @dataclass(frozen=True)
-class EvaluatedThere(Evaluated):
+class PartEvaluated(Evaluated):
     """Result of a part of an evaluation; `turn` and `games` are those of the command."""
 
     turn: int = 1
@@ -68,7 +68,7 @@ class EvaluatedThere(Evaluated):
 
 
 @dataclass(frozen=True)
-class EvaluatorThereRole(EvaluatorRole):
+class NodeEvaluatorRole(EvaluatorRole):
     """An evaluator of a run, on a node.
 
     Attributes
@@ -81,30 +81,30 @@ class EvaluatorThereRole(EvaluatorRole):
 
     def build(self, arena: ExperienceArena, report: Tell) -> Role:
         """Make the evaluator and its lanes."""
-        return EvaluatorThere(self.algorithms, self.env, arena, report, self.games)
+        return NodeEvaluator(self.algorithms, self.env, arena, report, self.games)
 
 
-class EvaluatorThere(Evaluator):
+class NodeEvaluator(Evaluator):
     """Evaluator of a node, which plays the weights of the command and decides nothing."""
 
     def handle(self, command: Command) -> None:
-        """Execute a command: `EvaluateThere`."""
-        if isinstance(command, EvaluateThere):
+        """Execute a command: `EvaluatePart`."""
+        if isinstance(command, EvaluatePart):
             command = replace(command, deadline=time.monotonic() + command.seconds)
         super().handle(command)
 
     def _evaluate(self, request: Evaluate) -> None:
-        assert isinstance(request, EvaluateThere)
+        assert isinstance(request, EvaluatePart)
         for policy, (payload, version) in zip(self._scores.policies, request.weights, strict=True):
             policy.weights.take(np.frombuffer(payload, np.uint8), version)
         for arena, best in zip(self._arenas, request.best, strict=False):
             if best is not None and best[1] != arena.best_weights.version:
                 put(arena, best)
         played = tuple(map(Scored, self._play(request.games, request.deadline, request.meta)))
-        self._report(EvaluatedThere(request.number, played, 0.0, turn=request.turn, games=request.games))
+        self._report(PartEvaluated(request.number, played, 0.0, turn=request.turn, games=request.games))
 
 
-class EvaluationsThere:
+class EvaluationShares:
     """Home's end of the evaluators: shares evaluations among them, and keeps and writes the best weights.
 
     It is in the supervisor's process. A part of an evaluation is played by the evaluator of its number, or by another
@@ -130,8 +130,8 @@ class EvaluationsThere:
         self._parts = parts_of(range(lanes), min(lanes, self.count))
         self._open: set[range] = set()  # parts that are not played yet
         self._sent_to: dict[range, int] = {}  # nodes that have them
-        self._played: dict[range, EvaluatedThere] = {}
-        self._command = EvaluateThere(0, math.inf, ())  # the last
+        self._played: dict[range, PartEvaluated] = {}
+        self._command = EvaluatePart(0, math.inf, ())  # the last
         self._deadline = math.inf
 
     @property
@@ -145,9 +145,9 @@ class EvaluationsThere:
             f"{episodes} are played in {lanes} environments; use a multiple of {self.count}"
         )
 
-    def role(self, node: int) -> EvaluatorThereRole:
+    def role(self, node: int) -> NodeEvaluatorRole:
         """Return the role for a node."""
-        return EvaluatorThereRole(**vars(self._spec), games=self._parts[node % len(self._parts)])
+        return NodeEvaluatorRole(**vars(self._spec), games=self._parts[node % len(self._parts)])
 
     def command(self, evaluate: Evaluate) -> None:
         """Take a command, which replaces one that is under way; its stores stay at home."""
@@ -155,7 +155,7 @@ class EvaluationsThere:
         weights = tuple((each.weights.payload.tobytes(), each.weights.version) for each in self._scores.policies)
         best = tuple(map(block_of, self._arenas)) if self._against_best else ()
         meta, self._deadline = evaluate.policies[0].meta, evaluate.deadline
-        self._divide(EvaluateThere(evaluate.number, math.inf, (), weights=weights, best=best, meta=meta))
+        self._divide(EvaluatePart(evaluate.number, math.inf, (), weights=weights, best=best, meta=meta))
 
     def send(self, nodes: Sequence[Node]) -> None:
         """Send parts that no evaluator has to the hosts of nodes that are there."""
@@ -172,7 +172,7 @@ class EvaluationsThere:
         """Take back the parts that the evaluator of a node has not played."""
         self._sent_to = {part: its for part, its in self._sent_to.items() if its != node}
 
-    def completed(self, report: EvaluatedThere) -> Evaluated | None:
+    def completed(self, report: PartEvaluated) -> Evaluated | None:
         """Take the result of a part; return that of the evaluation, None while parts are missing."""
         is_last = (report.number, report.turn) == (self._command.number, self._command.turn)
         if not is_last or report.games not in self._open:
@@ -187,7 +187,7 @@ class EvaluationsThere:
             self._divide(replace(self._command, turn=2))
         return evaluated
 
-    def _divide(self, command: EvaluateThere) -> None:
+    def _divide(self, command: EvaluatePart) -> None:
         """Have all parts played."""
         self._command, self._open = command, set(self._parts)
         self._sent_to.clear()

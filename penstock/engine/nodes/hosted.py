@@ -17,7 +17,7 @@ from penstock.runs.machine import About
 
 BEGIN_SECONDS = 120.0  # for a host to start, which takes seconds on an idle machine
 HOST_SILENCE = 3.5  # seconds without an answer, beyond those in which it gathers reports, after which a host is lost
-HOST_STUPOR = 30.0  # the same while its senders are connected: then it is slow, or stuck
+HOST_SILENCE_CONNECTED = 30.0  # the same while its senders are connected: then it is slow, or stuck
 WAIT_SECONDS = 0.5  # for which a host waits for another task before it is asked again
 
 
@@ -79,7 +79,7 @@ class Asked:
         """
         if not self.has_answered:
             silence = time.monotonic() - self._asked_at
-            patience = (HOST_STUPOR if is_connected else HOST_SILENCE) + self._gathers + delay
+            patience = (HOST_SILENCE_CONNECTED if is_connected else HOST_SILENCE) + self._gathers + delay
             if silence > (patience if self._has_begun else BEGIN_SECONDS):
                 raise NodeLost(f"has not answered for {silence:.0f} s")
             return None

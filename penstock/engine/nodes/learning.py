@@ -26,7 +26,7 @@ class HomeLost(RuntimeError):
     """The connection to the home node is lost."""
 
 
-class RankThere(Follower):
+class NodeRank(Follower):
     """A learner beside the first, which ends when home is lost; parameters are those of `Follower`."""
 
     def __init__(self, learner: RankLearner, spec: GroupSpec, rank: int, arena: ExperienceArena) -> None:
@@ -43,13 +43,13 @@ class RankThere(Follower):
 
 
 @dataclass(frozen=True)
-class RankThereRole(RankRole):
+class NodeRankRole(RankRole):
     """A learner of a group on a node; its death loses nothing of the run."""
 
     def build(self, arena: ExperienceArena, report: Tell) -> Role:
         """Make the follower with its networks and optimisers."""
         with _home_is_there():
-            return self._follower(RankThere, arena)
+            return self._follower(NodeRank, arena)
 
 
 class BoardFollower(threading.Thread):

@@ -14,9 +14,9 @@ from penstock.engine.contracts import Role, RoleSpec
 from penstock.engine.groups.follower import RankRole
 from penstock.engine.messages import Tell
 from penstock.engine.nodes.dispatcher import WEIGHTS_INTERVAL
-from penstock.engine.nodes.evaluation import EvaluationsThere
+from penstock.engine.nodes.evaluation import EvaluationShares
 from penstock.engine.nodes.host import HostTask
-from penstock.engine.nodes.learning import RankThereRole
+from penstock.engine.nodes.learning import NodeRankRole
 from penstock.engine.nodes.receiver import ReceiverRole
 from penstock.engine.nodes.sender import Home, SenderRole
 from penstock.engine.nodes.shards import ShardRole
@@ -76,7 +76,7 @@ class Tasks:
     """
 
     def __init__(
-        self, specs: Sequence[RoleSpec], shape: RunShape, cores: int, evaluations: EvaluationsThere | None
+        self, specs: Sequence[RoleSpec], shape: RunShape, cores: int, evaluations: EvaluationShares | None
     ) -> None:
         self._shape, self._cores, self._evaluations = shape, cores, evaluations
         self._rollouts = [spec for spec in specs if isinstance(spec, RolloutRole)]
@@ -146,7 +146,7 @@ class Tasks:
             self._of_node(self._shape, 0), num_workers=1, num_envs_per_worker=groups, slots_per_lane=1, split=None
         )
         device = role.algorithm.config.device.partition(":")[0]  # the GPU that Ray has given the host, or the CPU
-        there = RankThereRole(on_device(role.algorithm, device), role.group, rank, num_threads)
+        there = NodeRankRole(on_device(role.algorithm, device), role.group, rank, num_threads)
         return self._pickled(shape, [there])
 
     def _of_node(self, shape: RunShape, first_worker: int, num_nodes: int = 1) -> RunShape:
