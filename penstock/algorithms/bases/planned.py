@@ -85,8 +85,8 @@ class PlanCache(Generic[AnyPlan]):
         return self._known.get(kind)
 
     def _kind_of(self, batch: Any) -> Hashable:
-        """Return the kind of the update with a batch."""
-        raise NotImplementedError
+        """Return the kind of the update with a batch; here there is one."""
+        return None
 
     def _record(self, batch: Any) -> AnyPlan:
         """Record the update with a batch, without its effects."""
@@ -119,9 +119,6 @@ class PlannedGradient(PlanCache["Planned"]):
         loss, metrics = plan.run(batch)
         metrics["grad_norm"] = clip_norm_(self._trained, self._algorithm.config.max_grad_norm)
         return loss, metrics
-
-    def _kind_of(self, batch: Any) -> Hashable:
-        return None
 
     def _record(self, batch: Any) -> Planned:
         with self._autocast:
