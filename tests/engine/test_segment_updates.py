@@ -31,6 +31,9 @@ class Noting:
     def build_optimizer(self, model):
         return self
 
+    def reason_not_to_repeat(self):
+        return "its updates are noted"
+
     def set_learning_rate(self, optimizer, progress):
         self.rates.append(progress)
 
