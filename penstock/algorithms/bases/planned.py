@@ -12,9 +12,10 @@ algorithm do that, as in torch.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from itertools import chain
 from typing import Any, Generic, TypeVar
 
@@ -443,16 +444,19 @@ def can_be_planned(models: Sequence[nn.Module]) -> bool:
 
 def tensors_of(batch: Any) -> list[Tensor]:
     """Return all tensors of a batch, in a fixed order."""
-    return list(_tensors(batch))
-
-
-def _tensors(batch: Any) -> Iterator[Tensor]:
-    for each in fields(batch):
-        value = getattr(batch, each.name) if each.name not in POINTS_IN_TIME else None
+    found: list[Tensor] = []
+    for name in _names_of(batch.__class__):
+        value = getattr(batch, name)
         if isinstance(value, Tensor):
-            yield value
+            found.append(value)
         elif value is not None:
-            yield from value.values()
+            found.extend(value.values())
+    return found
+
+
+@cache
+def _names_of(batches: type) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(batches) if each.name not in POINTS_IN_TIME)
 
 
 def _targets_of(batch: Any) -> dict[str, Tensor]:
