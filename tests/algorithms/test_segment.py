@@ -42,7 +42,7 @@ def test_the_recorded_log_prob_is_that_of_the_action_under_the_policy_that_chose
     assert torch.equal(columns["logits"], policy.flat)
     recorded = algorithm.recorded_policy(columns["logits"])
     assert type(recorded) is type(policy)
-    assert torch.equal(recorded.log_prob(columns["action"]), columns["log_prob"])
+    torch.testing.assert_close(recorded.log_prob(columns["action"]), columns["log_prob"], rtol=0.0, atol=1e-6)
     (column,) = algorithm.record_columns()
     assert columns["logits"].shape == (5, *column.shape) and columns["logits"].numpy().dtype == column.dtype
 
