@@ -60,6 +60,7 @@ def _end_despite_threads(code: int) -> None:
 
 
 def _command(args: list[str]) -> int:
+    args = [*args[1:], HELP[0]] if args[:1] == ["help"] else args
     if not args or args[0] in HELP:
         print(usage(COMMANDS))
         return DONE if args else WRONG_USAGE

@@ -1,5 +1,6 @@
 """The command line: what it prints, and the exit codes that scripts rely on."""
 
+import contextlib
 import os
 import re
 import subprocess
@@ -190,6 +191,16 @@ def test_help_lists_the_commands_the_algorithms_and_the_exit_codes(capsys):
     assert main(["train", "--help"]) == 0
     assert "arXiv:1707.06347" in capsys.readouterr().out
     assert engine.prepared == 0
+
+
+@pytest.mark.parametrize("of", [[], ["runs"]], ids=["all", "one command"])
+def test_help_is_also_a_command(of, capsys):
+    with contextlib.suppress(SystemExit):
+        main([*of, "--help"])
+    asked = capsys.readouterr().out
+    with contextlib.suppress(SystemExit):
+        main(["help", *of])
+    assert capsys.readouterr().out == asked and asked.startswith("usage: penstock")
 
 
 def test_help_of_an_algorithm_lists_its_flags_and_starts_nothing(capsys):
