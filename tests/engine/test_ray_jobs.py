@@ -1,5 +1,6 @@
 """A run that is submitted as a job to a Ray cluster, by Ray's own command."""
 
+import contextlib
 import socket
 import subprocess
 import sys
@@ -14,12 +15,16 @@ STORE = 100 * 2**20
 
 @pytest.fixture
 def dashboard():
-    """Address of the dashboard of a cluster: a head without cores, and a node of one."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    head = {"num_cpus": 0, "object_store_memory": STORE, "include_dashboard": True, "dashboard_port": port}
-    made = cluster_utils.Cluster(initialize_head=True, head_node_args=head)
-    made.add_node(num_cpus=1, object_store_memory=STORE)
+    """Address of the dashboard of a cluster: a head without cores, and a node of one.
+
+    Agents listen on ports of their own: on the usual one, those of another test's cluster may listen.
+    """
+    with contextlib.ExitStack() as probes:
+        held = [probes.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+        port, *agents = [probe.getsockname()[1] for probe in held]
+    head = {"num_cpus": 0, "include_dashboard": True, "dashboard_port": port, "dashboard_agent_listen_port": agents[0]}
+    made = cluster_utils.Cluster(initialize_head=True, head_node_args=head | {"object_store_memory": STORE})
+    made.add_node(num_cpus=1, object_store_memory=STORE, dashboard_agent_listen_port=agents[1])
     yield f"http://127.0.0.1:{port}"
     made.shutdown()
 
