@@ -49,7 +49,7 @@ FIRST_ALONE = ("learning.py",)
 """Scripts of which only the first of several tasks runs; `tests/bench/test_scripts.py` reads the names of all."""
 MISSED = 3
 TOO_SHORT = "error: no step was learned from within max_seconds"
-"""What a busy machine makes of so few seconds."""
+"""Error of a training that got too little of a busy machine for a step: no fault of the command."""
 
 
 def shortened(command: Sequence[str]) -> list[str]:

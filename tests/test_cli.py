@@ -14,6 +14,7 @@ import torch
 
 from penstock.bench import BenchError
 from penstock.cli import main
+from penstock.engine.endings import NO_STEP
 from penstock.envs.failures import EnvironmentFailure, UnknownEnvironmentError, UnsupportedSpaceError
 from penstock.play.evaluation import Evaluation
 from penstock.runs.checkpoint import CheckpointError
@@ -95,7 +96,7 @@ def fake_engine(monkeypatch, tmp_path):
     endings = "penstock.engine.endings"
     monkeypatch.setitem(
         sys.modules, endings,
-        module(endings, TrainingFailed=TrainingFailed, TrainingInterrupted=TrainingInterrupted),
+        module(endings, NO_STEP=NO_STEP, TrainingFailed=TrainingFailed, TrainingInterrupted=TrainingInterrupted),
     )  # fmt: skip
     launcher = "penstock.engine.backends.launcher"
     monkeypatch.setitem(sys.modules, launcher, module(launcher, prepare=prepare))

@@ -93,7 +93,7 @@ def _prepare(flags: list[str]) -> None:
 
 def _run(make: Callable[[], Trainer]) -> int:
     """Train until the run ends, then print results and the command to resume."""
-    from penstock.engine.endings import TrainingFailed, TrainingInterrupted
+    from penstock.engine.endings import NO_STEP, TrainingFailed, TrainingInterrupted
 
     with explained():
         trainer = make()
@@ -111,7 +111,7 @@ def _run(make: Callable[[], Trainer]) -> int:
         reason = f"the last checkpoint could not be saved: {result.unsaved}"
         raise CommandError(f"{reason}; free space or fix permissions, then {then}", NOT_SAVED)
     if result.stopped == "seconds" and not result.steps:
-        raise CommandError("no step was learned from within max_seconds; look at the warnings above", FAILED)
+        raise CommandError(f"{NO_STEP}; look at the warnings above", FAILED)
     if result.unsent:
         return NOT_SENT
     if result.stopped == "interrupted":

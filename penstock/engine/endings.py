@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import Literal
 
+NO_STEP = "no step was learned from within max_seconds"  # reason of a failure: the time was over before a first batch
 
 @dataclass(frozen=True)
 class Budget:

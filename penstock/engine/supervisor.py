@@ -18,7 +18,7 @@ from penstock.engine.backends.local import STOP_SECONDS, LocalBackend
 from penstock.engine.backends.restarts import Restarts, RoleDied
 from penstock.engine.backends.serial import SerialBackend
 from penstock.engine.contracts import Backend, RoleSpec
-from penstock.engine.endings import Budget, TrainingFailed
+from penstock.engine.endings import NO_STEP, Budget, TrainingFailed
 from penstock.engine.evaluations import Evaluations
 from penstock.engine.exploits import Exploits
 from penstock.engine.groups.board import board_for
@@ -293,7 +293,7 @@ class Supervisor(Owned):
         if self.saves.unsaved:
             return "failed", f"not saved: {self.saves.unsaved}"
         if reason == "seconds" and not self.progress.steps:
-            return "failed", "no step was learned from within max_seconds"
+            return "failed", NO_STEP
         return "paused" if reason == "steps" and not self._is_budget_spent(reason) else "done", reason
 
     def _schedule(self) -> None:

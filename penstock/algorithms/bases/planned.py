@@ -90,7 +90,7 @@ class PlanCache(Generic[AnyPlan]):
         return None
 
     def _record(self, batch: Any) -> AnyPlan:
-        """Record the update with a batch, without its effects."""
+        """Record the update with a batch, without its effects; each subclass has its own way."""
         raise NotImplementedError
 
 
