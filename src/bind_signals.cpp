@@ -41,8 +41,8 @@ size_t push(Ring& ring, std::span<const int64_t> values, Timeout timeout) {
   return pushed;
 }
 
-// How many items were popped into `out`; at least one, unless the time is over.
-size_t pop(Ring& ring, std::span<int64_t> out, Timeout timeout) {
+// How many items were popped into `out`; at least `least`, unless the time is over.
+size_t pop(Ring& ring, std::span<int64_t> out, Timeout timeout, size_t least = 1) {
   size_t popped = 0;
   uint32_t seen = 0;
   wait_until(
@@ -51,7 +51,7 @@ size_t pop(Ring& ring, std::span<int64_t> out, Timeout timeout) {
         seen = ring.pushes().count();
         // Asked before popping: what is found missing in a ring already closed will never come.
         const bool closed = ring.closed();
-        popped = ring.try_pop(out.data(), out.size());
+        popped = ring.try_pop(out.data(), out.size(), least);
         if (popped == 0 && closed) throw RingClosed("the ring is closed and empty: nothing will come any more");
         return popped != 0;
       },
@@ -71,10 +71,13 @@ std::optional<int64_t> pop_one(Ring& ring, Timeout timeout) {
   return pop(ring, {&value, 1}, timeout) == 1 ? std::optional(value) : std::nullopt;
 }
 
-nb::object pop_many(Ring& ring, size_t max_items, Timeout timeout) {
+nb::object pop_many(Ring& ring, size_t max_items, Timeout timeout, size_t least) {
   if (max_items == 0) throw nb::value_error("max_items must be at least 1, found 0");
   std::vector<int64_t> items(std::min(max_items, ring.capacity()));
-  const size_t popped = pop(ring, items, timeout);
+  if (least == 0 || least > items.size()) {
+    throw nb::value_error("least must be from 1 to max_items, and at most the capacity");
+  }
+  const size_t popped = pop(ring, items, timeout, least);
   return new_array<int64_t>(std::span(items).first(popped));
 }
 
@@ -139,9 +142,9 @@ Raises
 ------
 RingClosed
     If the ring is closed and empty.)")
-      .def("pop_many", &pop_many, nb::arg("max_items"), nb::arg("timeout") = 0.0,
-           nb::sig("def pop_many(self, max_items: int, timeout: float | None = 0.0) -> numpy.ndarray"),
-           R"(Wait for at least one value and take up to ``max_items``; int64 array, empty if there was none in time.
+      .def("pop_many", &pop_many, nb::arg("max_items"), nb::arg("timeout") = 0.0, nb::arg("least") = 1,
+           nb::sig("def pop_many(self, max_items: int, timeout: float | None = 0.0, least: int = 1) -> numpy.ndarray"),
+           R"(Wait for ``least`` values and take up to ``max_items``; int64 array, empty if fewer came in time.
 
 Raises
 ------

@@ -69,14 +69,15 @@ class Ring {
     return pushed;
   }
 
-  // Takes up to `limit` of the oldest items; the number taken.
-  size_t try_pop(int64_t* out, size_t limit) {
-    if (size() == 0) return 0;
+  // Takes up to `limit` of the oldest items, none while there are fewer than `least`; the number taken.
+  size_t try_pop(int64_t* out, size_t limit, size_t least = 1) {
+    if (size() < least) return 0;
     size_t popped = 0;
     {
       std::lock_guard lock(header_->mutex);
       const uint64_t head = header_->head.load();
       popped = std::min<uint64_t>(limit, header_->tail.load() - head);
+      if (popped < least) return 0;
       for_parts(head, popped, [&](const int64_t* items, size_t done, size_t n) {
         std::memcpy(out + done, items, n * sizeof(int64_t));
       });

@@ -274,6 +274,9 @@ class ExperienceArena:
     contributions : ndarray
         int64 ``[num_workers + 1, 8]``: see `penstock.engine.paths.hogwild.Contribution`; each row is written by its
         worker, the last row, with the counts at the start, by the supervisor before there are workers.
+    open_steps : ndarray
+        int64 ``[num_workers]``: steps admitted to the replay buffer that a node, counted at its first rollout worker,
+        has not taken; written by the receiver.
     requests : Requests
         Requests of the groups of lanes for actions.
     pool : StateOfSplit or None
@@ -312,6 +315,7 @@ class ExperienceArena:
         self.shared_weights = array("shared_weights")
         self.square_averages = array("square_averages")
         self.contributions = array("contributions")
+        self.open_steps = array("open_steps")
         self.slot_epoch = array("slot_epoch")
         self.slot_number = array("slot_number")
         self.slot_altered = array("slot_altered")

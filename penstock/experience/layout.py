@@ -293,6 +293,7 @@ class RunShape:
         yield array("shared_weights", (self.shared_nbytes,), "uint8")
         yield array("square_averages", (self.shared_nbytes,), "uint8")
         yield array("contributions", (self.num_workers + 1, ALIGNMENT // 8), "int64")
+        yield array("open_steps", (self.num_workers,), "int64")
         yield array("slot_epoch", (self.num_slots,), "int64")
         yield array("slot_number", (self.num_slots,), "int64")
         yield array("slot_altered", (self.num_slots,), "int64")

@@ -154,16 +154,17 @@ class OutboxReader:
         RuntimeError
             Calls were overwritten before they were read.
         """
+        written, begun = self._calls.num_added, self._calls.num_begun
         rows, ids = self._calls.live()
+        is_earlier = ids < begun  # rows are looked at in turn: of a writer's later calls an earlier one may be unseen
+        rows, ids = rows[is_earlier], ids[is_earlier]
         is_new = ~np.isin(ids, self._read)
         self._read = ids
         if not is_new.any():
             return None
         found, is_there = self._calls.read(rows[is_new], ids[is_new])
         self._num_read += int(is_new.sum())
-        written = int(ids[-1]) + 1
-        under_way = min(written, self._calls.capacity) - len(ids)  # begun by another writer, and not finished yet
-        if not is_there.all() or self._num_read + under_way < written:
+        if not is_there.all() or self._num_read < written:
             raise RuntimeError("steps were overwritten before they were sent home: the sender is too slow")
         return {name: np.ascontiguousarray(found[name]) for name in self._calls.fields}
 
@@ -234,8 +235,4 @@ class NodeReplay(Replay):
 
     def admit(self, num_steps: int, arena: ExperienceArena) -> bool:
         """Take `num_steps` granted steps, and return whether there were as many."""
-        taken = arena.full.pop_many(num_steps)
-        if len(taken) == num_steps:
-            return True
-        arena.full.push_many(taken)
-        return False
+        return len(arena.full.pop_many(num_steps, least=num_steps)) == num_steps

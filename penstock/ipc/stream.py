@@ -55,7 +55,7 @@ class Kind(IntEnum):
     GRANT = auto()
     """Numbers of further slots that a node may fill, int64, or an entry per step that it may take: to a node."""
     TAKEN = auto()
-    """Number of granted steps that were taken: from a node."""
+    """Taken steps; its number is that of all that the connection has granted: from a node."""
     DRAW = auto()
     """Request for rows of a shard: largest priority of all (float64), then ids (int64) and new priorities (float64)."""
     ROWS = auto()

@@ -486,6 +486,11 @@ class ReplayBuffer:
         """Rows ever added."""
         return self.stats().rows_added
 
+    @property
+    def num_begun(self) -> int:
+        """Rows ever added, and those that writers are adding, or left unfinished."""
+        return self._core.num_claimed
+
     def stats(self) -> Stats:
         """Return counts since the buffer was made."""
         return Stats(**self._core.counts())

@@ -1,5 +1,6 @@
 """Steps that go from a node into the replay buffer at home: how many a node may take, and what home makes of them."""
 
+import threading
 import time
 from types import SimpleNamespace
 
@@ -75,7 +76,7 @@ class Came:
 def test_all_bells_of_a_frame_are_rung_in_the_turn_in_which_it_is_whole(ends, seat, is_sharded):
     seat._transport = SimpleNamespace(is_sharded=is_sharded)
     with pytest.raises(StopIteration) as ended:
-        next(seat.receive(None, Frame(Kind.TAKEN, RUN, 1, count=0), None))
+        next(seat.receive(None, Frame(Kind.TAKEN, RUN, 1, number=0), None))
     dispatcher, learner = ends.home.rollout_bells[0], ends.home.learner_bell
     assert set(ended.value.value) == {dispatcher, *([learner] if is_sharded else [])}
 
@@ -85,10 +86,64 @@ def test_a_node_may_take_as_many_steps_as_home_lets_in_and_each_is_counted_once(
     # Two of each lane: more the node may not have open.
     assert len(seat.grant(Occupancy(ends.home.slots))) == 4 == limiter.inserts
     assert len(seat.grant(Occupancy(ends.home.slots))) == 0
-    list(seat.receive(None, Frame(Kind.TAKEN, RUN, 1, count=3), None))
+    list(seat.receive(None, Frame(Kind.TAKEN, RUN, 1, number=3), None))
     assert len(seat.grant(Occupancy(ends.home.slots))) == 2 and limiter.inserts == 6
     seat._reclaim()  # lost, with three steps that it had not taken
     assert len(seat.grant(Occupancy(ends.home.slots))) == 3 and limiter.inserts == 6  # they are counted already
+
+
+def test_a_receiver_in_a_dead_ones_place_grants_the_steps_that_are_already_counted(ends):
+    for _ in range(3):
+        seat = StepNodeLanes(1, WORKERS[1], ends.home, ends.transport, False)
+        assert len(seat.grant(Occupancy(ends.home.slots))) == 4 == ends.limiter.inserts
+    list(seat.receive(None, Frame(Kind.TAKEN, RUN, 1, number=3), None))
+    seat = StepNodeLanes(1, WORKERS[1], ends.home, ends.transport, False)
+    assert len(seat.grant(Occupancy(ends.home.slots))) == 3 and ends.limiter.inserts == 6
+
+
+class Silent:
+    """A stream by which nothing comes."""
+
+    def __init__(self, sent):
+        self.sent, self.is_closed = sent, threading.Event()
+
+    def send(self, frame, views=None):
+        self.sent.append(frame)
+
+    def receive(self):
+        self.is_closed.wait()
+        raise ConnectionError("closed")
+
+    def close(self):
+        self.is_closed.set()
+
+
+def test_more_steps_than_32_bits_count_are_taken_on_one_connection(ends, monkeypatch):
+    sent = []
+    monkeypatch.setattr("penstock.engine.nodes.sender.connect", lambda *args: Silent(sent))
+    sender = StepSender(ends.node, Home(("", 0), TOKEN, RUN, 1, 1), ends.there)
+    sender._granted = 2**32 + 5
+    sender.poll()
+    sender.close()
+    (frame,) = [Frame.unpacked(each.packed()) for each in sent if each.kind is Kind.TAKEN]
+    seat = StepNodeLanes(1, WORKERS[1], ends.home, ends.transport, False)
+    seat._granted = seat._taken = 2**32
+    list(seat.receive(None, frame, None))
+    assert seat._taken == 2**32 + 5
+
+
+def test_a_sender_that_is_held_up_loses_no_step_that_lanes_may_take_meanwhile():
+    """Sixteen groups, each in a step: that one and two granted ahead are written before the sender looks again."""
+    shape = run_shape(num_workers=16, **NUMBERS)
+    node = ExperienceArena.create(shape)
+    there = Ends().transport.to_node().path_on_node(node)
+    reader = OutboxReader(there.replay.buffer)
+    writers = [there.replay.buffer.writer() for _ in range(shape.all_groups)]
+    fields = transition_fields(OBSERVATION, ACTION, with_values=False)
+    step = {name: np.zeros((2, *field.shape), field.dtype) for name, field in fields.items() if name != "discount"}
+    for writer in writers * 3:
+        writer.add(**step, terminated=np.zeros(2, np.bool_))
+    assert len(reader.take()["writer"]) == 3 * len(writers)
 
 
 def test_steps_go_home_by_a_stream_and_the_node_waits_for_what_it_is_granted(ends):

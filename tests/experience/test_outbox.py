@@ -16,7 +16,7 @@ from penstock.engine.paths.sequences import SequencePath
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.layout import Column
-from penstock.experience.outbox import OutboxReader, steps_in
+from penstock.experience.outbox import Outbox, OutboxReader, steps_in
 from penstock.experience.run_replay import Replay, transition_fields
 from penstock.experience.sequences import sequence_fields
 from penstock.replay import Field, NStep, Prioritized, RateLimiter, ReplayBuffer, Sequences
@@ -95,6 +95,72 @@ def test_what_goes_by_an_outbox_is_written_as_if_it_had_gone_at_once(make):
         np.testing.assert_array_equal(values, theirs[name], err_msg=name)
     if make is transitions:
         np.testing.assert_array_equal(*map(priorities_of, (at_home.replay.buffer, by_outbox.replay.buffer)))
+
+
+class Looked:
+    """A buffer of calls in which other writers do something while its rows are looked at."""
+
+    def __init__(self, calls):
+        self.calls, self.meanwhile = calls, lambda live: live()
+
+    def __getattr__(self, name):
+        return getattr(self.calls, name)
+
+    def live(self):
+        return self.meanwhile(self.calls.live)
+
+
+def look_at(calls_of_writers=12):
+    outbox = Outbox.make({"reward": Field((), "float32")}, 1, calls_of_writers)
+    reader = OutboxReader(outbox)
+    reader._calls = Looked(outbox.calls)
+    writer = outbox.writer()
+    return reader, lambda reward: writer.add(reward=np.array([reward], np.float32))
+
+
+def rewards_in(calls):
+    return [] if calls is None else calls["step_reward"].ravel().tolist()
+
+
+def test_a_call_whose_row_was_passed_before_it_was_written_comes_before_later_ones():
+    reader, add = look_at()
+    add(0.0)
+
+    def meanwhile(live):
+        rows, ids = live()
+        add(1.0)  # in a row that was looked at
+        add(2.0)  # in one that was not
+        all_rows, all_ids = live()
+        return np.append(rows, all_rows[-1]), np.append(ids, all_ids[-1])
+
+    reader._calls.meanwhile = meanwhile
+    taken = rewards_in(reader.take())
+    reader._calls.meanwhile = lambda live: live()
+    assert taken + rewards_in(reader.take()) == [0.0, 1.0, 2.0]
+
+
+def test_calls_go_on_though_one_was_begun_by_a_process_that_has_died():
+    reader, add = look_at()
+    calls, dead = reader._calls, 2
+
+    def without_the_dead(live):
+        rows, ids = live()
+        return rows[ids != dead], ids[ids != dead]
+
+    calls.meanwhile, taken = without_the_dead, []
+    for number in range(3 * calls.capacity):
+        add(float(number))
+        calls.num_added = calls.calls.num_added - (number >= dead)
+        taken += rewards_in(reader.take())
+    assert taken == [float(number) for number in range(3 * calls.capacity) if number != dead]
+
+
+def test_calls_that_were_overwritten_unread_are_a_failure():
+    reader, add = look_at()
+    for _ in range(reader._calls.capacity + 1):
+        add(1.0)
+    with pytest.raises(RuntimeError, match="overwritten before they were sent home"):
+        reader.take()
 
 
 def test_relabelled_rows_leave_with_the_steps_that_follow_and_are_those_of_home():

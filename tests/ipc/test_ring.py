@@ -41,6 +41,15 @@ def test_a_full_ring_takes_nothing_more(ring: Ring) -> None:
     assert ring.pop_many(10).tolist() == [1, 2, 3, 4]
 
 
+def test_pop_many_takes_nothing_while_fewer_than_the_least_are_there(ring: Ring) -> None:
+    ring.push_many(np.array([1, 2]))
+    assert ring.pop_many(4, least=3).tolist() == [] and len(ring) == 2
+    ring.push(3)
+    assert ring.pop_many(4, least=3).tolist() == [1, 2, 3]
+    with pytest.raises(ValueError, match="least must be from 1 to max_items"):
+        ring.pop_many(2, least=3)
+
+
 def test_pop_many_takes_no_more_than_asked_and_may_be_empty(ring: Ring) -> None:
     ring.push_many(numbers(1, 2, 3))
     assert ring.pop_many(2).tolist() == [1, 2]

@@ -241,7 +241,8 @@ class StepNodeLanes(NodeLanes):
         self._fields = fields_of_call(transport.fields(arena.shape), arena.shape.group_size)
         self._most = steps_ahead(self.num_lanes)
         self._counting = threading.Lock()  # one thread grants, another receives counts of taken steps
-        self._spare = 0  # admitted steps that are granted to no node
+        self._open = arena.open_steps[workers.start : workers.start + 1]
+        self._spare = int(self._open[0])  # admitted and granted to no node; at first those of a dead receiver
         self._granted = self._taken = 0  # on the present connection
         self._steps, self._lag = 0, 0.0
         self._inbox = self._make_inbox()
@@ -260,7 +261,7 @@ class StepNodeLanes(NodeLanes):
         """Receive steps and write them, or the number of steps that were taken; yields and returns as the base."""
         if frame.kind is Kind.TAKEN:
             with self._counting:
-                taken, self._taken = frame.count - self._taken, frame.count
+                taken, self._taken = frame.number - self._taken, frame.number
                 self._spend(taken)
             if self._transport.is_sharded:  # nothing else arrives
                 self._measure_steps(taken, frame)
@@ -305,10 +306,12 @@ class StepNodeLanes(NodeLanes):
         chunk = min(self.arena.shape.group_size, self._replay.limiter.largest_insert)
         while most - count >= chunk and self._replay.admit(chunk, self.arena):
             count += chunk
+            self._open += chunk
         return count
 
     def _spend(self, count: int) -> None:
         """Record that the node has taken further granted steps."""
+        self._open -= count
 
     def _withdraw(self, count: int) -> None:
         """Take back steps that a lost node was granted and has not taken."""

@@ -199,10 +199,11 @@ class StepSender(Sender):
         super().__init__(arena, home, path, relays)
 
     def _send_new(self) -> bool:
-        calls, taken = self._outbox.take(), self._granted - len(self._arena.full)
+        taken = self._granted - len(self._arena.full)  # before calls are read: no more than there is room for
+        calls = self._outbox.take()
         if taken > self._reported_taken:
             self._reported_taken = taken
-            self._stream.send(self._frame(Kind.TAKEN, count=taken))
+            self._stream.send(self._frame(Kind.TAKEN, number=taken))
         if calls is not None:
             views = array_views(*calls.values())
             self._stream.send(self._block(len(calls["writer"]), nbytes_of(views)), views)
@@ -210,8 +211,8 @@ class StepSender(Sender):
 
     def _apply_grant(self, numbers: np.ndarray) -> None:
         arena = self._arena
-        self._granted += len(numbers)
         arena.full.push_many(numbers)
+        self._granted += len(numbers)  # after they are there: none counts as taken that is not
         arena.release(np.arange(arena.shape.num_slots))  # the first time
 
 

@@ -105,10 +105,11 @@ class StepTransport(SegmentTransport):
     def path_on_node(self, arena: ExperienceArena, relays: bool = False) -> DataPath:
         """Return the data path with an outbox in the buffer's place.
 
+        Beside the steps granted ahead there is room for one of each lane that is reported as taken and not yet written.
         A gateway's has twice the room: steps are reported as taken before they arrive from the nodes.
         """
         shape = arena.shape
-        ahead = steps_ahead(shape.num_lanes) * (2 if relays else 1)
+        ahead = steps_ahead(shape.num_lanes) * (2 if relays else 1) + shape.num_lanes
         most_calls = self.calls_per_step * (ahead // shape.group_size + 1) * (shape.num_agents or 1)
         outbox: Any = Outbox.make(self.fields(shape), shape.group_size, most_calls)
         path: DataPath = replace(self.path, replay=replace(self.path.replay, buffer=outbox))
