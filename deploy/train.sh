@@ -5,7 +5,7 @@
 #   NODES  number of nodes that step lanes
 set -eu
 : "${RUN:?}" "${NODES:=all}"
-if penstock info "$RUN" > /dev/null 2>&1; then
+if [ -f "$RUN/config.json" ] || { [[ $RUN == *://* ]] && penstock runs "$RUN" > /dev/null 2>&1; }; then
     exec penstock resume "$RUN" --nodes "$NODES"
 fi
 exec penstock train appo --env CartPole-v1 --total-steps 10000000 --num-workers 4 \

@@ -335,7 +335,7 @@ def test_a_run_that_saved_nothing_offers_nothing_to_go_on_with(capsys):
     assert capsys.readouterr().out == "interrupted after 96,256 steps and 5.8 s\n"
     engine.ending = ending(run_dir="my-run", unsaved="No space left")
     main(["train", "ppo", *ENV])
-    assert capsys.readouterr().err.endswith("then train anew: the run has no checkpoint\n")
+    assert capsys.readouterr().err.endswith("then resume from the beginning: the run has no checkpoint\n")
 
 
 def test_without_a_run_directory_nothing_is_offered_to_resume(capsys):

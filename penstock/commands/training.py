@@ -107,7 +107,7 @@ def _run(make: Callable[[], Trainer]) -> int:
     summary = _summary(result)
     print(_folded_for_terminal(summary))
     if result.unsaved and result.stopped != "interrupted":
-        then = "resume" if "\nresume: " in summary else "train anew: the run has no checkpoint"
+        then = "resume" if "\nresume: " in summary else "resume from the beginning: the run has no checkpoint"
         reason = f"the last checkpoint could not be saved: {result.unsaved}"
         raise CommandError(f"{reason}; free space or fix permissions, then {then}", NOT_SAVED)
     if result.stopped == "seconds" and not result.steps:

@@ -56,7 +56,8 @@ def open_training(
     algorithm, config
         Algorithm, and its settings.
     run, checkpoints
-        Directory of a run that goes on, and the checkpoint of each of its policies; None and empty: a new run.
+        Directory of a run that goes on, and the checkpoint of each of its policies; empty: it begins, a new one if its
+        directory is None.
     changes
         Names of settings that a resume changes.
 
@@ -98,7 +99,8 @@ def reopen_training(
         before = {**run.config, "run_dir": url if is_remote(url) else os.fspath(run_dir)}
         more = changes.get("max_seconds")
         if isinstance(more, int | float) and more > 0:
-            changes = {**changes, "max_seconds": round(checkpoints[0].meta.get("seconds", 0.0) + more, 3)}
+            spent = checkpoints[0].meta.get("seconds", 0.0) if checkpoints else 0.0
+            changes = {**changes, "max_seconds": round(spent + more, 3)}
         config = change_config(algorithm.Config, before, changes)
         supervisor = open_training(algorithm, config, run, checkpoints, changes)
         _note_changes(run, supervisor.progress.steps, before, supervisor.training.config.to_json(), changes)

@@ -276,6 +276,8 @@ def new_model(algorithm: Algorithm) -> PolicyNetwork:
 def checkpoints_to_go_on_from(run: RunDirectory, report: Callable[[str], None] | None = None) -> list[Checkpoint]:
     """Load the newest intact checkpoints of a run, of all its policies and of the same steps.
 
+    A run that ended before its first one has no directory of checkpoints, and begins again: an empty list.
+
     Parameters
     ----------
     run
@@ -286,13 +288,16 @@ def checkpoints_to_go_on_from(run: RunDirectory, report: Callable[[str], None] |
     Raises
     ------
     MissingCheckpointError, DamagedCheckpointError
-        There are none, or none that are intact for all policies.
+        There are none in the directory, none of all policies of the same steps, or none that are intact.
     NewerCheckpointError, UnreadableCheckpointError
         The newest checkpoints cannot be used now.
     """
+    stores = [run.of_policy(name).checkpoints for name in run.policies or [""]]
+    if not any(store.directory.exists() for store in stores):
+        (report or print)(f"{run.path} ended before its first checkpoint, and begins again at step 0")
+        return []
     if not run.policies:
         return [run.checkpoints.latest(report)]
-    stores = [run.of_policy(name).checkpoints for name in run.policies]
     common = set.intersection(*(set(store.steps()) for store in stores))
     for steps in sorted(common, reverse=True):
         try:

@@ -162,7 +162,7 @@ class CheckpointStore:
         if damaged:
             each = ", ".join(damaged)
             raise DamagedCheckpointError(f"no checkpoint in {self.directory} is intact: {each} are damaged")
-        raise MissingCheckpointError(f"{self.directory} holds no checkpoint: train anew, in another directory")
+        raise MissingCheckpointError(f"{self.directory} holds no checkpoint")
 
     def _is_of(self, run: str | None, steps: int) -> bool:
         description = description_of(self.path_of(steps))

@@ -1,5 +1,6 @@
 """Checkpoints of a run: what they hold, how many are kept, and that a run goes on from them."""
 
+import json
 import re
 
 import pytest
@@ -13,12 +14,14 @@ from penstock.cli import main
 from penstock.config import ConfigError
 from penstock.engine.trainer import Trainer
 from penstock.runs.checkpoint import load_checkpoint
+from penstock.runs.reading import RecordedRun
 from penstock.runs.run_directory import RunDirectory
 from tests.comparing import identical
 from tests.engine.broken_environment import Counting
 from tests.engine.inside import arena_of, supervisor_of
 from tests.engine.processes import TINY, script, without
 from tests.engine.reports import Reports
+from tests.envs.two_sides import TwoSides
 from tests.kept_files import contents
 
 pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("kept_launcher")]
@@ -68,6 +71,22 @@ def test_a_run_goes_on_where_it_stopped_and_beyond(tmp_path):
     optimizer = store.latest().state["optimizer"]["state"][0]
     assert optimizer["step"] == store.latest().meta["updates"]
     assert RunDirectory.open(path).config["total_steps"] == 2_000  # the run's own from now on
+
+
+@pytest.mark.parametrize("policies", [None, {"one": {"agents": "hunter_*"}, "two": {"agents": "prey"}}])
+def test_a_run_that_ended_before_its_first_checkpoint_begins_again_in_its_directory(policies, tmp_path):
+    path, reports = tmp_path / "run", Reports()
+    settings = {**TINY, "backend": "serial", "total_steps": 256, "run_dir": str(path)}
+    settings |= {} if policies is None else {"env": TwoSides, "policies": policies}
+    with Trainer(PPO, **settings):  # as of a process that was killed
+        (path / "metrics.jsonl").write_text('{"steps": 64, "seconds": 1.0, "time": 2.0, "steps_per_second": 3.0}\n')
+    with Trainer.resume(path, report=reports.append, max_seconds=60.0) as trainer:
+        assert trainer.train(quiet=True).steps >= 256 and trainer.config.max_seconds == 60.0
+    assert reports == [f"{path} ended before its first checkpoint, and begins again at step 0"]
+    lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    assert lines[0]["steps_per_second"] == 3.0 and lines[1]["steps"] == 0 and lines[1]["resumed"] is True
+    _, values = RecordedRun.open(path).points("steps", "steps_per_second")
+    assert len(values) and 3.0 not in values
 
 
 def test_a_damaged_last_checkpoint_is_reported_and_the_one_before_is_used(tmp_path, capsys):

@@ -99,6 +99,7 @@ def test_a_run_that_is_trained_has_no_second_training(tmp_path):
 def test_a_training_that_could_not_be_opened_owns_nothing(tmp_path):
     path = tmp_path / "run"
     create(path, env="CartPole-v1").release()
+    (path / "checkpoints").mkdir()
     with pytest.raises(penstock.runs.MissingCheckpointError):
         penstock.Trainer.resume(path)
     with pytest.raises(RunDirectoryError, match="holds a run"):

@@ -21,7 +21,7 @@ from penstock.ipc.ownership import Owned, owner_only
 from penstock.play.evaluation import Evaluation, Match, by_opponent
 from penstock.runs.episodes import EpisodesLog, write_episode
 from penstock.runs.files import LinesLog
-from penstock.runs.metrics import MetricsLog
+from penstock.runs.metrics import METRICS, MetricsLog
 from penstock.runs.run_directory import HARDWARE, RunDirectory
 from penstock.runs.state import StateFile, Written
 from penstock.runs.status import PolicyStatus, Status
@@ -92,7 +92,8 @@ class Chronicle(Owned):
         self._sender, self._patience, self._is_flushed = sender, patience, True
         self.unsent: tuple[str, ...] = ()
         path = None if run_directory is None else run_directory.path
-        start = (progress.steps, progress.seconds) if progress.steps else None
+        goes_on = progress.steps or (path is not None and (path / METRICS).is_file())
+        start = (progress.steps, progress.seconds) if goes_on else None
         self._metrics, self._episodes = MetricsLog(path, self.event, start), EpisodesLog(path, self.event)
         self._logs: list[LinesLog] = []
         self._hardware_lines = self.lines_log(HARDWARE)
