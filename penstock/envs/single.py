@@ -56,21 +56,13 @@ class SingleLanes(Lanes):
     """
 
     def __init__(
-        self,
-        envs: Sequence[gymnasium.Env],
-        seeds: Sequence[int],
-        *,
-        name: str,
-        first_lane: int = 0,
+        self, envs: Sequence[gymnasium.Env], seeds: Sequence[int], *, name: str, first_lane: int = 0,
         mask_is_in_info: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(
-            len(envs),
-            *environment_specs(envs[0].observation_space, envs[0].action_space, mask_is_in_info),
-            name=name,
-            first_lane=first_lane,
-            frame_skip=frames_per_step(envs[0]),
-        )
+            len(envs), *environment_specs(envs[0].observation_space, envs[0].action_space, mask_is_in_info),
+            name=name, first_lane=first_lane, frame_skip=frames_per_step(envs[0]),
+        )  # fmt: skip
         self._envs = list(envs)
         self.has_action_masks = envs[0].has_wrapper_attr("action_masks")
         self._require_equal_spaces(mask_is_in_info)

@@ -50,22 +50,13 @@ class VectorLanes(Lanes):
     """
 
     def __init__(
-        self,
-        env: VectorEnv,
-        seed: int | list[int] | np.ndarray | None,
-        *,
-        name: str,
-        first_lane: int = 0,
-        frame_skip: int | None = None,
-        mask_is_in_info: bool = False,
-    ) -> None:
+        self, env: VectorEnv, seed: int | list[int] | np.ndarray | None, *, name: str, first_lane: int = 0,
+        frame_skip: int | None = None, mask_is_in_info: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__(
-            env.num_envs,
-            *environment_specs(env.single_observation_space, env.single_action_space, mask_is_in_info),
-            name=name,
-            first_lane=first_lane,
-            frame_skip=frame_skip,
-        )
+            env.num_envs, *environment_specs(env.single_observation_space, env.single_action_space, mask_is_in_info),
+            name=name, first_lane=first_lane, frame_skip=frame_skip,
+        )  # fmt: skip
         self._env = env
         self._is_open = True
         self._seed: int | list[int] | np.ndarray | None = seed

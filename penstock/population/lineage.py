@@ -97,18 +97,12 @@ class Lineage:
             Weights that the member copied; None: it kept its own.
         """
         self._append(
-            decision.event,
-            decision.member,
-            steps,
-            time=_now(),
+            decision.event, decision.member, steps, time=_now(),
             parent=None if decision.parent is None else self._names[decision.parent],
-            version=None if copied is None else copied.version,
-            parent_steps=None if copied is None else copied.steps,
-            scores=dict(zip(self._names, decision.scores, strict=True)),
-            before=decision.before,
-            after=decision.after,
+            version=None if copied is None else copied.version, parent_steps=None if copied is None else copied.steps,
+            scores=dict(zip(self._names, decision.scores, strict=True)), before=decision.before, after=decision.after,
             operation=decision.operations,
-        )
+        )  # fmt: skip
 
     def _append(self, event: str, member: int, steps: int, **values: Any) -> None:
         count = self.count

@@ -95,29 +95,18 @@ def make_plan(
     )  # fmt: skip
     episode_offset = -(-end // 8) * 8
     return Plan(
-        capacity=capacity,
-        fields=tuple(plans[name] for name in fields),
-        frame_stores=tuple(stores),
-        record_nbytes=episode_offset + 16,
-        episode_offset=episode_offset,
-        discount_offset=episode_offset + 8,
-        steps_offset=episode_offset + 12,
-        n_step=int(n_step.steps) if n_step else 0,
-        gamma=float(n_step.gamma) if n_step else 1.0,
-        length=length,
-        period=int(sequences.period) if sequences else 0,
-        reservoir=isinstance(sampler, Reservoir),
-        group=int(sampler.group) if isinstance(sampler, Elite) else 0,
+        capacity=capacity, fields=tuple(plans[name] for name in fields), frame_stores=tuple(stores),
+        record_nbytes=episode_offset + 16, episode_offset=episode_offset, discount_offset=episode_offset + 8,
+        steps_offset=episode_offset + 12, n_step=int(n_step.steps) if n_step else 0,
+        gamma=float(n_step.gamma) if n_step else 1.0, length=length, period=int(sequences.period) if sequences else 0,
+        reservoir=isinstance(sampler, Reservoir), group=int(sampler.group) if isinstance(sampler, Elite) else 0,
         prioritized=isinstance(sampler, Prioritized),
         alpha=float(sampler.alpha) if isinstance(sampler, Prioritized) else 0.0,
         eps=float(sampler.eps) if isinstance(sampler, Prioritized) else 0.0,
         by_batch=isinstance(sampler, Prioritized) and sampler.normalize == "batch",
-        stratified=isinstance(sampler, Prioritized) and sampler.stratified,
-        eviction_alpha=_eviction_alpha(sampler),
-        terminated=terminated,
-        truncated=truncated,
-        lenient=lenient,
-    )
+        stratified=isinstance(sampler, Prioritized) and sampler.stratified, eviction_alpha=_eviction_alpha(sampler),
+        terminated=terminated, truncated=truncated, lenient=lenient,
+    )  # fmt: skip
 
 
 def _plan_fields(

@@ -50,22 +50,12 @@ class HindsightReplayBuffer:
     """
 
     def __init__(
-        self,
-        size: float,
-        env_dict: EnvDict,
-        max_episode_len: int,
-        reward_func: Callable[[Array, Array, Array], ArrayLike],
-        *,
-        goal_func: Callable[[Array], ArrayLike] | None = None,
-        goal_shape: int | Iterable[int] | None = None,
-        state: str = "obs",
-        action: str = "act",
-        next_state: str = "next_obs",
-        strategy: str = "future",
-        additional_goals: int = 4,
-        prioritized: bool = True,
-        **options: Any,
-    ) -> None:
+        self, size: float, env_dict: EnvDict, max_episode_len: int,
+        reward_func: Callable[[Array, Array, Array], ArrayLike], *,
+        goal_func: Callable[[Array], ArrayLike] | None = None, goal_shape: int | Iterable[int] | None = None,
+        state: str = "obs", action: str = "act", next_state: str = "next_obs", strategy: str = "future",
+        additional_goals: int = 4, prioritized: bool = True, **options: Any,
+    ) -> None:  # fmt: skip
         goal = dict(env_dict[state])
         if goal_shape:
             goal["shape"] = goal_shape
@@ -75,19 +65,10 @@ class HindsightReplayBuffer:
         )
         self._storage = self.rb._storage
         self._hindsight = Hindsight(
-            self._storage,
-            reward_func,
-            goal_fn=goal_func,
-            strategy=strategy,
-            goals_per_step=additional_goals,
-            obs=state,
-            action=action,
-            next_obs=next_state,
-            reward="rew",
-            goal="goal",
-            max_episode_length=max_episode_len,
-            seed=int(np.random.randint(2**63)),
-        )
+            self._storage, reward_func, goal_fn=goal_func, strategy=strategy, goals_per_step=additional_goals,
+            obs=state, action=action, next_obs=next_state, reward="rew", goal="goal",
+            max_episode_length=max_episode_len, seed=int(np.random.randint(2**63)),
+        )  # fmt: skip
 
     def add(self, **steps: ArrayLike) -> None:
         """Collect one step of the episode, or several successive ones.

@@ -36,26 +36,13 @@ class Storage(ReplayBuffer):
     """
 
     def __init__(
-        self,
-        capacity: int,
-        fields: Mapping[str, Field],
-        *,
-        sampler: Sampler,
-        n_step: NStep | None,
-        moved: Collection[str],
-        disk: str | None,
-        seed: int,
-    ) -> None:
+        self, capacity: int, fields: Mapping[str, Field], *, sampler: Sampler, n_step: NStep | None,
+        moved: Collection[str], disk: str | None, seed: int,
+    ) -> None:  # fmt: skip
         plan = make_plan(
-            capacity,
-            fields,
-            sampler=sampler,
-            n_step=n_step,
-            sequences=None,
-            terminated=DONE if n_step is not None else "",
-            truncated="",
-            lenient=True,
-        )
+            capacity, fields, sampler=sampler, n_step=n_step, sequences=None,
+            terminated=DONE if n_step is not None else "", truncated="", lenient=True,
+        )  # fmt: skip
         planned = tuple(replace(field, taken=_LAST) if field.name in moved else field for field in plan.fields)
         description = describe(plan, fields, sampler, n_step, None)
         self._create(replace(plan, fields=planned), description, sampler, disk, None, seed)
@@ -87,21 +74,10 @@ class Storage(ReplayBuffer):
             return
         # The same memory as rows of one step, whose discount is a field like the others.
         discount = FieldPlan(
-            name="discount",
-            dtype=np.dtype(np.float32),
-            shape=(1,),
-            batch_shape=(1,),
-            step_nbytes=4,
-            stored_nbytes=4,
-            offset=self._plan.discount_offset,
-            taken=_FIRST,
-            letter="f",
-            once=False,
-            frame_store=-1,
-            outer=1,
-            depth=1,
+            name="discount", dtype=np.dtype(np.float32), shape=(1,), batch_shape=(1,), step_nbytes=4, stored_nbytes=4,
+            offset=self._plan.discount_offset, taken=_FIRST, letter="f", once=False, frame_store=-1, outer=1, depth=1,
             inner=4,
-        )
+        )  # fmt: skip
         plan = replace(self._plan, fields=(*self._plan.fields, discount), n_step=0, terminated="")
         core = replace(self._memory, plan=plan).open(num_threads=1, seed=0)
         ReplayWriter(core, 1, secrets.randbits(64), convert).add(rows)
