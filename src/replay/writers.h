@@ -57,11 +57,11 @@ class ProcessIdentity {
   }
 };
 
-// A table of the writers that are at work. A number is used again only after 1,023 others in the same place.
+// A table of the writers that are at work. A number is used again only after 62 others in the same place.
 class Writers {
  public:
   static constexpr const char* kName = "Writers";
-  static constexpr uint32_t kPlaces = 1024;  // writers at once
+  static constexpr uint32_t kPlaces = 16'384;  // writers at once
   static constexpr int kNumberBits = 20;
   static constexpr uint32_t kNobody = 0;
 
@@ -80,11 +80,16 @@ class Writers {
   // A number for a new writer of this process, in a place that is free or whose process died.
   uint32_t join() {
     const uint64_t me = ProcessIdentity::of_this_process();
+    uint64_t living = me;  // found alive last: its places, side by side, are no reason to look again
     for (const bool among_the_dead : {false, true}) {
       for (uint32_t place = 0; place < kPlaces; ++place) {
         Place& found = header_->places[place];
         uint64_t process = found.process.load();
-        if (process != 0 && (!among_the_dead || process == me || ProcessIdentity::alive(process))) continue;
+        if (process != 0 && (!among_the_dead || process == living)) continue;
+        if (ProcessIdentity::alive(process)) {
+          living = process;
+          continue;
+        }
         if (!found.process.compare_exchange_strong(process, me)) continue;
         // Until here rows that the one before left half-written seem to be written by us: others pass them by.
         const uint32_t turn = found.turn.load() % kTurns + 1;
@@ -93,7 +98,8 @@ class Writers {
       }
     }
     throw std::runtime_error("all " + std::to_string(kPlaces) + " places for writers are taken by live processes: " +
-                             "let go of writers that are done, or let one writer carry several lanes");
+                             "let go of writers that are done, let one writer carry several lanes, or train with "
+                             "fewer nodes, num_workers or num_envs_per_worker");
   }
 
   void leave(uint32_t number) { header_->places[number % kPlaces].process.store(0); }
