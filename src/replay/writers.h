@@ -1,10 +1,13 @@
 // Writers: a number for each, and whether the process behind a number still lives.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <fcntl.h>
 #include <new>
 #include <optional>
 #include <string>
@@ -17,43 +20,44 @@ namespace penstock {
 // A process, told apart from a later one with the same number by when it started. Zero: no process.
 class ProcessIdentity {
  public:
-  static uint64_t of_this_process() { return pack(getpid(), started(getpid()).value_or(0)); }
+  static uint64_t of_this_process() { return pack(getpid(), started(getpid()).value_or(kUnknown)); }
 
-  // A zombie has written its last byte: it counts as dead.
+  // A zombie has written its last byte: it counts as dead. One whose start is unknown, here or there, counts as alive.
   static bool alive(uint64_t identity) {
     if (identity == 0) return false;
     const auto pid = static_cast<pid_t>(identity & kPidMask);
     const std::optional<uint64_t> start = started(pid);
-    return start && pack(pid, *start) == identity;
+    if (!start) return false;
+    return *start == kUnknown || identity >> kPidBits == kUnknown || pack(pid, *start) == identity;
   }
 
  private:
   static constexpr int kPidBits = 24;
   static constexpr uint64_t kPidMask = (uint64_t{1} << kPidBits) - 1;
+  static constexpr uint64_t kUnknown = 0;  // start that could not be read, as where no descriptor was free
 
   static uint64_t pack(pid_t pid, uint64_t start) { return start << kPidBits | static_cast<uint64_t>(pid); }
 
-  // Clock ticks from boot to the start of a running process.
+  // Clock ticks from boot to the start of a process; kUnknown, or nothing if the process has ended.
   static std::optional<uint64_t> started(pid_t pid) {
-    char path[32];
-    std::snprintf(path, sizeof path, "/proc/%d/stat", static_cast<int>(pid));
-    std::FILE* file = std::fopen(path, "re");
-    if (file == nullptr) return std::nullopt;
     char line[1024];
-    const size_t length = std::fread(line, 1, sizeof line - 1, file);
-    std::fclose(file);
-    line[length] = '\0';
+    std::snprintf(line, sizeof line, "/proc/%d/stat", static_cast<int>(pid));
+    const int file = open(line, O_RDONLY | O_CLOEXEC);
+    const ssize_t length = file < 0 ? -1 : read(file, line, sizeof line - 1);
+    const bool has_ended = length < 0 && (errno == ENOENT || errno == ESRCH);
+    if (file >= 0) close(file);
+    if (has_ended) return std::nullopt;
+    line[std::max<ssize_t>(length, 0)] = '\0';
     // The second field, the name, may hold anything but ends at the last parenthesis; the state follows as third.
     const char* after_name = std::strrchr(line, ')');
     char state = 'X';
     unsigned long long start = 0;
     if (after_name == nullptr ||
         std::sscanf(after_name + 1, " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
-                    &state, &start) != 2 ||
-        state == 'Z' || state == 'X') {
-      return std::nullopt;
+                    &state, &start) != 2) {
+      return kUnknown;
     }
-    return start;
+    return state == 'Z' || state == 'X' ? std::nullopt : std::optional<uint64_t>(start);
   }
 };
 
