@@ -440,12 +440,11 @@ class ReplayBuffer:
         NotReady
             There is nothing to draw.
         """
-        found = self._draw(operator.index(batch_size), 0.0, out)
+        size = operator.index(batch_size)
+        found = self._core.draw(size, out) if self._core.prioritized else self._draw(size, 0.0, out)
         if found is None:
             raise NotReady(self._nothing_to_sample())
-        if not self._core.prioritized:
-            return Draw(found, np.ones(batch_size), float(len(self)), 1.0)
-        return Draw(found, *self._core.drawn_leaves())
+        return Draw(*found) if isinstance(found, tuple) else Draw(found, np.ones(size), float(len(self)), 1.0)
 
     @property
     def mass(self) -> float:

@@ -350,6 +350,20 @@ def test_threads_write_and_sample_at_once(each_its_own: bool, row: int) -> None:
     assert len(buffer.get_all()["ids"]) == 50
 
 
+def test_each_of_several_threads_draws_rows_with_their_own_masses() -> None:
+    numbers = np.arange(5000)
+    buffer = ReplayBuffer(5000, {"number": Field((64,), "int64")}, sampler=Prioritized(alpha=1.0, eps=0.0))
+    buffer.add(number=np.repeat(numbers, 64).reshape(-1, 64), priorities=numbers + 1.0)
+
+    def draw(thread: int) -> None:
+        for _ in range(2000):
+            batch, masses, total, _ = buffer.draw(100 + thread)
+            np.testing.assert_array_equal(masses, batch["ids"] + 1.0)
+            assert total == buffer.mass
+
+    in_threads(3, draw)
+
+
 def test_threads_gather_what_one_would() -> None:
     shape = (64, 64)
     buffers = [
