@@ -477,6 +477,26 @@ def test_nodes_connect_again_after_the_receiver_could_open_no_file(ends):
     assert e.status().is_there
 
 
+def test_nodes_connect_again_after_the_receiver_could_start_no_thread(ends, monkeypatch):
+    e = ends()
+    e.until(lambda: e.free() == [0, 1, 2, 3])
+    with monkeypatch.context() as patched, socket.create_connection(e.address, timeout=5) as first:
+        assert first.recv(1), "its thread is there"
+        patched.setattr(threading.Thread, "start", cannot_start)
+        with socket.create_connection(e.address, timeout=5) as stranger:
+            assert stranger.recv(1) == b"", "closed at once"
+        e.until(lambda: any("can't start new thread" in getattr(each, "text", "") for each in e.reports))
+        assert len(e.receiver._listener._unproven) <= 1
+    e.sender.close()
+    e.connect(2)
+    e.until(lambda: e.free() == [0, 1, 2, 3])
+    assert e.status().is_there
+
+
+def cannot_start(thread):
+    raise RuntimeError("can't start new thread")
+
+
 def test_hosts_of_many_nodes_gather_for_longer_and_answer_at_once_where_a_role_has_failed():
     assert [gather_seconds(number) for number in (1, 100, 300, 1_000, 9_000)] == [0.5, 0.5, 1.5, 2.5, 2.5]
     host, pumps = NodeHost.__new__(NodeHost), []
