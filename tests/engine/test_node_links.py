@@ -1,6 +1,7 @@
 """A sender and a receiver over loopback, in one process: what a node writes, home learns from."""
 
 import contextlib
+import errno
 import gc
 import os
 import resource
@@ -489,6 +490,26 @@ def test_nodes_connect_again_after_the_receiver_could_start_no_thread(ends, monk
         assert len(e.receiver._listener._unproven) <= 1
     e.sender.close()
     e.connect(2)
+    e.until(lambda: e.free() == [0, 1, 2, 3])
+    assert e.status().is_there
+
+
+def test_a_connection_that_cannot_be_watched_is_none_of_its_node(ends, monkeypatch):
+    def refuse(fd, events):
+        raise OSError(errno.ENOSPC, "too many watches")
+
+    e = ends()
+    e.sender.close()
+    e.until(lambda: not e.status().is_there)
+    epoll = e.receiver._poller._epoll
+    full = SimpleNamespace(poll=epoll.poll, unregister=epoll.unregister, modify=epoll.modify, register=refuse)
+    with monkeypatch.context() as patched:
+        patched.setattr(e.receiver._poller, "_epoll", full)
+        e.connect(2)
+        e.until(lambda: any("too many watches" in getattr(each, "text", "") for each in e.reports))
+        assert not e.status().is_there
+    e.sender.close()
+    e.connect(3)
     e.until(lambda: e.free() == [0, 1, 2, 3])
     assert e.status().is_there
 
