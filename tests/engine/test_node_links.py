@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from penstock.engine.backends.local import LocalBackend
 from penstock.engine.messages import Dismiss, Failed, GoOnWithout, Listening, NodesSeen, Ready
 from penstock.engine.nodes import dispatcher
 from penstock.engine.nodes.backend import NodesBackend
@@ -516,6 +517,18 @@ def test_a_connection_that_cannot_be_watched_is_none_of_its_node(ends, monkeypat
 
 def cannot_start(thread):
     raise RuntimeError("can't start new thread")
+
+
+def test_a_thread_of_a_host_reads_process_ids_while_others_begin_and_end():
+    class Ending:
+        @property
+        def pid(self):
+            backend._processes.pop("rollout-1", None)
+            return 7
+
+    backend = LocalBackend.__new__(LocalBackend)
+    backend._launcher, backend._processes = SimpleNamespace(pid=5), {f"rollout-{n}": Ending() for n in range(3)}
+    assert backend.pids == {"launcher": 5, "rollout-0": 7, "rollout-1": 7, "rollout-2": 7}
 
 
 def test_hosts_of_many_nodes_gather_for_longer_and_answer_at_once_where_a_role_has_failed():
