@@ -112,14 +112,9 @@ class ReplayBuffer:
         self.rate_limiter = rate_limiter
 
     def _create(
-        self,
-        plan: Plan,
-        description: dict[str, Any],
-        sampler: Sampler,
-        disk: str | Path | None,
-        num_threads: int | None,
-        seed: int | None,
-    ) -> None:
+        self, plan: Plan, description: dict[str, Any], sampler: Sampler, disk: str | Path | None,
+        num_threads: int | None, seed: int | None,
+    ) -> None:  # fmt: skip
         if num_threads is None:
             num_threads = min(whole_cores(), _MOST_THREADS)
         if not hasattr(num_threads, "__index__") or not 1 <= num_threads <= 64:
@@ -129,15 +124,9 @@ class ReplayBuffer:
         self._open(Memory.create(plan, disk), description, sampler, int(num_threads), seed, is_new=True)
 
     def _open(
-        self,
-        memory: Memory,
-        description: dict[str, Any],
-        sampler: Sampler,
-        num_threads: int,
-        seed: int | None,
-        *,
-        is_new: bool,
-    ) -> None:
+        self, memory: Memory, description: dict[str, Any], sampler: Sampler, num_threads: int, seed: int | None,
+        *, is_new: bool,
+    ) -> None:  # fmt: skip
         self._memory, self._plan = memory, memory.plan
         self._description = description
         self._sampler = sampler
@@ -440,12 +429,11 @@ class ReplayBuffer:
         NotReady
             There is nothing to draw.
         """
-        found = self._draw(operator.index(batch_size), 0.0, out)
+        size = operator.index(batch_size)
+        found = self._core.draw(size, out) if self._core.prioritized else self._draw(size, 0.0, out)
         if found is None:
             raise NotReady(self._nothing_to_sample())
-        if not self._core.prioritized:
-            return Draw(found, np.ones(batch_size), float(len(self)), 1.0)
-        return Draw(found, *self._core.drawn_leaves())
+        return Draw(*found) if isinstance(found, tuple) else Draw(found, np.ones(size), float(len(self)), 1.0)
 
     @property
     def mass(self) -> float:

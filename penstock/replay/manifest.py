@@ -120,12 +120,19 @@ def read_manifest(path: Path) -> Manifest:
     file = path / MANIFEST
     try:
         with open_regular(file) as opened:
-            whole = json.loads(opened.read())
+            data = opened.read()
     except (FileNotFoundError, NotADirectoryError):
         raise ReplayFileError(
             f"{file} is missing, so {path} holds no replay buffer that was saved to the end: "
             f"give the directory of another save, or start with an empty buffer"
         ) from None
+    return manifest_in(data, file)
+
+
+def manifest_in(data: bytes, file: Path) -> Manifest:
+    """Return the manifest in the bytes of `file`; raise `ReplayFileError` as `read_manifest` does."""
+    try:
+        whole = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise DamagedManifestError(f"{file} is not JSON ({error}), so it is damaged: {ADVICE}") from None
     if not isinstance(whole, dict) or whole.get("format") != _FORMAT:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.replay.manifest import MANIFEST, OWN_NAME, ReplayFileError, read_manifest
+from penstock.replay.manifest import MANIFEST, OWN_NAME, ReplayFileError, manifest_in
 from penstock.runs.checkpoint import FILES, META, description_of, holds_only_a_checkpoint, sha256_of
 from penstock.runs.documents import document_in
 from penstock.runs.lock import LOCK
@@ -312,8 +312,11 @@ class Sender:
         whole = (int(sha256_of(manifest)[:15], 16),)
         if self._sent.get(name) == whole:
             return
-        named = read_manifest(path).file_names()
-        sizes = {file: (path / file).stat().st_size for file in named if (path / file).exists()}
+        named = manifest_in(manifest, path / MANIFEST).file_names()
+        try:
+            sizes = {file: (path / file).stat().st_size for file in named}
+        except FileNotFoundError:  # removed by a later save, whose manifest the next scan finds
+            return
         missing = [file for file in sizes if there.get(f"{name}/{file}") != sizes[file]]
 
         def send() -> None:

@@ -166,6 +166,19 @@ nb::object sample_uniform(ReplayCore& core, int64_t rows, nb::handle out_arrays,
                [&](Sampler& sampler) { return sampler.uniform(batch_size, out.arrays()); });
 }
 
+// A batch by priority. After the draw look(sampler) is called, before another thread draws.
+template <class Look>
+nb::object sample_by_priority(ReplayCore& core, size_t batch_size, double beta, nb::handle out_arrays, bool positions,
+                              Look look) {
+  BatchOut out(core, batch_size, out_arrays);
+  auto* weights = reinterpret_cast<float*>(out.add("weights", {}, dtype("float32")));
+  return drawn(core, out, batch_size, positions, [&](Sampler& sampler) {
+    if (!sampler.prioritized(batch_size, core.stratified, beta, core.by_batch, out.arrays(), weights)) return false;
+    look(sampler);
+    return true;
+  });
+}
+
 nb::object sample(ReplayCore& core, int64_t rows, double beta, nb::handle out_arrays, bool positions) {
   if (core.buffer.priorities() == nullptr) return sample_uniform(core, rows, out_arrays, positions);
   const size_t batch_size = checked(rows);
@@ -173,11 +186,20 @@ nb::object sample(ReplayCore& core, int64_t rows, double beta, nb::handle out_ar
     const std::string message = "beta=" + std::to_string(beta) + " is not legal: give a finite number, 0 or more";
     throw nb::value_error(message.c_str());
   }
-  BatchOut out(core, batch_size, out_arrays);
-  auto* weights = reinterpret_cast<float*>(out.add("weights", {}, dtype("float32")));
-  return drawn(core, out, batch_size, positions, [&](Sampler& sampler) {
-    return sampler.prioritized(batch_size, core.stratified, beta, core.by_batch, out.arrays(), weights);
+  return sample_by_priority(core, batch_size, beta, out_arrays, positions, [](const Sampler&) {});
+}
+
+// A batch by priority, its leaves, and the sum and the least of those in the whole buffer; None if there is nothing.
+nb::object draw(ReplayCore& core, int64_t rows, nb::handle out_arrays) {
+  std::vector<double> leaves;
+  double total = 0.0;
+  double least = 0.0;
+  nb::object batch = sample_by_priority(core, checked(rows), 0.0, out_arrays, false, [&](const Sampler& sampler) {
+    leaves = sampler.leaves();
+    total = sampler.total();
+    least = sampler.least();
   });
+  return batch.is_none() ? batch : nb::make_tuple(batch, new_array<double>(leaves), total, least);
 }
 
 // The rows that hold these ids, and the positions among them that are gone.
@@ -332,6 +354,7 @@ void bind_replay(nb::module_& module) {
            nb::arg("positions") = false)
       .def("sample_uniform", &sample_uniform, nb::arg("batch_size"), nb::arg("out").none() = nb::none(),
            nb::arg("positions") = false)
+      .def("draw", &draw, nb::arg("batch_size"), nb::arg("out").none() = nb::none())
       .def("gather", &gather_rows, nb::arg("rows"), nb::arg("ids"), nb::arg("out").none() = nb::none(),
            nb::arg("fields").none() = nb::none())
       .def("allocate", &allocate, nb::arg("batch_size"))

@@ -93,7 +93,9 @@ void put_priorities(ReplayCore& core, nb::handle leaf_array, nb::handle id_array
 }
 
 nb::bytes generator_state(ReplayCore& core) {
-  const Random::State& state = core.reader().sampler.random().state();
+  ReplayCore::Reader& reader = core.reader();
+  const auto alone = one_at_a_time(reader.alone);
+  const Random::State& state = reader.sampler.random().state();
   return nb::bytes(state.data(), sizeof state);
 }
 
@@ -101,7 +103,9 @@ void set_generator_state(ReplayCore& core, nb::bytes bytes) {
   Random::State state;
   if (bytes.size() != sizeof state) throw nb::value_error("the state of a generator is 32 bytes");
   std::memcpy(state.data(), bytes.c_str(), sizeof state);
-  core.reader().sampler.random().set_state(state);
+  ReplayCore::Reader& reader = core.reader();
+  const auto alone = one_at_a_time(reader.alone);
+  reader.sampler.random().set_state(state);
 }
 
 }  // namespace

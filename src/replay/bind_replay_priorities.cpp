@@ -92,13 +92,6 @@ size_t update_positions(ReplayCore& core, nb::handle positions, nb::handle given
   return late;
 }
 
-// Leaves of the rows of this thread's last draw, and the sum and the least of those in the whole buffer then.
-nb::tuple drawn_leaves(ReplayCore& core) {
-  ReplayCore::Reader& reader = core.reader();
-  const auto alone = one_at_a_time(reader.alone);
-  return nb::make_tuple(new_array<double>(reader.sampler.leaves()), reader.sampler.total(), reader.sampler.least());
-}
-
 // A finite priority >= 0.
 void raise_largest(ReplayCore& core, nb::handle given) {
   const PriorityValues priorities(given);
@@ -111,7 +104,6 @@ void bind_replay_priorities(nb::class_<ReplayCore>& face) {
   face.def("update", &update, nb::arg("ids"), nb::arg("priorities"))
       .def("update_positions", &update_positions, nb::arg("positions"), nb::arg("priorities"),
            nb::arg("newest") = RowStore::kMaxId)
-      .def("drawn_leaves", &drawn_leaves)
       .def("raise_largest", &raise_largest, nb::arg("priorities"))
       .def_prop_ro("total", [](ReplayCore& core) { return core.buffer.priorities()->total(core.buffer.rows()); })
       .def_prop_ro("largest_priority", [](ReplayCore& core) { return core.buffer.priorities()->largest(); });

@@ -102,7 +102,7 @@ class Buffer {
 
   // Counted because nothing may be lost in silence.
   struct Counts {
-    std::atomic<uint64_t> skipped;  // rows not written: no row was free of writers. Raised by writers
+    std::atomic<uint64_t> skipped;  // rows not written: no row was free of writers, or it was taken. Raised by writers
     std::atomic<uint64_t> redrawn;  // rows that were overwritten while they were sampled. Raised by readers
     std::atomic<uint64_t> without_frames;  // of these, rows that were there but not their frames. Raised by readers
     std::atomic<uint64_t> late;     // priority updates for rows that are gone. Raised by readers

@@ -111,13 +111,15 @@ class Priorities {
     return record;
   }
 
-  // And commits what was written there: from now on it can be drawn, and evicted. The priority is as of offer().
-  void commit(RowStore& store, size_t row, uint64_t id, double priority) {
+  // And commits what was written there: from now on it can be drawn, and evicted. The priority is as of offer(). False
+  // if the row was taken from the writer.
+  bool commit(RowStore& store, size_t row, uint64_t id, uint32_t writer, double priority) {
     const Held held = enter();
     offer(row, priority);
-    store.commit(row, id);
+    if (!store.commit(row, id, writer)) return false;
     take(row, id, offered_[row].load(std::memory_order_relaxed));
     refresh_range(row, row + 1);
+    return true;
   }
 
   // The largest priority ever given, 1.0 at first.

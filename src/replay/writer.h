@@ -98,13 +98,18 @@ class BufferWriter final : public Sink {
 
   void finish(const Ticket& ticket, double priority) override {
     if (buffer_.schema().group > 0) buffer_.set_score(ticket.row, 0.0F);
+    bool is_written = false;
     if (buffer_.schema().evicts) {
-      buffer_.priorities()->commit(buffer_.rows(), ticket.row, ticket.id, priority);
+      is_written = buffer_.priorities()->commit(buffer_.rows(), ticket.row, ticket.id, number_, priority);
     } else {
       if (buffer_.priorities() != nullptr) buffer_.priorities()->offer(ticket.row, priority);
-      buffer_.rows().commit(ticket.row, ticket.id);
+      is_written = buffer_.rows().commit(ticket.row, ticket.id, number_);
     }
-    written_.push_back(ticket.id);
+    if (is_written) {
+      written_.push_back(ticket.id);
+    } else {
+      buffer_.counts().skipped.fetch_add(1, std::memory_order_relaxed);
+    }
   }
 
   uint64_t put_frame(size_t store, const std::byte* frame) override {
@@ -114,7 +119,7 @@ class BufferWriter final : public Sink {
       std::byte* record = frames.open(frames.row(id), id, number_, buffer_.writers());
       if (record == nullptr) continue;
       copy_shared(record, frame, frames.record_nbytes());
-      frames.commit(frames.row(id), id);
+      if (!frames.commit(frames.row(id), id, number_)) continue;
       frames.count_written(1);
       return id;
     }

@@ -1,6 +1,7 @@
 """A sender and a receiver over loopback, in one process: what a node writes, home learns from."""
 
 import contextlib
+import errno
 import gc
 import os
 import resource
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from penstock.engine.backends.local import LocalBackend
 from penstock.engine.messages import Dismiss, Failed, GoOnWithout, Listening, NodesSeen, Ready
 from penstock.engine.nodes import dispatcher
 from penstock.engine.nodes.backend import NodesBackend
@@ -475,6 +477,58 @@ def test_nodes_connect_again_after_the_receiver_could_open_no_file(ends):
     e.connect(2)
     e.until(lambda: e.free() == [0, 1, 2, 3])
     assert e.status().is_there
+
+
+def test_nodes_connect_again_after_the_receiver_could_start_no_thread(ends, monkeypatch):
+    e = ends()
+    e.until(lambda: e.free() == [0, 1, 2, 3])
+    with monkeypatch.context() as patched, socket.create_connection(e.address, timeout=5) as first:
+        assert first.recv(1), "its thread is there"
+        patched.setattr(threading.Thread, "start", cannot_start)
+        with socket.create_connection(e.address, timeout=5) as stranger:
+            assert stranger.recv(1) == b"", "closed at once"
+        e.until(lambda: any("can't start new thread" in getattr(each, "text", "") for each in e.reports))
+        assert len(e.receiver._listener._unproven) <= 1
+    e.sender.close()
+    e.connect(2)
+    e.until(lambda: e.free() == [0, 1, 2, 3])
+    assert e.status().is_there
+
+
+def test_a_connection_that_cannot_be_watched_is_none_of_its_node(ends, monkeypatch):
+    def refuse(fd, events):
+        raise OSError(errno.ENOSPC, "too many watches")
+
+    e = ends()
+    e.sender.close()
+    e.until(lambda: not e.status().is_there)
+    epoll = e.receiver._poller._epoll
+    full = SimpleNamespace(poll=epoll.poll, unregister=epoll.unregister, modify=epoll.modify, register=refuse)
+    with monkeypatch.context() as patched:
+        patched.setattr(e.receiver._poller, "_epoll", full)
+        e.connect(2)
+        e.until(lambda: any("too many watches" in getattr(each, "text", "") for each in e.reports))
+        assert not e.status().is_there
+    e.sender.close()
+    e.connect(3)
+    e.until(lambda: e.free() == [0, 1, 2, 3])
+    assert e.status().is_there
+
+
+def cannot_start(thread):
+    raise RuntimeError("can't start new thread")
+
+
+def test_a_thread_of_a_host_reads_process_ids_while_others_begin_and_end():
+    class Ending:
+        @property
+        def pid(self):
+            backend._processes.pop("rollout-1", None)
+            return 7
+
+    backend = LocalBackend.__new__(LocalBackend)
+    backend._launcher, backend._processes = SimpleNamespace(pid=5), {f"rollout-{n}": Ending() for n in range(3)}
+    assert backend.pids == {"launcher": 5, "rollout-0": 7, "rollout-1": 7, "rollout-2": 7}
 
 
 def test_hosts_of_many_nodes_gather_for_longer_and_answer_at_once_where_a_role_has_failed():

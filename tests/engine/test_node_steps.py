@@ -17,7 +17,7 @@ from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.outbox import OutboxReader
 from penstock.experience.run_replay import Replay, transition_fields
 from penstock.ipc import Occupancy
-from penstock.ipc.stream import BlockCounter, Frame, Kind, array_views, nbytes_of
+from penstock.ipc.stream import BlockCounter, Frame, Kind, StreamError, array_views, nbytes_of
 from penstock.replay import RateLimiter, ReplayBuffer
 from tests.envs.arrangements import counting_lanes
 from tests.experience.writing import run_shape
@@ -173,6 +173,11 @@ def test_policy_lag_of_steps_is_that_of_the_weights_that_the_node_had_when_it_se
         arrive(version=node)
         assert seat.status().policy_lag == seat.status().policy_lag_max == lag
     assert seat.status().steps == len(ends.buffer) == 6
+
+
+def test_a_frame_of_more_steps_than_its_bytes_can_hold_is_none(ends, seat):
+    with pytest.raises(StreamError, match="4294967295 steps came with 100 bytes, where "):
+        next(seat.receive(None, Frame(Kind.BLOCK, RUN, 1, number=1, count=2**32 - 1, nbytes=100), BlockCounter(RUN, 1)))
 
 
 def test_a_dismissed_node_has_delivered_when_no_steps_arrive_any_more(ends, seat, monkeypatch):

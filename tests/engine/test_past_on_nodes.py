@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from penstock.engine.nodes import dispatcher
-from penstock.engine.nodes.past import pool_of
-from penstock.ipc.stream import HEADER
+from penstock.engine.nodes.past import pool_of, receive_results
+from penstock.ipc.stream import HEADER, Frame, Kind, StreamError
 from penstock.self_play.arenas import NOBODY, GuestSeats
 from tests.engine.trees import LARGE, SMALL, trees
 
@@ -68,6 +68,11 @@ def test_results_come_home_for_the_games_and_the_versions_that_they_are_of(pools
     pools.tree.until(lambda: pools.home.results.sum() == 9)
     assert pools.home.results[1, 0].tolist() == [2, 1, 0]
     assert pools.home.results[2 + 3, 1].tolist() == [1, 0, 5]  # the small node has the first two games
+
+
+def test_a_frame_of_more_results_than_its_bytes_can_hold_is_none(pools):
+    with pytest.raises(StreamError, match="4294967295 results came with 100 bytes, where "):
+        next(receive_results(pools.home, range(2), None, Frame(Kind.RESULTS, 1, 1, count=2**32 - 1, nbytes=100)))
 
 
 def test_a_place_is_written_on_a_node_when_no_game_there_plays_it(pools):

@@ -5,6 +5,7 @@ import pickle
 import re
 import socket
 import struct
+import threading
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -92,6 +93,16 @@ def test_only_who_has_the_secret_is_answered_and_only_by_who_has_it(board):
         with pytest.raises(DistNetworkError):
             BoardStore(replace(board.spec, port=boards_port))
     assert "secret" not in repr(board.spec)
+
+
+def test_the_board_answers_again_after_it_could_start_no_thread(board, monkeypatch):
+    def cannot_start(thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", cannot_start)
+        assert all(map(is_closed, said((board.spec.address, board.spec.port), [b""] * boards.MOST_UNPROVEN)))
+    BoardStore(board.spec).set("a", "b")
 
 
 def test_what_a_proof_says_is_of_no_use_for_another_connection(board):

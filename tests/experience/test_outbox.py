@@ -16,7 +16,7 @@ from penstock.engine.paths.sequences import SequencePath
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.layout import Column
-from penstock.experience.outbox import Outbox, OutboxReader, steps_in
+from penstock.experience.outbox import WRITER, Inbox, Outbox, OutboxReader, fields_of_call, steps_in
 from penstock.experience.run_replay import Replay, transition_fields
 from penstock.experience.sequences import sequence_fields
 from penstock.replay import Field, NStep, Prioritized, RateLimiter, ReplayBuffer, Sequences
@@ -276,3 +276,14 @@ def test_calls_that_are_overwritten_before_they_are_read_are_an_error():
         play(there, arena, 3)
     with pytest.raises(RuntimeError, match="steps were overwritten before they were sent home"):
         reader.take()
+
+
+def test_home_repeats_the_calls_of_many_nodes_with_a_writer_for_each_group_of_each():
+    path = sequences()
+    fields = fields_of_call(sequence_fields(OBSERVATION, ACTION, 2, with_values=False), 1)
+    call = {name: np.ones((1, *field.shape), field.dtype) for name, field in fields.items()}
+    inboxes = [Inbox(path.replay) for _ in range(65)]
+    for node, inbox in enumerate(inboxes):
+        for group in range(16):
+            inbox.add(call | {WRITER: np.array([16 * node + group])})
+    assert path.replay.buffer.num_added == 65 * 16

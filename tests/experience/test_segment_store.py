@@ -9,8 +9,9 @@ import pytest
 
 from penstock.config.sources import parse_source
 from penstock.envs.spaces import ActionSpec, ObservationSpec
+from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import Column, RunShape
-from penstock.experience.segment_store import make_store
+from penstock.experience.segment_store import keep_segments, make_store
 
 T = 5
 
@@ -147,3 +148,10 @@ def test_prioritized_segments_are_drawn_in_proportion_to_their_priorities():
     counts = np.bincount(np.concatenate([store.sample()["lane"] for _ in range(4_000)]), minlength=16)
     expected = 16_000 * priorities / priorities.sum()
     assert ((counts - expected) ** 2 / expected).sum() < 45, "chi-square of 15 degrees, one in 10,000"
+
+
+def test_segments_of_many_lanes_of_nodes_are_kept_with_a_writer_for_each_lane():
+    arena = ExperienceArena.create(a_shape(lanes=1152, length=1))
+    store = make_store(parse_source("reservoir:1/2,capacity=2000"), 4, arena.shape, seed=1)
+    keep_segments(arena, [store], {}, np.arange(arena.shape.num_lanes))
+    assert len(store.buffer) == 1152

@@ -350,6 +350,41 @@ def test_threads_write_and_sample_at_once(each_its_own: bool, row: int) -> None:
     assert len(buffer.get_all()["ids"]) == 50
 
 
+def test_each_of_several_threads_draws_rows_with_their_own_masses() -> None:
+    numbers = np.arange(5000)
+    buffer = ReplayBuffer(5000, {"number": Field((64,), "int64")}, sampler=Prioritized(alpha=1.0, eps=0.0))
+    buffer.add(number=np.repeat(numbers, 64).reshape(-1, 64), priorities=numbers + 1.0)
+
+    def draw(thread: int) -> None:
+        for _ in range(2000):
+            batch, masses, total, _ = buffer.draw(100 + thread)
+            np.testing.assert_array_equal(masses, batch["ids"] + 1.0)
+            assert total == buffer.mass
+
+    in_threads(3, draw)
+
+
+def test_a_thread_reads_the_state_of_the_generator_between_batches_of_others() -> None:
+    alone, shared = (ReplayBuffer(10, {"number": Field()}, seed=1) for _ in range(2))
+    for buffer in (alone, shared):
+        buffer.add(number=np.arange(10))
+    known = {alone._core.generator_state()}
+    for _ in range(200):
+        alone.sample(50_000)
+        known.add(alone._core.generator_state())
+    left = [0] * 200
+
+    def sample_or_look(thread: int) -> None:
+        while left:
+            if thread == 0:
+                shared.sample(50_000)
+                left.pop()
+            else:
+                assert shared._core.generator_state() in known
+
+    in_threads(2, sample_or_look)
+
+
 def test_threads_gather_what_one_would() -> None:
     shape = (64, 64)
     buffers = [

@@ -3,10 +3,12 @@
 import os
 import pickle
 import random
+import resource
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -324,26 +326,75 @@ def test_a_row_whose_writer_was_killed_inside_it_is_never_seen_and_used_again(fo
     assert rows_in_hand(buffer) == 0
 
 
-def test_a_writer_that_is_stopped_inside_a_row_holds_up_nobody(fork: Start) -> None:
-    buffer = ReplayBuffer(4, HUGE)
+def stopped_inside_a_row(fork: Start, buffer: ReplayBuffer, write: Callable[[ReplayBuffer], None]) -> int:
+    """Fill the buffer, and start a process that writes and stops in the middle of a row; return its number."""
     write_laps(buffer, 1)
-    process, before = fork(_write_huge, buffer), buffer.num_added
+    process, before = fork(write, buffer), buffer.num_added
+    assert process.pid is not None
     while buffer.num_added == before:
         pass
     while True:
         os.kill(process.pid, signal.SIGSTOP)
         os.waitid(os.P_PID, process.pid, os.WSTOPPED)
         if rows_in_hand(buffer) == 1:
-            break
+            return process.pid
         os.kill(process.pid, signal.SIGCONT)
+
+
+def test_a_writer_that_is_stopped_inside_a_row_holds_up_nobody(fork: Start) -> None:
+    buffer = ReplayBuffer(4, HUGE)
+    pid = stopped_inside_a_row(fork, buffer, _write_huge)
     write_laps(buffer, 3)
     assert rows_in_hand(buffer) == 1, "it may go on at any time: its row is its own"
     for _ in range(20):
         assert_all_whole(buffer.sample(8))
     before = buffer.num_added
-    os.kill(process.pid, signal.SIGCONT)
+    os.kill(pid, signal.SIGCONT)
     while buffer.num_added < before + 3:
         assert_all_whole(buffer.sample(8))
+
+
+@contextmanager
+def no_free_descriptor() -> Iterator[None]:
+    """Have this process open nothing."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def _write_huge_without_descriptors(buffer: ReplayBuffer) -> None:
+    with no_free_descriptor():
+        _write_huge(buffer)
+
+
+@pytest.mark.parametrize("who", ["the stopped one", "the others"])
+def test_a_stopped_writer_keeps_its_row_where_processes_can_open_no_file(fork: Start, who: str) -> None:
+    buffer = ReplayBuffer(4, HUGE)
+    if who == "the others":
+        stopped_inside_a_row(fork, buffer, _write_huge)
+        with no_free_descriptor():
+            write_laps(buffer, 3)
+    else:
+        stopped_inside_a_row(fork, buffer, _write_huge_without_descriptors)
+        write_laps(buffer, 3)
+    assert rows_in_hand(buffer) == 1
+
+
+def test_a_writer_whose_row_was_taken_counts_it_as_skipped_and_leaves_it(fork: Start) -> None:
+    buffer = ReplayBuffer(4, HUGE)
+    pid, core = stopped_inside_a_row(fork, buffer, _write_huge), buffer._core
+    row = core.ids(0, 0, 4).tolist().index(-1)
+    later = np.array([row + 4 * 10**9])
+    core.put_block(0, row, later, np.zeros((1, core.store_shape(0)[1]), np.uint8))
+    before = buffer.num_added
+    os.kill(pid, signal.SIGCONT)
+    while buffer.num_added < before + 8:
+        pass
+    assert core.ids(0, row, row + 1) == later
+    assert buffer.stats().rows_skipped == 1
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
@@ -363,9 +414,9 @@ def test_a_reader_that_dies_or_stops_in_a_uniform_buffer_holds_up_nobody(fork: S
 
 def test_more_writers_than_there_are_places_may_come_and_go(fork: Start) -> None:
     buffer = ReplayBuffer(10, {"obs": Field()})
-    fork(_open_writers, buffer, 1000).join()
-    writers = [buffer.writer() for _ in range(1024)]
-    with pytest.raises(RuntimeError, match="all 1024 places for writers are taken by live processes"):
+    fork(_open_writers, buffer, 16_000).join()
+    writers = [buffer.writer() for _ in range(16_384)]
+    with pytest.raises(RuntimeError, match=r"all 16384 places for writers .* train with fewer nodes, num_workers or"):
         buffer.writer()
     del writers
     assert buffer.writer().add(obs=1.0) is not None

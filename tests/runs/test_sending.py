@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 from penstock.replay import Field, ReplayBuffer
+from penstock.replay.manifest import Manifest
 from penstock.runs import fetching, sending
 from penstock.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint, verify_checkpoint
 from penstock.runs.fetching import cached_copy, copy_to_resume
@@ -230,6 +232,39 @@ def test_contents_of_replay_are_sent_as_they_are_saved(run, sender, far, monkeyp
     loaded = ReplayBuffer(1000, {"x": Field((), np.float64)})
     loaded.load(far / "replay")
     assert len(loaded) == 20
+
+
+def test_contents_of_replay_there_are_whole_also_when_a_save_ends_while_the_one_before_is_looked_at(
+    run, sender, far, monkeypatch
+):
+    buffer, loaded = (ReplayBuffer(1000, {"x": Field((), np.float64)}) for _ in range(2))
+    lengths, pending = [], []
+    file_names, send = Manifest.file_names, RemoteDirectory.send
+
+    def save_ten_more():
+        buffer.add(x=np.zeros(10))
+        buffer.save(run.path / "replay")
+
+    def names_then_a_save(self):
+        names = file_names(self)
+        if pending and threading.current_thread() is sender._thread:
+            pending.pop()()
+        return names
+
+    def send_and_load(self, name, *args):
+        send(self, name, *args)
+        if name == "replay/manifest.json":
+            loaded.load(far / "replay")
+            lengths.append(len(loaded))
+
+    monkeypatch.setattr(Manifest, "file_names", names_then_a_save)
+    monkeypatch.setattr(RemoteDirectory, "send", send_and_load)
+    save_ten_more()
+    flush(sender)
+    pending.append(save_ten_more)
+    save_ten_more()
+    flush(sender)
+    assert sender.notes == [] and lengths == [10, 30]
 
 
 def test_a_place_that_holds_something_is_refused_and_left_as_it_is(run, far, tmp_path):

@@ -104,7 +104,8 @@ class LocalBackend(Owned):
     @property
     def pids(self) -> dict[str, int]:
         """Process ids of the roles alive and of their launcher, by name."""
-        return {"launcher": self._launcher.pid} | {name: process.pid for name, process in self._processes.items()}
+        # A host's thread reads them, too, while others begin and end.
+        return {"launcher": self._launcher.pid} | {name: process.pid for name, process in list(self._processes.items())}
 
     @owner_only
     def close(self, patience: float = STOP_SECONDS) -> None:

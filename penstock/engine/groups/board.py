@@ -118,9 +118,12 @@ class Board(Owned):
                 time.sleep(0.1)  # too many open files: one may be closed by then
                 continue
             if self._unproven.acquire(blocking=False):
-                threading.Thread(target=self._serve, args=(connection,), name="board", daemon=True).start()
-            else:
-                connection.close()
+                try:
+                    threading.Thread(target=self._serve, args=(connection,), name="board", daemon=True).start()
+                    continue
+                except RuntimeError:  # as many threads as the system allows
+                    self._unproven.release()
+            connection.close()
 
     def _serve(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError, ValueError):

@@ -7,6 +7,7 @@ without being counted again.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import Counter
@@ -20,15 +21,7 @@ from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.outbox import Outbox, RelayInbox, Rows, fields_of_call, steps_in
 from penstock.experience.segments import busy_backlog
 from penstock.ipc import NodeSlots, Occupancy, SlotState
-from penstock.ipc.stream import (
-    BlockCounter,
-    Frame,
-    Kind,
-    Stream,
-    StreamError,
-    array_views,
-    nbytes_of,
-)
+from penstock.ipc.stream import BlockCounter, Frame, Kind, Stream, StreamError, array_views
 from penstock.runs.status import NodeStatus
 
 if TYPE_CHECKING:
@@ -267,11 +260,11 @@ class StepNodeLanes(NodeLanes):
                 self._measure_steps(taken, frame)
                 return self.arena.learner_bell, self.bell
             return (self.bell,)
+        of_each = sum(math.prod(field.shape) * np.dtype(field.dtype).itemsize for field in self._fields.values())
+        if frame.nbytes != (right := frame.count * of_each):
+            raise StreamError(f"{frame.count} steps came with {frame.nbytes} bytes, where {right} are right")
         calls: Rows = {name: np.empty((frame.count, *field.shape), field.dtype) for name, field in self._fields.items()}
-        views = array_views(*calls.values())
-        if nbytes_of(views) != frame.nbytes:
-            raise StreamError(f"{frame.count} steps came with {frame.nbytes} bytes, where {nbytes_of(views)} are right")
-        yield from stream.arriving(views)
+        yield from stream.arriving(array_views(*calls.values()))
         if blocks.accepts(frame):
             self._arrived_at = time.monotonic()
             self._inbox.add(calls)

@@ -90,7 +90,11 @@ class Link:
     def begin(self) -> None:
         """Begin to receive, and have the dispatcher send the weights."""
         self._received_at = time.monotonic()
-        self._poller.add(self)
+        try:
+            self._poller.add(self)
+        except OSError:  # no memory for it
+            self.end()
+            raise
         self._bell.ring()
 
     def end(self) -> None:

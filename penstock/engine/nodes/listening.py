@@ -80,12 +80,17 @@ class Listener:
                 time.sleep(ACCEPT_PAUSE)
                 continue
             has_failed = False
+            why = f"{MOST_UNPROVEN} other connections have not yet proven to have the run's token"
             if len(self._unproven) < MOST_UNPROVEN:
                 self._unproven[connection] = time.monotonic() + SILENCE
-                threading.Thread(target=self._welcome, args=(connection,), daemon=True).start()
-            else:
-                connection.close()
-                self._refuse(f"{MOST_UNPROVEN} other connections have not yet proven to have the run's token")
+                try:
+                    threading.Thread(target=self._welcome, args=(connection,), daemon=True).start()
+                    continue
+                except RuntimeError as error:  # as many threads as the system allows
+                    del self._unproven[connection]
+                    why = str(error)
+            connection.close()
+            self._refuse(why)
 
     def _welcome(self, connection: socket.socket) -> None:
         try:

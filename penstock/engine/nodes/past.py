@@ -6,6 +6,7 @@ which it is drawn. On a node it waits until no game there plays against the vers
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -15,17 +16,7 @@ import numpy as np
 
 from penstock.experience.arena import ExperienceArena
 from penstock.ipc import fence
-from penstock.ipc.stream import (
-    Frame,
-    Kind,
-    Stream,
-    StreamError,
-    Views,
-    array_views,
-    nbytes_of,
-    rounded,
-    widened,
-)
+from penstock.ipc.stream import Frame, Kind, Stream, StreamError, Views, array_views, rounded, widened
 from penstock.self_play.arenas import Pool, pool_in
 
 if TYPE_CHECKING:
@@ -147,12 +138,12 @@ def receive_results(pool: Pool, games: range, stream: Stream, frame: Frame) -> G
 
     Yields while bytes are missing.
     """
+    shape = pool.results.shape[1:]
+    if frame.nbytes != (right := 8 * (len(pool.places) + frame.count * (1 + math.prod(shape)))):
+        raise StreamError(f"{frame.count} results came with {frame.nbytes} bytes, where {right} are right")
     numbers, which = np.empty(len(pool.places), np.int64), np.empty(frame.count, np.int64)
-    new = np.empty((frame.count, *pool.results.shape[1:]), np.int64)
-    views = array_views(numbers, which, new)
-    if frame.nbytes != nbytes_of(views):
-        raise StreamError(f"{frame.count} results came with {frame.nbytes} bytes, where {nbytes_of(views)} are right")
-    yield from stream.arriving(views)
+    new = np.empty((frame.count, *shape), np.int64)
+    yield from stream.arriving(array_views(numbers, which, new))
     if len(which) and not 0 <= which.min() <= which.max() < len(games):
         raise StreamError(f"results are of games {which.tolist()}, where a node has {len(games)}")
     new[:, numbers != [place.version for place in pool.places]] = 0

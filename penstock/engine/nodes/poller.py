@@ -49,8 +49,8 @@ class Poller(threading.Thread):
 
     def add(self, link: Served) -> None:
         """Serve a connection."""
-        self._links[link.fileno()] = link
         self._epoll.register(link.fileno(), select.EPOLLIN)
+        self._links[link.fileno()] = link
 
     def watch(self, link: Served, *, sends: bool) -> None:
         """Resume a link also when its connection takes bytes, while it has some to send."""
