@@ -290,7 +290,7 @@ def _cli(
     return tyro.cli(flags_class, args=words, prog=prog, description=description, config=config, registry=registry)
 
 
-def _switches(flags_class: type) -> Iterator[str]:
+def _switches(flags_class: Any) -> Iterator[str]:
     """Yield the names of flags that are true or false."""
     for field in dataclasses.fields(flags_class):
         kind = typing.get_args(field.type)[0] if typing.get_origin(field.type) is Annotated else field.type
