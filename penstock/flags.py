@@ -13,7 +13,7 @@ import re
 import textwrap
 import types
 import typing
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -286,7 +286,30 @@ def _cli(
     """Read flags; whole numbers may be written as 1e5."""
     registry = ConstructorRegistry()
     registry.primitive_rule(_whole_number)
-    return tyro.cli(flags_class, args=list(args), prog=prog, description=description, config=config, registry=registry)
+    words = _without_truth({f"--{name.replace('_', '-')}" for name in _switches(flags_class)}, args)
+    return tyro.cli(flags_class, args=words, prog=prog, description=description, config=config, registry=registry)
+
+
+def _switches(flags_class: Any) -> Iterator[str]:
+    """Yield the names of flags that are true or false."""
+    for field in dataclasses.fields(flags_class):
+        kind = typing.get_args(field.type)[0] if typing.get_origin(field.type) is Annotated else field.type
+        yield from _switches(kind) if dataclasses.is_dataclass(kind) else [field.name] * (kind in (bool, "bool"))
+
+
+def _without_truth(switches: Container[str], args: Sequence[str]) -> list[str]:
+    """Write ``--switch true`` and ``--switch=false`` as ``--switch`` and ``--no-switch``."""
+    left, words = list(args), []
+    while left:
+        word = left.pop(0)
+        flag, _, value = word.partition("=")
+        if flag.replace("_", "-") in switches and (value or left[:1]):
+            truth = (value or left[0]).lower()
+            if truth in ("true", "false"):
+                del left[: not value]
+                word = flag if truth == "true" else f"--no-{flag[2:]}"
+        words.append(word)
+    return words
 
 
 def _flags_class(name: str, flags: list[Flag]) -> type:

@@ -122,6 +122,20 @@ def test_what_all_algorithms_share_is_put_into_a_group_and_little_of_it_into_tha
     assert learning == {"gamma", "learning_rate_schedule"}, "a new one is put into config/features.py"
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [("--dueling", True), ("--dueling true", True), ("--dueling=True", True), ("--dueling FALSE", False),
+     ("--dueling=false", False), ("--no-dueling", False), ("--normalize_returns=true --dueling --double", True)],
+)  # fmt: skip
+def test_a_switch_may_have_a_value(words, expected):
+    config = parse_config(load_algorithm("dqn").Config, ["--env", "none", *words.split()], "penstock train dqn")
+    assert config.dueling is expected
+
+
+def test_a_switch_of_another_command_may_have_a_value_too():
+    assert parse_flags(EvalFlags, ["runs/x", "--sampled=true"], "penstock eval").sampled
+
+
 def test_a_whole_number_may_be_written_with_an_exponent(capsys):
     config = parse("--env", "x", "--total-steps", "1e5", "--num-workers", "2e0", "--hidden-sizes", "1e1", "1_6")
     assert (config.total_steps, config.num_workers, config.hidden_sizes) == (100_000, 2, (10, 16))

@@ -89,13 +89,18 @@ class IMPACT(SegmentAlgorithm):
 
     def begin(self, model: ActorCritic, learning: dict[str, Any] | None = None) -> None:
         """Make the target network: a copy of the model, or the one of `learning_state`."""
-        self.target = self.make_model(next(model.parameters()).device).requires_grad_(False)
+        if not hasattr(self, "target"):
+            self.target = self.make_model(next(model.parameters()).device).requires_grad_(False)
         self.target.load_state_dict(model.state_dict() if learning is None else learning["target"])
         self.target.input = model.input  # one normalisation of observations for both
 
     def learning_state(self) -> dict[str, Any]:
         """The target network."""
         return {"target": self.target.state_dict()}
+
+    def further_networks(self) -> list[ActorCritic]:
+        """The target network."""
+        return [self.target]
 
     def updated(self, model: ActorCritic, updates: int) -> None:
         """Copy the model to the target network every ``target_period`` updates."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -61,7 +62,8 @@ class LASER(IMPALA):
         relevant = divergence < self.config.trust_region
         targets = self.vtrace(model, batch, policy, values, relevant)
         nothing = {"advantage": 0.0 * values[:-1], "return": values[:-1]}  # of irrelevant states
-        return targets | {n: torch.where(relevant, targets[n], x) for n, x in nothing.items()} | {"relevant": relevant}
+        chosen = {name: torch.where(relevant, targets[name], x) for name, x in nothing.items()}
+        return targets | chosen | {"relevant": relevant.float()}
 
     def loss(self, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, Metrics]:
         """``L = sum m (-log pi(a) pg + c_v 1/2 (v - V)^2) - c_e sum H``, the entropy over fresh steps alone."""
@@ -80,7 +82,7 @@ class LASER(IMPALA):
             "entropy": masked_mean(policy.entropy(), fresh),
             "ratio": masked_mean(log_ratio.exp(), relevant),
             "effective_samples": effective_samples(log_ratio, relevant),
-            "irrelevant": masked_mean((~batch.targets["relevant"]).float(), batch.learn),
+            "irrelevant": masked_mean(1.0 - batch.targets["relevant"], batch.learn),
             "explained_variance": explained_variance(value, target, relevant.bool()),
         }
 
@@ -95,5 +97,5 @@ def implied_divergence(log_pi: Tensor, log_mu: Tensor, rho_bar: float) -> Tensor
     rho_bar
         V-trace's cut of the ratio.
     """
-    log_implied = torch.log_softmax(torch.minimum(log_mu + torch.as_tensor(rho_bar).log(), log_pi), -1)
+    log_implied = torch.log_softmax(torch.minimum(log_mu + math.log(rho_bar), log_pi), -1)
     return (log_pi.exp() * (log_pi - log_implied)).sum(-1)

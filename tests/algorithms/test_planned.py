@@ -25,13 +25,18 @@ from penstock.algorithms.ddpg import DDPG
 from penstock.algorithms.dqn import DQN
 from penstock.algorithms.fasttd3 import FastTD3
 from penstock.algorithms.flashsac import FlashSAC
+from penstock.algorithms.impact import IMPACT
 from penstock.algorithms.impala import IMPALA
+from penstock.algorithms.laser import LASER
 from penstock.algorithms.ppo import PPO
+from penstock.algorithms.pqn import PQN
+from penstock.algorithms.r2d2 import R2D2
 from penstock.algorithms.rainbow import Rainbow
 from penstock.algorithms.sac import SAC
 from penstock.algorithms.td3 import TD3
 from penstock.algorithms.tqc import TQC
 from penstock.algorithms.xqc import XQC
+from tests.algorithms.episodes import LENGTH, episode
 from tests.algorithms.transitions import TORQUE, VECTOR, begin, make, random_transitions
 from tests.engine.collecting import Collecting
 from tests.nn.plain import CHOICE
@@ -42,6 +47,7 @@ def minibatch_of(kind, env, **settings):
     batch, algorithm = run.take(), run.algorithm
     run.close()
     model = algorithm.build_model()
+    algorithm.begin(model)
     with torch.no_grad():
         algorithm.prepare(model, batch)
     return algorithm, model, batch if algorithm.needs_segments else batch.flatten()
@@ -73,6 +79,9 @@ CASES = {
     "lstm": (APPO, "Pendulum-v1", PROXIMAL | {"memory": "lstm", "memory_size": 16}),
     "v-trace": (IMPALA, "CartPole-v1", {"batch_size": 64}),
     "a2c": (A2C, "CartPole-v1", {}),
+    "impact": (IMPACT, "CartPole-v1", {"batch_size": 64}),
+    "laser": (LASER, "CartPole-v1", {"batch_size": 64}),
+    "pqn": (PQN, "CartPole-v1", {"batch_size": 64}),
     "bfloat16": (APPO, "CartPole-v1", PROXIMAL | IN_BFLOAT16),
 }
 
@@ -176,6 +185,24 @@ def test_a_planned_update_from_replay_is_that_of_torch(case, monkeypatch):
     for name, weight in model.state_dict().items():
         atol = 1e-2 if case in NORMALIZED else 1e-5
         torch.testing.assert_close(weight, expected.state_dict()[name], rtol=1e-3, atol=atol)
+
+
+@pytest.mark.parametrize("kind", [R2D2, DQN])
+@pytest.mark.parametrize("memory", ["gru", "lstm"])
+def test_a_planned_update_from_sequences_is_that_of_torch(memory, kind, monkeypatch):
+    runs, run = [], RecordedUpdate.run
+    monkeypatch.setattr(RecordedUpdate, "run", lambda self, *given: runs.append(self) or run(self, *given))
+    settings = {"memory": memory, "memory_size": 4, "sequence_length": 8, "burn_in": 4, "sequence_overlap": 0}
+    (one, model), (other, expected) = twins(kind, CHOICE, target_period=2, **settings)
+    for number in range(1, 6):
+        batch = episode(0.9, last_discount=0.0)
+        valid = torch.arange(LENGTH).unsqueeze(1) < torch.tensor([LENGTH, 9, 5])
+        state = torch.randn(3, model.state_size, generator=torch.Generator().manual_seed(number))
+        batch = dataclasses.replace(batch, number=number, valid=valid, memory=state)
+        torch.testing.assert_close(one(batch)[0], other(batch)[0], rtol=1e-4, atol=3e-5)
+    assert sum(each._model is model for each in runs) == 5
+    for name, weight in model.state_dict().items():
+        torch.testing.assert_close(weight, expected.state_dict()[name], rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("lost", [1, 2])
@@ -529,6 +556,7 @@ OPERATIONS = {
     "parts": lambda x, m: torch.cat((x[3:], x[:3] * m[4:]), 0) + torch.stack([row * row.sum() for row in x.unbind()]),
     "largest": lambda x, m: x.amax(-1, keepdim=True) * m + x.gather(-1, m.argmax(-1, keepdim=True)) - x.abs().mean(),
     "soft steps": lambda x, m: torch.nn.functional.softplus(5 * x) * m + torch.full((), 3.0) * x.amin(0),
+    "largest of columns": lambda x, m: x * x.detach().amax(0) + blocks(x).detach().amax(1) * m,
     "soft values": lambda x, m: x.logsumexp(-1).unsqueeze(-1) * m + (3 * x).logsumexp(1, keepdim=True),
     "normalised columns": lambda x, m: columns_normalized(x, m[0] + 1.0, m[1]),
     "moments": lambda x, m: torch.addcmul(m, *(each * x for each in torch.var_mean(x, 0, correction=0, keepdim=True))),
@@ -544,6 +572,7 @@ OPERATIONS = {
     "large powers": lambda x, m: (x.abs().clamp(max=1.0) * 87.0).exp().log() * m,
     "rows of blocks": lambda x, m: blocks(x).gather(1, m.long()[:, :1, None].expand(-1, 1, 3)).squeeze(1) * x,
     "vectors": lambda x, m: (x @ m[0]).unsqueeze(-1) * x + (x * torch.arange(3)) @ m[:3],
+    "scaled rows": lambda x, m: torch.layer_norm(x, (3,), m[0] + 1.0, m[1]) * m + torch.layer_norm(m, (3,), x[0], x[1]),
     "rows": lambda x, m: torch.layer_norm(3.0 * x, (3,), eps=0.5) * m + torch.layer_norm(blocks(x), (3,)).sum(1),
     "weighted sums": lambda x, m: (blocks(x) * m[:, :1, None]).sum(1) * (blocks(x) * m.unsqueeze(1)).sum(-1),
     "columns": lambda x, m: torch.cat([part * m[:, :1] for part in x.split((1, 2), -1)], -1),

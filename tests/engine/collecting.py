@@ -120,7 +120,8 @@ class Collecting(Polled):
 
     def begin(self) -> SegmentPath:
         with torch.no_grad():
-            self.model.policy_head.weight.mul_(50.0)  # away from the nearly uniform start
+            if hasattr(self.model, "policy_head"):
+                self.model.policy_head.weight.mul_(50.0)  # away from the nearly uniform start
         return SegmentPath()
 
     def fill(self) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Runs of several agents that one policy plays: what is learned from is what each agent went through."""
 
+import json
 import math
 import os
 import signal
@@ -348,14 +349,18 @@ def test_who_has_no_part_in_a_game_has_no_episode_in_an_evaluation():
         assert trainer.evaluate(2).lengths == (2, 2)
 
 
-def test_a_policy_whose_agents_act_in_no_game_has_no_best_weights_and_reaches_no_target():
+def test_a_policy_whose_agents_act_in_no_game_has_no_best_weights_and_reaches_no_target(tmp_path):
     settings = {**SERIAL, **SEGMENTS, "batch_size": 16, "eval_interval": 32, "target_return": 0.0}
+    settings["run_dir"] = str(tmp_path / "run")
     policies = {"here": {"agents": "player_0", "target_return": None}, "absent": {"agents": "player_1"}}
     with penstock.APPO(env=Absent, policies=policies, **settings) as trainer:
         assert not trainer.train(quiet=True).reached_target
         here, absent = trainer.status.policies
         assert here.eval_return is not None and absent.eval_return is absent.best_return is None
         assert trainer.evaluate(2)["absent"].took_part is False
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    found = next(line for line in lines if "evaluation/mean_return" in line)
+    assert found["evaluation/mean_return"] == found["policy/here/evaluation/mean_return"] > 0.0
 
 
 def test_a_game_without_end_is_given_up_for_all_its_agents():

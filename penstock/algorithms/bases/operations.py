@@ -188,12 +188,14 @@ def _averaged(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
     return r.step(Operation.MUL, shape, whole, math.prod(shape) / args[0].numel())
 
 
-def _along_the_last(operation: Operation) -> Find:
-    def find(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
+def _along_the_last(operation: Operation, otherwise: Find | None = None) -> Find:
+    def find(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number | Turned:
         dims = args[1] if len(args) > 1 else None
         dims = [dims] if isinstance(dims, int) else dims
         if not dims or [dim % args[0].ndim for dim in dims] != [args[0].ndim - 1]:
-            raise Unplannable("a largest number is not one of the last dimension")
+            if otherwise is not None:
+                return otherwise(r, shape, args, kwargs)
+            raise Unplannable("the place of a largest number is not one of the last dimension")
         kept = [*args[0].shape[:-1], 1]
         return _reshaped(r, r.step(operation, kept, args[0]), kept, shape)
 
@@ -236,21 +238,24 @@ def _dot(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
     return _reshaped(r, r.step(Operation.SUM, kept, r.step(Operation.MUL, args[0].shape, *args)), kept, shape)
 
 
-def _least(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
-    """Smallest numbers along one dimension: of its rows, one after the other."""
-    dims = args[1] if len(args) > 1 else ()
-    dims = [dims] if isinstance(dims, int) else list(dims)
-    if len(dims) != 1:
-        raise Unplannable("a smallest number is not one of a dimension")
-    dim, sizes = dims[0] % args[0].ndim, list(args[0].shape)
-    part = [1 if place == dim else size for place, size in enumerate(sizes)]
-    rows = (
-        r.step(Operation.SLICE, part, args[0], x=dimension(len(sizes), dim), y=begin) for begin in range(sizes[dim])
-    )
-    least = next(rows)
-    for row in rows:
-        least = r.step(Operation.MINIMUM, part, least, row)
-    return _reshaped(r, least, part, shape)
+def _along_one(operation: Operation) -> Find:
+    """Smallest or largest numbers along one dimension: of its rows, one after the other."""
+
+    def find(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
+        dims = args[1] if len(args) > 1 else ()
+        dims = [dims] if isinstance(dims, int) else list(dims)
+        if len(dims) != 1:
+            raise Unplannable("a smallest or largest number is not one of a dimension")
+        dim, sizes = dims[0] % args[0].ndim, list(args[0].shape)
+        part = [1 if place == dim else size for place, size in enumerate(sizes)]
+        at = dimension(len(sizes), dim)
+        rows = (r.step(Operation.SLICE, part, args[0], x=at, y=begin) for begin in range(sizes[dim]))
+        found = next(rows)
+        for row in rows:
+            found = r.step(operation, part, found, row)
+        return _reshaped(r, found, part, shape)
+
+    return find
 
 
 def _log_of_sum(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
@@ -377,27 +382,38 @@ def _soft_maximum_backward(r: Steps, shape: Any, args: Any, kwargs: Any) -> Numb
 
 def _rows_normalized(r: Steps, shape: Any, args: Any, kwargs: Any) -> Sequence[Number]:
     """Rows normalised by their moments (input, shape, scale, shift, epsilon); then means, and inverse deviations."""
-    x, dims, *affine, epsilon = args
-    if len(dims) != 1 or affine != [None, None]:
-        raise Unplannable("rows are normalised with a scale and shift, or over several dimensions")
+    x, dims, scale, shift, epsilon = args
+    if len(dims) != 1 or (scale is None) != (shift is None):
+        raise Unplannable("rows are normalised with a scale alone, or over several dimensions")
     (rows, kept, _), share = shape, 1.0 / dims[0]
     mean = r.step(Operation.MUL, kept, r.sum(kept, r.number(x)), share)
     deviation = r.step(Operation.ADD, rows, x, mean, x=-1.0)
     var = r.step(Operation.MUL, kept, r.sum(kept, r.step(Operation.MUL, rows, deviation, deviation)), share)
     inverse = _inverse_root(r, kept, (r.step(Operation.ADD, kept, var, epsilon, x=1.0),), {})
-    return [r.step(Operation.MUL, rows, deviation, inverse), mean, inverse]
+    found = r.step(Operation.MUL, rows, deviation, inverse)
+    if scale is not None:
+        found = r.step(Operation.ADD, rows, r.step(Operation.MUL, rows, found, scale), shift, x=1.0)
+    return [found, mean, inverse]
 
 
 def _rows_normalized_backward(r: Steps, shape: Any, args: Any, kwargs: Any) -> Sequence[Number | None]:
-    """``(g - mean g - y mean(g y)) / deviation`` of rows (gradient, input, shape, means, inverse deviations, ...)."""
-    gradient, x, dims, mean, inverse = args[:5]
-    rows, kept, share = shape[0], mean.shape, 1.0 / dims[0]
+    """``(g - mean g - y mean(g y)) / deviation`` of rows, and gradients of scale and shift.
+
+    Arguments: gradient, input, shape, means, inverse deviations, scale, shift, which are wanted. ``g`` is the gradient
+    times the scale.
+    """
+    given, x, dims, mean, inverse, scale, _, mask = args
+    rows, kept, share = x.shape, mean.shape, 1.0 / dims[0]
     y = r.step(Operation.MUL, rows, r.step(Operation.ADD, rows, x, mean, x=-1.0), inverse)
-    sums = r.sum(kept, r.number(gradient)), r.sum(kept, r.step(Operation.MUL, rows, gradient, y))
+    gradient = r.number(given) if scale is None else r.step(Operation.MUL, rows, given, scale)
+    sums = r.sum(kept, gradient), r.sum(kept, r.step(Operation.MUL, rows, gradient, y))
     of_all, along = (r.step(Operation.MUL, kept, each, share) for each in sums)
     rest = r.step(Operation.ADD, rows, gradient, of_all, x=-1.0)
     rest = r.step(Operation.ADD, rows, rest, r.step(Operation.MUL, rows, y, along), x=-1.0)
-    return [r.step(Operation.MUL, rows, rest, inverse), None, None]
+    whole = [1] * (len(rows) - 1) + list(dims)
+    of_scale = r.sum(whole, r.step(Operation.MUL, rows, given, y)), r.sum(whole, r.number(given))
+    found = r.step(Operation.MUL, rows, rest, inverse), *(_reshaped(r, each, whole, dims) for each in of_scale)
+    return [each if is_wanted else None for each, is_wanted in zip(found, mask, strict=True)]
 
 
 def _sorted(r: Steps, shape: Any, args: Any, kwargs: Any) -> Sequence[Number | None]:
@@ -484,9 +500,10 @@ RECORDED: dict[str, Find] = {
     "scalar_tensor": _filled(), "full": lambda r, s, a, k: r.step(Operation.CONSTANT, s, x=a[1]),
     "zeros_like": _filled(0.0), "ones_like": _filled(1.0), "new_zeros": _filled(0.0),
     "new_ones": _filled(1.0), "zero": _filled(0.0), "zeros": _filled(0.0), "empty": _filled(0.0),
-    "empty_like": _filled(0.0), "new_empty": _filled(0.0), "dot": _dot, "amin": _least,
+    "empty_like": _filled(0.0), "new_empty": _filled(0.0), "dot": _dot, "amin": _along_one(Operation.MINIMUM),
     "sum": _summed, "mean": _averaged, "abs": _size, "sgn": _sign, "sign": _sign, "logsumexp": _log_of_sum,
-    "amax": _along_the_last(Operation.LARGEST), "argmax": _along_the_last(Operation.PLACE_OF_LARGEST),
+    "amax": _along_the_last(Operation.LARGEST, _along_one(Operation.MAXIMUM)),
+    "argmax": _along_the_last(Operation.PLACE_OF_LARGEST),
     "gather": _indexed(Operation.GATHER), "scatter_add": _indexed(Operation.SCATTER_ADD),
     "_log_softmax": _softmax(Operation.LOG_SOFTMAX, 1),
     "_softmax": lambda r, s, a, k: r.step(Operation.EXP, s, _softmax(Operation.LOG_SOFTMAX, 1)(r, s, a, k)),

@@ -106,7 +106,8 @@ class PlannedGradient(PlanCache["Planned"]):
     def __init__(
         self, algorithm: Any, model: Any, autocast: AbstractContextManager[object], trained: Sequence[nn.Parameter]
     ) -> None:
-        super().__init__(algorithm, [model])
+        self._networks = [model, *algorithm.further_networks()]
+        super().__init__(algorithm, self._networks)
         self._model, self._autocast, self._trained = model, autocast, trained
 
     def __call__(self, batch: Batch) -> tuple[Tensor, Metrics]:
@@ -123,7 +124,7 @@ class PlannedGradient(PlanCache["Planned"]):
 
     def _record(self, batch: Any) -> Planned:
         with self._autocast:
-            return Planned(lambda given: self._algorithm.evaluate(self._model, given), [self._model], batch)
+            return Planned(lambda given: self._algorithm.evaluate(self._model, given), self._networks, batch)
 
 
 class Planned:
@@ -163,6 +164,8 @@ class Planned:
         self._shapes = {name: each.shape for name, each in metrics.items() if each.ndim}
         self._trained = [each is not None for each in gradients]
         targets = {name: each for name, each in _targets_of(copied).items() if each is not given.get(name)}
+        if not all(each.is_floating_point() for each in targets.values()):
+            raise Unplannable("a target is no floating-point number")
         self._targets = {name: target.shape for name, target in targets.items()}
         numbers = [loss, *(metrics[name] for name in self._names)]
         known = [each for each in gradients if each is not None]

@@ -113,6 +113,10 @@ class SegmentAlgorithm(Algorithm):
         """Return the learner's own state, as tensors and plain values."""
         return {}
 
+    def further_networks(self) -> Sequence[torch.nn.Module]:
+        """Return the networks, other than the model, that the loss reads: the same ones throughout a run."""
+        return ()
+
     def updated(self, model: Any, updates: int) -> None:
         """Follow the model's update of this number; called after each. Without effect here."""
 
@@ -329,9 +333,9 @@ class SegmentUpdater:
         self.generator = torch.Generator().manual_seed(algorithm.config.seed)
         self.autocast = algorithm.autocast(next(model.parameters()).device)
         self._training = algorithm.training_mode(model)
+        self.go_on(learning)
         trained = joined_if_adjacent(list(model.parameters()))
         self.gradient: Gradient = PlannedGradient(algorithm, model, self.autocast, trained)
-        self.go_on(learning)
 
     def learn(
         self, batch: Batch, *, begin: Callable[[], object] = lambda: None,

@@ -182,7 +182,8 @@ class Chronicle(Owned):
             its = {"updates": policy.updates_of(scored.evaluation.version), **_values_of(scored.evaluation)}
             values |= {of_policy(policy.name) + key: value for key, value in its.items()}
         if len(policies) > 1:
-            values["evaluation/mean_return"] = fmean(scored.evaluation.mean_return for scored in policies)
+            found = [scored.evaluation.mean_return for scored in policies if scored.evaluation.took_part]
+            values |= {"evaluation/mean_return": fmean(found)} if found else {}
             steps = self._progress.steps
         else:
             steps = policies[0].evaluation.steps
