@@ -22,7 +22,7 @@ from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.reading import RecordedRun
 from penstock.runs.run_directory import RunDirectory
 from tests.comparing import identical
-from tests.engine.inside import learner_of, policies_of, supervisor_of
+from tests.engine.inside import learner_of, policies_of, role_of, supervisor_of
 from tests.engine.processes import Watched, pids_of, roles_of
 from tests.envs.playing import AtOnce, InTurn, Part
 from tests.envs.two_sides import TwoSides
@@ -127,6 +127,10 @@ def test_policies_of_the_same_settings_play_the_agents_in_turn():
         assert trainer.get_parameters().keys() == {0, 1}
         assert [policy.name for policy in trainer.status.policies] == ["0", "1"]
         assert [policy.config.num_agents for policy in (p.algorithm for p in policies_of(trainer))] == [2, 2]
+        first, second = role_of(trainer, "rollout-0")._policy_lanes
+        numbers = [set(lanes._noise.draw().ravel().tolist()) for lanes in (first, second)]
+        assert len(numbers[0]) == len(numbers[1]) == 8, "each lane has random numbers of its own"
+        assert not numbers[0] & numbers[1], "and no policy has those of another"
 
 
 class TwoAlike(TwoSides):
