@@ -183,7 +183,9 @@ def test_new_priorities_reach_their_rows_and_new_rows_of_any_shard_begin_with_th
     ids = {float(value): row for b in batches for value, row in zip(b["value"][:, 0], b["ids"].tolist(), strict=True)}
     rows = sorted(ids)
     priorities = np.array([0.0 if row < 3 else 9.0 if row == 3 else 1.0 for row in rows])
-    of.home.update_priorities(np.array([ids[row] for row in rows]), priorities)
+    with of.home._exchange:  # nothing is asked
+        of.home.update_priorities(np.array([ids[row] for row in rows]), priorities)
+        assert of.home._largest == 9.0, "all shards are told, whichever is asked first"
     of.until(lambda: of.buffers[0].mass == 9.0)
     of.until(lambda: of.buffers[1].max_priority == 9.0)
     of.fill(1, 1)  # a row without a priority of its own
