@@ -158,7 +158,7 @@ def test_a_run_learns_though_a_host_is_killed_and_leaves_nothing_behind(on_nodes
         pids.update(host.about(10.0).pid for host in hosts)
         gone = [node.incarnation - (node.host is not None) for node in nodes_of(trainer)]
         family = Watched([pid for pid in pids if psutil.pid_exists(pid)])
-    assert family.left_after(5.0) == []
+    assert family.left_after() == []
     # One fault of each host that is gone: on a busy machine the successor may be lost, too.
     assert killed and [node.faults for node in status.nodes] == gone and gone[1] > 0
     assert result.steps >= 60_000 and result.mean_return > 100.0
@@ -183,7 +183,7 @@ def test_when_a_gateway_is_killed_its_nodes_connect_to_another_and_the_run_learn
         trainer.train(on_update=kill_once, quiet=True)
         status, hosts = trainer.status, [node.host for node in nodes_of(trainer)]
         family = Watched([pid for host in hosts for pid in (host.about(10.0).pid, *host.pids().values())])
-    assert not psutil.pid_exists(killed[0]) and family.left_after(5.0) == []
+    assert not psutil.pid_exists(killed[0]) and family.left_after() == []
     assert [node.faults for node in status.nodes] == [0, 0]  # their hosts have stayed
 
 
@@ -213,7 +213,7 @@ def test_a_learner_on_another_node_learns_with_the_one_at_home_what_one_learner_
     assert status.steps == 4_096 and status.experience["learners/together"] == 2
     shown = [(node.name, node.learner, node.is_there, node.faults) for node in status.nodes]
     assert shown == [("node-0", 0, True, 0), ("node-1", 1, True, 1)]
-    assert family.left_after(5.0) == [] and not any(map(psutil.pid_exists, killed))
+    assert family.left_after() == [] and not any(map(psutil.pid_exists, killed))
 
 
 @LONG
@@ -329,7 +329,7 @@ def test_a_run_that_is_ended_by_a_signal_leaves_nothing_on_its_nodes(on_nodes, t
         family = Watched(list(roles_on_nodes() - before))
         process.send_signal(signum)
         said = process.communicate(timeout=60)[0]
-    assert family.left_after(30.0) == []
+    assert family.left_after() == []
     if signum != signal.SIGKILL:
         assert process.returncode in (130, 143) and "penstock resume" in said
 
@@ -470,7 +470,7 @@ def test_a_host_that_gets_a_signal_delivers_and_leaves_and_the_run_goes_on_witho
             status = yield True
         # The machine is free, and is left in peace.
         assert [(node.state, node.faults) for node in status.nodes] == [("connected", 0), ("left", 0)]
-        assert status.nodes[1].missing == 0 and Watched(pids).left_after(10.0) == []
+        assert status.nodes[1].missing == 0 and Watched(pids).left_after() == []
         yield False
 
     pids, story = [], plot()

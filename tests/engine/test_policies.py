@@ -266,7 +266,7 @@ def test_a_killed_rollout_worker_takes_its_place_in_every_arena_again():
             trainer.train(1_000, quiet=True)
         status, watched = trainer.status, Watched(roles_of(trainer))
         assert status.restarts == 1 and all(policy.steps > 300 for policy in status.policies)
-    assert not watched.left_after(5.0)
+    assert not watched.left_after()
 
 
 class FailingForPrey(APPO):
@@ -301,7 +301,7 @@ def test_a_killed_learner_ends_the_run_which_says_whose_it_was_and_goes_on_from_
     story = rf"^{victim} {whose} \(process \d+\) was killed by SIGKILL\n.*penstock resume {run}$"
     with pytest.raises(TrainingFailed, match=story):
         trainer.train(10**9, quiet=True)
-    assert family.left_after(2.0) == []
+    assert family.left_after() == []
     assert f"{victim} {whose}" in json.loads((run / "status.json").read_text())["reason"]
     with penstock.APPO.resume(run, total_steps=1_000) as resumed:
         assert resumed.train(quiet=True).steps >= 1_000
