@@ -136,23 +136,27 @@ def test_policies_on_nodes_play_past_versions_of_each_other(on_nodes, algorithm,
 
 
 def test_a_run_learns_though_a_host_is_killed_and_leaves_nothing_behind(on_nodes):
-    killed, pids = [], set()
+    killed, stood_at, pids = [], [], set()
     trainer = Trainer(APPO, **on_nodes, total_steps=10**9)
 
     def kill_one(status):
         at_home = pids_of(trainer)
         pids.update(at_home[role] for role in at_home if role != "launcher")  # which other tests use, too
-        if status.steps > began.steps + 15_000 and not killed and all(node.is_there for node in status.nodes):
+        brought = [node.is_there and node.steps > was + 5_000 for node, was in zip(status.nodes, began, strict=True)]
+        if all(brought) and not killed:
             host = nodes_of(trainer)[1].host
             pids.update(host.pids().values())
             killed.append(host.about(10.0).pid)
             os.kill(killed[0], signal.SIGKILL)
+            stood_at.append(status.nodes[0].steps)
+        has_gone_on = stood_at and status.nodes[0].steps > stood_at[0] + 5_000 and status.nodes[1].faults
+        return not (has_gone_on and status.mean_return > 100.0)
 
     with trainer:
         while not (trainer.status.nodes and all(node.is_there for node in trainer.status.nodes)):
             trainer.train(1_000, quiet=True)  # either may be the first that has come
-        began = trainer.status
-        result = trainer.train(60_000, on_update=kill_one, quiet=True)
+        began = [node.steps for node in trainer.status.nodes]
+        result = trainer.train(on_update=kill_one, quiet=True)
         status = trainer.status
         hosts = [node.host for node in nodes_of(trainer) if node.host is not None]
         pids.update(host.about(10.0).pid for host in hosts)
@@ -161,9 +165,7 @@ def test_a_run_learns_though_a_host_is_killed_and_leaves_nothing_behind(on_nodes
     assert family.left_after() == []
     # One fault of each host that is gone: on a busy machine the successor may be lost, too.
     assert killed and [node.faults for node in status.nodes] == gone and gone[1] > 0
-    assert result.steps >= 60_000 and result.mean_return > 100.0
-    made = [node.steps - before.steps for node, before in zip(status.nodes, began.nodes, strict=True)]
-    assert made[0] > made[1] and status.nodes[1].steps > 5_000
+    assert result.stopped == "callback", "the other one has brought more steps since, and the run has learned"
 
 
 @LONG

@@ -23,7 +23,7 @@ from penstock.runs.reading import RecordedRun
 from penstock.runs.run_directory import RunDirectory
 from tests.comparing import identical
 from tests.engine.inside import learner_of, policies_of, role_of, supervisor_of
-from tests.engine.processes import Watched, pids_of, roles_of
+from tests.engine.processes import Watched, pids_of, roles_of, wait_until
 from tests.envs.playing import AtOnce, InTurn, Part
 from tests.envs.two_sides import TwoSides
 
@@ -264,8 +264,10 @@ def test_a_killed_rollout_worker_takes_its_place_in_every_arena_again():
         os.kill(killed, signal.SIGKILL)
         while pids_of(trainer).get("rollout-0", killed) == killed:
             trainer.train(1_000, quiet=True)
+        while not all(policy.steps > 300 for policy in trainer.status.policies):
+            trainer.train(300, quiet=True)
         status, watched = trainer.status, Watched(roles_of(trainer))
-        assert status.restarts == 1 and all(policy.steps > 300 for policy in status.policies)
+        assert status.restarts == 1
     assert not watched.left_after()
 
 
@@ -314,10 +316,13 @@ def test_a_killed_policy_worker_of_the_second_policy_is_replaced(tmp_path):
         killed = pids_of(trainer)["policy-1"]
         before = [policy.steps for policy in trainer.status.policies]
         os.kill(killed, signal.SIGKILL)
-        trainer.train(1_000, quiet=True)
+
+        def have_learned_on():
+            trainer.train(300, quiet=True)
+            return all(policy.steps > was + 200 for policy, was in zip(trainer.status.policies, before, strict=True))
+
+        wait_until(have_learned_on, "both policies have learned on")
         assert pids_of(trainer)["policy-1"] != killed and trainer.status.restarts == 1
-        after = [policy.steps for policy in trainer.status.policies]
-        assert all(steps > was + 200 for steps, was in zip(after, before, strict=True))
     log = (run / "log.txt").read_text()
     assert re.search(r"policy-1 of policy 'prey' \(process \d+\) was killed by SIGKILL\n +policy-1 is replaced", log)
 
