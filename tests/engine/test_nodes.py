@@ -8,6 +8,7 @@ import socket
 import sys
 import urllib.request
 from dataclasses import replace
+from types import SimpleNamespace
 
 import gymnasium as gym
 import numpy as np
@@ -418,10 +419,22 @@ def test_a_node_without_a_core_for_the_evaluator_is_an_error(on_nodes):
 
 
 @LONG
-def test_the_start_of_a_cluster_is_none_of_the_seconds_of_a_run(on_nodes):
-    with Trainer(APPO, **on_nodes, total_steps=10**9, max_seconds=2.0) as trainer:  # hosts begin within more
-        result = trainer.train(quiet=True)
-    assert result.stopped == "seconds" and result.steps > 0 and result.seconds >= 2.0
+def test_the_start_of_a_cluster_is_none_of_the_seconds_of_a_run(on_nodes, monkeypatch):
+    now, waited = [1_000.0], []
+    for module in ("endings", "supervisor", "trainer"):
+        monkeypatch.setattr(f"penstock.engine.{module}.time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def let_time_go_by(status):
+        if not supervisor_of(trainer).backend.has_lanes:  # hosts begin
+            waited.append(10.0)
+            now[0] += waited[-1]
+        elif status.steps:
+            now[0] += 1.0
+
+    with Trainer(APPO, **on_nodes, total_steps=10**9, max_seconds=2.0) as trainer:
+        result = trainer.train(quiet=True, on_update=let_time_go_by)
+    assert result.stopped == "seconds" and result.steps > 0
+    assert result.seconds <= 2.0 < sum(waited)
 
 
 def metrics_of_ray(cluster, run):
