@@ -106,8 +106,8 @@ def test_ctrl_c_while_a_class_is_imported_comes_after_the_import():
     program = """
         import os, signal, sys, threading, time
         import penstock
-        threading.Timer(float(sys.argv[1]), os.kill, (os.getpid(), signal.SIGINT)).start()
         try:
+            threading.Timer(float(sys.argv[1]), os.kill, (os.getpid(), signal.SIGINT)).start()
             penstock.PPO
             time.sleep(30)  # the signal ends it
         except KeyboardInterrupt:

@@ -64,6 +64,17 @@ def test_the_next_action_is_that_of_the_policy_that_learns_with_clipped_noise(mo
     torch.testing.assert_close(seen[0], expected)
 
 
+def test_the_policy_follows_the_smaller_value_at_each_observation(monkeypatch):
+    """The second critic gives the first one's value and the observation's first number, which has either sign."""
+    algorithm, model = small()
+    batch = random_transitions(TORQUE, number=2)
+    with torch.no_grad():
+        action = model.policy(batch.obs).squeeze(1)
+    monkeypatch.setattr(model, "values", lambda obs, action: torch.stack((action[:, 0], action[:, 0] + obs[:, 0])))
+    _, metrics = algorithm.update(model, batch)
+    torch.testing.assert_close(metrics["actor_loss"], -(action + batch.obs[:, 0].clamp(max=0.0)).mean())
+
+
 def test_the_policy_moves_at_every_second_update_and_the_target_at_every_one():
     algorithm, model = small()
     for number in (1, 2, 3):

@@ -1,6 +1,7 @@
 """IMPACT: the ratio that its surrogate is measured by, its target network, and its circular buffer."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,7 +10,8 @@ from penstock.algorithms.arithmetic.losses import normalize_advantage
 from penstock.algorithms.arithmetic.returns import vtrace
 from penstock.algorithms.impact import IMPACT, surrogate_ratio
 from penstock.config import ConfigError
-from penstock.engine.paths.circular_learner import CircularBatches
+from penstock.engine.paths.circular_learner import CircularBatches, CircularLearner
+from penstock.engine.paths.segment_learner import SegmentLearner
 from tests.algorithms.batches import MEMORIES, collect, gradients, make, make_model, settings_alone
 
 
@@ -80,6 +82,16 @@ def test_the_target_network_is_the_model_of_every_target_period_and_is_restored(
     assert torch.equal(other.target.policy_head.weight, head)
 
 
+def test_the_target_network_normalises_observations_as_the_model_does():
+    """By another normalisation, parameters of one network for one observation would differ."""
+    algorithm, model = begun(normalize_observations=True)
+    model.update_observation_statistics(5.0 + 3.0 * collect(algorithm, model).obs)
+    batch = collect(algorithm, model)
+    algorithm.evaluate(model, batch)
+    policy, _ = model.evaluate(batch.obs, batch.first, batch.memory)
+    torch.testing.assert_close(batch.targets["parameters"], policy[:-1].flat)
+
+
 def test_the_penalty_pulls_towards_the_target_policy():
     algorithm, model = begun(kl_coef=1.0, **settings_alone())
     batch = collect(algorithm, model)
@@ -108,6 +120,28 @@ def test_one_batch_of_one_use_is_a_queue():
     batches = CircularBatches(1, 1, torch.Generator())
     for number in range(3):
         assert batches.put(number) == number and batches.again() is None and len(batches) == 0
+
+
+@pytest.fixture
+def with_a_kept_batch(monkeypatch):
+    """A learner that has learned from half of its steps, and keeps one batch, from an earlier point of the run."""
+    monkeypatch.setattr(SegmentLearner, "_weights_set", lambda learner: None)
+    learner = object.__new__(CircularLearner)
+    learner._config = SimpleNamespace(num_batches=1, total_steps=100)
+    learner._steps = 50
+    learner._batches = CircularBatches(1, 3, torch.Generator().manual_seed(0))
+    learner._batches.put(collect(*begun()))
+    return learner
+
+
+def test_a_batch_that_is_used_again_is_a_replayed_one_of_the_present_point_of_the_run(with_a_kept_batch):
+    batch = with_a_kept_batch._next_batch()
+    assert batch.replayed.all() and batch.progress == 0.5
+
+
+def test_batches_are_forgotten_when_weights_are_set_from_outside(with_a_kept_batch):
+    with_a_kept_batch._weights_set()
+    assert len(with_a_kept_batch._batches) == 0
 
 
 @pytest.mark.parametrize(

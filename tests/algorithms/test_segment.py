@@ -243,11 +243,17 @@ def test_a_loss_reads_its_targets_and_changes_nothing(name, estimator):
     assert losses[0] == pytest.approx(losses[1], rel=1e-6) and abs(losses[2] - losses[0]) > 1e-3 * abs(losses[0])
 
 
-def test_replayed_observations_are_not_taken_into_the_statistics_a_second_time():
+def test_replayed_observations_are_not_taken_into_the_statistics_a_second_time(monkeypatch):
     algorithm = make(PPO)
     model = make_model(algorithm)
-    batch = collect(algorithm, model)
+    valid = torch.ones(T, B, dtype=torch.bool)
+    valid[2:, 1] = False
+    batch = collect(algorithm, model, valid=valid)
     batch.replayed = torch.tensor([False, False, True, True])
     algorithm.prepare(model, batch)
     algorithm.update_statistics(model, batch)
-    assert model.input.moments.count.item() == batch.valid[:, :2].sum().item()
+    assert model.input.moments.count.item() == T + 2
+    taken = []
+    monkeypatch.setattr(model, "update_layer_statistics", lambda obs, mask: taken.append(obs[mask]))
+    algorithm.follow_statistics(model, batch)
+    assert torch.equal(taken[0], batch.obs[:-1, :2][valid[:, :2]]), "nor into those of layers"

@@ -166,6 +166,21 @@ def test_target_critics_normalise_by_the_batch_of_both_ends():
     assert not next_q.requires_grad
 
 
+@pytest.mark.parametrize("algorithm", [SAC, CrossQ, TQC])
+def test_the_policys_objective_is_of_critics_with_running_moments_within_updates_too(algorithm):
+    learns = make(algorithm, VECTOR, TORQUE, critic_hidden_sizes=(8,), normalization="batch")
+    model = begin(learns)
+    batch = random_transitions(TORQUE)
+    with learns.training_mode(model):
+        learns.update(model, batch)  # moments of their own
+        seen = learns.value(model, batch.obs, batch.action)
+        by_the_batch = model.q(batch.obs, batch.action)
+    q = model.q(batch.obs, batch.action)
+    expected = q.mean((0, 2)) if algorithm is TQC else model.values(batch.obs, batch.action).amin(0)
+    torch.testing.assert_close(seen, expected)
+    assert (q - by_the_batch).abs().amax() > 1e-3
+
+
 def test_plain_settings_make_plain_networks():
     assert type(make(SAC, VECTOR, TORQUE).build_model()) is StochasticActorCritic
     assert type(make(TQC, VECTOR, TORQUE).build_model()) is StochasticActorCritic

@@ -58,8 +58,8 @@ class Watched:
                 continue
         self.pids = sorted(self._descriptors.values())
 
-    def left_after(self, seconds: float) -> list[int]:
-        """Wait until all are gone, at most so long; return those that are not."""
+    def left_after(self, seconds: float = PATIENCE) -> list[int]:
+        """Wait until all are gone, at most so long; return those that are not. 0: they must be gone already."""
         left = dict(self._descriptors)
         poll = select.poll()
         for descriptor in left:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from types import SimpleNamespace
 from typing import ClassVar
 
 import gymnasium
@@ -11,10 +12,12 @@ import torch
 
 from penstock.algorithms.ppo import PPO
 from penstock.config import ConfigError
-from penstock.engine.messages import Candidate, Evaluate, Stop
-from penstock.engine.roles.evaluator import Evaluator
+from penstock.engine.evaluations import Evaluations
+from penstock.engine.messages import Candidate, Evaluate, Evaluated, Scored, Stop
+from penstock.engine.roles.evaluator import Evaluator, Scores
 from penstock.engine.trainer import Trainer
 from penstock.engine.watching.clock import WALL
+from penstock.engine.watching.progress import PolicyProgress
 from penstock.envs.making import lane_seed, make_group
 from penstock.play.evaluation import Evaluation
 from penstock.play.player import MAX_LANES, EpisodePlayer, lanes_for
@@ -316,6 +319,36 @@ def test_weights_that_reached_the_target_twice_are_the_best_whatever_others_scor
     assert evaluate(evaluator, run, store, best_return=10.0)[0].returns == (1.0, 1.0)
     assert load_checkpoint(store.best_path).meta["mean_return"] == 1.0
     evaluator.close()
+
+
+@pytest.mark.parametrize(
+    ("reached", "is_population", "expected"),
+    [
+        ((True, False), False, False), ((True, False), True, True), ((True, None), False, True),
+        ((True, True), False, True), ((None, None), True, False),
+    ],
+)  # fmt: skip
+def test_a_target_is_reached_by_all_policies_that_have_one_and_by_any_one_of_a_population(
+    reached, is_population, expected
+):
+    scores = object.__new__(Scores)
+    scores.policies = [SimpleNamespace(reaches_target=lambda evaluation, found=found: found) for found in reached]
+    scores._is_population = is_population
+    assert scores._reach_target((None, None)) is expected
+
+
+def test_an_answer_about_weights_that_were_replaced_meanwhile_counts_for_nothing():
+    policy, shown = PolicyProgress(), []
+    progress = SimpleNamespace(steps=0, policies=[policy])
+    evaluations = Evaluations(PPO.Config(env="CartPole-v1"), progress, SimpleNamespace(evaluated=shown.append), None)
+    evaluations.requested = 1
+    evaluations.forget()
+    evaluations.take(Evaluated(1, (Scored(Evaluation((1.0,), (1,)), is_best=True),), 0.5, has_reached_target=True))
+    assert policy.evaluation is policy.best_return is None
+    assert not shown and not evaluations.has_reached_target
+    evaluations.requested = 2
+    evaluations.take(Evaluated(2, (Scored(Evaluation((3.0,), (1,)), is_best=True),), 0.5))
+    assert policy.best_return == 3.0 and len(shown) == 1
 
 
 def test_the_time_of_an_evaluation_is_booked_while_it_goes_on(monkeypatch):

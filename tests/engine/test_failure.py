@@ -111,7 +111,7 @@ def test_killed_workers_are_replaced_and_no_slot_is_lost_until_the_sixth_kill_en
     family = Watched(roles_of(trainer))
     with pytest.raises(TrainingFailed, match=r"rollout-1 .* was killed by SIGKILL, the 6th within 10 minutes"):
         trainer.train(quiet=True, on_update=InterruptsWhen(Killer(trainer, ["rollout-1"])))
-    assert family.left_after(2.0) == []
+    assert family.left_after() == []
     assert (tmp_path / "run" / "log.txt").read_text().count("is replaced") == 5
 
 
@@ -138,7 +138,7 @@ def test_without_learner_or_launcher_the_run_ends_and_says_how_to_resume(victim,
     os.kill(pids_of(trainer)[victim], signal.SIGKILL)
     with pytest.raises(TrainingFailed, match=rf"(?s){story}.*\n.*penstock resume {tmp_path}/run"):
         trainer.train(FOR_EVER, quiet=True)
-    assert family.left_after(2.0) == []
+    assert family.left_after() == []
     with pytest.raises(RuntimeError, match="this trainer is closed"):
         trainer.train(1)
 
@@ -323,7 +323,7 @@ def test_environments_that_cannot_even_be_made_end_the_run(on_env_error, quick_r
     launcher_of_it = psutil.Process(pids_of(trainer)["launcher"])
     with pytest.raises(TrainingFailed, match=r"(?s)failed in make \(.*no game server here"):
         trainer.train(quiet=True)
-    wait_until(lambda: not launcher_of_it.is_running() or not launcher_of_it.children(), "the roles have ended", 2.0)
+    wait_until(lambda: not launcher_of_it.is_running() or not launcher_of_it.children(), "the roles have ended")
 
 
 class Hangs(Counting):
@@ -349,7 +349,7 @@ def test_an_environment_that_hangs_is_named_once_and_does_not_hinder_the_end(tmp
         trainer.train(quiet=True, on_update=InterruptsWhen(is_named))
     family = Watched(roles_of(trainer))
     trainer.close()
-    assert family.left_after(2.0) == []
+    assert family.left_after() == []
     assert log.read_text().count("environment Hangs hangs: rollout-0 has waited") == 1
     assert "for one of lanes 0 to 1" in log.read_text()
 

@@ -78,10 +78,10 @@ def test_what_an_environment_has_started_ends_with_its_role(tmp_path):
         processes = Watched(servers)
         os.kill(worker, signal.SIGKILL)
         trainer.train(32, quiet=True)
-        assert processes.left_after(2.0) == []
+        assert processes.left_after() == []
         started = {tuple(map(int, path.name.split("-"))) for path in tmp_path.iterdir()}
         family_of_servers = Watched([server for by, server in started if by != os.getpid()])
-    assert family_of_servers.left_after(2.0) == []
+    assert family_of_servers.left_after() == []
     for server in [server for by, server in started if by == os.getpid()]:  # of the one that was looked at, here
         os.kill(server, signal.SIGKILL)
 
@@ -94,7 +94,7 @@ def test_two_runs_at_once_have_a_launcher_each_of_which_one_is_kept():
         other = launcher_of_a_run()
         processes = Watched([pid])
         one.close()
-        assert processes.left_after(2.0) == []
+        assert processes.left_after() == []
     assert launcher_of_a_run() == other != pid
 
 
@@ -103,7 +103,7 @@ def test_one_that_was_killed_is_replaced():
     first = launcher_of_a_run()
     processes = Watched([first])
     os.kill(first, signal.SIGKILL)
-    assert processes.left_after(2.0) == []
+    assert processes.left_after() == []
     assert launcher_of_a_run() != first
 
 
@@ -114,4 +114,4 @@ def test_one_with_roles_left_is_not_kept(patience):
         backend = supervisor_of(trainer).backend
         processes = Watched(list(backend.pids.values()))
         backend.close(patience)
-    assert processes.left_after(2.0) == []
+    assert processes.left_after() == []

@@ -48,7 +48,7 @@ def test_a_death_is_reported_with_its_status_and_a_killed_launcher_takes_the_rol
     os.kill(running.pid, signal.SIGKILL)
     with pytest.raises(LauncherDied, match=f"the launcher \\(process {running.pid}\\) is gone"):
         wait_until(running.deaths, "never")
-    assert processes.left_after(2.0) == []
+    assert processes.left_after() == []
     with pytest.raises(LauncherDied):
         fork(running, "evaluator")
 
@@ -82,7 +82,7 @@ def test_a_launcher_that_is_still_importing_ends_with_its_maker_at_once(tmp_path
         wait_until(lambda: "penstock-launcher" in family(maker.pid), "the launcher runs")
         processes = Watched(list(family(maker.pid).values()))
         maker.kill()
-        assert processes.left_after(2.0) == []
+        assert processes.left_after() == []
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_launcher_is_kept_for_the_next_run_and_ends_with_the_block():
         processes = Watched([first])
         assert launcher_of_a_run() == first
         assert [process.pid for process in psutil.Process(first).children()] == []
-    assert processes.left_after(2.0) == [] and launcher._prepared is None
+    assert processes.left_after() == [] and launcher._prepared is None
     alone = launcher_of_a_run()
     assert alone != first and launcher._prepared is None and not psutil.pid_exists(alone)
 

@@ -18,6 +18,7 @@ from penstock.engine.evaluations import Evaluations, rest_ratio
 from penstock.engine.messages import Scored
 from penstock.engine.roles.evaluator import Evaluated
 from penstock.engine.trainer import Trainer
+from penstock.engine.watching.progress import PolicyProgress
 from penstock.experience.arena import Control
 from penstock.ipc import available_cores
 from penstock.play.evaluation import Evaluation
@@ -207,18 +208,19 @@ def test_the_rest_is_as_long_as_was_played_and_not_as_was_waited_for_the_score()
         assert before + pause <= evaluations._rests_until <= time.monotonic() + pause
 
 
-def test_without_a_target_evaluations_have_a_second_and_then_three_percent_of_the_cores():
+def test_without_a_target_evaluations_have_a_second_and_then_three_percent_of_the_cores(monkeypatch):
     assert rest_ratio(2, has_target=False) == pytest.approx(1 / 0.06 - 1)
     assert rest_ratio(2, has_target=True) == pytest.approx(4.0)
     assert rest_ratio(40, has_target=False) == 0.0 == rest_ratio(10, has_target=True)
-    with Trainer(APPO, **TINY | {"eval_interval": None}, run_dir=None) as trainer:
-        evaluations, rests = supervisor_of(trainer).evaluations, []
-        for number, played in enumerate((0.75, 0.75, 2.0), 1):
-            evaluations.request([{}])
-            evaluations.take(Evaluated(number, (Scored(Evaluation((1.0,), (1,))),), played))
-            rests.append(evaluations._rests_until - time.monotonic())
+    monkeypatch.setattr("penstock.engine.evaluations.time", SimpleNamespace(monotonic=lambda: 1_000.0))
+    progress = SimpleNamespace(steps=0, policies=[PolicyProgress()])
+    chronicle = SimpleNamespace(evaluated=lambda policies: None)
+    evaluations, rests = Evaluations(APPO.Config(env="CartPole-v1"), progress, chronicle, None), []
+    for number, played in enumerate((0.75, 0.75, 2.0), 1):
+        evaluations.take(Evaluated(number, (Scored(Evaluation((1.0,), (1,))),), played))
+        rests.append(evaluations._rests_until - 1_000.0)
     ratio = rest_ratio(available_cores(), has_target=False)
-    assert rests == pytest.approx([0.0, 0.5 * ratio, 2.0 * ratio], abs=0.2)
+    assert rests == pytest.approx([0.0, 0.5 * ratio, 2.0 * ratio])
 
 
 @pytest.mark.parametrize(

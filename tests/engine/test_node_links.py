@@ -28,6 +28,7 @@ from penstock.engine.paths.segments import SegmentPath
 from penstock.experience.arena import READER, Control, ExperienceArena
 from penstock.ipc import Occupancy, SlotState
 from penstock.ipc.stream import HEADER, NONCE_NBYTES, SILENCE, Frame, Kind, _proof, rounded, widened
+from tests.engine.processes import wait_until
 from tests.experience.writing import LOGITS, fill_slots, run_shape
 
 TOKEN, RUN = b"t" * 32, 11
@@ -180,14 +181,18 @@ def test_home_reads_its_slots_once_for_all_nodes_and_not_at_all_while_nothing_ha
     keep_all_slots(other)
     second = Sender(other, Home(e.address, TOKEN, RUN, 0, 1), SegmentPath())
     e.until(lambda: e.free() == other.slots.in_state(SlotState.FREE).tolist() == [0, 1, 2, 3])
-    time.sleep(0.3)  # the last grant is followed by a search for others
     reads = []
     monkeypatch.setattr(dispatcher, "Occupancy", lambda table: reads.append(table) or Occupancy(table))
-    end = time.monotonic() + 0.5
-    while time.monotonic() < end:
-        e.receiver.poll()
-        time.sleep(0.01)
-    assert not reads
+
+    def is_quiet():
+        before, end = len(reads), time.monotonic() + 0.5
+        while time.monotonic() < end:
+            e.receiver.poll()
+            time.sleep(0.01)
+        return len(reads) == before
+
+    wait_until(is_quiet, "the search that follows the last grant is over")
+    reads.clear()
     sending, _ = e.receiver._serving
     assert not sending.dispatch() and len(reads) == 1
     second.close()

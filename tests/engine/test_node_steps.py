@@ -19,6 +19,7 @@ from penstock.experience.run_replay import Replay, transition_fields
 from penstock.ipc import Occupancy
 from penstock.ipc.stream import BlockCounter, Frame, Kind, StreamError, array_views, nbytes_of
 from penstock.replay import RateLimiter, ReplayBuffer
+from tests.engine.processes import wait_until
 from tests.envs.arrangements import counting_lanes
 from tests.experience.writing import run_shape
 
@@ -150,16 +151,17 @@ def test_steps_go_home_by_a_stream_and_the_node_waits_for_what_it_is_granted(end
     spec = ReceiverRole("127.0.0.1", TOKEN, RUN, WORKERS, (ends.transport,), (False,))
     receiver = Receiver(spec, ends.home, lambda report: None)
     sender = StepSender(ends.node, Home(receiver.address, TOKEN, RUN, 1, 1), ends.there)
-    end, steps = time.monotonic() + 2.0, 0
-    while time.monotonic() < end:
+    steps = 0
+
+    def are_home():
+        nonlocal steps
         sender.poll()
-        if not ends.writer.open():
-            time.sleep(0.01)
-            if steps >= 8 and len(ends.buffer) == steps:
-                break
-            continue
-        ends.step()
-        steps += 2
+        while ends.writer.open():
+            ends.step()
+            steps += 2
+        return steps >= 8 and len(ends.buffer) == steps
+
+    wait_until(are_home, "all steps that are granted have gone home")
     # Four fill the buffer, four more are the tolerance of the limiter: then everything waits for the learner.
     assert steps == len(ends.buffer) == ends.limiter.inserts == 8
     sender.close()

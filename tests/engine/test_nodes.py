@@ -8,6 +8,7 @@ import socket
 import sys
 import urllib.request
 from dataclasses import replace
+from types import SimpleNamespace
 
 import gymnasium as gym
 import numpy as np
@@ -136,34 +137,36 @@ def test_policies_on_nodes_play_past_versions_of_each_other(on_nodes, algorithm,
 
 
 def test_a_run_learns_though_a_host_is_killed_and_leaves_nothing_behind(on_nodes):
-    killed, pids = [], set()
+    killed, stood_at, pids = [], [], set()
     trainer = Trainer(APPO, **on_nodes, total_steps=10**9)
 
     def kill_one(status):
         at_home = pids_of(trainer)
         pids.update(at_home[role] for role in at_home if role != "launcher")  # which other tests use, too
-        if status.steps > began.steps + 15_000 and not killed and all(node.is_there for node in status.nodes):
+        brought = [node.is_there and node.steps > was + 5_000 for node, was in zip(status.nodes, began, strict=True)]
+        if all(brought) and not killed:
             host = nodes_of(trainer)[1].host
             pids.update(host.pids().values())
             killed.append(host.about(10.0).pid)
             os.kill(killed[0], signal.SIGKILL)
+            stood_at.append(status.nodes[0].steps)
+        has_gone_on = stood_at and status.nodes[0].steps > stood_at[0] + 5_000 and status.nodes[1].faults
+        return not (has_gone_on and status.mean_return > 100.0)
 
     with trainer:
         while not (trainer.status.nodes and all(node.is_there for node in trainer.status.nodes)):
             trainer.train(1_000, quiet=True)  # either may be the first that has come
-        began = trainer.status
-        result = trainer.train(60_000, on_update=kill_one, quiet=True)
+        began = [node.steps for node in trainer.status.nodes]
+        result = trainer.train(on_update=kill_one, quiet=True)
         status = trainer.status
         hosts = [node.host for node in nodes_of(trainer) if node.host is not None]
         pids.update(host.about(10.0).pid for host in hosts)
         gone = [node.incarnation - (node.host is not None) for node in nodes_of(trainer)]
         family = Watched([pid for pid in pids if psutil.pid_exists(pid)])
-    assert family.left_after(5.0) == []
+    assert family.left_after() == []
     # One fault of each host that is gone: on a busy machine the successor may be lost, too.
     assert killed and [node.faults for node in status.nodes] == gone and gone[1] > 0
-    assert result.steps >= 60_000 and result.mean_return > 100.0
-    made = [node.steps - before.steps for node, before in zip(status.nodes, began.nodes, strict=True)]
-    assert made[0] > made[1] and status.nodes[1].steps > 5_000
+    assert result.stopped == "callback", "the other one has brought more steps since, and the run has learned"
 
 
 @LONG
@@ -183,7 +186,7 @@ def test_when_a_gateway_is_killed_its_nodes_connect_to_another_and_the_run_learn
         trainer.train(on_update=kill_once, quiet=True)
         status, hosts = trainer.status, [node.host for node in nodes_of(trainer)]
         family = Watched([pid for host in hosts for pid in (host.about(10.0).pid, *host.pids().values())])
-    assert not psutil.pid_exists(killed[0]) and family.left_after(5.0) == []
+    assert not psutil.pid_exists(killed[0]) and family.left_after() == []
     assert [node.faults for node in status.nodes] == [0, 0]  # their hosts have stayed
 
 
@@ -213,7 +216,7 @@ def test_a_learner_on_another_node_learns_with_the_one_at_home_what_one_learner_
     assert status.steps == 4_096 and status.experience["learners/together"] == 2
     shown = [(node.name, node.learner, node.is_there, node.faults) for node in status.nodes]
     assert shown == [("node-0", 0, True, 0), ("node-1", 1, True, 1)]
-    assert family.left_after(5.0) == [] and not any(map(psutil.pid_exists, killed))
+    assert family.left_after() == [] and not any(map(psutil.pid_exists, killed))
 
 
 @LONG
@@ -329,7 +332,7 @@ def test_a_run_that_is_ended_by_a_signal_leaves_nothing_on_its_nodes(on_nodes, t
         family = Watched(list(roles_on_nodes() - before))
         process.send_signal(signum)
         said = process.communicate(timeout=60)[0]
-    assert family.left_after(30.0) == []
+    assert family.left_after() == []
     if signum != signal.SIGKILL:
         assert process.returncode in (130, 143) and "penstock resume" in said
 
@@ -416,10 +419,22 @@ def test_a_node_without_a_core_for_the_evaluator_is_an_error(on_nodes):
 
 
 @LONG
-def test_the_start_of_a_cluster_is_none_of_the_seconds_of_a_run(on_nodes):
-    with Trainer(APPO, **on_nodes, total_steps=10**9, max_seconds=2.0) as trainer:  # hosts begin within more
-        result = trainer.train(quiet=True)
-    assert result.stopped == "seconds" and result.steps > 0 and result.seconds >= 2.0
+def test_the_start_of_a_cluster_is_none_of_the_seconds_of_a_run(on_nodes, monkeypatch):
+    now, waited = [1_000.0], []
+    for module in ("endings", "supervisor", "trainer"):
+        monkeypatch.setattr(f"penstock.engine.{module}.time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def let_time_go_by(status):
+        if not supervisor_of(trainer).backend.has_lanes:  # hosts begin
+            waited.append(10.0)
+            now[0] += waited[-1]
+        elif status.steps:
+            now[0] += 1.0
+
+    with Trainer(APPO, **on_nodes, total_steps=10**9, max_seconds=2.0) as trainer:
+        result = trainer.train(quiet=True, on_update=let_time_go_by)
+    assert result.stopped == "seconds" and result.steps > 0
+    assert result.seconds <= 2.0 < sum(waited)
 
 
 def metrics_of_ray(cluster, run):
@@ -470,7 +485,7 @@ def test_a_host_that_gets_a_signal_delivers_and_leaves_and_the_run_goes_on_witho
             status = yield True
         # The machine is free, and is left in peace.
         assert [(node.state, node.faults) for node in status.nodes] == [("connected", 0), ("left", 0)]
-        assert status.nodes[1].missing == 0 and Watched(pids).left_after(10.0) == []
+        assert status.nodes[1].missing == 0 and Watched(pids).left_after() == []
         yield False
 
     pids, story = [], plot()

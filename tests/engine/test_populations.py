@@ -47,13 +47,15 @@ def test_members_start_from_different_weights_and_one_alone_is_what_it_would_be_
 def test_in_processes_a_population_is_saved_resumed_and_played(tmp_path, inference):
     settings = {**SMALL, "backend": "local", "inference": inference, "num_workers": 1, "run_dir": str(tmp_path / "run")}
     policies = {"a": {"learning_rate": 1e-2}, "b": {"learning_rate": 1e-4}}
-    with penstock.PPO("CartPole-v1", **{**settings, "policies": policies}) as trainer:
-        trainer.train(512, quiet=True)
-        weights = trainer.get_parameters()
-        assert {policy.name: policy.episodes > 0 for policy in trainer.status.policies} == {"a": True, "b": True}
+    with penstock.PPO("CartPole-v1", **{**settings, "policies": policies, "total_steps": 4_096}) as trainer:
+        trainer.train(512, quiet=True)  # up to 1,024: a goal of each until the supervisor sees both
+        while not all(policy.episodes for policy in trainer.status.policies):
+            trainer.train(64, quiet=True)
+        weights, steps = trainer.get_parameters(), trainer.status.steps
+        assert [policy.name for policy in trainer.status.policies] == ["a", "b"]
     with penstock.PPO.resume(tmp_path / "run") as trainer:
         assert all(identical(trainer.get_parameters()[name], weights[name]) for name in weights)
-        trainer.train(quiet=True)
+        assert trainer.train(512, quiet=True).steps >= steps + 512
     run = RunDirectory.open(tmp_path / "run")
     paths = {name: run.of_policy(name).checkpoints.path_of(run.checkpoints.steps()[-1]) for name in run.policies}
     found = evaluate_together(paths, episodes=2)

@@ -99,6 +99,14 @@ def test_the_learners_report_is_shown():
     assert (status.policy_lag_mean, status.policy_lag_max, status.losses) == (0.5, 2, {"x": 1.0})
 
 
+def test_updates_of_a_version_are_counted_from_the_weights_that_were_set_last():
+    """Weights that are set from outside are a version, but no update: 4 updates and one setting are 5 versions."""
+    (policy,) = a_progress().policies
+    policy.take_learned(learned(64, version=5, updates=4))
+    assert [policy.updates_of(version) for version in (5, 4, 3)] == [4, 3, 2]
+    assert policy.updates_of(0) == 0, "of weights before those that were set, never fewer than none"
+
+
 def test_policy_lag_is_that_of_all_workers_that_learn_and_losses_are_the_last_ones():
     progress = a_progress()
     for worker, lags in ((0, (9,)), (1, (2, 8)), (0, (0, 0, 0, 2))):

@@ -218,7 +218,7 @@ def test_rollout_workers_that_wait_are_woken_when_half_the_band_is_empty():
 # ---- updates
 
 
-class Watching(DQN):
+class Keeping:
     """Keeps what every update was given and found."""
 
     def __init__(self, *arguments: Any) -> None:
@@ -226,9 +226,17 @@ class Watching(DQN):
         self.seen: list[tuple[Any, torch.Tensor]] = []
 
     def update(self, model, batch):
-        td_error, metrics = super().update(model, batch)
+        td_error, metrics = super().update(model, batch)  # type: ignore[misc]
         self.seen.append((batch, td_error))
         return td_error, metrics
+
+
+class Watching(Keeping, DQN):
+    """Watches one critic."""
+
+
+class WatchingPair(Keeping, TD3):
+    """Watches two critics."""
 
 
 def test_updates_are_numbered_and_know_how_far_the_run_is():
@@ -241,6 +249,17 @@ def test_updates_are_numbered_and_know_how_far_the_run_is():
     assert run.learned[-1].updates == 21 and run.learned[-1].version == FIRST_VERSION + 21
     assert all((batch.weights == 1.0).all() for batch in seen)
     run.close()
+
+
+def test_a_learner_that_takes_the_state_of_another_goes_on_with_its_counts():
+    """As it does for a first learner of a group that has died: it draws on as the rate limiter has counted."""
+    run, successor = Replaying(), Replaying()
+    run.learn(7)
+    successor.learner.take_state(run.learner.whole_state())
+    there, here = run.learner.standing(), successor.learner.standing()
+    assert here == there | {"version": there["version"] + 1} and there["batches"] == 7, "a version that policies take"
+    for each in (run, successor):
+        each.close()
 
 
 def test_learning_rate_and_importance_exponent_follow_their_schedules():
@@ -262,11 +281,15 @@ def test_learning_rate_and_importance_exponent_follow_their_schedules():
     run.close()
 
 
-def test_the_rows_of_a_batch_get_the_temporal_differences_that_were_found_as_priorities():
-    run = Replaying(Watching, prioritized=True, priority_alpha=1.0)
+@pytest.mark.parametrize(("algorithm", "env"), [(Watching, "CartPole-v1"), (WatchingPair, "Pendulum-v1")])
+def test_the_rows_of_a_batch_get_the_temporal_differences_that_were_found_as_priorities_the_largest_of_several_critics(
+    algorithm, env
+):
+    run = Replaying(algorithm, env=env, prioritized=True, priority_alpha=1.0)
     run.learn(1)
     batch, td_error = run.algorithm.seen[0]
-    by_obs = {tuple(obs): float(error) for obs, error in zip(batch.obs.tolist(), td_error.abs(), strict=True)}
+    largest = td_error.abs().view(-1, len(batch.obs)).amax(0)
+    by_obs = {tuple(obs): float(error) for obs, error in zip(batch.obs.tolist(), largest, strict=True)}
     priorities = {
         tuple(obs): priority for obs, priority in zip(run.rows()["obs"].tolist(), run.priorities(), strict=True)
     }

@@ -21,7 +21,7 @@ from penstock.runs.run_directory import RunDirectory
 from tests.comparing import identical
 from tests.engine.collecting import Witnessed
 from tests.engine.inside import policy_of
-from tests.engine.processes import Watched, pids_of, roles_of
+from tests.engine.processes import FOR_EVER, Watched, pids_of, roles_of
 from tests.engine.replaying import TINY, replay_of
 from tests.envs.faulty import FaultyEnv
 from tests.kept_files import contents
@@ -382,10 +382,16 @@ class At:
 
 def test_a_killed_rollout_worker_is_replaced_in_step_and_the_learners_death_ends_the_run(tmp_path):
     path = tmp_path / "run"
-    settings = {**LOCAL, "updates_per_step": 0.5, "total_steps": 1_500, "run_dir": str(path)}
+    settings = {**LOCAL, "updates_per_step": 0.5, "total_steps": FOR_EVER, "run_dir": str(path)}
     trainer = penstock.DQN(**settings)
     kill = At(300, lambda: os.kill(pids_of(trainer)["rollout-0"], signal.SIGKILL))
-    result = trainer.train(quiet=True, on_update=kill)
+
+    def go_on(status):
+        kill(status)
+        return not (status.restarts and status.steps > 1_300)  # more than the buffer holds
+
+    assert trainer.train(quiet=True, on_update=go_on).stopped == "callback"
+    result = trainer.train(200, quiet=True)
     assert kill.is_done and trainer.status.restarts == 1
     assert result.stopped == "steps" and result.steps >= 1_500
     limiter, slack = replay_of(trainer).limiter, trainer.config.slack
@@ -397,7 +403,7 @@ def test_a_killed_rollout_worker_is_replaced_in_step_and_the_learners_death_ends
     os.kill(pids_of(trainer)["learner"], signal.SIGKILL)
     with pytest.raises(TrainingFailed, match=rf"(?s)learner .* was killed by SIGKILL.*\n.*penstock resume {path}"):
         trainer.train(10**6, quiet=True)
-    assert processes.left_after(2.0) == []
+    assert processes.left_after() == []
 
 
 def test_an_interrupted_run_leaves_a_checkpoint_with_its_replay_and_goes_on_from_it(tmp_path):
@@ -410,7 +416,7 @@ def test_an_interrupted_run_leaves_a_checkpoint_with_its_replay_and_goes_on_from
         steps, updates = interruption.value.result.steps, trainer.status.updates
         assert abs(updates - (steps - 100)) <= trainer.config.slack
         processes = Watched(roles_of(trainer))
-    assert processes.left_after(2.0) == []
+    assert processes.left_after() == []
     checkpoint = RunDirectory.open(path).checkpoints.latest()
     assert checkpoint.meta["steps"] >= 300 and checkpoint.state["replay"]["batches"] == checkpoint.meta["updates"]
     with Trainer.resume(str(path), total_steps=checkpoint.meta["steps"] + 100) as trainer:

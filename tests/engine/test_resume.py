@@ -1,7 +1,9 @@
 """Checkpoints of a run: what they hold, how many are kept, and that a run goes on from them."""
 
+import itertools
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 
@@ -209,6 +211,10 @@ def test_what_cannot_change_is_refused_and_nothing_is_written_down(tmp_path):
 
 def test_a_run_that_its_time_ended_goes_on_with_the_command_that_it_prints(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    ticks = itertools.count()
+    clock = SimpleNamespace(monotonic=lambda: 0.02 * next(ticks))  # seconds of the supervisor's turns alone
+    for module in ("endings", "opening", "supervisor", "trainer"):
+        monkeypatch.setattr(f"penstock.engine.{module}.time", clock)
     flags = "--env CartPole-v1 --backend serial --num-workers 1 --hidden-sizes 8 --run-dir run --eval-interval 0"
     small = "--num-envs-per-worker 2 --segment-length 8 --batch-size 16 --max-seconds 1"
     assert main(["train", "appo", *flags.split(), *small.split()]) == 0

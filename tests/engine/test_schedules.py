@@ -1,6 +1,7 @@
 """Settings that are functions of progress: they reach the learner, and survive resuming."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,6 +10,7 @@ from penstock.algorithms.appo import APPO
 from penstock.algorithms.dqn import DQN
 from penstock.algorithms.td3 import TD3
 from penstock.config import ConfigError
+from penstock.engine.scheduling import ScheduleRunner
 from penstock.engine.trainer import Trainer
 from penstock.play.policy import load_policy
 from tests.engine.inside import policy_of, supervisor_of
@@ -49,6 +51,17 @@ def test_a_learning_rate_follows_its_function_and_no_other_schedule():
         assert rate_of(trainer) == pytest.approx(0.01 * 1.75)
         trainer.train(BATCH, quiet=True)
     assert asked[-5:] == [pytest.approx(n / 4) for n in range(4)] + [1.0], "beyond the budget progress stays at 1"
+
+
+def test_the_values_of_a_moment_are_set_once():
+    """What is set from outside after that moment stays until the next one."""
+    tuned, progress = [], SimpleNamespace(steps=50, tuned={})
+    policy = SimpleNamespace(scheduled=None, tune=tuned.append, tuned={})
+    schedule = {0: {"learning_rate": 0.1}, 100: {"learning_rate": 0.2}}
+    runner = ScheduleRunner(schedule, [policy], SimpleNamespace(policies=[progress]))
+    for progress.steps in (60, 100, 100, 150):
+        runner.schedule()
+    assert tuned == [{"learning_rate": 0.1}, {"learning_rate": 0.2}]
 
 
 def test_an_entropy_bonus_follows_its_function():

@@ -20,6 +20,7 @@ from penstock.experience.shards import ShardAddress, ShardedBuffer, ShardedRepla
 from penstock.ipc import stream
 from penstock.ipc.stream import Frame, Kind, connect
 from penstock.replay import Field, NotReady, Prioritized, RateLimiter, ReplayBuffer, Uniform
+from tests.engine.processes import PATIENCE, wait_until
 from tests.experience.writing import run_shape
 
 TOKEN, RUN = b"t" * 32, 11
@@ -56,10 +57,7 @@ class Shards:
             self.buffers[number].add(value=np.full(3, 100 * number + row), reward=number, **given)
 
     def until(self, is_done) -> None:
-        end = time.monotonic() + 10
-        while not is_done():
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        wait_until(is_done, "the shards are so far")
 
     def lose(self, number: int) -> None:
         self.served.pop(number).close()
@@ -82,6 +80,14 @@ def of_three():
     for each in made:
         each.close()
     assert not {"shards", "accepting"} & {thread.name for thread in threading.enumerate()}
+
+
+@pytest.fixture
+def now(monkeypatch):
+    """The time at home, as a list of one number that the test moves on."""
+    clock = [1_000.0]
+    monkeypatch.setattr(shards, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=time.sleep))
+    return clock
 
 
 def drawn(of, batches: int, size: int = 64, beta=None):
@@ -143,8 +149,8 @@ def test_weights_are_divided_by_the_largest_of_all_shards_where_the_sampler_says
     assert set(np.round(batch["weights"], 5)) >= set(np.round(theirs["weights"], 5)) - {1.0}
 
 
-def test_a_silent_shard_takes_no_other_with_it(of_three, monkeypatch):
-    monkeypatch.setattr(shards, "SILENCE", 0.5)
+def test_a_silent_shard_takes_no_other_with_it(of_three, now, monkeypatch):
+    monkeypatch.setattr(shards, "LEAST_PATIENCE", PATIENCE)  # for the answers of the others
     of = of_three(Uniform())
     for number in range(3):
         of.fill(number, 10)
@@ -153,11 +159,20 @@ def test_a_silent_shard_takes_no_other_with_it(of_three, monkeypatch):
     frozen = threading.Event()
     draw = of.buffers[1].draw
     monkeypatch.setattr(of.buffers[1], "draw", lambda *given: frozen.wait(20) and draw(*given))
+    at, silent = of.home._known.pop(1), of.home._links[1].stream  # it is not connected again by itself
+    wait_at_most = silent.wait_at_most
+
+    def end_at_once(seconds):
+        wait_at_most(0.1)
+        now[0] += seconds
+
+    monkeypatch.setattr(silent, "wait_at_most", end_at_once)
     counts, _ = drawn(of, 1)  # it waits for the silent one, and then draws of the others
     assert sum(counts.values()) == 64 and {int(row) // 100 for row in counts} == {0, 2}
     (remark,) = of.home.remarks
     assert "gateway-1 is not connected" in remark
     frozen.set()
+    of.home.connect(at)
     of.until(lambda: len(of.home) == 30)
 
 
@@ -183,7 +198,9 @@ def test_new_priorities_reach_their_rows_and_new_rows_of_any_shard_begin_with_th
     ids = {float(value): row for b in batches for value, row in zip(b["value"][:, 0], b["ids"].tolist(), strict=True)}
     rows = sorted(ids)
     priorities = np.array([0.0 if row < 3 else 9.0 if row == 3 else 1.0 for row in rows])
-    of.home.update_priorities(np.array([ids[row] for row in rows]), priorities)
+    with of.home._exchange:  # nothing is asked
+        of.home.update_priorities(np.array([ids[row] for row in rows]), priorities)
+        assert of.home._largest == 9.0, "all shards are told, whichever is asked first"
     of.until(lambda: of.buffers[0].mass == 9.0)
     of.until(lambda: of.buffers[1].max_priority == 9.0)
     of.fill(1, 1)  # a row without a priority of its own
@@ -243,27 +260,38 @@ def test_a_shard_whose_role_is_replaced_has_its_rows_again(of_three):
     assert sum(drawn(of, 1)[0].values()) == 64
 
 
-def test_steps_are_let_in_uncounted_only_when_all_rows_are_lost(of_three, monkeypatch):
-    monkeypatch.setattr(shards, "BARE_SECONDS", 0.3)
+def test_steps_are_let_in_uncounted_only_when_all_rows_are_lost(of_three, now):
     of, limiter = of_three(Uniform(), num_shards=1), RateLimiter(samples_per_insert=1.0, min_size=4, tolerance=4.0)
     admits = lambda: ShardedReplay(of.home, limiter, 1, 1.0).admit(4, None)  # noqa: E731
+
+    def pass_by(seconds):
+        """Let time go by, until the shard has answered again."""
+        with of.home._exchange:
+            now[0] += seconds
+        of.until(lambda: 0 in of.home._links and of.home._links[0].answered_at == now[0])
+
     assert admits() and admits()  # by the limiter
     assert not admits()
     of.serve(0)
-    time.sleep(0.15)
+    pass_by(0.0)
+    pass_by(shards.BARE_SECONDS)
     assert not admits()  # what was taken may be on its way
     of.fill(0, 8)
-    time.sleep(0.6)
+    pass_by(10 * shards.BARE_SECONDS)
     assert not admits()
     of.lose(0)
+    now[0] += 10 * shards.BARE_SECONDS
     of.until(lambda: len(of.home) == 0)
-    time.sleep(0.5)
     assert not admits()  # it may come back with its rows
     of.buffers[0] = of.home.maker_of(0)()
     of.serve(0)
-    of.until(admits)
+    pass_by(0.0)
+    assert not admits()
+    pass_by(1.5 * shards.BARE_SECONDS)
+    assert admits()
     of.fill(0, 1)
-    of.until(lambda: not admits())
+    pass_by(1.0)
+    assert not admits()
     assert limiter.inserts == 8
 
 

@@ -87,7 +87,7 @@ def test_one_signal_ends_a_run_in_good_order(send, signum, tmp_path):
         send(process, signum)
         rest, _ = process.communicate()
         assert process.returncode == 130
-        assert processes.left_after(2.0) == []
+        assert processes.left_after() == []
     assert "\ninterrupted after " in rest
     assert "resume:   penstock resume run\n" in rest
     assert "Traceback" not in rest
@@ -125,7 +125,7 @@ def test_a_closed_terminal_ends_a_run_in_good_order_unless_it_was_started_to_go_
             assert process.wait(PATIENCE) == 130
         finally:
             process.kill()
-    assert processes.left_after(2.0) == []
+    assert processes.left_after() == []
     run = RunDirectory.open(tmp_path / "run")
     assert run.checkpoints.latest().meta["updates"] > 0
     assert json.loads((run.path / "status.json").read_text())["state"] == "interrupted"
@@ -157,7 +157,7 @@ def test_a_second_signal_is_not_waited_for(tmp_path):
         process.send_signal(signal.SIGINT)
         process.send_signal(signal.SIGTERM)
         wait_for_line(process, "stopped")
-        assert processes.left_after(2.0) == []
+        assert processes.left_after() == []
 
 
 def test_an_interrupt_while_everything_is_still_being_made_ends_quietly(tmp_path):
@@ -169,7 +169,7 @@ def test_an_interrupt_while_everything_is_still_being_made_ends_quietly(tmp_path
         # A shell shows both as 130: Python kills itself where the interrupt came within an exec() of some import.
         assert process.returncode in (130, -signal.SIGINT)
         assert "Traceback" not in rest
-        assert processes.left_after(2.0) == []
+        assert processes.left_after() == []
 
 
 def shared_memory() -> set[str]:
@@ -227,10 +227,10 @@ def test_nothing_outlives_a_main_process_that_is_killed(moment, tmp_path):
         pids = {process.pid, *family(process.pid).values()} - stranger
         processes = Watched(list(pids))
         process.kill()
-        left = processes.left_after(2.0)
+        left = processes.left_after()
         for pid in stranger:
             os.kill(pid, signal.SIGKILL)
-        Watched(list(stranger)).left_after(2.0)
+        Watched(list(stranger)).left_after()
     assert left == []
     assert not maps_of_arenas() & (pids | stranger)
     assert shared_memory() <= before
@@ -253,7 +253,7 @@ def test_a_trainer_that_is_never_closed_leaves_nothing_behind_when_the_program_e
         assert len(processes.pids) == 6
         process.communicate("\n")
         assert process.returncode == 0
-        assert processes.left_after(2.0) == []
+        assert processes.left_after() == []
 
 
 def test_the_same_signal_at_once_is_one_and_later_it_is_the_second(monkeypatch):
@@ -333,7 +333,7 @@ def test_a_role_ends_with_the_launcher_that_has_forked_it():
     role = Watched([int(os.read(reading, 20))])
     os.kill(launcher, signal.SIGKILL)
     os.waitpid(launcher, 0)
-    assert role.left_after(2.0) == []
+    assert role.left_after() == []
     os.close(reading)
     os.close(writing)
 

@@ -12,6 +12,7 @@ from gymnasium.wrappers import NormalizeObservation
 import penstock
 from penstock.play.scoring import evaluate_run
 from penstock.runs.run_directory import RunDirectory
+from tests.engine.inside import role_of
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -70,6 +71,8 @@ def test_evaluations_resumed_runs_and_loaded_policies_see_what_training_has_seen
     run = str(tmp_path / "run")
     with penstock.PPO(**SETTINGS, run_dir=run) as trainer:
         result = trainer.train(quiet=True)
+        (player,) = role_of(trainer, "evaluator")._players.values()
+        (seen,) = player.group.statistics.moments
         assert result.eval_return == trainer.evaluate(40).mean_return == 10.0
     assert evaluate_run(run, episodes=40, env=normalized).mean_return == 10.0
 
@@ -80,6 +83,8 @@ def test_evaluations_resumed_runs_and_loaded_policies_see_what_training_has_seen
     assert statistics["count"] > 4_096, "one observation of each step, and one of each episode's beginning"
     assert statistics["mean"] == pytest.approx([1e5 + 500.0, -7.0], rel=1e-2)
     assert statistics["var"][0] == pytest.approx(500.0**2, rel=1e-2)
+    assert seen.is_frozen, "an evaluation sees what training has seen, and adds nothing"
+    assert seen.now().to_json() == statistics
 
     with penstock.Trainer.resume(run, env=normalized, total_steps=4_224) as trainer:
         assert trainer.evaluate(40).mean_return == 10.0

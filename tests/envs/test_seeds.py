@@ -47,9 +47,15 @@ def test_the_same_seed_gives_the_same_lanes_and_another_seed_or_incarnation_othe
         assert not np.array_equal(first, shown_by(make_lanes(spec, 2, **other)))
 
 
-@pytest.mark.parametrize("env", ["CartPole-v1", "ALE/Pong-v5", POOL])
-def test_a_lane_is_the_same_whichever_worker_has_it(env: str) -> None:
-    spec = EnvSpec.resolve(env)
+@pytest.mark.parametrize(
+    ("env", "vectorize"),
+    [
+        ("CartPole-v1", "make"), ("ALE/Pong-v5", "make"), pytest.param(*POOL.values, "make", marks=POOL.marks),
+        pytest.param("Acrobot-v1", "vector", id="Gymnasium's own vector environment"),
+    ],
+)  # fmt: skip
+def test_a_lane_is_the_same_whichever_worker_has_it(env: str, vectorize: Any) -> None:
+    spec = EnvSpec.resolve(env, vectorize=vectorize)
     together = shown_by(make_lanes(spec, 3, seed=5))
     alone = shown_by(make_lanes(spec, 1, seed=5, first_lane=2))
     assert np.array_equal(together[:, 2], alone[:, 0])

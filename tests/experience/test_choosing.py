@@ -1,11 +1,14 @@
 """Which candidates are taken: the four strategies, on the example that they are specified by, and at their edges."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.paths.drawing import Uses, choose, num_candidates
+from penstock.engine.paths.drawing import ComparingDraw, Uses, choose, num_candidates
 
 DISTANCE = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
 USES = np.array([3, 1, 1, 1, 2, 5])
@@ -37,6 +40,16 @@ def test_the_number_of_candidates_falls_in_step_with_the_updates_and_never_below
     assert counts[200:] == [100] * 100 and counts[199] > 100, "at 1 after 20,000 updates, and there it stays"
     assert num_candidates(8, 6.0, 1.0, 0.0, 20) == 20, "no more than there are"
     assert num_candidates(8, 1.0, 1.0, 0.0, 1000) == 8
+
+
+def test_the_current_state_of_a_lane_is_the_last_step_of_its_newest_segment():
+    """Segments of three steps, the second of which ended after its first; features number all states."""
+    valid = np.array([[True, True, True, True], [True, False, False, True]])
+    draw = object.__new__(ComparingDraw)
+    draw._fields, draw._projected = ("valid",), lambda features: features
+    draw._store = SimpleNamespace(read=lambda rows, ids, fields: ({"valid": valid}, np.array([True, True])))
+    draw._encoder = SimpleNamespace(features=lambda segments: torch.arange(6.0).view(3, 2, 1))
+    assert draw._current_states(np.array([0, 1]), np.array([0, 1])).flatten().tolist() == [4.0, 1.0]
 
 
 def test_uses_are_counted_from_one_and_forgotten_with_the_segment():

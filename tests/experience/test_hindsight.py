@@ -140,6 +140,7 @@ def test_where_the_environment_says_nothing_of_terminations_they_are_as_they_wer
     endings: list[Ending] = [(3, "terminated"), (3, "truncated")]
     found = Relabelling([WithoutTermination(0, endings)]).play(20).written()
     assert {(one[1] % 2, one[2]) for one in found if one[5] == 0.0} == {(0, 2)}
+    assert {one[5] for one in found if (one[1] % 2, one[2]) == (0, 2)} == {0.0}, "those that are relabelled, too"
 
 
 def test_the_final_observation_of_a_terminated_episode_is_a_goal():

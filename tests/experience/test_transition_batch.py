@@ -10,6 +10,7 @@ import torch
 
 from penstock.engine.paths.replay_learner import TransitionReader
 from penstock.envs.spaces import ActionSpec, ObservationSpec
+from penstock.experience.batch import SequenceBatch
 from penstock.experience.run_replay import Replay, transition_fields
 from penstock.replay import NotReady, NStep, Prioritized, RateLimiter, ReplayBuffer, Uniform
 from tests.experience.reading import CPU
@@ -171,6 +172,18 @@ def test_only_batches_that_are_worth_a_thread_are_drawn_by_one():
         reader = TransitionReader(replay, CPU, in_order=in_order)
         assert reader.draws_ahead is expected
         reader.close()
+
+
+def test_of_sequences_the_steps_alone_count_as_observed():
+    """Two sequences of three rows and one more; the second one ended after its first step."""
+    valid = torch.tensor([[True, True], [True, False], [True, False]])
+    batch = SequenceBatch(
+        obs=torch.arange(8.0).view(4, 2, 1), first=torch.zeros(4, 2, dtype=torch.bool),
+        action=torch.zeros(3, 2, dtype=torch.int64), reward=torch.zeros(3, 2), discount=torch.ones(3, 2), valid=valid,
+        memory=torch.zeros(2, 0), weights=torch.ones(2), number=1, progress=0.0,
+    )  # fmt: skip
+    obs, mask = batch.observed
+    assert obs[mask].flatten().tolist() == [0.0, 1.0, 2.0, 4.0]
 
 
 class Event:

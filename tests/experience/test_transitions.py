@@ -228,6 +228,16 @@ def test_the_running_return_holds_an_episodes_last_reward_and_begins_anew_behind
     playing.lanes.close()
 
 
+def test_a_row_that_is_no_step_leaves_the_running_return_as_it_was():
+    playing = Playing(counting_lanes("single", [ENDINGS]), return_discount=0.5)
+    playing.writer._return_before.fill(4.0)
+    playing.lanes.valid[:] = False
+    playing.lanes.reward[:] = 0.0
+    playing.writer._store_reward()
+    assert playing.writer._return_before.tolist() == [4.0]
+    playing.lanes.close()
+
+
 def test_negative_rewards_are_clipped_from_below_and_the_lanes_own_stay_true():
     class Falling(gymnasium.Env):
         observation_space = gymnasium.spaces.Box(-1, 1, (3,), np.float32)

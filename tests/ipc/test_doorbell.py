@@ -56,11 +56,11 @@ def _answer(sent: Sent, rounds: int) -> None:
 
 
 @pytest.mark.timeout(60)
-def test_thousands_of_round_trips_need_no_timeout_to_come_back(arena: Arena, spawn: Start) -> None:
+def test_a_thousand_round_trips_need_no_timeout_to_come_back(arena: Arena, spawn: Start) -> None:
     # A sleep lasts up to 100 ms unless it is ended by a ring: were rings lost, this would take minutes.
     ping, pong = Doorbell.create(arena, 0), Doorbell.create(arena, 64)
-    process = spawn(_answer, Sent(arena), 3000)
-    for round_ in range(3000):
+    process = spawn(_answer, Sent(arena), 1000)
+    for round_ in range(1000):
         ping.ring()
         assert pong.wait(round_, timeout=None) == round_ + 1
     assert finished(process)

@@ -142,6 +142,15 @@ def test_prior_rows_are_outweighed_by_what_is_seen():
     np.testing.assert_allclose([moments.mean.item(), moments.std.item()], [4.0, 1.0], rtol=1e-3)
 
 
+def test_beyond_the_most_rows_earlier_ones_are_forgotten_exponentially():
+    moments = RunningMoments((), most_rows=10.0)
+    for value, expected in ((0.0, 0.0), (1.0, 1 / 3), (1.0, 5 / 9)):  # 5 new rows weigh a third beside 10 earlier ones
+        for _ in range(1 if value else 20):
+            moments.update(torch.full((5,), value))
+        assert moments.count.item() == 10.0
+        assert moments.mean.item() == pytest.approx(expected, rel=1e-5)
+
+
 def test_bounded_moments_keep_what_is_rare_within_the_bound_and_what_is_common_apart():
     generator = torch.Generator().manual_seed(0)
     rows = torch.randn(2_000, 2, generator=generator)

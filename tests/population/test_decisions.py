@@ -132,6 +132,18 @@ def test_whoever_diverges_copies_one_of_the_best_and_not_for_ever():
     assert [decision.parent for decision in found[:6]] == [1, 0] * 3 and found[6] is None
 
 
+def test_copies_that_were_carried_out_do_not_make_the_failing_of_all_last_for_ever():
+    population = scored("truncation", [None, None])
+    for number in range(6):
+        population.carried_out(population.rescue(number % 2, 3))
+    assert population.rescue(0, 3) is None
+    for member, score in enumerate((1.0, 2.0)):
+        population.add_scores(member, [score])
+    (exploit,) = population.decide([20, 20])
+    population.carried_out(exploit)
+    assert population.rescue(0, 30) is not None, "members that play on may fail anew"
+
+
 def test_a_population_goes_on_from_its_state_as_if_nothing_had_been():
     def later(population):
         population.add_scores(0, [0.0])

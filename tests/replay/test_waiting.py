@@ -3,7 +3,9 @@
 import signal
 import subprocess
 import sys
+import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from penstock.replay import (
     Reservoir,
     Sequences,
 )
+from tests.ipc.sharing import wait_until_asleep
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -154,6 +157,19 @@ def test_samples_that_do_not_come_are_not_counted() -> None:
     assert limiter.samples == 0
     buffer.sample(10)
     assert limiter.samples == 10
+
+
+def test_a_reader_that_the_limiter_held_draws_from_what_has_been_added_since() -> None:
+    limiter = RateLimiter(samples_per_insert=4, min_size=2, tolerance=100)
+    buffer = ReplayBuffer(1, {"value": Field()}, rate_limiter=limiter)
+    buffer.add(value=0.0)
+    drawn: list[float] = []
+    reader = threading.Thread(target=lambda: drawn.extend(buffer.sample(4, timeout=None)["value"]), daemon=True)
+    reader.start()
+    wait_until_asleep(Path(f"/proc/self/task/{reader.native_id}"))
+    buffer.add(value=1.0)
+    reader.join()
+    assert drawn == [1.0] * 4
 
 
 def test_an_add_that_is_held_half_way_says_how_far_it_came() -> None:

@@ -128,7 +128,7 @@ def test_in_processes_guests_play_on_when_their_worker_and_who_acts_for_them_wer
             assert trainer.status.steps >= steps + 800
         assert trainer.status.restarts == 2
         watched, weights = Watched(roles_of(trainer)), trainer.get_parameters()
-    assert not watched.left_after(5.0)
+    assert not watched.left_after()
     with penstock.APPO.resume(tmp_path / "run") as resumed:
         assert all(identical(resumed.get_parameters()[name], weights[name]) for name in weights)
         resumed.train(300, quiet=True)

@@ -22,7 +22,7 @@ from penstock.self_play.inference import GuestInference
 from tests.comparing import identical
 from tests.engine.inside import opponents_of
 from tests.engine.known import known_to
-from tests.engine.processes import FOR_EVER, pids_of
+from tests.engine.processes import FOR_EVER, pids_of, wait_until
 from tests.envs.counting import CountingEnv
 from tests.self_play.guests import REPLAY, Three, Turns
 
@@ -260,10 +260,13 @@ def test_in_processes_guests_play_on_when_their_worker_and_who_acts_for_them_wer
         assert "policy-1" in roles and trainer.status.opponents
         for role in ("rollout-0", "policy-1"):
             os.kill(roles[role], signal.SIGKILL)
-        trainer.train(240, quiet=True)
-        status = trainer.status
-        assert status.restarts == 2 and status.opponent_games > games + 10
-        assert all(one.draws == 0 for one in status.opponents), "who goes second always wins"
+
+        def have_played_on():
+            trainer.train(240, quiet=True)
+            return trainer.status.restarts == 2 and trainer.status.opponent_games > games + 10
+
+        wait_until(have_played_on, "both are replaced, and play")
+        assert all(one.draws == 0 for one in trainer.status.opponents), "who goes second always wins"
 
 
 # ---- what is refused

@@ -16,7 +16,7 @@ from penstock.runs.run_directory import RunDirectory
 from tests.comparing import identical
 from tests.engine.inside import arena_of, opponents_of, policies_of
 from tests.engine.known import known_to
-from tests.engine.processes import FOR_EVER, pids_of
+from tests.engine.processes import FOR_EVER, pids_of, wait_until
 from tests.envs.cast import Cast
 from tests.envs.counting import CountingLists
 from tests.envs.two_sides import Gifts
@@ -235,12 +235,18 @@ def test_in_processes_both_learn_and_play_on_when_a_worker_and_who_acts_for_gues
             os.kill(killed, signal.SIGKILL)
             while pids_of(trainer).get(victim, killed) == killed:
                 trainer.train(300, quiet=True)
-        trainer.train(600, quiet=True)
+
+        def both_have_played_on():
+            trainer.train(300, quiet=True)
+            return all(
+                policy.updates > 20 and policy.opponent_games > before + 10
+                and len(policy.opponents) == 3 and policy.opponents[-1].steps > 300
+                for before, policy in zip(games, trainer.status.policies, strict=True)
+            )  # fmt: skip
+
+        wait_until(both_have_played_on, "both have learned, and played against past versions of now")
         status = trainer.status
         assert status.restarts == len(victims)
-        for before, policy in zip(games, status.policies, strict=True):
-            assert policy.steps > 300 and policy.updates > 20 and policy.opponent_games > before + 10
-            assert len(policy.opponents) == 3 and policy.opponents[-1].steps > 300
         red, blue = status.policies
         assert not any(one.wins or one.draws for one in red.opponents), "no game was counted half"
         assert not any(one.losses or one.draws for one in blue.opponents)

@@ -210,37 +210,56 @@ def checkpoints(folder: Path) -> list[Path]:
     return list(folder.glob("runs/s/*/checkpoints/*/meta.json"))
 
 
-LONG = ["ppo", *TINY, "--seeds", "2", "--total-steps", "4000", "--checkpoint-interval", "200"]
+SLOW = """
+import os
+import time
+
+from gymnasium.envs.classic_control import CartPoleEnv
+
+
+class Slow(CartPoleEnv):
+    def step(self, action):
+        if not os.path.exists("be-fast"):
+            time.sleep(0.03)
+        return super().step(action)
+"""
+LONG = ["ppo", *TINY, "--env", "slow.py:Slow", "--total-steps", "512", "--checkpoint-interval", "32"]
 
 
 @pytest.mark.timeout(240)
 def test_after_ctrl_c_and_after_kill_9_the_same_command_goes_on_and_skips_what_is_done(tmp_path):
-    process = start(tmp_path, *LONG)
+    (tmp_path / "slow.py").write_text(SLOW)  # a run is far from its end when it is ended
+    with contextlib.chdir(tmp_path):
+        (done,) = plan(read(LONG))
+        config = {name: value for name, value in done.config.to_json().items() if name != "target_return"}
+    before = contents(record(tmp_path / "runs" / "s" / done.name, **config | {"run_dir": "x"}).directory.path)
+    command = [*LONG, "--seeds", "2"]
+
+    process = start(tmp_path, *command)
     wait_for(lambda: checkpoints(tmp_path))
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate()
     assert process.returncode == 130, out
     assert "the same command resumes" in out
-    (run,) = find_runs([tmp_path / "runs"])
-    assert run.state == "interrupted"
+    run = find_runs([tmp_path / "runs"])[1]
+    steps = [run.directory.checkpoints.latest_steps()]
+    assert run.state == "interrupted" and 0 < steps[0] < 512
 
-    process = start(tmp_path, *LONG)
-    wait_for(lambda: any("seed1" in str(path) for path in checkpoints(tmp_path)))
+    process = start(tmp_path, *command)
+    wait_for(lambda: run.directory.checkpoints.latest_steps() > steps[0])
     process.send_signal(signal.SIGKILL)
     out, _ = process.communicate()
-    assert "goes on" in out
-    first, second = find_runs([tmp_path / "runs"])
-    assert (first.summary["seed"], first.state) == (0, "done")
-    assert first.directory.info["resumed"][0]["steps"] > 0
-    before = (first.directory.path / "status.json").read_bytes()
+    assert "1 is done already" in out and "goes on" in out
 
-    code, out = finish(tmp_path, *LONG)
+    (tmp_path / "be-fast").touch()
+    code, out = finish(tmp_path, *command)
     assert code == 0, out
     assert "1 is done already" in out and "goes on" in out and out.strip().endswith("2 done")
     first, second = find_runs([tmp_path / "runs"])
-    assert second.state == "done" and second.summary["steps"] >= 4000
-    assert second.directory.info["resumed"][0]["steps"] > 0
-    assert (first.directory.path / "status.json").read_bytes() == before, "it was not touched"
+    assert second.state == "done" and second.summary["steps"] >= 512
+    resumed_at = [each["steps"] for each in second.directory.info["resumed"]]
+    assert len(resumed_at) == 2 and resumed_at[0] == steps[0] < resumed_at[1] < 512
+    assert contents(first.directory.path) == before, "it was not touched"
 
 
 @pytest.mark.long
