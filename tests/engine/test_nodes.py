@@ -8,6 +8,7 @@ import socket
 import sys
 import urllib.request
 from dataclasses import replace
+from types import SimpleNamespace
 
 import gymnasium as gym
 import numpy as np
@@ -516,6 +517,29 @@ def test_a_run_that_is_interrupted_while_its_nodes_are_placed_leaves_the_cluster
     with pytest.raises(KeyboardInterrupt):
         Trainer(PPO, **on_nodes)
     assert cluster._cluster is None
+
+
+def test_while_the_head_node_does_not_answer_ray_is_asked_nothing(monkeypatch):
+    from penstock.engine.nodes import cluster as module
+
+    def ask(*_, **__):
+        pytest.fail("Ray waits a minute for its head, and ends the process")
+
+    asked = ("placement_group", "remove_placement_group", "request_resources", "get_cluster_status")
+    for name in asked:
+        monkeypatch.setattr(module, name, ask)
+    monkeypatch.setattr(module.ray, "nodes", ask)
+    monkeypatch.setattr(module.ray._private.state.state, "get_draining_nodes", ask)
+    monkeypatch.setattr(module, "_leave_ray", lambda: left.append("without the head"))
+    left, cluster = [], object.__new__(module.Cluster)
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        cluster._head = f"127.0.0.1:{closed.getsockname()[1]}"
+    cluster._next_knock, cluster._wanted = 0.0, []
+    assert (cluster.machines(), cluster.reserve([], "nodes"), cluster.draining()) == ([], [], {})
+    cluster.release([SimpleNamespace(group=SimpleNamespace(id=1))])
+    cluster.want([{"CPU": 1}])
+    cluster.close()
+    assert left == ["without the head"]
 
 
 @LONG

@@ -218,7 +218,7 @@ class NodesBackend(Owned):
         if self._is_closed:
             return
         self._is_closed = True
-        head_is_gone = self._is_head_gone  # then hosts end by themselves, without Ray
+        head_is_gone = self._is_head_gone or not self._connection.has_head  # then hosts end by themselves, without Ray
         everywhere = (*self._nodes, *self._gateways)
         hosts = [node.host for node in everywhere if node.host is not None and not head_is_gone]
         try:
@@ -421,7 +421,7 @@ class NodesBackend(Owned):
                 continue
             nodes = [self._nodes[number] for number in gateway.nodes]
             places = [node.place for node in nodes if node.host is not None and node.place is not None]
-            if places:
+            if places and self._connection.has_head:
                 from penstock.engine.nodes.gateway_host import GatewayHost
 
                 place = places[-1 if gateway.is_of_gateways else 0]

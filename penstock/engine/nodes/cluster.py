@@ -78,7 +78,7 @@ def close_cluster(*, head_is_gone: bool = False) -> None:
 
 
 class Cluster:
-    """The connection to Ray.
+    """The connection to Ray, which is asked nothing while its head does not answer: it would wait, and end the process.
 
     Parameters
     ----------
@@ -113,6 +113,7 @@ class Cluster:
         self._home: str = context.get_node_id()
         self._wanted: list[Bundle] = []
         self._reservations = itertools.count(1)
+        self._next_knock = 0.0  # after a knock without an answer
 
     def _connect(self, address: str | None, cores: int, gpus: int | None) -> None:
         quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
@@ -145,6 +146,8 @@ class Cluster:
 
     def machines(self) -> list[Machine]:
         """Return the live nodes of the cluster, in a fixed order, with what is reserved on each up to a second ago."""
+        if not self.has_head:
+            return []
         usage = {
             node.node_id: {each.resource_name: (each.total, each.used) for each in node.resource_usage.usage}
             for node in self._nodes()
@@ -175,8 +178,10 @@ class Cluster:
         Returns
         -------
         list of Place
-            Empty: something is not free any more.
+            Empty: something is not free any more, or the head node does not answer.
         """
+        if not self.has_head:
+            return []
         bundles = [each.bundle(machine) for each, machine in wanted]
         on_each = [{NODE_LABEL: machine.id} for _, machine in wanted]
         name += f", reservation {next(self._reservations)}"
@@ -189,16 +194,17 @@ class Cluster:
             for number, ((_, machine), bundle) in enumerate(zip(wanted, bundles, strict=True))
         ]
 
-    @staticmethod
-    def release(places: Iterable[Place]) -> None:
+    def release(self, places: Iterable[Place]) -> None:
         """End reservations, and all hosts there."""
         for group in {place.group.id: place.group for place in places}.values():
-            with contextlib.suppress(RayError):
-                remove_placement_group(group)
+            if self.has_head:
+                with contextlib.suppress(RayError):
+                    remove_placement_group(group)
 
-    @staticmethod
-    def draining() -> dict[str, float]:
+    def draining(self) -> dict[str, float]:
         """Return the ids of nodes that end soon, as machines of the spot market do, with the seconds they have left."""
+        if not self.has_head:
+            return {}
         try:
             deadlines: dict[str, int] = ray._private.state.state.get_draining_nodes()
         except Exception:  # an interface that Ray calls its own
@@ -228,17 +234,20 @@ class Cluster:
 
     def want(self, bundles: list[Bundle]) -> None:
         """Request room for bundles from an autoscaler, if they have changed; the request replaces the last."""
-        if bundles != self._wanted:
+        if bundles != self._wanted and self.has_head:
             self._wanted = bundles
             with contextlib.suppress(RayError):
                 request_resources(bundles=bundles)
 
     @property
     def has_head(self) -> bool:
-        """Whether the head node answers."""
+        """Whether the head node answers; a knock without an answer counts for the next second, too."""
+        if time.monotonic() < self._next_knock:
+            return False
         try:
             _knock_at(self._head, LOOK_SECONDS)
         except OSError:
+            self._next_knock = time.monotonic() + LOOK_SECONDS
             return False
         return True
 
@@ -249,7 +258,7 @@ class Cluster:
 
     def close(self, *, head_is_gone: bool = False) -> None:
         """End the connection, and with it a cluster that was started for the run."""
-        if head_is_gone:
+        if head_is_gone or not self.has_head:
             _leave_ray()
             return
         self.want([])

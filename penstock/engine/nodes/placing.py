@@ -90,8 +90,6 @@ class Placement:
         if not empty or now < self._next_look:
             return
         self._next_look = now + PLACE_INTERVAL
-        if not self._connection.has_head:  # Ray would wait a minute for it, and end this process
-            return
         machines = [machine for machine in self._connection.machines() if machine.id not in self._left]
         there = {machine.id for machine in machines}
         for node in empty:
@@ -140,8 +138,6 @@ class Placement:
         if (now := time.monotonic()) < self._next_look_for_late:
             return
         self._next_look_for_late = now + LATE_INTERVAL
-        if not self._connection.has_head:
-            return
         machines = {machine.id: machine for machine in self._connection.machines()}
         late = machines.keys() - self._seen - {place.machine.id for place in self._reserved}
         self._seen |= machines.keys()
