@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 import urllib.request
+from concurrent import futures
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -540,6 +541,73 @@ def test_while_the_head_node_does_not_answer_ray_is_asked_nothing(monkeypatch):
     cluster.want([{"CPU": 1}])
     cluster.close()
     assert left == ["without the head"]
+
+
+@pytest.fixture
+def head_with_token(monkeypatch):
+    """Address of a head that requires the token "a" * 32, and that a process of Ray here uses."""
+    import grpc
+    from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc
+
+    from penstock.engine.nodes import cluster as module
+
+    class Head(gcs_service_pb2_grpc.NodeInfoGcsServiceServicer):
+        def CheckAlive(self, request, context):
+            if ("authorization", f"Bearer {'a' * 32}") not in context.invocation_metadata():
+                context.abort(grpc.StatusCode.UNAUTHENTICATED, "InvalidAuthToken")
+            return gcs_service_pb2.CheckAliveReply()
+
+    server = grpc.server(futures.ThreadPoolExecutor(1))
+    gcs_service_pb2_grpc.add_NodeInfoGcsServiceServicer_to_server(Head(), server)
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    monkeypatch.setattr(module, "find_gcs_addresses", lambda: {address})
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.setenv(name, "")  # which is undone in the end
+        monkeypatch.delenv(name)
+    yield address
+    server.stop(None)
+    monkeypatch.undo()
+    module._forget_token()
+
+
+@pytest.mark.parametrize(("token", "is_admitted"), [("a" * 32, True), ("b" * 32, False), ("", False)])
+def test_the_users_token_opens_a_cluster_that_requires_it_and_another_is_named(
+    head_with_token, token, is_admitted, tmp_path, monkeypatch
+):
+    from penstock.engine.nodes import cluster as module
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    if token:
+        (tmp_path / ".ray").mkdir()
+        (tmp_path / ".ray" / "auth_token").write_text(token)
+    module._forget_token()
+    if is_admitted:
+        module._require_admission(head_with_token)
+        assert os.environ["RAY_AUTH_MODE"] == "token"
+    else:
+        with pytest.raises(ConfigError, match=r"requires a token of Ray.*~/\.ray/auth_token.*RAY_AUTH_MODE=token"):
+            module._require_admission(head_with_token)
+
+
+def test_a_cluster_that_is_started_for_a_run_leaves_no_token(tmp_path, monkeypatch):
+    from penstock.engine.nodes import cluster as module
+
+    def init(**_):
+        tokens.append(os.environ["RAY_AUTH_TOKEN"])
+        os.environ["RAY_AUTH_MODE"] = "token"  # as Ray does
+        raise OSError("no cluster of a test")
+
+    tokens = []
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(module.ray, "init", init)
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="no cluster of a test"):
+            object.__new__(module.Cluster)._connect(None, 1, 0)
+    assert len({len(token) for token in tokens}) == 1 and len(set(tokens)) == 2
+    assert not os.environ.keys() & {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN"}
 
 
 @LONG

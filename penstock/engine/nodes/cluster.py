@@ -12,6 +12,7 @@ import itertools
 import logging
 import math
 import os
+import secrets
 import socket
 import sys
 import time
@@ -32,6 +33,16 @@ from penstock.engine.nodes.choosing import GPU, SHARE, Bundle, Machine, Place, W
 from penstock.ipc import whole_cores
 from penstock.runs.status import Status
 
+try:
+    from grpc import RpcError
+    from ray._private.authentication import authentication_token_setup as tokens
+    from ray._private.grpc_utils import init_grpc_channel
+    from ray.core.generated.gcs_service_pb2 import CheckAliveRequest  # type: ignore[attr-defined]
+    from ray.core.generated.gcs_service_pb2_grpc import NodeInfoGcsServiceStub
+    from ray.exceptions import AuthenticationError
+except ImportError:  # a version of Ray without tokens
+    tokens = None  # type: ignore[assignment]
+
 STORE_NBYTES = 100 * 2**20  # of Ray's object store, which is hardly used
 KNOCK_SECONDS, LOOK_SECONDS = 5.0, 1.0  # for the head node to answer: at first, and during a run
 GLANCE_SECONDS = 0.25  # for a raylet to answer
@@ -40,10 +51,6 @@ NOT_NICED = {"worker_niceness": 0}  # Ray's default of 15 would starve hosts bes
 OF_EVERY_NODE = {"CPU", "memory", "object_store_memory"}
 LOOPBACK = "127.0.0.1"
 NODE_LABEL = "ray.io/node-id"  # by which a reservation names its machine
-
-
-class _NotANode(Exception):
-    """This machine is no node of the cluster."""
 
 
 _cluster: Cluster | None = None  # a process has one connection to Ray
@@ -123,25 +130,25 @@ class Cluster:
                 "of the cluster, with the address HOST:PORT of its head, or submit the command: ray job submit"
             )
         try:
+            _forget_token()
             if address is None:
-                ray.init(
-                    address="local", num_cpus=max(whole_cores(), cores), num_gpus=gpus, include_dashboard=False,
-                    object_store_memory=STORE_NBYTES, _system_config=NOT_NICED, **quiet,
-                )  # fmt: skip
+                with _own_token():
+                    ray.init(
+                        address="local", num_cpus=max(whole_cores(), cores), num_gpus=gpus, include_dashboard=False,
+                        object_store_memory=STORE_NBYTES, _system_config=NOT_NICED, **quiet,
+                    )  # fmt: skip
             else:
                 _knock_at(address, KNOCK_SECONDS)
                 _require_raylet(address)
+                _require_admission(address)
                 ray.init(address=address, **quiet)
             _let_ray_print(False)
+        except ConfigError:
+            raise
         except (OSError, ValueError, RuntimeError) as error:
             raise ConfigError(
                 f"address={address!r}: there is no Ray cluster there ({_first_line(error)}); start one "
                 "with: ray start --head, or leave the address out for a cluster of this machine"
-            ) from error
-        except _NotANode as error:
-            raise ConfigError(
-                f"address={address!r} answers, but this machine is no node of a cluster there: add it with: "
-                f"ray start --address={address}, or run on a machine of the cluster"
             ) from error
 
     def machines(self) -> list[Machine]:
@@ -326,13 +333,65 @@ def _knock_at(address: str, timeout: float) -> None:
 
 
 def _require_raylet(address: str) -> None:
-    """Raise `_NotANode` if no process of Ray on this machine uses the head: `ray.init` would look for half a minute.
+    """Raise `ConfigError` if no process of Ray here uses the head: `ray.init` would look for half a minute.
 
     Processes name the head by an address of their own choice, so that ports are compared.
     """
     host, _, port = address.rpartition(":")
     if host and port.isdecimal() and not any(each.endswith(f":{port}") for each in find_gcs_addresses()):
-        raise _NotANode
+        raise ConfigError(
+            f"address={address!r} answers, but this machine is no node of a cluster there: add it with: "
+            f"ray start --address={address}, or run on a machine of the cluster"
+        )
+
+
+def _require_admission(address: str) -> None:
+    """Take the user's token if the head requires one; raise `ConfigError` if it is not that: `ray.init` would not tell.
+
+    `ray start --head` requires a token wherever it finds one; an address given, Ray itself takes none.
+    """
+    if not _is_admitted(address):
+        has_token = tokens.AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True)
+        if has_token and tokens.AUTH_MODE_ENV_VAR not in os.environ:
+            tokens._enable_token_auth()
+        if not _is_admitted(address):
+            raise ConfigError(
+                f"address={address!r} requires a token of Ray, and this process has none, or another: copy "
+                "~/.ray/auth_token from the head node to this machine, and set RAY_AUTH_MODE=token"
+            )
+
+
+def _is_admitted(address: str) -> bool:
+    """Whether the head accepts the token of this process, or requires none."""
+    if tokens is None:
+        return True
+    try:
+        with init_grpc_channel(address) as channel:
+            NodeInfoGcsServiceStub(channel).CheckAlive(CheckAliveRequest(), timeout=KNOCK_SECONDS)
+    except AuthenticationError:
+        return False
+    except RpcError as error:
+        return "UNAUTHENTICATED" not in str(error)
+    return True
+
+
+@contextlib.contextmanager
+def _own_token() -> Iterator[None]:
+    """Give a cluster that is started in the block a random token: Ray would leave one in the user's home directory."""
+    before = set(os.environ)
+    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    try:
+        yield
+    finally:
+        for name in {"RAY_AUTH_TOKEN", "RAY_AUTH_MODE"} - before:  # Ray sets the mode
+            os.environ.pop(name, None)
+
+
+def _forget_token() -> None:
+    """Forget the token of an earlier cluster of this process."""
+    if tokens is not None:
+        tokens.AuthenticationTokenLoader.instance().reset_cache()
+        tokens.Config.initialize("")
 
 
 def _leave_ray() -> None:
