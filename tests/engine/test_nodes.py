@@ -637,6 +637,22 @@ def test_on_a_machine_without_a_raylet_the_error_says_how_to_add_it():
             Trainer(APPO, **CARTPOLE, backend="ray", address=f"127.0.0.1:{port}")
 
 
+def test_of_several_clusters_of_a_machine_auto_joins_none_but_the_one_of_ray_address(monkeypatch):
+    from penstock.engine.nodes import cluster as module
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(module, "find_gcs_addresses", lambda: {"10.0.0.1:6399", "10.0.0.1:6379"})
+    with pytest.raises(ConfigError, match=r"in several clusters, give one of 10\.0\.0\.1:6379, 10\.0\.0\.1:6399"):
+        Trainer(APPO, **CARTPOLE, backend="ray", address="auto")
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6399")
+    assert module._head_of("auto") == "10.0.0.1:6399"
+
+
+def test_an_address_without_a_port_is_refused_with_the_form_that_it_has():
+    with pytest.raises(ConfigError, match="address='localhost' is not legal: use HOST:PORT of the head node"):
+        Trainer(APPO, **CARTPOLE, backend="ray", address="localhost")
+
+
 def test_addresses_of_ray_client_are_refused_by_name():
     with pytest.raises(ConfigError, match="address='ray://there:10001' is of Ray Client"):
         Trainer(APPO, **CARTPOLE, backend="ray", address="ray://there:10001")

@@ -143,6 +143,8 @@ class NodesBackend(Owned):
         """Make the roles at home; hosts get their tasks once they have started."""
         self._local.start()
         there, asked = sum(node.host is not None for node in self._nodes), self._config.nodes_asked
+        if self._config.address is not None:
+            self._handle("cluster", Note(f"the run is on the cluster {self._connection.name}"))
         if requested := self._placement.requested:
             self._handle("cluster", Note(f"{there} of {asked} nodes are there: {requested} asked for"))
         elif there < len(self._nodes):

@@ -12,6 +12,7 @@ import itertools
 import logging
 import math
 import os
+import re
 import secrets
 import socket
 import sys
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray._private.services import find_gcs_addresses
+from ray._private.services import canonicalize_bootstrap_address, find_gcs_addresses
 from ray.autoscaler.sdk import request_resources
 from ray.autoscaler.v2.sdk import get_cluster_status
 from ray.exceptions import RayError
@@ -97,7 +98,7 @@ class Cluster:
     Attributes
     ----------
     address, name
-        Address as given, and in words.
+        Address as given, and in words, with that of the head.
     num_users
         Number of runs that use the connection.
 
@@ -112,11 +113,11 @@ class Cluster:
         self.num_users = 0
         self._is_ours = not ray.is_initialized()
         self._is_of_this_machine = self._is_ours and address is None
-        self.name = f"at {address}" if address is not None else "of this machine"
         if self._is_ours:
             self._connect(address, cores, gpus)
         context = ray.get_runtime_context()
         self._head: str = context.gcs_address
+        self.name = f"at {self._head}" if address is not None else "of this machine"
         self._home: str = context.get_node_id()
         self._wanted: list[Bundle] = []
         self._reservations = itertools.count(1)
@@ -138,10 +139,11 @@ class Cluster:
                         object_store_memory=STORE_NBYTES, _system_config=NOT_NICED, **quiet,
                     )  # fmt: skip
             else:
-                _knock_at(address, KNOCK_SECONDS)
-                _require_raylet(address)
-                _require_admission(address)
-                ray.init(address=address, **quiet)
+                head = _head_of(address)
+                _knock_at(head, KNOCK_SECONDS)
+                _require_raylet(head)
+                _require_admission(head)
+                ray.init(address=head, **quiet)
             _let_ray_print(False)
         except ConfigError:
             raise
@@ -325,11 +327,22 @@ def _has_free(name: str, total: float, used: float) -> bool:
     return total - used >= (1 if name == GPU else SHARE)
 
 
+def _head_of(address: str) -> str:
+    """Return HOST:PORT of the head node; raise `ConfigError` for another form, or where "auto" means several."""
+    getattr(find_gcs_addresses, "cache_clear", int)()  # clusters come and go
+    if address == "auto":
+        here = sorted(find_gcs_addresses())
+        if len(here) > 1 and not os.environ.get("RAY_ADDRESS"):
+            raise ConfigError(f"address='auto': this machine is in several clusters, give one of {', '.join(here)}")
+    elif not re.fullmatch(r".+:\d+", address):
+        raise ConfigError(f'address={address!r} is not legal: use HOST:PORT of the head node, or "auto"')
+    return str(canonicalize_bootstrap_address(address))
+
+
 def _knock_at(address: str, timeout: float) -> None:
     """Raise OSError where nothing listens: Ray itself would try for minutes."""
     host, _, port = address.rpartition(":")
-    if host and port.isdecimal():
-        socket.create_connection((host, int(port)), timeout=timeout).close()
+    socket.create_connection((host.strip("[]"), int(port)), timeout=timeout).close()
 
 
 def _require_raylet(address: str) -> None:
@@ -337,8 +350,8 @@ def _require_raylet(address: str) -> None:
 
     Processes name the head by an address of their own choice, so that ports are compared.
     """
-    host, _, port = address.rpartition(":")
-    if host and port.isdecimal() and not any(each.endswith(f":{port}") for each in find_gcs_addresses()):
+    port = address.rpartition(":")[2]
+    if not any(each.endswith(f":{port}") for each in find_gcs_addresses()):
         raise ConfigError(
             f"address={address!r} answers, but this machine is no node of a cluster there: add it with: "
             f"ray start --address={address}, or run on a machine of the cluster"
