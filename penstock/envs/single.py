@@ -56,14 +56,9 @@ class SingleLanes(Lanes):
     """
 
     def __init__(
-        self,
-        envs: Sequence[gymnasium.Env],
-        seeds: Sequence[int],
-        *,
-        name: str,
-        first_lane: int = 0,
+        self, envs: Sequence[gymnasium.Env], seeds: Sequence[int], *, name: str, first_lane: int = 0,
         mask_is_in_info: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(
             len(envs),
             *environment_specs(envs[0].observation_space, envs[0].action_space, mask_is_in_info),

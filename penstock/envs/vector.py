@@ -50,15 +50,9 @@ class VectorLanes(Lanes):
     """
 
     def __init__(
-        self,
-        env: VectorEnv,
-        seed: int | list[int] | np.ndarray | None,
-        *,
-        name: str,
-        first_lane: int = 0,
-        frame_skip: int | None = None,
-        mask_is_in_info: bool = False,
-    ) -> None:
+        self, env: VectorEnv, seed: int | list[int] | np.ndarray | None, *, name: str, first_lane: int = 0,
+        frame_skip: int | None = None, mask_is_in_info: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__(
             env.num_envs,
             *environment_specs(env.single_observation_space, env.single_action_space, mask_is_in_info),

@@ -89,19 +89,11 @@ class ReplayBuffer:
     """
 
     def __init__(
-        self,
-        capacity: int,
-        fields: Mapping[str, Field],
-        *,
-        sampler: Sampler | None = None,
-        n_step: NStep | None = None,
-        sequences: Sequences | None = None,
-        rate_limiter: RateLimiter | None = None,
-        frame_capacity: int | None = None,
-        disk: str | Path | None = None,
-        num_threads: int | None = None,
+        self, capacity: int, fields: Mapping[str, Field], *, sampler: Sampler | None = None,
+        n_step: NStep | None = None, sequences: Sequences | None = None, rate_limiter: RateLimiter | None = None,
+        frame_capacity: int | None = None, disk: str | Path | None = None, num_threads: int | None = None,
         seed: int | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         sampler = Uniform() if sampler is None else sampler
         if not isinstance(rate_limiter, RateLimiter | None):
             raise TypeError(f"rate_limiter={rate_limiter!r} is not legal: give a RateLimiter or None")
@@ -112,14 +104,9 @@ class ReplayBuffer:
         self.rate_limiter = rate_limiter
 
     def _create(
-        self,
-        plan: Plan,
-        description: dict[str, Any],
-        sampler: Sampler,
-        disk: str | Path | None,
-        num_threads: int | None,
-        seed: int | None,
-    ) -> None:
+        self, plan: Plan, description: dict[str, Any], sampler: Sampler, disk: str | Path | None,
+        num_threads: int | None, seed: int | None,
+    ) -> None:  # fmt: skip
         if num_threads is None:
             num_threads = min(whole_cores(), _MOST_THREADS)
         if not hasattr(num_threads, "__index__") or not 1 <= num_threads <= 64:
@@ -129,15 +116,9 @@ class ReplayBuffer:
         self._open(Memory.create(plan, disk), description, sampler, int(num_threads), seed, is_new=True)
 
     def _open(
-        self,
-        memory: Memory,
-        description: dict[str, Any],
-        sampler: Sampler,
-        num_threads: int,
-        seed: int | None,
-        *,
+        self, memory: Memory, description: dict[str, Any], sampler: Sampler, num_threads: int, seed: int | None, *,
         is_new: bool,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._memory, self._plan = memory, memory.plan
         self._description = description
         self._sampler = sampler
