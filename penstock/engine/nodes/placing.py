@@ -97,7 +97,8 @@ class Placement:
             if place is not None and place.machine.id in there and self._connection.reaches(place.machine):
                 self._host(node, place)
         empty = [node for node in empty if node.host is None]
-        required = max(0, self._num_missing) if self._is_elastic else len(empty)
+        waiting = sum(node.host is None and not node.rank and node.not_before > now for node in self._nodes)
+        required = max(0, self._num_missing - waiting) if self._is_elastic else len(empty)
         wanted = []
         for node in empty:
             wanted.append(replace(node.wanted, is_optional=not node.rank and required <= 0))
