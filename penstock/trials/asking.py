@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from penstock.config import Config, ConfigError
 from penstock.runs.jobs import Needs, split_cores
@@ -49,6 +49,17 @@ def needs_of(configs: Collection[Config]) -> Needs:
         max((config.num_workers or 1) + config.num_learners - 1 for config in configs),
         max(config.num_learners if config.device.startswith("cuda") else 0 for config in configs),
     )
+
+
+def require_room(algorithm: type[Any], config: Config) -> None:
+    """Raise `ConfigError` if the cluster at a config's address has no room for its nodes."""
+    if config.backend == "ray" and config.address is not None:
+        from penstock.engine.nodes.joining import leave_cluster, on_cluster
+
+        try:
+            on_cluster(algorithm, config)
+        finally:
+            leave_cluster()
 
 
 @contextmanager
