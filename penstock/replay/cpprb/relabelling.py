@@ -50,22 +50,12 @@ class HindsightReplayBuffer:
     """
 
     def __init__(
-        self,
-        size: float,
-        env_dict: EnvDict,
-        max_episode_len: int,
-        reward_func: Callable[[Array, Array, Array], ArrayLike],
-        *,
-        goal_func: Callable[[Array], ArrayLike] | None = None,
-        goal_shape: int | Iterable[int] | None = None,
-        state: str = "obs",
-        action: str = "act",
-        next_state: str = "next_obs",
-        strategy: str = "future",
-        additional_goals: int = 4,
-        prioritized: bool = True,
-        **options: Any,
-    ) -> None:
+        self, size: float, env_dict: EnvDict, max_episode_len: int,
+        reward_func: Callable[[Array, Array, Array], ArrayLike], *,
+        goal_func: Callable[[Array], ArrayLike] | None = None, goal_shape: int | Iterable[int] | None = None,
+        state: str = "obs", action: str = "act", next_state: str = "next_obs", strategy: str = "future",
+        additional_goals: int = 4, prioritized: bool = True, **options: Any,
+    ) -> None:  # fmt: skip
         goal = dict(env_dict[state])
         if goal_shape:
             goal["shape"] = goal_shape

@@ -34,17 +34,9 @@ class SelectiveReplayBuffer:
     """
 
     def __init__(
-        self,
-        episode_len: int,
-        obs_dim: int = 1,
-        act_dim: int = 1,
-        *,
-        Nepisodes: int = 10,
-        rew_dim: int = 1,
-        obs_shape: Iterable[int] | None = None,
-        is_discrete_action: bool = False,
-        **ignored: object,
-    ) -> None:
+        self, episode_len: int, obs_dim: int = 1, act_dim: int = 1, *, Nepisodes: int = 10, rew_dim: int = 1,
+        obs_shape: Iterable[int] | None = None, is_discrete_action: bool = False, **ignored: object,
+    ) -> None:  # fmt: skip
         warn_of_ignored(self, ignored)
         self._obs_shape = None if obs_shape is None else tuple(int(length) for length in obs_shape)
         if self._obs_shape is not None:

@@ -36,16 +36,9 @@ class Storage(ReplayBuffer):
     """
 
     def __init__(
-        self,
-        capacity: int,
-        fields: Mapping[str, Field],
-        *,
-        sampler: Sampler,
-        n_step: NStep | None,
-        moved: Collection[str],
-        disk: str | None,
-        seed: int,
-    ) -> None:
+        self, capacity: int, fields: Mapping[str, Field], *, sampler: Sampler, n_step: NStep | None,
+        moved: Collection[str], disk: str | None, seed: int,
+    ) -> None:  # fmt: skip
         plan = make_plan(
             capacity,
             fields,

@@ -19,22 +19,14 @@ _EPISODE = "episode %d: %d steps (%d in all), reward %.2f, %.1f steps/s"
 
 
 def train(
-    buffer: ReplayBuffer,
-    env: Any,
-    get_action: Callable[[Any, int, int, bool], Any],
-    update_policy: Callable[[Batch, int, int], ArrayLike | None],
-    *,
-    max_steps: int = int(1e6),
-    max_episodes: int | None = None,
-    batch_size: int = 64,
-    n_warmups: int = 0,
+    buffer: ReplayBuffer, env: Any, get_action: Callable[[Any, int, int, bool], Any],
+    update_policy: Callable[[Batch, int, int], ArrayLike | None], *, max_steps: int = int(1e6),
+    max_episodes: int | None = None, batch_size: int = 64, n_warmups: int = 0,
     after_step: Callable[[Any, Any, tuple[Any, ...], int, int], Transition] | None = None,
-    done_check: Callable[[Transition], bool] | None = None,
-    obs_update: Callable[[Transition], Any] | None = None,
+    done_check: Callable[[Transition], bool] | None = None, obs_update: Callable[[Transition], Any] | None = None,
     rew_sum: Callable[[float, Transition], float] | None = None,
-    episode_callback: Callable[[int, int, float], Any] | None = None,
-    logger: logging.Logger | None = None,
-) -> None:
+    episode_callback: Callable[[int, int, float], Any] | None = None, logger: logging.Logger | None = None,
+) -> None:  # fmt: skip
     """Train a policy: after each step, store the transition, then draw a batch and learn from it.
 
     Parameters
