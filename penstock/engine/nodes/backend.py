@@ -368,6 +368,7 @@ class NodesBackend(Owned):
                 self._arena.gauges[shape.gauge_row(name)][WALL] = gauges[WALL]
             if node.rank and gauges[WALL].any() and not node.status.is_there:
                 node.update_learner(is_there=True)
+                self._greet(node)
                 self._show(node)
         if answer.failure:
             raise NodeLost(answer.failure)
@@ -388,6 +389,7 @@ class NodesBackend(Owned):
     def _lose(self, node: Node, why: str) -> None:
         """Drop the host of a node; its lanes stand still until it has another."""
         machine = node.lose()
+        node.is_missed = True
         self._show(node)
         if not node.rank:
             self._tell_receiver(node, GoOnWithout(node.number_there))
@@ -508,10 +510,17 @@ class NodesBackend(Owned):
                 gateways[each.number] = each.status
             else:
                 self.has_lanes |= status.is_there
+                self._greet(each)
                 if self._is_shown(each.number):
                     nodes[each.number] = each.status
         if nodes or gateways:
             self._handle(RECEIVER, NodesSeen(nodes, gateways))
+
+    def _greet(self, node: Node) -> None:
+        """Report that a lost node is there again."""
+        if node.is_missed and node.status.is_there and node.host is not None:
+            node.is_missed = False
+            self._handle(node.name, Note(f"{node.name} is back on {node.host.machine}"))
 
     def _show(self, node: Node) -> None:
         self._handle(node.name, NodesSeen({node.number: node.status}))
