@@ -16,7 +16,8 @@ ABOUT = (
     "With --nodes or --learner-nodes, too, each training uses several nodes, as in penstock train."
 )
 """Paragraph of the help of commands."""
-_OF_A_RUN = ("--nodes", "--learner-nodes")
+_OF_A_RUN = {"nodes", "learner_nodes"}
+_OF_NODES = {"nodes_per_gateway", "node_weights", "evaluator", "num_evaluators", "replay_at"}
 
 
 class Asked(NamedTuple):
@@ -36,10 +37,24 @@ def split(args: Sequence[str]) -> tuple[list[str], Asked | None]:
             found[name] = value if equals else next(words, "")
         else:
             left.append(word)
-    names = {word.partition("=")[0].replace("_", "-") for word in left}
-    if found.get("--backend") != "ray" or names & set(_OF_A_RUN):
+    names = {word.partition("=")[0][2:].replace("-", "_") for word in left if word.startswith("--")}
+    if found.get("--backend") != "ray" or trains_on_several(names):
         return list(args), None
     return left, Asked(found.get("--address"))
+
+
+def trains_on_several(names: Collection[str]) -> bool:
+    """Whether each training uses several nodes, by the names of given settings.
+
+    Raises
+    ------
+    ConfigError
+        It uses one, and there is a setting of runs on several.
+    """
+    if _OF_A_RUN.isdisjoint(names) and (found := sorted(_OF_NODES.intersection(names))):
+        flag = found[0].replace("_", "-")
+        raise ConfigError(f"--{flag} is for trainings on several nodes; each is on one: leave it out, or add --nodes")
+    return not _OF_A_RUN.isdisjoint(names)
 
 
 def needs_of(configs: Collection[Config]) -> Needs:
