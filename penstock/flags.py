@@ -370,6 +370,8 @@ def _preset_in(args: Sequence[str]) -> str | None:
 def _flag_type(hint: Any) -> Any:
     """Return a flag's type for tyro, without types that only Python has: callables and path objects."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        if dict[str, int] in typing.get_args(hint):
+            return Annotated[Any, _COUNTS]
         left_out = (_CALLABLE, os.PathLike, dict)
         options = [_flag_type(o) for o in typing.get_args(hint) if typing.get_origin(o) not in left_out]
         return typing.Union[tuple(options)]  # noqa: UP007 - made at run time
@@ -382,6 +384,21 @@ def _flag_type(hint: Any) -> Any:
     if typing.get_origin(hint) is dict:
         return Annotated[dict, _SETTINGS]
     return hint
+
+
+def _read_counts(args: list[str]) -> Any:
+    """Read a whole number, a JSON object, or a text, which the config checks."""
+    try:
+        return _read_whole_number(args)
+    except ValueError:
+        return json.loads(args[0]) if args[0].startswith("{") else args[0]
+
+
+_COUNTS = PrimitiveConstructorSpec[Any](
+    nargs=1, metavar="INT|STR|JSON", instance_from_str=_read_counts,
+    is_instance=lambda value: isinstance(value, int | str | dict),
+    str_from_instance=lambda value: [json.dumps(value) if isinstance(value, dict) else str(value)],
+)  # fmt: skip
 
 
 def _words(metavar: str) -> PrimitiveConstructorSpec[str]:

@@ -32,6 +32,17 @@ def preset(path, text: str) -> str:
     return str(path)
 
 
+def test_nodes_are_a_number_a_text_or_a_json_object_of_counts():
+    for given, found in (("4", 4), ("1e1", 10), ("2:64", "2:64"), ("all", "all"), ('{"sampler": 3}', {"sampler": 3})):
+        assert parse("--env", "CartPole-v1", "--backend", "ray", "--nodes", given).nodes == found
+    several = ["--env", "CartPole-v1", "--backend", "ray", "--num-learners", "2", "--learner-nodes"]
+    assert parse(*several, '{"gpu_box": 1}').learner_nodes == {"gpu_box": 1}
+    with pytest.raises(ConfigError, match="learner_nodes='some' is not legal"):
+        parse(*several, "some")
+    with pytest.raises(SystemExit):
+        parse(*several, "{sampler: 1}")
+
+
 def test_flags_become_settings_of_the_right_types():
     config = parse(
         "--env", "CartPole-v1", "--num-workers", "2", "--learning-rate", "1e-3", "--hidden-sizes", "32", "16",

@@ -5,10 +5,16 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from penstock.config.checking import ConfigError, require
 
+OF_RAY = {
+    "nodes": 1, "nodes_per_gateway": None, "node_weights": "float32", "address": None, "evaluator": "home",
+    "num_evaluators": 1, "learner_nodes": 0,
+}  # fmt: skip
+"""Settings that are for backend="ray" alone, besides `replay_at`, with their defaults."""
 _BOUNDS = re.compile(r"(\d+):(\d+)")  # least and largest number of nodes
 NODES_PER_GATEWAY = 64
 FAN_OUT = 8  # largest number of nodes without gateways, and of gateways that home, or one of them, sends weights to
@@ -74,16 +80,20 @@ def require_nodes(config: Any) -> None:
     require(is_legal, "learner_nodes", learners, legal.format(""))
     most = config.nodes_per_gateway
     require(most is None or most >= 2, "nodes_per_gateway", most, "2 or more, or None")
-    on_one_machine = {
-        "nodes": 1, "nodes_per_gateway": None, "node_weights": "float32", "address": None, "evaluator": "home",
-        "num_evaluators": 1, "learner_nodes": 0,
-    }  # fmt: skip
-    given = [name for name, value in on_one_machine.items() if getattr(config, name) != value]
+    given = [name for name, value in OF_RAY.items() if getattr(config, name) != value]
     if given and config.backend != "ray":
         raise ConfigError(
             f'{given[0]}={getattr(config, given[0])!r} is for backend="ray", found backend="{config.backend}", which '
             'runs on this machine alone: use backend="ray", or leave it out'
         )
+
+
+def left_on_nodes(before: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings for backend="ray" that a run resumed with another backend loses, with their defaults."""
+    if before.get("backend") != "ray" or changes.get("backend", "ray") == "ray":
+        return {}
+    defaults = {**OF_RAY, "replay_at": "home"}
+    return {name: value for name, value in defaults.items() if before.get(name, value) != value and name not in changes}
 
 
 def _require_evaluators(config: Any) -> None:

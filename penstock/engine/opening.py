@@ -13,6 +13,7 @@ from typing import Any
 from penstock.algorithms import algorithm_id, load_algorithm
 from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import Config, ConfigError, change_config, saved
+from penstock.config.nodes import left_on_nodes
 from penstock.engine.backends import launcher
 from penstock.engine.exploits import open_population
 from penstock.engine.nodes.joining import leave_cluster, on_cluster
@@ -101,8 +102,14 @@ def reopen_training(
         if isinstance(more, int | float) and more > 0:
             spent = checkpoints[0].meta.get("seconds", 0.0) if checkpoints else 0.0
             changes = {**changes, "max_seconds": round(spent + more, 3)}
+        left = left_on_nodes(before, changes)
+        changes = {**changes, **left}
         config = change_config(algorithm.Config, before, changes)
         supervisor = open_training(algorithm, config, run, checkpoints, changes)
+        if left:
+            now = ", ".join(f"{name}={value!r}" for name, value in left.items())
+            told = f"backend={config.backend!r} has no nodes: {now} from now on"
+            supervisor.training.notes = [*supervisor.training.notes, told]
         _note_changes(run, supervisor.progress.steps, before, supervisor.training.config.to_json(), changes)
         on_failure.pop_all()
     return supervisor

@@ -198,13 +198,9 @@ class Training:
 
 
 def open_policies(
-    config: Config,
-    algorithms: Mapping[str, Algorithm],
-    checkpoints: Sequence[Checkpoint],
-    run: RunDirectory | None,
-    changed: Collection[str] = (),
-    statistics: Sequence[Moments] = (),
-) -> tuple[list[Policy], list[str]]:
+    config: Config, algorithms: Mapping[str, Algorithm], checkpoints: Sequence[Checkpoint], run: RunDirectory | None,
+    changed: Collection[str] = (), statistics: Sequence[Moments] = (),
+) -> tuple[list[Policy], list[str]]:  # fmt: skip
     """Make the policies of a run, and the arenas that their roles share.
 
     Parameters

@@ -42,14 +42,9 @@ class Reports:
     """Dispatch of each report to the parts of the run that it concerns, which are the parameters."""
 
     def __init__(
-        self,
-        progress: Progress,
-        chronicle: Chronicle,
-        roles: Roles,
-        evaluations: Evaluations,
-        saves: Saves,
+        self, progress: Progress, chronicle: Chronicle, roles: Roles, evaluations: Evaluations, saves: Saves,
         exploits: Exploits,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._progress, self._chronicle, self._roles = progress, chronicle, roles
         self._evaluations, self._saves, self._exploits = evaluations, saves, exploits
 

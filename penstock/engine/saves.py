@@ -80,12 +80,9 @@ class Saves:
                 self._roles.until(lambda: self._contents_saved >= self._saving_apart, SAVE_CONTENTS_SECONDS)
 
     def save(
-        self,
-        destinations: Sequence[CheckpointStore | str],
-        meta: Sequence[dict[str, Any]],
-        seconds: float = SAVE_SECONDS,
-        steps: int | None = None,
-    ) -> Exception | None:
+        self, destinations: Sequence[CheckpointStore | str], meta: Sequence[dict[str, Any]],
+        seconds: float = SAVE_SECONDS, steps: int | None = None,
+    ) -> Exception | None:  # fmt: skip
         """Save every policy and wait; return the first error, which the user is shown."""
         are_there = self._request(destinations, meta, steps)
         number, count = self._number, len(destinations)

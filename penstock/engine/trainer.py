@@ -74,13 +74,9 @@ class Trainer(Steering, metaclass=_Hinted):
     _trains_in: int | None = None  # identifier of the thread that runs train()
 
     def __init__(
-        self,
-        algorithm: type[Algorithm],
-        env: str | Callable[..., Any] | Config | None = None,
-        *,
-        preset: str | os.PathLike[str] | None = None,
-        **settings: Any,
-    ) -> None:
+        self, algorithm: type[Algorithm], env: str | Callable[..., Any] | Config | None = None, *,
+        preset: str | os.PathLike[str] | None = None, **settings: Any,
+    ) -> None:  # fmt: skip
         if not (isinstance(algorithm, type) and issubclass(algorithm, Algorithm)):
             found = f"the class {algorithm.__name__}" if isinstance(algorithm, type) else repr(algorithm)
             raise ConfigError(
@@ -107,13 +103,9 @@ class Trainer(Steering, metaclass=_Hinted):
 
     @classmethod
     def resume(
-        cls,
-        run_dir: str | os.PathLike[str],
-        *,
-        report: Callable[[str], None] | None = None,
-        trust_code: bool = False,
+        cls, run_dir: str | os.PathLike[str], *, report: Callable[[str], None] | None = None, trust_code: bool = False,
         **changes: Any,
-    ) -> Trainer:
+    ) -> Trainer:  # fmt: skip
         """Resume a run from its last intact checkpoint, in the same directory.
 
         A remote run, given by its URL, is downloaded into a new directory in ``runs``, unless a complete copy is there.

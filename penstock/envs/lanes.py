@@ -222,15 +222,9 @@ class Lanes(ABC):
     """
 
     def __init__(
-        self,
-        num_lanes: int,
-        observation: ObservationSpec,
-        action: ActionSpec,
-        *,
-        name: str = "environment",
-        first_lane: int = 0,
-        frame_skip: int | None = None,
-    ) -> None:
+        self, num_lanes: int, observation: ObservationSpec, action: ActionSpec, *, name: str = "environment",
+        first_lane: int = 0, frame_skip: int | None = None,
+    ) -> None:  # fmt: skip
         self.num_lanes = num_lanes
         self.observation = observation
         self.action = action

@@ -67,15 +67,9 @@ class SeatLanes(Lanes):
     """
 
     def __init__(
-        self,
-        games: SteppedGames,
-        seated: Sequence[Sequence[int]],
-        observation: ObservationSpec,
-        action: ActionSpec,
-        *,
-        team_reward: TeamReward = "own",
-        is_simultaneous: bool = True,
-    ) -> None:
+        self, games: SteppedGames, seated: Sequence[Sequence[int]], observation: ObservationSpec, action: ActionSpec, *,
+        team_reward: TeamReward = "own", is_simultaneous: bool = True,
+    ) -> None:  # fmt: skip
         super().__init__(sum(map(len, seated)), observation, action, name=games.name)
         self.agents = tuple(games.agents[seat] for seat in max(seated, key=len))
         self.asked = np.zeros(self.num_lanes, np.bool_)

@@ -51,14 +51,9 @@ class Player(ABC):
 
     @torch.inference_mode()
     def play(
-        self,
-        episodes: int,
-        *,
-        max_steps: float = math.inf,
-        deadline: float = math.inf,
-        on_step: Callable[[], object] = lambda: None,
-        on_episode: Callable[[int, bool], object] = ignored_episode,
-    ) -> tuple[Evaluation, ...]:
+        self, episodes: int, *, max_steps: float = math.inf, deadline: float = math.inf,
+        on_step: Callable[[], object] = lambda: None, on_episode: Callable[[int, bool], object] = ignored_episode,
+    ) -> tuple[Evaluation, ...]:  # fmt: skip
         """Play from fresh resets, an equal number of episodes in every lane; return each policy's evaluation.
 
         Parameters

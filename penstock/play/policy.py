@@ -58,12 +58,9 @@ class Policy:
     """
 
     def __init__(
-        self,
-        algorithm: Algorithm,
-        model: PolicyNetwork,
-        meta: Mapping[str, Any],
+        self, algorithm: Algorithm, model: PolicyNetwork, meta: Mapping[str, Any],
         code: Callable[[], AbstractContextManager[None]] = nullcontext,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.code = code
         self.algorithm = algorithm
         self.model = model

@@ -261,13 +261,9 @@ class Population:
     # -- settings --------------------------------------------------------------------------------------------------
 
     def _decision(
-        self,
-        event: Literal["exploit", "diverged", "explore"],
-        member: int,
-        parent: int | None,
-        scores: tuple[float | None, ...],
-        random: np.random.Generator,
-    ) -> Decision:
+        self, event: Literal["exploit", "diverged", "explore"], member: int, parent: int | None,
+        scores: tuple[float | None, ...], random: np.random.Generator,
+    ) -> Decision:  # fmt: skip
         start = self.members[member if parent is None else parent].settings
         is_reference = self.rules.rule == "sample-factory" and member == 0
         found = {

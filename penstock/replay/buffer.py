@@ -89,19 +89,11 @@ class ReplayBuffer:
     """
 
     def __init__(
-        self,
-        capacity: int,
-        fields: Mapping[str, Field],
-        *,
-        sampler: Sampler | None = None,
-        n_step: NStep | None = None,
-        sequences: Sequences | None = None,
-        rate_limiter: RateLimiter | None = None,
-        frame_capacity: int | None = None,
-        disk: str | Path | None = None,
-        num_threads: int | None = None,
+        self, capacity: int, fields: Mapping[str, Field], *, sampler: Sampler | None = None,
+        n_step: NStep | None = None, sequences: Sequences | None = None, rate_limiter: RateLimiter | None = None,
+        frame_capacity: int | None = None, disk: str | Path | None = None, num_threads: int | None = None,
         seed: int | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         sampler = Uniform() if sampler is None else sampler
         if not isinstance(rate_limiter, RateLimiter | None):
             raise TypeError(f"rate_limiter={rate_limiter!r} is not legal: give a RateLimiter or None")

@@ -87,12 +87,9 @@ class _Leaves(NamedTuple):
 
 
 def save_buffer(
-    core: Core,
-    description: dict[str, Any],
-    path: Path,
-    extras: dict[str, Any] | None = None,
+    core: Core, description: dict[str, Any], path: Path, extras: dict[str, Any] | None = None,
     report: Callable[[str], None] | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Save the buffer to the directory `path`; others may write to the buffer meanwhile.
 
     Unchanged blocks of rows keep their files if the contents were last saved to or loaded from `path`; otherwise
@@ -161,11 +158,8 @@ def _manifest_before(path: Path, report: Callable[[str], None]) -> Manifest | No
 
 
 def load_buffer(
-    core: Core,
-    description: dict[str, Any],
-    path: Path,
-    take_extras: Callable[[dict[str, Any]], None] | None = None,
-) -> None:
+    core: Core, description: dict[str, Any], path: Path, take_extras: Callable[[dict[str, Any]], None] | None = None,
+) -> None:  # fmt: skip
     """Replace the contents by the save in the directory `path`; the buffer must not be used meanwhile.
 
     Everything is read and checked before the first row of the buffer changes. One block of about 8 MiB is in memory at

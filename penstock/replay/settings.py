@@ -148,14 +148,9 @@ Sampler = Uniform | Prioritized | Reverse | Reservoir | Elite
 
 
 def check_settings(
-    capacity: int,
-    fields: Mapping[str, Field],
-    *,
-    sampler: Sampler,
-    n_step: NStep | None,
-    sequences: Sequences | None,
+    capacity: int, fields: Mapping[str, Field], *, sampler: Sampler, n_step: NStep | None, sequences: Sequences | None,
     frame_capacity: int | None,
-) -> None:
+) -> None:  # fmt: skip
     """Check all settings; the message names the first illegal one, the value found and legal ones.
 
     Raises

@@ -150,14 +150,9 @@ class Account:
 
 @torch.no_grad()
 def redistribute(
-    contribution: Tensor,
-    reward: Tensor,
-    first: Tensor,
-    terminated: Tensor,
-    valid: Tensor,
-    account: Account,
+    contribution: Tensor, reward: Tensor, first: Tensor, terminated: Tensor, valid: Tensor, account: Account,
     quality: float,
-) -> tuple[Tensor, Tensor, Account]:
+) -> tuple[Tensor, Tensor, Account]:  # fmt: skip
     """Redistribute the rewards of a chunk of each of B lanes; episodes may extend over any number of chunks.
 
     The reward of a step is its contribution. In the chunk in which an episode terminates, the rest of its return is

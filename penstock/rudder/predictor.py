@@ -268,14 +268,9 @@ class PublishedPredictor:
 
 @torch.no_grad()
 def contributions(
-    predictor: ReturnPredictor,
-    inputs: Tensor,
-    first: Tensor,
-    valid: Tensor,
-    memory: Tensor,
-    before: Tensor,
+    predictor: ReturnPredictor, inputs: Tensor, first: Tensor, valid: Tensor, memory: Tensor, before: Tensor,
     num_points: int = 0,
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Return the contribution of each step of a chunk to the prediction at the end of the chunk or of its episode.
 
     Parameters

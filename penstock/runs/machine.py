@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import platform
 import socket
@@ -17,6 +18,7 @@ from typing import Any
 from penstock.masking import joined, masked_arguments
 
 _GIT_SECONDS = 5.0
+_COMMIT = "penstock's commit"
 COMPARED = ("torch", "penstock", "numpy", "gymnasium")
 """Packages that are recorded with a run, and that home and nodes must have in the same version."""
 
@@ -30,7 +32,7 @@ class About:
     host, pid
         Name of the machine, and number of the process there.
     versions
-        Versions of Python and packages, by name.
+        Versions of Python and packages, and commit of Penstock's source where it is known, by name.
     """
 
     host: str
@@ -44,12 +46,18 @@ def about_here(packages: Iterable[str] = COMPARED) -> About:
     for name in packages:
         with contextlib.suppress(PackageNotFoundError):
             found[name] = version(name)
+    if commit := _commit_at_start():
+        found[_COMMIT] = commit
     return About(socket.gethostname(), os.getpid(), found)
 
 
 def differences(home: About, node: About) -> str:
-    """Return in words which versions of a node differ from those at home; empty where none does."""
-    pairs = [(name, here, node.versions.get(name)) for name, here in home.versions.items()]
+    """Return in words which versions of a node differ from those at home; empty where none does.
+
+    A commit that one of them does not know is not compared.
+    """
+    known = [name for name in home.versions if name != _COMMIT or name in node.versions]
+    pairs = [(name, home.versions[name], node.versions.get(name)) for name in known]
     return ", ".join(f"{name} {there or 'not'} (home has {here})" for name, here, there in pairs if here != there)
 
 
@@ -100,6 +108,11 @@ def penstock_commit() -> str | None:
         except OSError:
             return None
     return commit
+
+
+@functools.cache
+def _commit_at_start() -> str:
+    return (penstock_commit() or "")[:7]  # git's abbreviations differ in length
 
 
 def versions() -> dict[str, str]:

@@ -33,7 +33,7 @@ from penstock.search.job import Shared
 from penstock.search.report import best_of, summary_of, table_of, to_json
 from penstock.search.searching import Searching
 from penstock.search.space import Space, names_of, read_space, space_of
-from penstock.trials.asking import ABOUT, split
+from penstock.trials.asking import ABOUT, require_room, split
 from penstock.trust import SEALS, code_of, seals_of
 
 _WIDE = 160  # columns of the table outside a terminal
@@ -77,6 +77,7 @@ def _search(asked: Asked, path: Path, cores: list[list[int]]) -> bool:
     space = read_space(own.space, with_workers(asked.config, workers), given)
     if isinstance(cores[0], Place) and "num_workers" in space.names:
         raise BenchUsageError("[num_workers] is not legal with --backend ray: every trial takes as many cores")
+    require_room(asked.algorithm, with_workers(asked.config, workers))
     directory = SearchDirectory.share(path, _facts(asked, space, workers))
     config = with_workers(asked.config, directory.facts["workers"])
     from penstock.search.study import Study

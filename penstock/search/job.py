@@ -27,10 +27,11 @@ PROGRAM = (sys.executable, "-m", "penstock.cli")
 """Program that trains; tests replace it."""
 PATIENCE = 60.0
 """Seconds from the request that a training end until it is killed."""
-_INTERRUPTED, _NOT_SAVED = (130, -signal.SIGTERM, -signal.SIGINT), 5
+_INTERRUPTED, _NOT_SAVED, _REFUSED = (130, -signal.SIGTERM, -signal.SIGINT), 5, 2
+_OF_ROOM = {"num_workers", "num_learners"}  # settings by which a trial may ask for more than a cluster has
 
 Ending = Literal["done", "pruned", "failed", "refused", "interrupted"]
-"""End of a trial; "refused": its run cannot be used or saved now, and the trial stays under way."""
+"""End of a trial; "refused": its run has no room on its cluster, or cannot be used or saved, and stays under way."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,9 @@ class Job:
             if code < 0 and self._may_resume():
                 self._shared.report(f"trial {self.trial.number}: {self.error}; it goes on from its last checkpoint")
                 return None
-            return "refused" if code == _NOT_SAVED else "failed"
+            is_ray, has_own_needs = self._shared.config.backend == "ray", _OF_ROOM & self.trial.settings.keys()
+            has_no_room = code == _REFUSED and is_ray and not has_own_needs
+            return "refused" if code == _NOT_SAVED or has_no_room else "failed"
         return self._after_training()
 
     def _command(self) -> list[str] | None:

@@ -51,12 +51,9 @@ class Pool:
     """
 
     def __init__(
-        self,
-        guest_seats: tuple[int, ...],
-        num_places: int,
-        array: Callable[[str], np.ndarray],
+        self, guest_seats: tuple[int, ...], num_places: int, array: Callable[[str], np.ndarray],
         block: Callable[[str], WeightsBlock],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.guest_seats = guest_seats
         self.places = [block(f"place_{number}") for number in range(num_places)]
         self.odds = array("odds")

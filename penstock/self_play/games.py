@@ -57,14 +57,9 @@ class GuestGames(Games):
     """
 
     def __init__(
-        self,
-        games: Sequence[Game],
-        seeds: Sequence[int],
-        *,
-        guests: Mapping[int, Sequence[bool]],
-        seating: Seating | None = None,
-        **given: Any,
-    ) -> None:
+        self, games: Sequence[Game], seeds: Sequence[int], *, guests: Mapping[int, Sequence[bool]],
+        seating: Seating | None = None, **given: Any,
+    ) -> None:  # fmt: skip
         if seating is not None and not games[0].ends:
             raise UnsupportedSpaceError(
                 "opponents stay for a game, and this environment has no games that end: each agent goes on by itself "

@@ -101,10 +101,12 @@ class Study:
         found = self._found(run)
         return found is not None and found.state == "running" and bool(is_alive(found.status.get("process", {})))
 
-    def train(self, jobs: int | None, cluster: Asked | None = None) -> int:
-        """Train the remaining runs, on this machine or on a cluster; return the exit code."""
+    def train(self, jobs: int | None, cluster: Asked | None = None, record: bytes = b"") -> int:
+        """Train the remaining runs, and write the record once there is room for them; return the exit code."""
         report, configs = partial(print, flush=True), [run.config for run in self.runs]
         with places_for(cluster, jobs, configs, self.folder, report) as places:
+            if record:
+                write_file_atomically(self.folder / MANIFEST, record)
             return self._train(places)
 
     def _train(self, places: Sequence[Sequence[int]]) -> int:
@@ -167,6 +169,9 @@ class Study:
         if found is None or found.state not in ("done", "interrupted"):
             if is_interrupted and code in SIGNALLED:
                 print(f"{job.run.name}: interrupted", flush=True)
+                return
+            if code == INTERRUPTED and isinstance(job.cores, Place):
+                print(f"{job.run.name}: ended with its cluster", flush=True)
                 return
             why = found.problem if found is not None and found.problem else f"see {job.output}"
             last = [f"    {line}" for line in job.lines()[-_LAST_LINES:]]
@@ -257,8 +262,7 @@ def train(study: Study, jobs: int | None, cluster: Asked | None = None) -> int:
             raise StudyError(f"another penstock multirun is at work in {study.folder}") from None
         _require_own(study.folder / MANIFEST)
         record = {"command": this_command(), "runs": {run.name: [run.algorithm, *run.flags] for run in study.runs}}
-        write_file_atomically(study.folder / MANIFEST, json_bytes(record))
-        return study.train(jobs, cluster)
+        return study.train(jobs, cluster, json_bytes(record))
 
 
 def _require_own(manifest: Path) -> None:

@@ -20,7 +20,7 @@ from penstock.flags import parse_config
 from penstock.runs.files import json_values
 from penstock.runs.vacancy import safe_name
 from penstock.studies import StudyError
-from penstock.trials.asking import ABOUT, Asked
+from penstock.trials.asking import ABOUT, Asked, trains_on_several
 
 Words = tuple[str, ...]
 """Value of a setting as the words after its flag: ("64", "64")."""
@@ -215,7 +215,7 @@ def _require_environment(config: Config) -> None:
 
 def take_cluster(request: Request) -> Asked | None:
     """Take the cluster for the runs out of a request; None: they run on this machine, or on nodes of their own."""
-    if request.values.get("backend") != [("ray",)] or request.values.keys() & {"nodes", "learner_nodes"}:
+    if request.values.get("backend") != [("ray",)] or trains_on_several(request.values.keys()):
         return None
     del request.values["backend"]
     ((address,),) = request.values.pop("address", [("",)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from penstock.config import Config, ConfigError
 from penstock.runs.jobs import Needs, split_cores
@@ -16,7 +16,8 @@ ABOUT = (
     "With --nodes or --learner-nodes, too, each training uses several nodes, as in penstock train."
 )
 """Paragraph of the help of commands."""
-_OF_A_RUN = ("--nodes", "--learner-nodes")
+_OF_A_RUN = {"nodes", "learner_nodes"}
+_OF_NODES = {"nodes_per_gateway", "node_weights", "evaluator", "num_evaluators", "replay_at"}
 
 
 class Asked(NamedTuple):
@@ -36,10 +37,24 @@ def split(args: Sequence[str]) -> tuple[list[str], Asked | None]:
             found[name] = value if equals else next(words, "")
         else:
             left.append(word)
-    names = {word.partition("=")[0].replace("_", "-") for word in left}
-    if found.get("--backend") != "ray" or names & set(_OF_A_RUN):
+    names = {word.partition("=")[0][2:].replace("-", "_") for word in left if word.startswith("--")}
+    if found.get("--backend") != "ray" or trains_on_several(names):
         return list(args), None
     return left, Asked(found.get("--address"))
+
+
+def trains_on_several(names: Collection[str]) -> bool:
+    """Whether each training uses several nodes, by the names of given settings.
+
+    Raises
+    ------
+    ConfigError
+        It uses one, and there is a setting of runs on several.
+    """
+    if _OF_A_RUN.isdisjoint(names) and (found := sorted(_OF_NODES.intersection(names))):
+        flag = found[0].replace("_", "-")
+        raise ConfigError(f"--{flag} is for trainings on several nodes; each is on one: leave it out, or add --nodes")
+    return not _OF_A_RUN.isdisjoint(names)
 
 
 def needs_of(configs: Collection[Config]) -> Needs:
@@ -49,6 +64,17 @@ def needs_of(configs: Collection[Config]) -> Needs:
         max((config.num_workers or 1) + config.num_learners - 1 for config in configs),
         max(config.num_learners if config.device.startswith("cuda") else 0 for config in configs),
     )
+
+
+def require_room(algorithm: type[Any], config: Config) -> None:
+    """Raise `ConfigError` if the cluster at a config's address has no room for its nodes."""
+    if config.backend == "ray" and config.address is not None:
+        from penstock.engine.nodes.joining import leave_cluster, on_cluster
+
+        try:
+            on_cluster(algorithm, config)
+        finally:
+            leave_cluster()
 
 
 @contextmanager

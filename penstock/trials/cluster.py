@@ -119,9 +119,9 @@ class _Trials:
         """Return an argument with the absolute path of the folder."""
         return f"{self.folder}{word.removeprefix(self._given)}" if word.startswith(f"{self._given}/") else word
 
-    def look(self) -> bool:
-        """Return whether the head node is gone."""
-        if not self.has_lost_head and time.monotonic() - self._looked_at > LOOK_SECONDS:
+    def look(self, after: float = LOOK_SECONDS) -> bool:
+        """Return whether the head node is gone, up to `after` seconds ago."""
+        if not self.has_lost_head and time.monotonic() - self._looked_at > after:
             self.has_lost_head, self._looked_at = not self._cluster.has_head, time.monotonic()
         return self.has_lost_head
 
@@ -137,7 +137,7 @@ class _Remote:
         self._is_stopping = self._is_placed = False
         self._there = b""  # the folder of the node that takes the place of home's
         self._sent: list[Any] = []  # answers to what was sent before the start
-        if trials.look():
+        if trials.look(after=0.0):
             raise TrainingFailed("the cluster is lost")
         if not trials.proof.exists():  # not before: a new folder must be empty
             trials.proof.write_text(trials.token)

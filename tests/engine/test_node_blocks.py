@@ -21,6 +21,7 @@ from penstock.ipc.stream import (
     connect,
     welcome,
 )
+from penstock.runs import machine
 from penstock.runs.machine import About, about_here, differences
 from tests.envs.counting import CountingEnv
 
@@ -104,12 +105,24 @@ def test_versions_that_differ_are_named():
     )
 
 
+def test_checkouts_at_different_commits_differ_unless_one_is_unknown(monkeypatch):
+    found = []
+    for commit in ("abc1234f-dirty", "abc1234", "0123456", None):
+        monkeypatch.setattr(machine, "penstock_commit", lambda commit=commit: commit)
+        machine._commit_at_start.cache_clear()
+        found.append(about_here())
+    machine._commit_at_start.cache_clear()
+    home, same, other, unknown = found
+    assert differences(home, same) == differences(home, unknown) == differences(unknown, home) == ""
+    assert differences(home, other) == "penstock's commit 0123456 (home has abc1234)"
+
+
 def test_packages_of_the_environment_are_compared_beside_those_of_every_run():
     always = ["torch", "penstock", "numpy", "gymnasium"]
     for env, own in (("CartPole-v1", []), (CountingEnv, []), ("hypothesis:given", ["hypothesis"])):
         found = packages_of(EnvSpec.resolve(env))
         assert found == [*always, *own]
-        assert about_here([*found, "nowhere"]).versions.keys() == {"python", *found}
+        assert about_here([*found, "nowhere"]).versions.keys() - {"penstock's commit"} == {"python", *found}
 
 
 def test_limits_of_silence_are_longer_by_the_delay_of_the_end_that_is_busy():

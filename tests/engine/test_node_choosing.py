@@ -7,8 +7,9 @@ import pytest
 
 from penstock.algorithms.appo import APPO
 from penstock.config import Config, ConfigError
-from penstock.engine.nodes import joining
-from penstock.engine.nodes.choosing import Machine, Wanted, choose, cores_at_home, nodes_wanted
+from penstock.engine.nodes import joining, placing
+from penstock.engine.nodes.choosing import Machine, Place, Wanted, choose, cores_at_home, nodes_wanted
+from penstock.engine.nodes.node import Node
 from penstock.engine.roster import share_threads
 
 SETTINGS = {"env": "CartPole-v1", "backend": "ray", "address": "auto"}
@@ -123,6 +124,54 @@ def test_of_a_range_the_least_number_of_nodes_comes_first_and_no_other_is_sent_h
     assert chosen([home, away], wanted) == {0: "b", 3: "a"}
     assert chosen([home, away, machine("c")], wanted).keys() == {0, 3}
     assert chosen([away, machine("c"), machine("d")], wanted).keys() == {0, 1, 3}
+
+
+class Fake:
+    """A cluster whose machines are all free."""
+
+    grows = False
+
+    def __init__(self, *machines):
+        self._machines = machines
+
+    def machines(self):
+        return list(self._machines)
+
+    def reaches(self, machine):
+        return True
+
+    def reserve(self, wanted, name):
+        return [Place(machine, each.cores, None, 0) for each, machine in wanted]
+
+    def release(self, places):
+        pass
+
+
+class Host:
+    def __init__(self, machine):
+        self.machine = machine
+
+    def kill(self):
+        pass
+
+
+def test_an_optional_node_stays_away_from_home_while_a_lost_one_waits_for_its_return(monkeypatch):
+    monkeypatch.setattr(placing, "PLACE_INTERVAL", 0.0)
+    config = APPO.Config(**SETTINGS, nodes="2:4", num_workers=8)
+    nodes = [Node(number, wanted) for number, wanted in enumerate(nodes_wanted(config, 8))]
+    cluster = Fake(machine("a"), machine("b"), machine("c", is_home=True))
+    host = lambda _, place, name: Host(place.machine)  # noqa: E731
+    placement = placing.Placement(cluster, host, nodes, config, 1, lambda *_: None)
+    placement.begin()
+    where = lambda: [node.host and node.host.machine.id for node in nodes]  # noqa: E731
+    assert where() == ["a", "b", None, None]
+    nodes[1].lose()
+    placement.without(nodes[1])
+    placement.place()
+    assert where() == ["a", None, None, None]
+    nodes[1].not_before = 0.0
+    placement.place()
+    assert where() == ["a", "b", None, None]
 
 
 def test_a_run_of_a_range_of_nodes_begins_with_the_least_number():

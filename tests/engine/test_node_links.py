@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from penstock.engine.backends.local import LocalBackend
-from penstock.engine.messages import Dismiss, Failed, GoOnWithout, Listening, NodesSeen, Ready
+from penstock.engine.messages import Dismiss, Failed, GoOnWithout, Listening, NodesSeen, Note, Ready
 from penstock.engine.nodes import dispatcher
 from penstock.engine.nodes.backend import NodesBackend
 from penstock.engine.nodes.choosing import Wanted
@@ -28,6 +28,7 @@ from penstock.engine.paths.segments import SegmentPath
 from penstock.experience.arena import READER, Control, ExperienceArena
 from penstock.ipc import Occupancy, SlotState
 from penstock.ipc.stream import HEADER, NONCE_NBYTES, SILENCE, Frame, Kind, _proof, rounded, widened
+from penstock.runs.status import NodeStatus
 from tests.engine.processes import wait_until
 from tests.experience.writing import LOGITS, fill_slots, run_shape
 
@@ -288,6 +289,21 @@ def test_a_node_that_is_lost_before_it_was_ever_connected_is_waited_for_no_longe
     e.until(lambda: len(e.home.full) == 4)
     assert e.arrived() == [0, 1, 4, 5]
     assert not e.home.slot_altered[[0, 1, 4, 5]].any()
+
+
+def test_a_lost_node_that_is_there_again_is_reported_once():
+    backend = NodesBackend.__new__(NodesBackend)
+    backend._local = SimpleNamespace(send=lambda role, command: None)
+    backend._handle = lambda role, report: isinstance(report, Note) and told.append(report.text)
+    backend._evaluations, backend._config, backend.has_lanes, told = None, SimpleNamespace(least_nodes=1), True, []
+    backend._placement = SimpleNamespace(without=lambda node: "its lanes stand still")
+    node, host = Node(0, Wanted(1)), SimpleNamespace(machine=SimpleNamespace(host="amber"), kill=lambda: None)
+    for has_host, is_there in ((True, True), (False, False), (True, False), (True, True), (True, True)):
+        if node.host is not None and not has_host:
+            backend._lose(node, "its actor is dead")
+        node.host = host if has_host else None
+        backend._take_statuses([node], {0: NodeStatus(is_there=is_there)})
+    assert len(told) == 2 and told[1].startswith("node-0 is back on ")
 
 
 def test_a_dismissed_node_delivers_what_it_was_granted_and_is_granted_nothing_more(ends):

@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 import urllib.request
+from concurrent import futures
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -533,6 +534,96 @@ def test_a_run_that_is_interrupted_while_its_nodes_are_placed_leaves_the_cluster
     assert cluster._cluster is None
 
 
+def test_while_the_head_node_does_not_answer_ray_is_asked_nothing(monkeypatch):
+    from penstock.engine.nodes import cluster as module
+
+    def ask(*_, **__):
+        pytest.fail("Ray waits a minute for its head, and ends the process")
+
+    asked = ("placement_group", "remove_placement_group", "request_resources", "get_cluster_status")
+    for name in asked:
+        monkeypatch.setattr(module, name, ask)
+    monkeypatch.setattr(module.ray, "nodes", ask)
+    monkeypatch.setattr(module.ray._private.state.state, "get_draining_nodes", ask)
+    monkeypatch.setattr(module, "_leave_ray", lambda: left.append("without the head"))
+    left, cluster = [], object.__new__(module.Cluster)
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        cluster._head = f"127.0.0.1:{closed.getsockname()[1]}"
+    cluster._next_knock, cluster._wanted = 0.0, []
+    assert (cluster.machines(), cluster.reserve([], "nodes"), cluster.draining()) == ([], [], {})
+    cluster.release([SimpleNamespace(group=SimpleNamespace(id=1))])
+    cluster.want([{"CPU": 1}])
+    cluster.close()
+    assert left == ["without the head"]
+
+
+@pytest.fixture
+def head_with_token(monkeypatch):
+    """Address of a head that requires the token "a" * 32, and that a process of Ray here uses."""
+    import grpc
+    from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc
+
+    from penstock.engine.nodes import cluster as module
+
+    class Head(gcs_service_pb2_grpc.NodeInfoGcsServiceServicer):
+        def CheckAlive(self, request, context):
+            if ("authorization", f"Bearer {'a' * 32}") not in context.invocation_metadata():
+                context.abort(grpc.StatusCode.UNAUTHENTICATED, "InvalidAuthToken")
+            return gcs_service_pb2.CheckAliveReply()
+
+    server = grpc.server(futures.ThreadPoolExecutor(1))
+    gcs_service_pb2_grpc.add_NodeInfoGcsServiceServicer_to_server(Head(), server)
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    monkeypatch.setattr(module, "find_gcs_addresses", lambda: {address})
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.setenv(name, "")  # which is undone in the end
+        monkeypatch.delenv(name)
+    yield address
+    server.stop(None)
+    monkeypatch.undo()
+    module._forget_token()
+
+
+@pytest.mark.parametrize(("token", "is_admitted"), [("a" * 32, True), ("b" * 32, False), ("", False)])
+def test_the_users_token_opens_a_cluster_that_requires_it_and_another_is_named(
+    head_with_token, token, is_admitted, tmp_path, monkeypatch
+):
+    from penstock.engine.nodes import cluster as module
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    if token:
+        (tmp_path / ".ray").mkdir()
+        (tmp_path / ".ray" / "auth_token").write_text(token)
+    module._forget_token()
+    if is_admitted:
+        module._require_admission(head_with_token)
+        assert os.environ["RAY_AUTH_MODE"] == "token"
+    else:
+        with pytest.raises(ConfigError, match=r"requires a token of Ray.*~/\.ray/auth_token.*RAY_AUTH_MODE=token"):
+            module._require_admission(head_with_token)
+
+
+def test_a_cluster_that_is_started_for_a_run_leaves_no_token(tmp_path, monkeypatch):
+    from penstock.engine.nodes import cluster as module
+
+    def init(**_):
+        tokens.append(os.environ["RAY_AUTH_TOKEN"])
+        os.environ["RAY_AUTH_MODE"] = "token"  # as Ray does
+        raise OSError("no cluster of a test")
+
+    tokens = []
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(module.ray, "init", init)
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="no cluster of a test"):
+            object.__new__(module.Cluster)._connect(None, 1, 0)
+    assert len({len(token) for token in tokens}) == 1 and len(set(tokens)) == 2
+    assert not os.environ.keys() & {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN"}
+
+
 @LONG
 def test_versions_that_differ_are_an_error_before_anything_is_trained(on_nodes, monkeypatch):
     other = replace(about_here(), versions={**about_here().versions, "torch": "1.0"})
@@ -558,6 +649,22 @@ def test_on_a_machine_without_a_raylet_the_error_says_how_to_add_it():
         said = f"address='127.0.0.1:{port}' answers, but this machine is no node .* ray start --address=127.0.0.1:"
         with pytest.raises(ConfigError, match=said):
             Trainer(APPO, **CARTPOLE, backend="ray", address=f"127.0.0.1:{port}")
+
+
+def test_of_several_clusters_of_a_machine_auto_joins_none_but_the_one_of_ray_address(monkeypatch):
+    from penstock.engine.nodes import cluster as module
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(module, "find_gcs_addresses", lambda: {"10.0.0.1:6399", "10.0.0.1:6379"})
+    with pytest.raises(ConfigError, match=r"in several clusters, give one of 10\.0\.0\.1:6379, 10\.0\.0\.1:6399"):
+        Trainer(APPO, **CARTPOLE, backend="ray", address="auto")
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6399")
+    assert module._head_of("auto") == "10.0.0.1:6399"
+
+
+def test_an_address_without_a_port_is_refused_with_the_form_that_it_has():
+    with pytest.raises(ConfigError, match="address='localhost' is not legal: use HOST:PORT of the head node"):
+        Trainer(APPO, **CARTPOLE, backend="ray", address="localhost")
 
 
 def test_addresses_of_ray_client_are_refused_by_name():

@@ -199,6 +199,24 @@ def test_settings_that_change_within_a_run_win_over_what_is_restored_and_are_wri
     assert "learning_rate=2e-05 (was 0.001)" in log and "total_steps=512 (was 256)" in log
 
 
+def test_a_run_of_a_cluster_goes_on_here_without_its_settings_of_nodes(tmp_path, capsys):
+    path = tmp_path / "run"
+    with Trainer(PPO, **TINY, total_steps=64, run_dir=str(path)) as trainer:
+        trainer.train(quiet=True)
+    file = path / "config.json"
+    record = json.loads(file.read_text())
+    of_nodes = {"address": "auto", "nodes": 2, "evaluator": "node", "num_evaluators": 2, "node_weights": "bfloat16"}
+    record |= {"backend": "ray", **of_nodes}
+    file.write_text(json.dumps(record))
+    with pytest.raises(ConfigError, match="nodes=3 is for backend=\"ray\""):
+        Trainer.resume(path, backend="local", nodes=3)
+    assert main(["resume", str(path), "--backend", "local", "--total-steps", "128"]) == 0
+    said = "backend='local' has no nodes: nodes=1, node_weights='float32', address=None, evaluator='home'"
+    assert said in capsys.readouterr().out
+    now = RunDirectory.open(path).config
+    assert [now[name] for name in of_nodes] == [None, 1, "home", 1, "float32"]
+
+
 def test_what_cannot_change_is_refused_and_nothing_is_written_down(tmp_path):
     path = tmp_path / "run"
     with Trainer(APPO, **TINY, backend="serial", total_steps=64, run_dir=str(path)) as trainer:

@@ -68,6 +68,9 @@ def main(verb: str, name: str, *words: str) -> int:
                 case "fail":
                     print("some lines\nerror: the pole broke\nand more")
                     return 1
+                case "no room":
+                    print("error: nodes=2 asks for 2 nodes; the cluster has none")
+                    return 2
                 case "full disk":
                     save()
                     print("error: the last checkpoint could not be saved: No space left on device")

@@ -41,6 +41,7 @@ def space(tmp_path):
         ([*APPO, "--space", "SPACE", "--run-dir", "here"], "--run-dir here is not legal in a search"),
         ([*APPO, "--space", "SPACE", "--eval-interval", "0"], "trials are compared by their evaluations"),
         ([*APPO, "--space", "SPACE", "--json", "no/where.json"], "there is no directory"),
+        ([*APPO, "--space", "SPACE", "--backend", "ray", "--nodes", "2", "--address", "127.0.0.1:1"], "no Ray cluster"),
         (["--show", "nowhere"], "nowhere holds no search"),
     ],
 )

@@ -133,6 +133,18 @@ def test_a_training_that_could_not_be_saved_ends_the_search_and_is_resumed_by_th
     assert search.study.tried[0].state == "done"
 
 
+def test_a_cluster_without_room_ends_the_search_and_fails_no_trial(tmp_path, monkeypatch):
+    monkeypatch.setenv("FAKE_TRIAL_1", "no room")
+    search = search_in(tmp_path / "s", backend="ray", nodes=2)
+    with pytest.raises(BenchError, match=r"trial 1 cannot go on, until the same command .*: nodes=2 asks for 2 nodes"):
+        search.searching(3).run()
+    assert [trial.state for trial in search.study.tried] == ["done", "under way"]
+    monkeypatch.delenv("FAKE_TRIAL_1")
+    again = search_in(tmp_path / "s", backend="ray", nodes=2)
+    again.searching(3).run()
+    assert [trial.state for trial in again.study.tried] == ["done"] * 3
+
+
 def test_three_failures_one_after_the_other_end_the_search(tmp_path, monkeypatch):
     for number in (0, 2, 3, 4):
         monkeypatch.setenv(f"FAKE_TRIAL_{number}", "fail")

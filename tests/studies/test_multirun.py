@@ -15,12 +15,14 @@ import torch
 
 from penstock.cli import main
 from penstock.config import ConfigError
+from penstock.runs.jobs import Place
 from penstock.runs.process import this_process
 from penstock.runs.reading import find_runs
 from penstock.runs.run_directory import RunDirectory
 from penstock.studies import StudyError
 from penstock.studies.multirun import Study, missed, train
 from penstock.studies.plan import plan, read
+from penstock.trials.asking import Asked
 from tests.kept_files import contents, make_damaged, make_newer, make_unreadable, with_notes
 from tests.studies.recorded import record
 
@@ -143,6 +145,22 @@ def test_a_run_that_is_interrupted_before_it_has_begun_is_no_failure(tmp_path, c
     assert capsys.readouterr().out == f"{run.name}: interrupted\n"
     found._print_end(Ended(run, 1, tmp_path / "x.txt"), 1, is_interrupted=True)
     assert "failed, see" in capsys.readouterr().out
+
+
+def test_runs_that_end_with_their_cluster_have_not_failed(tmp_path, capsys):
+    found = study(tmp_path)
+    (run,) = found.runs
+    ended = Ended(run, 130, tmp_path / "x.txt")
+    ended.cores = Place([0])
+    found._print_end(ended, 130, is_interrupted=False)
+    assert capsys.readouterr().out == f"{run.name}: ended with its cluster\n"
+
+
+def test_a_refused_multirun_leaves_no_record(tmp_path):
+    found = study(tmp_path)
+    with pytest.raises(ConfigError, match="there is no Ray cluster there"):
+        train(found, 1, Asked("127.0.0.1:1"))
+    assert not (found.folder / "multirun.json").exists()
 
 
 @pytest.mark.long

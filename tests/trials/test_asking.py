@@ -3,6 +3,7 @@
 import pytest
 
 from penstock.algorithms.ppo import PPOConfig
+from penstock.config import ConfigError
 from penstock.runs.jobs import Needs
 from penstock.studies import plan
 from penstock.trials.asking import Asked, needs_of, split
@@ -24,6 +25,14 @@ def test_trainings_are_on_a_cluster_unless_each_has_nodes_of_its_own(args, left,
     request = plan.read(args.split())
     assert plan.take_cluster(request) == asked
     assert ("backend" in request.values) == ("--backend" in left)
+
+
+def test_settings_of_several_nodes_are_refused_where_each_training_is_on_one():
+    args = ["ppo", "--env", "A", "--backend", "ray", "--nodes-per-gateway", "2"]
+    for ask in (lambda: split(args), lambda: plan.take_cluster(plan.read(args))):
+        with pytest.raises(ConfigError, match="--nodes-per-gateway is for trainings on several nodes"):
+            ask()
+    assert split([*args, "--nodes", "4"])[1] is None
 
 
 def test_the_folder_of_runs_is_the_same_on_a_cluster_and_here():

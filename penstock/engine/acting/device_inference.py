@@ -166,14 +166,9 @@ class DeviceInference(Inference):
     """
 
     def __init__(
-        self,
-        arena: ExperienceArena,
-        algorithm: Algorithm,
-        device: str,
-        steps_taken: StepsTaken | None,
-        report: Tell,
+        self, arena: ExperienceArena, algorithm: Algorithm, device: str, steps_taken: StepsTaken | None, report: Tell,
         weights: MakeWeights = through_block,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._captures = torch.device(device).type == "cuda"
         self._stream = torch.cuda.Stream(device, priority=-1) if self._captures else None
         self._pool: Any = None  # memory of all graphs: no two of them run at once

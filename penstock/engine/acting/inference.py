@@ -215,13 +215,9 @@ class Inference:
     """
 
     def __init__(
-        self,
-        arena: ExperienceArena,
-        algorithm: Algorithm,
-        device: str,
-        steps_taken: StepsTaken | None = None,
+        self, arena: ExperienceArena, algorithm: Algorithm, device: str, steps_taken: StepsTaken | None = None,
         weights: MakeWeights = through_block,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._arena = arena
         self._algorithm = algorithm
         self._steps_taken = steps_taken

@@ -143,6 +143,8 @@ class NodesBackend(Owned):
         """Make the roles at home; hosts get their tasks once they have started."""
         self._local.start()
         there, asked = sum(node.host is not None for node in self._nodes), self._config.nodes_asked
+        if self._config.address is not None:
+            self._handle("cluster", Note(f"the run is on the cluster {self._connection.name}"))
         if requested := self._placement.requested:
             self._handle("cluster", Note(f"{there} of {asked} nodes are there: {requested} asked for"))
         elif there < len(self._nodes):
@@ -218,7 +220,7 @@ class NodesBackend(Owned):
         if self._is_closed:
             return
         self._is_closed = True
-        head_is_gone = self._is_head_gone  # then hosts end by themselves, without Ray
+        head_is_gone = self._is_head_gone or not self._connection.has_head  # then hosts end by themselves, without Ray
         everywhere = (*self._nodes, *self._gateways)
         hosts = [node.host for node in everywhere if node.host is not None and not head_is_gone]
         try:
@@ -366,6 +368,7 @@ class NodesBackend(Owned):
                 self._arena.gauges[shape.gauge_row(name)][WALL] = gauges[WALL]
             if node.rank and gauges[WALL].any() and not node.status.is_there:
                 node.update_learner(is_there=True)
+                self._greet(node)
                 self._show(node)
         if answer.failure:
             raise NodeLost(answer.failure)
@@ -386,6 +389,7 @@ class NodesBackend(Owned):
     def _lose(self, node: Node, why: str) -> None:
         """Drop the host of a node; its lanes stand still until it has another."""
         machine = node.lose()
+        node.is_missed = True
         self._show(node)
         if not node.rank:
             self._tell_receiver(node, GoOnWithout(node.number_there))
@@ -421,7 +425,7 @@ class NodesBackend(Owned):
                 continue
             nodes = [self._nodes[number] for number in gateway.nodes]
             places = [node.place for node in nodes if node.host is not None and node.place is not None]
-            if places:
+            if places and self._connection.has_head:
                 from penstock.engine.nodes.gateway_host import GatewayHost
 
                 place = places[-1 if gateway.is_of_gateways else 0]
@@ -506,10 +510,17 @@ class NodesBackend(Owned):
                 gateways[each.number] = each.status
             else:
                 self.has_lanes |= status.is_there
+                self._greet(each)
                 if self._is_shown(each.number):
                     nodes[each.number] = each.status
         if nodes or gateways:
             self._handle(RECEIVER, NodesSeen(nodes, gateways))
+
+    def _greet(self, node: Node) -> None:
+        """Report that a lost node is there again."""
+        if node.is_missed and node.status.is_there and node.host is not None:
+            node.is_missed = False
+            self._handle(node.name, Note(f"{node.name} is back on {node.host.machine}"))
 
     def _show(self, node: Node) -> None:
         self._handle(node.name, NodesSeen({node.number: node.status}))

@@ -12,6 +12,8 @@ import itertools
 import logging
 import math
 import os
+import re
+import secrets
 import socket
 import sys
 import time
@@ -20,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray._private.services import find_gcs_addresses
+from ray._private.services import canonicalize_bootstrap_address, find_gcs_addresses
 from ray.autoscaler.sdk import request_resources
 from ray.autoscaler.v2.sdk import get_cluster_status
 from ray.exceptions import RayError
@@ -32,6 +34,16 @@ from penstock.engine.nodes.choosing import GPU, SHARE, Bundle, Machine, Place, W
 from penstock.ipc import whole_cores
 from penstock.runs.status import Status
 
+try:
+    from grpc import RpcError
+    from ray._private.authentication import authentication_token_setup as tokens
+    from ray._private.grpc_utils import init_grpc_channel
+    from ray.core.generated.gcs_service_pb2 import CheckAliveRequest  # type: ignore[attr-defined]
+    from ray.core.generated.gcs_service_pb2_grpc import NodeInfoGcsServiceStub
+    from ray.exceptions import AuthenticationError
+except ImportError:  # a version of Ray without tokens
+    tokens = None  # type: ignore[assignment]
+
 STORE_NBYTES = 100 * 2**20  # of Ray's object store, which is hardly used
 KNOCK_SECONDS, LOOK_SECONDS = 5.0, 1.0  # for the head node to answer: at first, and during a run
 GLANCE_SECONDS = 0.25  # for a raylet to answer
@@ -40,10 +52,6 @@ NOT_NICED = {"worker_niceness": 0}  # Ray's default of 15 would starve hosts bes
 OF_EVERY_NODE = {"CPU", "memory", "object_store_memory"}
 LOOPBACK = "127.0.0.1"
 NODE_LABEL = "ray.io/node-id"  # by which a reservation names its machine
-
-
-class _NotANode(Exception):
-    """This machine is no node of the cluster."""
 
 
 _cluster: Cluster | None = None  # a process has one connection to Ray
@@ -78,7 +86,7 @@ def close_cluster(*, head_is_gone: bool = False) -> None:
 
 
 class Cluster:
-    """The connection to Ray.
+    """The connection to Ray, which is asked nothing while its head does not answer: it would wait, and end the process.
 
     Parameters
     ----------
@@ -90,7 +98,7 @@ class Cluster:
     Attributes
     ----------
     address, name
-        Address as given, and in words.
+        Address as given, and in words, with that of the head.
     num_users
         Number of runs that use the connection.
 
@@ -105,14 +113,15 @@ class Cluster:
         self.num_users = 0
         self._is_ours = not ray.is_initialized()
         self._is_of_this_machine = self._is_ours and address is None
-        self.name = f"at {address}" if address is not None else "of this machine"
         if self._is_ours:
             self._connect(address, cores, gpus)
         context = ray.get_runtime_context()
         self._head: str = context.gcs_address
+        self.name = f"at {self._head}" if address is not None else "of this machine"
         self._home: str = context.get_node_id()
         self._wanted: list[Bundle] = []
         self._reservations = itertools.count(1)
+        self._next_knock = 0.0  # after a knock without an answer
 
     def _connect(self, address: str | None, cores: int, gpus: int | None) -> None:
         quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
@@ -122,29 +131,32 @@ class Cluster:
                 "of the cluster, with the address HOST:PORT of its head, or submit the command: ray job submit"
             )
         try:
+            _forget_token()
             if address is None:
-                ray.init(
-                    address="local", num_cpus=max(whole_cores(), cores), num_gpus=gpus, include_dashboard=False,
-                    object_store_memory=STORE_NBYTES, _system_config=NOT_NICED, **quiet,
-                )  # fmt: skip
+                with _own_token():
+                    ray.init(
+                        address="local", num_cpus=max(whole_cores(), cores), num_gpus=gpus, include_dashboard=False,
+                        object_store_memory=STORE_NBYTES, _system_config=NOT_NICED, **quiet,
+                    )  # fmt: skip
             else:
-                _knock_at(address, KNOCK_SECONDS)
-                _require_raylet(address)
-                ray.init(address=address, **quiet)
+                head = _head_of(address)
+                _knock_at(head, KNOCK_SECONDS)
+                _require_raylet(head)
+                _require_admission(head)
+                ray.init(address=head, **quiet)
             _let_ray_print(False)
+        except ConfigError:
+            raise
         except (OSError, ValueError, RuntimeError) as error:
             raise ConfigError(
                 f"address={address!r}: there is no Ray cluster there ({_first_line(error)}); start one "
                 "with: ray start --head, or leave the address out for a cluster of this machine"
             ) from error
-        except _NotANode as error:
-            raise ConfigError(
-                f"address={address!r} answers, but this machine is no node of a cluster there: add it with: "
-                f"ray start --address={address}, or run on a machine of the cluster"
-            ) from error
 
     def machines(self) -> list[Machine]:
         """Return the live nodes of the cluster, in a fixed order, with what is reserved on each up to a second ago."""
+        if not self.has_head:
+            return []
         usage = {
             node.node_id: {each.resource_name: (each.total, each.used) for each in node.resource_usage.usage}
             for node in self._nodes()
@@ -175,8 +187,10 @@ class Cluster:
         Returns
         -------
         list of Place
-            Empty: something is not free any more.
+            Empty: something is not free any more, or the head node does not answer.
         """
+        if not self.has_head:
+            return []
         bundles = [each.bundle(machine) for each, machine in wanted]
         on_each = [{NODE_LABEL: machine.id} for _, machine in wanted]
         name += f", reservation {next(self._reservations)}"
@@ -189,16 +203,17 @@ class Cluster:
             for number, ((_, machine), bundle) in enumerate(zip(wanted, bundles, strict=True))
         ]
 
-    @staticmethod
-    def release(places: Iterable[Place]) -> None:
+    def release(self, places: Iterable[Place]) -> None:
         """End reservations, and all hosts there."""
         for group in {place.group.id: place.group for place in places}.values():
-            with contextlib.suppress(RayError):
-                remove_placement_group(group)
+            if self.has_head:
+                with contextlib.suppress(RayError):
+                    remove_placement_group(group)
 
-    @staticmethod
-    def draining() -> dict[str, float]:
+    def draining(self) -> dict[str, float]:
         """Return the ids of nodes that end soon, as machines of the spot market do, with the seconds they have left."""
+        if not self.has_head:
+            return {}
         try:
             deadlines: dict[str, int] = ray._private.state.state.get_draining_nodes()
         except Exception:  # an interface that Ray calls its own
@@ -228,17 +243,20 @@ class Cluster:
 
     def want(self, bundles: list[Bundle]) -> None:
         """Request room for bundles from an autoscaler, if they have changed; the request replaces the last."""
-        if bundles != self._wanted:
+        if bundles != self._wanted and self.has_head:
             self._wanted = bundles
             with contextlib.suppress(RayError):
                 request_resources(bundles=bundles)
 
     @property
     def has_head(self) -> bool:
-        """Whether the head node answers."""
+        """Whether the head node answers; a knock without an answer counts for the next second, too."""
+        if time.monotonic() < self._next_knock:
+            return False
         try:
             _knock_at(self._head, LOOK_SECONDS)
         except OSError:
+            self._next_knock = time.monotonic() + LOOK_SECONDS
             return False
         return True
 
@@ -249,7 +267,7 @@ class Cluster:
 
     def close(self, *, head_is_gone: bool = False) -> None:
         """End the connection, and with it a cluster that was started for the run."""
-        if head_is_gone:
+        if head_is_gone or not self.has_head:
             _leave_ray()
             return
         self.want([])
@@ -309,21 +327,84 @@ def _has_free(name: str, total: float, used: float) -> bool:
     return total - used >= (1 if name == GPU else SHARE)
 
 
+def _head_of(address: str) -> str:
+    """Return HOST:PORT of the head node; raise `ConfigError` for another form, or where "auto" means several."""
+    getattr(find_gcs_addresses, "cache_clear", int)()  # clusters come and go
+    if address == "auto":
+        here = sorted(find_gcs_addresses())
+        if len(here) > 1 and not os.environ.get("RAY_ADDRESS"):
+            raise ConfigError(f"address='auto': this machine is in several clusters, give one of {', '.join(here)}")
+    elif not re.fullmatch(r".+:\d+", address):
+        raise ConfigError(f'address={address!r} is not legal: use HOST:PORT of the head node, or "auto"')
+    return str(canonicalize_bootstrap_address(address))
+
+
 def _knock_at(address: str, timeout: float) -> None:
     """Raise OSError where nothing listens: Ray itself would try for minutes."""
     host, _, port = address.rpartition(":")
-    if host and port.isdecimal():
-        socket.create_connection((host, int(port)), timeout=timeout).close()
+    socket.create_connection((host.strip("[]"), int(port)), timeout=timeout).close()
 
 
 def _require_raylet(address: str) -> None:
-    """Raise `_NotANode` if no process of Ray on this machine uses the head: `ray.init` would look for half a minute.
+    """Raise `ConfigError` if no process of Ray here uses the head: `ray.init` would look for half a minute.
 
     Processes name the head by an address of their own choice, so that ports are compared.
     """
-    host, _, port = address.rpartition(":")
-    if host and port.isdecimal() and not any(each.endswith(f":{port}") for each in find_gcs_addresses()):
-        raise _NotANode
+    port = address.rpartition(":")[2]
+    if not any(each.endswith(f":{port}") for each in find_gcs_addresses()):
+        raise ConfigError(
+            f"address={address!r} answers, but this machine is no node of a cluster there: add it with: "
+            f"ray start --address={address}, or run on a machine of the cluster"
+        )
+
+
+def _require_admission(address: str) -> None:
+    """Take the user's token if the head requires one; raise `ConfigError` if it is not that: `ray.init` would not tell.
+
+    `ray start --head` requires a token wherever it finds one; an address given, Ray itself takes none.
+    """
+    if not _is_admitted(address):
+        has_token = tokens.AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True)
+        if has_token and tokens.AUTH_MODE_ENV_VAR not in os.environ:
+            tokens._enable_token_auth()
+        if not _is_admitted(address):
+            raise ConfigError(
+                f"address={address!r} requires a token of Ray, and this process has none, or another: copy "
+                "~/.ray/auth_token from the head node to this machine, and set RAY_AUTH_MODE=token"
+            )
+
+
+def _is_admitted(address: str) -> bool:
+    """Whether the head accepts the token of this process, or requires none."""
+    if tokens is None:
+        return True
+    try:
+        with init_grpc_channel(address) as channel:
+            NodeInfoGcsServiceStub(channel).CheckAlive(CheckAliveRequest(), timeout=KNOCK_SECONDS)
+    except AuthenticationError:
+        return False
+    except RpcError as error:
+        return "UNAUTHENTICATED" not in str(error)
+    return True
+
+
+@contextlib.contextmanager
+def _own_token() -> Iterator[None]:
+    """Give a cluster that is started in the block a random token: Ray would leave one in the user's home directory."""
+    before = set(os.environ)
+    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    try:
+        yield
+    finally:
+        for name in {"RAY_AUTH_TOKEN", "RAY_AUTH_MODE"} - before:  # Ray sets the mode
+            os.environ.pop(name, None)
+
+
+def _forget_token() -> None:
+    """Forget the token of an earlier cluster of this process."""
+    if tokens is not None:
+        tokens.AuthenticationTokenLoader.instance().reset_cache()
+        tokens.Config.initialize("")
 
 
 def _leave_ray() -> None:

@@ -50,6 +50,8 @@ class Node:
         Reason why it was asked to go, empty if it was not, and deadline (monotonic seconds) of what it delivers.
     gateway, number_there
         Gateway that it connects to, and its number there, or at home; None: it connects to home.
+    is_missed
+        Whether it has been reported as lost, and not as back.
     is_watched, waits_for_gateway
         Whether its gateway asks its host for reports, and whether the host waits for another one.
     status
@@ -74,6 +76,7 @@ class Node:
     gone_by: float = 0.0
     gateway: Gateway | None = field(default=None, repr=False)
     number_there: int = 0
+    is_missed: bool = False
     is_watched: bool = False
     waits_for_gateway: bool = False
     status: NodeStatus = field(default_factory=NodeStatus)

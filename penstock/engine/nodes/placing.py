@@ -90,8 +90,6 @@ class Placement:
         if not empty or now < self._next_look:
             return
         self._next_look = now + PLACE_INTERVAL
-        if not self._connection.has_head:  # Ray would wait a minute for it, and end this process
-            return
         machines = [machine for machine in self._connection.machines() if machine.id not in self._left]
         there = {machine.id for machine in machines}
         for node in empty:
@@ -99,7 +97,8 @@ class Placement:
             if place is not None and place.machine.id in there and self._connection.reaches(place.machine):
                 self._host(node, place)
         empty = [node for node in empty if node.host is None]
-        required = max(0, self._num_missing) if self._is_elastic else len(empty)
+        waiting = sum(node.host is None and not node.rank and node.not_before > now for node in self._nodes)
+        required = max(0, self._num_missing - waiting) if self._is_elastic else len(empty)
         wanted = []
         for node in empty:
             wanted.append(replace(node.wanted, is_optional=not node.rank and required <= 0))
@@ -140,8 +139,6 @@ class Placement:
         if (now := time.monotonic()) < self._next_look_for_late:
             return
         self._next_look_for_late = now + LATE_INTERVAL
-        if not self._connection.has_head:
-            return
         machines = {machine.id: machine for machine in self._connection.machines()}
         late = machines.keys() - self._seen - {place.machine.id for place in self._reserved}
         self._seen |= machines.keys()

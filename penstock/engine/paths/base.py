@@ -123,14 +123,9 @@ class DataPath:
         raise NotImplementedError
 
     def learner(
-        self,
-        arena: ExperienceArena,
-        algorithm: Algorithm,
-        state: LearnerState,
-        learning: dict[str, Any] | None,
-        report: Tell,
-        weights: MakeWeights,
-    ) -> Learner:
+        self, arena: ExperienceArena, algorithm: Algorithm, state: LearnerState, learning: dict[str, Any] | None,
+        report: Tell, weights: MakeWeights,
+    ) -> Learner:  # fmt: skip
         """Make the learner of this experience.
 
         Status, metrics and panels show what the learner reports as "experience" (see `Learner.experience`).

@@ -222,14 +222,9 @@ class Scoring:
         return evaluation.took_part and not evaluation.unfinished and evaluation.mean_return >= self._target
 
     def score(
-        self,
-        candidate: Candidate,
-        evaluation: Evaluation,
-        others: tuple[Evaluation, ...],
-        deadline: float,
-        *,
+        self, candidate: Candidate, evaluation: Evaluation, others: tuple[Evaluation, ...], deadline: float, *,
         has_reached_target: bool,
-    ) -> Scored:
+    ) -> Scored:  # fmt: skip
         """Return the score of an evaluation, and keep the weights if they are the best."""
         best_return = candidate.best_return
         # Games without the policy say nothing, and an evaluation broken off at the deadline is not comparable. Of equal

@@ -50,17 +50,10 @@ class ReplayBuffer:
     """
 
     def __init__(
-        self,
-        size: float,
-        env_dict: EnvDict | None = None,
-        *,
-        next_of: str | Iterable[str] | None = None,
-        stack_compress: str | Iterable[str] | None = None,
-        default_dtype: DTypeLike | None = None,
-        Nstep: Mapping[str, Any] | None = None,
-        mmap_prefix: str | None = None,
-        **ignored: object,
-    ) -> None:
+        self, size: float, env_dict: EnvDict | None = None, *, next_of: str | Iterable[str] | None = None,
+        stack_compress: str | Iterable[str] | None = None, default_dtype: DTypeLike | None = None,
+        Nstep: Mapping[str, Any] | None = None, mmap_prefix: str | None = None, **ignored: object,
+    ) -> None:  # fmt: skip
         warn_of_ignored(self, ignored)
         fields = fields_of(env_dict, next_of=next_of, stack_compress=stack_compress, default_dtype=default_dtype)
         n_step, moved = n_step_of(Nstep, fields)

@@ -24,12 +24,9 @@ def names(given: str | Iterable[str] | None) -> tuple[str, ...]:
 
 
 def fields_of(
-    env_dict: Mapping[str, Mapping[str, Any]] | None,
-    *,
-    next_of: str | Iterable[str] | None = None,
-    stack_compress: str | Iterable[str] | None = None,
-    default_dtype: DTypeLike | None = None,
-) -> dict[str, Field]:
+    env_dict: Mapping[str, Mapping[str, Any]] | None, *, next_of: str | Iterable[str] | None = None,
+    stack_compress: str | Iterable[str] | None = None, default_dtype: DTypeLike | None = None,
+) -> dict[str, Field]:  # fmt: skip
     """Return the fields declared by an ``env_dict``, those of ``next_of`` last.
 
     Parameters

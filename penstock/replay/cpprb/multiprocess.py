@@ -37,16 +37,9 @@ class MPReplayBuffer(ReplayBuffer):
     """
 
     def __init__(
-        self,
-        size: float,
-        env_dict: EnvDict | None = None,
-        *,
-        default_dtype: DTypeLike | None = None,
-        logger: Any = None,
-        ctx: Any = None,
-        backend: str = "sharedctypes",
-        **ignored: object,
-    ) -> None:
+        self, size: float, env_dict: EnvDict | None = None, *, default_dtype: DTypeLike | None = None,
+        logger: Any = None, ctx: Any = None, backend: str = "sharedctypes", **ignored: object,
+    ) -> None:  # fmt: skip
         if ctx is not None and not hasattr(ctx, "Value"):
             raise TypeError(
                 f"ctx must be a context of multiprocessing.get_context(), a SyncManager or None, found {ctx!r}"

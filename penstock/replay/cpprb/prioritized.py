@@ -117,15 +117,9 @@ class PrioritizedReplayBuffer(WithPriorities):
     """
 
     def __init__(
-        self,
-        size: float,
-        env_dict: EnvDict | None = None,
-        *,
-        alpha: float = 0.6,
-        eps: float = 1e-4,
-        check_for_update: bool = False,
-        **options: Any,
-    ) -> None:
+        self, size: float, env_dict: EnvDict | None = None, *, alpha: float = 0.6, eps: float = 1e-4,
+        check_for_update: bool = False, **options: Any,
+    ) -> None:  # fmt: skip
         self._alpha, self._eps, self._ignores_overwritten = float(alpha), float(eps), check_for_update
         super().__init__(size, env_dict, **options)
 
