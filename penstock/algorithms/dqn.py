@@ -41,7 +41,7 @@ class DQN(QLearning):
     **Learning** minimises, over transitions drawn from replay, with ``theta^-`` a copy of ``theta`` that is made every
     ``target_period`` updates:
 
-        L = mean Huber( y - Q(o, a; theta) )
+        L = mean 1/2 ( y - Q(o, a; theta) )^2
         y = r + discount * max_a Q(o', a; theta^-)
 
     ``r`` is the discounted sum of ``n_step`` rewards, ``discount`` is ``gamma^n_step``, and ``o'`` is the observation
