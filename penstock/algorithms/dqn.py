@@ -16,6 +16,7 @@ class DQNConfig(QLearningConfig):
     """DQN. Sizes and rates are for classic control; those of the paper, for Atari, are in the preset "atari"."""
 
     learning_rate_schedule: Literal["constant", "linear"] = "linear"
+    batch_size: int = 128
     n_step: int = 3
     """Length n of n-step returns, shorter at the end of an episode (published: 1)."""
     exploration: float = 1.0
