@@ -14,6 +14,7 @@ from penstock.config import Config, Scheduled, require
 class BTRConfig(DQNConfig):
     """BTR. Sizes and rates are for classic control; those of the paper, for Atari, are in the preset "atari"."""
 
+    batch_size: int = 64
     num_envs_per_worker: int = 8
     updates_per_step: float = 0.25
     """Updates per step (published: one per step of all lanes, 1/64)."""

@@ -16,6 +16,7 @@ class DQNConfig(QLearningConfig):
     """DQN. Sizes and rates are for classic control; those of the paper, for Atari, are in the preset "atari"."""
 
     learning_rate_schedule: Literal["constant", "linear"] = "linear"
+    batch_size: int = 128
     n_step: int = 3
     """Length n of n-step returns, shorter at the end of an episode (published: 1)."""
     exploration: float = 1.0
@@ -41,7 +42,7 @@ class DQN(QLearning):
     **Learning** minimises, over transitions drawn from replay, with ``theta^-`` a copy of ``theta`` that is made every
     ``target_period`` updates:
 
-        L = mean Huber( y - Q(o, a; theta) )
+        L = mean 1/2 ( y - Q(o, a; theta) )^2
         y = r + discount * max_a Q(o', a; theta^-)
 
     ``r`` is the discounted sum of ``n_step`` rewards, ``discount`` is ``gamma^n_step``, and ``o'`` is the observation

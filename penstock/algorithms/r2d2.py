@@ -71,9 +71,8 @@ class R2D2(ApeX):
     **Priorities** of sequences are ``eta max_t |delta_t| + (1 - eta) mean_t |delta_t|``. Rollout workers give the first
     ones, by the same formula, from the values that they acted by.
 
-    The loss is `SequenceLoss`, which ``memory`` switches on; R2D2 itself is its settings. Two things differ from the
-    paper: the network does not receive the last action and reward, and the loss is Huber's, as that of
-    Ape-X is here.
+    The loss is `SequenceLoss`, which ``memory`` switches on; R2D2 itself is its settings. One thing differs from the
+    paper: the network does not receive the last action and reward.
     """
 
     Config: ClassVar[type[Config]] = R2D2Config

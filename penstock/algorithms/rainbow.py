@@ -13,6 +13,7 @@ from penstock.config import Config, Scheduled
 class RainbowConfig(DQNConfig):
     """Rainbow. Sizes and rates are for classic control; those of the paper, for Atari, are in the preset "atari"."""
 
+    batch_size: int = 64
     double: bool = True
     dueling: bool = True
     """Dueling network (arXiv:1511.06581): separate streams for value and advantages of every atom."""

@@ -362,6 +362,9 @@ class _QLearning(TypedDict, total=False):
     False."""
     dueling: bool
     """Dueling network (arXiv:1511.06581): separate streams for value and advantages. Default: False."""
+    td_loss: Literal["squared", "huber"]
+    """Loss of a TD error, where the mean alone is learned: "squared", half its square (arXiv:1803.00933); "huber",
+    linear beyond 1, which bounds the weight of rare large errors (doi:10.1038/nature14236). Default: "squared"."""
     target_period: int
     """Updates between two copies of the network to the target network. Default: 100."""
     munchausen: bool

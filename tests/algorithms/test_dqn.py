@@ -52,10 +52,11 @@ def with_tables(online, target, **settings):
 
 def test_presets_mean_what_they_meant_whatever_the_defaults_are():
     """Those of papers learn from single steps; DQN's own defaults from three, and Rainbow's step size is constant."""
-    assert (DQN.Config(env="none").n_step, DQN.Config(env="none").learning_rate_schedule) == (3, "linear")
+    config = DQN.Config(env="none")
+    assert (config.n_step, config.learning_rate_schedule, config.td_loss) == (3, "linear", "squared")
     for preset, steps in {"atari": 1, "minatar": 1, "goals": 1, "lunarlander": 3}.items():
         config = make_config(DQN.Config, {"env": "none"}, preset)
-        assert (config.n_step, config.learning_rate_schedule) == (steps, "constant"), preset
+        assert (config.n_step, config.learning_rate_schedule, config.td_loss) == (steps, "constant", "huber"), preset
     for heir in (Rainbow, BTR):
         assert heir.Config(env="none").learning_rate_schedule == "constant"
 
@@ -100,19 +101,24 @@ def test_dqn_trusts_the_target_networks_best_action_and_double_dqn_that_of_the_o
     assert td_error.tolist() == [-bootstrap]
 
 
-def test_importance_weights_multiply_the_loss_and_not_the_error_in_it():
+@pytest.mark.parametrize(
+    ("td_loss", "expected", "gradient"), [("huber", 0.6875, (0.25, 0.25)), ("squared", 1.1875, (0.25, 0.75))]
+)
+def test_importance_weights_multiply_the_loss_and_not_the_error_in_it(td_loss, expected, gradient):
     """Errors 0.5 and 3 of weights 1 and 0.5: (0.5^2 / 2 + 0.5 * (3 - 0.5)) / 2 = 0.6875, where a weighted error of 1.5
-    would give (0.125 + 1.0) / 2. The gradient is (1 * 0.5, 0.5 * 1) / 2, and of the common bias of each action too.
+    would give (0.125 + 1.0) / 2; squared, (0.5^2 / 2 + 0.5 * 3^2 / 2) / 2 = 1.1875. The gradient is (1 * 0.5, 0.5 * 1)
+    / 2, or (1 * 0.5, 0.5 * 3) / 2, and of the common bias of each action too.
     """
-    algorithm, model = with_tables([[0.5, 3.0, 0.0], [0.0] * 3], [[0.0] * 3] * 2, max_grad_norm=None)
+    settings = {"max_grad_norm": None, "td_loss": td_loss}
+    algorithm, model = with_tables([[0.5, 3.0, 0.0], [0.0] * 3], [[0.0] * 3] * 2, **settings)
     descend_plainly(algorithm)
     before = copied(model)
     batch = transitions([0, 0], [0, 1], [0.0, 0.0], [0.0, 0.0], [1, 1], weights=[1.0, 0.5])
     td_error, metrics = algorithm.update(model, batch)
-    assert metrics["loss"].item() == 0.6875 and td_error.tolist() == [0.5, 3.0]
+    assert metrics["loss"].item() == expected and td_error.tolist() == [0.5, 3.0]
     step = before["head.weight"] - model.head.weight
-    torch.testing.assert_close(step.detach(), torch.tensor([[0.25, 0.0], [0.25, 0.0], [0.0, 0.0]]))
-    assert metrics["grad_norm"].item() == pytest.approx(0.5)  # four numbers of 0.25
+    torch.testing.assert_close(step.detach(), torch.tensor([[gradient[0], 0.0], [gradient[1], 0.0], [0.0, 0.0]]))
+    assert metrics["grad_norm"].item() == pytest.approx(math.hypot(*gradient) * math.sqrt(2.0))
 
 
 @pytest.mark.parametrize("double", [False, True])
@@ -121,7 +127,7 @@ def test_no_gradient_flows_through_what_is_learned_towards(double):
     descend_plainly(algorithm)
     before, target = copied(model), copied(algorithm.target)
     algorithm.update(model, transitions([0], [0], [0.0], [1.0], [1]))
-    assert model.head.weight[0, 0] == 1.0, "the error is -3, the gradient -1"
+    assert model.head.weight[0, 0] == 3.0, "error and gradient are -3"
     assert torch.equal(model.head.weight[:, 1], before["head.weight"][:, 1]), "values of the next state stand still"
     assert not changed(algorithm.target, target)
 
@@ -129,7 +135,7 @@ def test_no_gradient_flows_through_what_is_learned_towards(double):
 @pytest.mark.parametrize(("norm", "step"), [(None, 1.0), (10.0, 1.0), (1.0, math.sqrt(0.5))])
 def test_long_gradients_are_scaled_down_to_max_grad_norm(norm, step):
     """One error beyond 1: the gradient is 1 for a weight and 1 for a bias, of length sqrt(2)."""
-    algorithm, model = with_tables([[3.0, 0.0, 0.0]] * 2, [[0.0] * 3] * 2, max_grad_norm=norm)
+    algorithm, model = with_tables([[3.0, 0.0, 0.0]] * 2, [[0.0] * 3] * 2, max_grad_norm=norm, td_loss="huber")
     descend_plainly(algorithm)
     _, metrics = algorithm.update(model, transitions([0], [0], [0.0], [0.0], [1]))
     assert model.head.weight[0, 0].item() == pytest.approx(3.0 - step, rel=1e-5)
@@ -185,7 +191,7 @@ def test_the_next_value_is_that_of_the_best_legal_action(double, mask, bootstrap
     batch = replace(plain, obs=masked_states([0], [[1, 0, 0]]), next_obs=masked_states([1], [mask]))
     td_error, metrics = algorithm.update(model, batch)
     assert td_error.tolist() == [-bootstrap]
-    assert metrics["q"] == 0.0 and metrics["loss"] == bootstrap - 0.5 and metrics["grad_norm"].isfinite()
+    assert metrics["q"] == 0.0 and metrics["loss"] == 0.5 * bootstrap**2 and metrics["grad_norm"].isfinite()
 
 
 def test_what_is_illegal_is_neither_chosen_nor_learned():

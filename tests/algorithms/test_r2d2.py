@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 import torch
-from torch.nn.functional import smooth_l1_loss
+from torch.nn.functional import mse_loss, smooth_l1_loss
 
 from penstock.algorithms.apex import ApeX
 from penstock.algorithms.arithmetic.rescaling import inverse_rescale, rescale
@@ -63,12 +63,12 @@ def acted(network, batch, state, num_rows):
 
 
 @pytest.mark.parametrize("memory", ["gru", "lstm"])
-@pytest.mark.parametrize("n_step", [1, 5])
+@pytest.mark.parametrize(("n_step", "td_loss"), [(1, "squared"), (5, "squared"), (5, "huber")])
 @pytest.mark.parametrize("begin_at", [0, 4])
 def test_without_burn_in_the_update_is_backpropagation_through_time_cut_at_the_sequences_beginning(
-    begin_at, n_step, memory
+    begin_at, n_step, td_loss, memory
 ):
-    algorithm, model = recurrent(memory=memory, n_step=n_step, dueling=True, gamma=0.9)
+    algorithm, model = recurrent(memory=memory, n_step=n_step, td_loss=td_loss, dueling=True, gamma=0.9)
     batch = cut(model, episode(0.9, last_discount=0.0), begin_at, LENGTH)
     found = learned(algorithm, model, batch)
 
@@ -86,7 +86,9 @@ def test_without_burn_in_the_update_is_backpropagation_through_time_cut_at_the_s
                 y = y + 0.9**steps * value[t + steps, b]
             chosen = q[t, b, batch.action[t, b]]
             errors[t, b] = (chosen - rescale(y)).abs().detach()
-            total = total + batch.weights[b] * smooth_l1_loss(chosen, rescale(y))
+            loss_of = smooth_l1_loss if td_loss == "huber" else mse_loss
+            scale = 1.0 if td_loss == "huber" else 0.5
+            total = total + batch.weights[b] * scale * loss_of(chosen, rescale(y))
     loss = total / 3
     names, parameters = zip(*model.named_parameters(), strict=True)
     gradient = dict(zip(names, torch.autograd.grad(loss, parameters), strict=True))

@@ -8,6 +8,7 @@ from torch.nn.functional import smooth_l1_loss
 from penstock.algorithms.arithmetic.td import (
     double_q_value,
     epsilon_ladder,
+    half_squared,
     huber,
     largest_error,
     linear_schedule,
@@ -69,6 +70,14 @@ def test_huber_is_square_near_zero_and_straight_beyond_one():
     assert loss.tolist() == [0.0, 0.125, 0.5, 2.5, 2.5]
     loss.sum().backward()
     assert error.grad.tolist() == [0.0, 0.5, -1.0, 1.0, -1.0]
+
+
+def test_half_the_square_grows_with_the_error():
+    error = torch.tensor([0.5, -3.0], requires_grad=True)
+    loss = half_squared(error)
+    assert loss.tolist() == [0.125, 4.5]
+    loss.sum().backward()
+    assert error.grad.tolist() == [0.5, -3.0]
 
 
 def test_huber_and_its_gradient_are_torchs():

@@ -197,6 +197,11 @@ def sequence_priority(td_error: Tensor, mask: Tensor, eta: float) -> Tensor:
     return eta * error.amax(0) + (1.0 - eta) * error.sum(0) / mask.sum(0).clamp(min=1)
 
 
+def half_squared(error: Tensor) -> Tensor:
+    """Half of the squared error, element by element."""
+    return 0.5 * error * error
+
+
 def huber(error: Tensor) -> Tensor:
     """Huber loss with threshold 1, element by element: ``e^2 / 2`` within [-1, 1], ``|e| - 1/2`` outside.
 

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from penstock.algorithms.arithmetic.optimizers import AdamW, TorchRMSProp, fused_adam
-from penstock.algorithms.arithmetic.td import double_q_value, huber, max_q_value, soft_q_value, td_target
+from penstock.algorithms.arithmetic.td import double_q_value, max_q_value, soft_q_value, td_target
 from penstock.algorithms.bases.algorithm import Metrics, Request
 from penstock.algorithms.bases.q_losses import (
+    TD_LOSSES,
     UPDATES_BETWEEN_LOOKS,
     DistributionalLoss,
     QLoss,
@@ -100,6 +101,9 @@ class QLearningConfig(PrioritizedReplayConfig):
     """Double DQN (arXiv:1509.06461): the online network selects the action, the target network evaluates it."""
     dueling: bool = False
     """Dueling network (arXiv:1511.06581): separate streams for value and advantages."""
+    td_loss: Literal["squared", "huber"] = "squared"
+    """Loss of a TD error, where the mean alone is learned: "squared", half its square (arXiv:1803.00933); "huber",
+    linear beyond 1, which bounds the weight of rare large errors (doi:10.1038/nature14236)."""
     target_period: int = 100
     """Updates between two copies of the network to the target network."""
     munchausen: bool = False
@@ -375,9 +379,10 @@ class QLearning(ReplayAlgorithm):
     def evaluate(self, model: QNetwork, batch: Any) -> tuple[Tensor, Tensor, Metrics]:
         """Return TD errors or priorities ``[B]``, loss and metrics of a batch, among these its values "q".
 
-            L = mean w Huber((Q(o, a; theta) - y) / s)    with y = r + discount * max_b Q(o', b; theta^-)
+            L = mean w l((Q(o, a; theta) - y) / s)    with y = r + discount * max_b Q(o', b; theta^-)
 
-        ``s`` is the deviation of returns with ``normalize_returns``, else 1. With ``double`` the online network selects
+        ``l`` is half the square, or Huber's loss with ``td_loss="huber"``; ``s`` is the deviation of returns with
+        ``normalize_returns``, else 1. With ``double`` the online network selects
         ``b``. With ``munchausen``, for the soft policy of the target network ``pi = softmax(Q(.; theta^-) / tau)``,
 
             y = r + alpha clip(tau log pi(a|o), l_0, 0)
@@ -403,7 +408,8 @@ class QLearning(ReplayAlgorithm):
         q = model.q(batch.obs, self.draw_noise()).gather(1, batch.action.unsqueeze(1)).squeeze(1)
         td_error = q - y
         self._targets = y, None
-        return td_error, (batch.weights * huber(model.normalize_difference(td_error))).mean(), {"q": q}
+        loss = TD_LOSSES[c.td_loss](model.normalize_difference(td_error))
+        return td_error, (batch.weights * loss).mean(), {"q": q}
 
     def draw_noise(self) -> Tensor | None:
         """Noise of one pass of a network over a batch, the same for all of its rows; None where none is noisy.

@@ -14,6 +14,7 @@ from penstock.algorithms.arithmetic.quantiles import quantile_huber
 from penstock.algorithms.arithmetic.rescaling import rescale
 from penstock.algorithms.arithmetic.td import (
     double_q_value,
+    half_squared,
     huber,
     max_q_value,
     munchausen_bonus,
@@ -28,6 +29,7 @@ from penstock.experience.batch import SequenceBatch, TransitionBatch
 from penstock.nn import CategoricalReturns, ImplicitQuantileReturns, QNetwork, QuantileReturns, evaluating
 from penstock.nn.return_distributions import ReturnDistribution, midpoints
 
+TD_LOSSES = {"squared": half_squared, "huber": huber}
 UPDATES_BETWEEN_LOOKS = 100
 WORTH_A_REMARK = 0.01  # share of the targets
 
@@ -69,12 +71,12 @@ def bonus_of(config: Any, q_target: Tensor, action: Tensor) -> Tensor:
 class SequenceLoss(QLoss):
     """Loss of sequences, for networks with memory (R2D2, OpenReview r1lyTjAqYX, section 2.3).
 
-        L   = mean_b w_b sum_t Huber((Q(o_t, a_t; theta) - y_t) / s)
+        L   = mean_b w_b sum_t l((Q(o_t, a_t; theta) - y_t) / s)
         y_t = sum_{k<m} gamma^k r_{t+k} + gamma^m max_a Q(o_{t+m}, a; theta^-)    with m = min(n, steps that follow)
 
-    Both networks are unrolled from the stored state, through the burn-in without gradient. ``s`` is the deviation of
-    returns with ``normalize_returns``, else 1. With ``munchausen`` each reward has its own Munchausen term, and the
-    target's value is the soft one.
+    Both networks are unrolled from the stored state, through the burn-in without gradient. ``l`` is half the square, or
+    Huber's loss with ``td_loss="huber"``; ``s`` is the deviation of returns with ``normalize_returns``, else 1. With
+    ``munchausen`` each reward has its own Munchausen term, and the target's value is the soft one.
     """
 
     def __call__(self, model: QNetwork, batch: SequenceBatch) -> tuple[Tensor, Tensor, Metrics]:
@@ -96,7 +98,7 @@ class SequenceLoss(QLoss):
         q = all_q[:-1].gather(2, action.unsqueeze(2)).squeeze(2)
         td_error = torch.where(valid, q - y, 0.0)
         self.targets = y, valid
-        loss = (batch.weights * huber(model.normalize_difference(td_error)).sum(0)).mean()
+        loss = (batch.weights * TD_LOSSES[c.td_loss](model.normalize_difference(td_error)).sum(0)).mean()
         priority = sequence_priority(td_error.detach(), valid, c.priority_eta)
         return priority, loss, {"q": torch.where(valid, q, 0.0).sum() / valid.sum()}
 
