@@ -126,12 +126,10 @@ def _read_settings(args: list[str]) -> dict[str, Any]:
 
 
 _SETTINGS = PrimitiveConstructorSpec[dict[str, Any]](
-    nargs="*",
-    metavar="[KEY=VALUE ...]",
-    instance_from_str=_read_settings,
+    nargs="*", metavar="[KEY=VALUE ...]", instance_from_str=_read_settings,
     is_instance=lambda value: isinstance(value, dict),
     str_from_instance=lambda value: [f"{key}={json.dumps(item, default=repr)}" for key, item in masked(value).items()],
-)
+)  # fmt: skip
 
 Arguments = Annotated[dict[str, Any], _SETTINGS]
 """Flag type of arguments by name, written KEY=VALUE."""
@@ -322,12 +320,10 @@ def _whole_number(wanted: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[int] | 
     if wanted.type is not int:
         return None
     return PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="INT",
-        instance_from_str=_read_whole_number,
+        nargs=1, metavar="INT", instance_from_str=_read_whole_number,
         is_instance=lambda value: isinstance(value, int) and not isinstance(value, bool),
         str_from_instance=lambda value: [str(value)],
-    )
+    )  # fmt: skip
 
 
 def _read_whole_number(args: list[str]) -> int:
@@ -403,22 +399,17 @@ _COUNTS = PrimitiveConstructorSpec[Any](
 
 def _words(metavar: str) -> PrimitiveConstructorSpec[str]:
     return PrimitiveConstructorSpec(
-        nargs=1,
-        metavar=metavar,
-        instance_from_str=lambda args: args[0],
-        is_instance=lambda value: isinstance(value, str),
-        str_from_instance=lambda value: [value],
-    )
+        nargs=1, metavar=metavar, instance_from_str=lambda args: args[0],
+        is_instance=lambda value: isinstance(value, str), str_from_instance=lambda value: [value],
+    )  # fmt: skip
 
 
 def _numbers() -> PrimitiveConstructorSpec[tuple[int, ...]]:
     return PrimitiveConstructorSpec(
-        nargs="*",
-        metavar="[INT ...]",
-        instance_from_str=_read_numbers,
+        nargs="*", metavar="[INT ...]", instance_from_str=_read_numbers,
         is_instance=lambda value: isinstance(value, tuple),
         str_from_instance=lambda value: [str(item) for item in value],
-    )
+    )  # fmt: skip
 
 
 def _read_numbers(args: list[str]) -> tuple[int, ...]:

@@ -240,12 +240,9 @@ def _set_torch(defaults: _Torch | None) -> None:
 
 
 _SETTINGS = (
-    _Part(_torch, _set_torch),
-    _Part(_numpy_errors, _set_numpy_errors),
-    _Part(_filters, _set_filters),
-    _Part(_locale, _set_locale),
-    _Part(lambda: _handlers(_ENDING), _set_handlers),
-)
+    _Part(_torch, _set_torch), _Part(_numpy_errors, _set_numpy_errors), _Part(_filters, _set_filters),
+    _Part(_locale, _set_locale), _Part(lambda: _handlers(_ENDING), _set_handlers),
+)  # fmt: skip
 _PARTS = (
     *_SETTINGS[:-1],  # without handlers of termination signals, which the program may change meanwhile
     _Part(lambda: _handlers(frozenset(signal.Signals) - _ENDING), _set_handlers),

@@ -130,11 +130,7 @@ class _Window:
         cpu_seconds = of_roles + self._last.own_cpu - self._first.own_cpu
         limiting_role, limiting_reason = self._progress.limiting(roles)
         return EngineRun(
-            steps=self._last.steps - self._first.steps,
-            seconds=self._last.time - self._first.time,
-            roles=tuple(roles.values()),
-            cpu_seconds=cpu_seconds,
-            other_programs=max(0.0, self._busy - cpu_seconds),
-            limiting_role=limiting_role,
-            limiting_reason=limiting_reason,
-        )
+            steps=self._last.steps - self._first.steps, seconds=self._last.time - self._first.time,
+            roles=tuple(roles.values()), cpu_seconds=cpu_seconds, other_programs=max(0.0, self._busy - cpu_seconds),
+            limiting_role=limiting_role, limiting_reason=limiting_reason,
+        )  # fmt: skip

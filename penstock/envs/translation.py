@@ -92,12 +92,9 @@ def observation_spec(
     mask = [(MASK, ObservationSpec((sum(choices),), "bool"))] if has_mask else []
     parts, nbytes = _side_by_side([*leaves.items(), *mask])
     return ObservationSpec(
-        (nbytes,),
-        "uint8",
-        parts=parts[: len(leaves)],
-        mask=parts[-1] if has_mask else None,
+        (nbytes,), "uint8", parts=parts[: len(leaves)], mask=parts[-1] if has_mask else None,
         mask_is_in_info=has_mask and mask_space is None,
-    )
+    )  # fmt: skip
 
 
 def action_spec(space: spaces.Space) -> ActionSpec:
@@ -142,12 +139,10 @@ def _taken(space: spaces.Space, keys: tuple[Any, ...]) -> ActionSpec:
         members = [(key, _taken(member, (*keys, key))) for key, member in _members(_ACTION, space, keys)]
         is_dict = isinstance(space, spaces.Dict)
         return ActionSpec(
-            (),
-            "object",
-            low=tuple(bound for _, part in members for bound in part.low or ()) or None,
+            (), "object", low=tuple(bound for _, part in members for bound in part.low or ()) or None,
             high=tuple(bound for _, part in members for bound in part.high or ()) or None,
             parts=tuple((key if is_dict else None, part) for key, part in members),
-        )
+        )  # fmt: skip
     if isinstance(space, spaces.Discrete):
         return ActionSpec((), np.dtype(space.dtype).name, num_actions=int(space.n), start=int(space.start))
     if isinstance(space, spaces.MultiDiscrete):

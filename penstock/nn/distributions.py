@@ -378,12 +378,9 @@ def num_parameters(action: ActionSpec) -> int:
 
 
 def distribution_of(
-    action: ActionSpec,
-    outputs: Tensor,
-    log_std: Tensor | None = None,
-    legal: Tensor | None = None,
+    action: ActionSpec, outputs: Tensor, log_std: Tensor | None = None, legal: Tensor | None = None,
     numbers: ContinuousActions = "clipped",
-) -> Distribution:
+) -> Distribution:  # fmt: skip
     """Return the distribution of actions with these parameters.
 
     Parameters

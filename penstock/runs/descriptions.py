@@ -64,28 +64,19 @@ class Column:
 
 
 COLUMNS = (
-    Column("run", "run", "text"),
-    Column("state", "state", "state"),
-    Column("algorithm", "algorithm", "text", 600),
-    Column("env", "env", "text", 800),
-    Column("seed", "seed", "count", 1100),
-    Column("steps", "steps", "count", 800),
-    Column("progress", "done", "share", 500, is_printed=False),
-    Column("seconds", "time", "clock", 1100),
-    Column("mean_return", "return", "number", 500),
-    Column("eval_return", "eval", "number"),
+    Column("run", "run", "text"), Column("state", "state", "state"), Column("algorithm", "algorithm", "text", 600),
+    Column("env", "env", "text", 800), Column("seed", "seed", "count", 1100), Column("steps", "steps", "count", 800),
+    Column("progress", "done", "share", 500, is_printed=False), Column("seconds", "time", "clock", 1100),
+    Column("mean_return", "return", "number", 500), Column("eval_return", "eval", "number"),
     Column("best_return", "best", "number", 1100),
     Column("target_return", "target", "number", 1300, is_printed=False),
-    Column("steps_per_second", "steps/s", "count", 1300),
-    Column("limiting_role", "limited by", "text", 1000),
-    Column("tags", "tags", "text", None),
-    Column("films", "films", "count", None),
-    Column("parent", "parent", "text", None),
-    Column("updated", "ago", "ago", 1400),
+    Column("steps_per_second", "steps/s", "count", 1300), Column("limiting_role", "limited by", "text", 1000),
+    Column("tags", "tags", "text", None), Column("films", "films", "count", None),
+    Column("parent", "parent", "text", None), Column("updated", "ago", "ago", 1400),
     Column("created", "created", "ago", None, is_printed=False),
     Column("total_steps", "total_steps", "count", None, is_printed=False),
     Column("updates", "updates", "count", None, is_printed=False),
-)
+)  # fmt: skip
 """Columns of tables of runs, in order."""
 
 

@@ -43,40 +43,34 @@ FACTS = (
     Part("steps/s", lambda run: _said(run, "steps_per_second")),
     Part("return", lambda run: _range_of(run, "mean_return")),
     Part("evaluation", lambda run: _said(run, "eval_return", number, of="target_return")),
-    Part("best", lambda run: _said(run, "best_return", number)),
-    Part("updates", lambda run: _said(run, "updates")),
+    Part("best", lambda run: _said(run, "best_return", number)), Part("updates", lambda run: _said(run, "updates")),
     Part("skipped updates", lambda run: _said(run, "skipped_updates")),
-    Part("restarts", lambda run: _said(run, "restarts")),
-    Part("ended by", lambda run: run.get("reason") or ""),
-)
+    Part("restarts", lambda run: _said(run, "restarts")), Part("ended by", lambda run: run.get("reason") or ""),
+)  # fmt: skip
 """Facts about a run."""
 
 POLICIES = (
-    Part("policy", lambda policy: policy.name),
-    Part("steps", lambda policy: f"{policy.steps:,}"),
+    Part("policy", lambda policy: policy.name), Part("steps", lambda policy: f"{policy.steps:,}"),
     Part("return", lambda policy: _number(policy.mean_return)),
     Part("evaluation", lambda policy: _number(policy.eval_return)),
-    Part("best", lambda policy: _number(policy.best_return)),
-    Part("rating", lambda policy: rating_of(policy)),
+    Part("best", lambda policy: _number(policy.best_return)), Part("rating", lambda policy: rating_of(policy)),
     Part("copies", lambda policy: "" if policy.exploits is None else f"{policy.exploits:,}"),
     Part("updates", lambda policy: f"{policy.updates:,}"),
     Part("policy lag", lambda policy: lag_of_batch(policy) if "policy_lag/mean" in policy.experience else ""),
     Part("replay age", lambda policy: _number(policy.experience.get("replay/age/median"))),
     Part("learning rate", lambda policy: _number(policy.learning_rate)),
-)
+)  # fmt: skip
 """Columns of a table of policies; tuned settings follow the copies."""
 
 NODES = (
-    Part("node", lambda node: node.name),
-    Part("machine", lambda node: node.host),
-    Part("state", lambda node: node.state),
-    Part("lanes", lambda node: node.share),
+    Part("node", lambda node: node.name), Part("machine", lambda node: node.host),
+    Part("state", lambda node: node.state), Part("lanes", lambda node: node.share),
     Part("steps/s", lambda node: f"{node.steps_per_second:,.0f}" if _steps(node) else ""),
     Part("policy lag", lambda node: lag_of(node.policy_lag, node.policy_lag_max) if _steps(node) else ""),
     Part("kB/s", lambda node: f"{node.bytes_per_second / 1e3:,.0f}" if _steps(node) else ""),
     Part("restarts", lambda node: f"{node.faults:,}"),
     Part("dropped", lambda node: f"{node.stale + node.doubled + node.missing:,}"),
-)
+)  # fmt: skip
 """Columns of a table of nodes."""
 
 _VERSIONS = ("policy", "against", "steps", "rating", "score now", "won", "drawn", "lost")

@@ -170,12 +170,9 @@ class RAdam(Eager, torch.optim.RAdam):
 
 
 def fused_adam(
-    parameters: Iterable[torch.nn.Parameter],
-    learning_rate: float = 0.0,
-    eps: float = 1e-8,
-    beta1: float = 0.9,
+    parameters: Iterable[torch.nn.Parameter], learning_rate: float = 0.0, eps: float = 1e-8, beta1: float = 0.9,
     beta2: float = 0.999,
-) -> Adam:
+) -> Adam:  # fmt: skip
     """Make an Adam of one kernel per update; `Algorithm.set_learning_rate` sets its learning rate for each batch."""
     return Adam(parameters, lr=learning_rate, betas=(beta1, beta2), eps=eps, fused=True)
 

@@ -168,14 +168,9 @@ def _variance(x: Tensor, valid: Tensor) -> Tensor:
 
 
 def _errors_and_decay(
-    reward: Tensor,
-    value: Tensor,
-    terminated: Tensor,
-    truncated: Tensor,
-    valid: Tensor | None,
-    gamma: float,
+    reward: Tensor, value: Tensor, terminated: Tensor, truncated: Tensor, valid: Tensor | None, gamma: float,
     lambda_: float,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Temporal differences ``r_t + d_t V_t+1 - V_t`` and trace decays ``gamma lambda k_t``; zero in invalid rows."""
     error = torch.addcmul(reward, value[1:], (~terminated).to(value.dtype), value=gamma).sub_(value[:-1])
     decay = (~(terminated | truncated)).to(value.dtype).mul_(gamma * lambda_)

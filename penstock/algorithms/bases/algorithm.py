@@ -186,12 +186,9 @@ class Algorithm:
         c = self.config
         try:
             network_config = NetworkConfig(
-                encoder=self._encoder,
-                hidden_sizes=c.hidden_sizes,
-                activation=c.activation,
-                normalize_observations=c.normalize_observations,
-                **(settings or {}),
-            )
+                encoder=self._encoder, hidden_sizes=c.hidden_sizes, activation=c.activation,
+                normalize_observations=c.normalize_observations, **(settings or {}),
+            )  # fmt: skip
             return network(self.observation, self.action, network_config, **fields)
         except ValueError as error:
             raise ConfigError(str(error)) from (None if isinstance(error, EncoderError) else error)
