@@ -159,15 +159,21 @@ def test_a_silent_shard_takes_no_other_with_it(of_three, now, monkeypatch):
     frozen = threading.Event()
     draw = of.buffers[1].draw
     monkeypatch.setattr(of.buffers[1], "draw", lambda *given: frozen.wait(20) and draw(*given))
-    at, silent = of.home._known.pop(1), of.home._links[1].stream  # it is not connected again by itself
-    wait_at_most = silent.wait_at_most
+    at, patience = of.home._known.pop(1), []  # it is not connected again by itself
+    silent, another = (of.home._links[number].stream.wait_at_most for number in (1, 2))
 
     def end_at_once(seconds):
-        wait_at_most(0.1)
+        silent(0.1)
         now[0] += seconds
 
-    monkeypatch.setattr(silent, "wait_at_most", end_at_once)
+    def note(seconds):
+        patience.append(seconds)
+        another(seconds)
+
+    monkeypatch.setattr(of.home._links[1].stream, "wait_at_most", end_at_once)
+    monkeypatch.setattr(of.home._links[2].stream, "wait_at_most", note)
     counts, _ = drawn(of, 1)  # it waits for the silent one, and then draws of the others
+    assert patience[0] == PATIENCE, "though the time in which all were to answer is over"
     assert sum(counts.values()) == 64 and {int(row) // 100 for row in counts} == {0, 2}
     (remark,) = of.home.remarks
     assert "gateway-1 is not connected" in remark
