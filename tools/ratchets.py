@@ -214,7 +214,7 @@ RATCHETS: dict[str, Ratchet] = {
     "modules that mention RUDDER or redistribution": Ratchet(11, 10, lambda: mentions(r"rudder|redistribut")),
     "modules that mention guests": Ratchet(8, 8, lambda: mentions(r"guest")),
     "ancestors of a config": Ratchet(9, 4, most_ancestors),
-    "lines of the longest function": Ratchet(80, 80, longest_function),
+    "lines of the longest function": Ratchet(72, 72, longest_function),
     "docstrings that begin with a pronoun": Ratchet(0, 0, pronoun_docstrings),
 }
 """All figures by name."""
