@@ -17,7 +17,7 @@ class DQNConfig(QLearningConfig):
 
     learning_rate_schedule: Literal["constant", "linear"] = "linear"
     batch_size: int = 128
-    n_step: int = 5
+    n_step: int = 3
     """Length n of n-step returns, shorter at the end of an episode (published: 1)."""
     exploration: float = 1.0
     """Probability of a random action at the start (doi:10.1038/nature14236)."""

@@ -769,7 +769,7 @@ class DQN(Face):
     """Trains with DQN and its extensions; settings are fields of `penstock.algorithms.dqn.DQNConfig`.
 
     Other defaults: num_envs_per_worker=1, hidden_sizes=(128, 128), activation="relu", normalize_observations=False,
-    learning_rate_schedule="linear", batch_size=128, buffer_size=100000, updates_per_step=0.5, n_step=5.
+    learning_rate_schedule="linear", batch_size=128, buffer_size=100000, updates_per_step=0.5, n_step=3.
     """
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[DQNSettings]) -> None: ...

@@ -51,9 +51,9 @@ def with_tables(online, target, **settings):
 
 
 def test_presets_mean_what_they_meant_whatever_the_defaults_are():
-    """Those of papers learn from single steps; DQN's own defaults from five, and Rainbow's step size is constant."""
+    """Those of papers learn from single steps; DQN's own defaults from three, and Rainbow's step size is constant."""
     config = DQN.Config(env="none")
-    assert (config.n_step, config.learning_rate_schedule, config.td_loss) == (5, "linear", "squared")
+    assert (config.n_step, config.learning_rate_schedule, config.td_loss) == (3, "linear", "squared")
     for preset, steps in {"atari": 1, "minatar": 1, "goals": 1, "lunarlander": 3}.items():
         config = make_config(DQN.Config, {"env": "none"}, preset)
         assert (config.n_step, config.learning_rate_schedule, config.td_loss) == (steps, "constant", "huber"), preset
