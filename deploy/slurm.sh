@@ -10,7 +10,8 @@ export RUN="${RUN:-runs/cartpole}" NODES="${NODES:-$((SLURM_NNODES - 1))}"
 here="${SLURM_SUBMIT_DIR:-.}/deploy"
 
 # A token of the job, without which Ray's ports would be open to everyone on the network.
-export RAY_AUTH_MODE=token RAY_AUTH_TOKEN="$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')"
+RAY_AUTH_TOKEN="$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')"
+export RAY_AUTH_MODE=token RAY_AUTH_TOKEN
 
 # Ray's head on the first node, its workers on the others.
 head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)

@@ -165,7 +165,7 @@ def test_what_a_group_has_learned_from_replay_outlives_its_learners_and_is_resum
         ("ppo", {"num_learners": 3}, r"3 is no divisor of the 8 segments of a batch, .*: use 2 or 4"),
         ("ppo", {"num_learners": 16}, r"16 is more than the 8 segments of a batch, .*: use 8"),
         ("ppo", {"num_learners": 4, "memory": "gru"}, r"4 is more than the 2 segments of an update .*: use 2"),
-        ("dqn", {"num_learners": 7}, r"7 is no divisor of the 64 rows of an update \(batch_size=64\), .*: use 4 or 8"),
+        ("dqn", {"num_learners": 7}, r"7 is no divisor of the 128 rows of an update \(batch_size=128\), .*: use 4 or"),
         ("appo", {"num_learners": 0}, "num_learners must be 1 or more"),
         ("appo", {"num_learners": 2, "backend": "serial"}, 'backend="serial" has one: use backend="local"'),
         ("appo", {"num_learners": 2, "num_policies": 2}, "is for one policy, found 2: .*use num_learners=1"),

@@ -644,9 +644,9 @@ def test_where_there_is_no_cluster_the_error_says_how_to_start_one():
 
 
 def test_on_a_machine_without_a_raylet_the_error_says_how_to_add_it():
-    with socket.create_server(("127.0.0.1", 0)) as head:
+    with socket.create_server(("", 0)) as head:  # Ray reads 127.0.0.1 as the machine's own address
         port = head.getsockname()[1]
-        said = f"address='127.0.0.1:{port}' answers, but this machine is no node .* ray start --address=127.0.0.1:"
+        said = rf"address='[\d.]+:{port}' answers, but this machine is no node .* ray start --address=[\d.]+:{port}"
         with pytest.raises(ConfigError, match=said):
             Trainer(APPO, **CARTPOLE, backend="ray", address=f"127.0.0.1:{port}")
 

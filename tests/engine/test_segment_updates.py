@@ -34,6 +34,9 @@ class Noting:
     def reason_not_to_repeat(self):
         return "its updates are noted"
 
+    def further_networks(self):
+        return ()
+
     def set_learning_rate(self, optimizer, progress):
         self.rates.append(progress)
 

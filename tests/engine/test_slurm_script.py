@@ -34,7 +34,7 @@ exec {sys.executable} "$@"
 """,
     # Nothing is there to be resumed; a training that is asked to be long is ended by a signal.
     "penstock": """
-[ "$1" != info ] || exit 1
+[ "$1" != runs ] || exit 1
 cp joined trained; echo "$@" > command
 [ -z "$LONG" ] || { trap 'exit 130' USR1; while :; do $SLEEP 0.05; done; }""",
     "sbatch": 'echo "$@" > submitted',

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import mse_loss, smooth_l1_loss
+from torch.nn.functional import mse_loss
 
 import penstock
 from penstock.envs.columns import NoiseStreams
@@ -67,7 +67,7 @@ class TextbookDQN:
             chooser = self.q if self.double else self.target
             best = chooser(next_obs).argmax(1, keepdim=True)
             y = reward + discount * self.target(next_obs).gather(1, best).squeeze(1)
-        loss = smooth_l1_loss(self.q(obs).gather(1, action.unsqueeze(1)).squeeze(1), y)
+        loss = 0.5 * mse_loss(self.q(obs).gather(1, action.unsqueeze(1)).squeeze(1), y)
         self.optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(self.q.parameters(), 0.5)
