@@ -41,7 +41,7 @@ size_t push(Ring& ring, std::span<const int64_t> values, Timeout timeout) {
   return pushed;
 }
 
-// How many items were popped into `out`; at least `least`, unless the time is over.
+// Pops at least `least` items into `out`, unless the time is over; the number popped.
 size_t pop(Ring& ring, std::span<int64_t> out, Timeout timeout, size_t least = 1) {
   size_t popped = 0;
   uint32_t seen = 0;

@@ -8,6 +8,7 @@ from typing import Literal
 
 NO_STEP = "no step was learned from within max_seconds"  # reason of a failure: the time was over before a first batch
 
+
 @dataclass(frozen=True)
 class Budget:
     """Limits of one call of `train`.

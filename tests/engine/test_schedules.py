@@ -54,7 +54,7 @@ def test_a_learning_rate_follows_its_function_and_no_other_schedule():
 
 
 def test_the_values_of_a_moment_are_set_once():
-    """What is set from outside after that moment stays until the next one."""
+    """A value set from outside after that moment stays until the next one."""
     tuned, progress = [], SimpleNamespace(steps=50, tuned={})
     policy = SimpleNamespace(scheduled=None, tune=tuned.append, tuned={})
     schedule = {0: {"learning_rate": 0.1}, 100: {"learning_rate": 0.2}}

@@ -175,6 +175,12 @@ def _powered(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
     return r.step(Operation.POWER, shape, args[0], x=args[1])
 
 
+def _dims_of(args: Any) -> list[int]:
+    """Return the dimensions that an operation goes along, counted from the first; empty: none is given."""
+    dims = args[1] if len(args) > 1 else None
+    return [dim % args[0].ndim for dim in ([dims] if isinstance(dims, int) else dims or ())]
+
+
 def _summed(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
     kept = [1] * args[0].ndim
     if len(args) > 1 and args[1]:
@@ -190,9 +196,7 @@ def _averaged(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
 
 def _along_the_last(operation: Operation, otherwise: Find | None = None) -> Find:
     def find(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number | Turned:
-        dims = args[1] if len(args) > 1 else None
-        dims = [dims] if isinstance(dims, int) else dims
-        if not dims or [dim % args[0].ndim for dim in dims] != [args[0].ndim - 1]:
+        if _dims_of(args) != [args[0].ndim - 1]:
             if otherwise is not None:
                 return otherwise(r, shape, args, kwargs)
             raise Unplannable("the place of a largest number is not one of the last dimension")
@@ -242,11 +246,10 @@ def _along_one(operation: Operation) -> Find:
     """Smallest or largest numbers along one dimension: of its rows, one after the other."""
 
     def find(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
-        dims = args[1] if len(args) > 1 else ()
-        dims = [dims] if isinstance(dims, int) else list(dims)
+        dims, sizes = _dims_of(args), list(args[0].shape)
         if len(dims) != 1:
             raise Unplannable("a smallest or largest number is not one of a dimension")
-        dim, sizes = dims[0] % args[0].ndim, list(args[0].shape)
+        (dim,) = dims
         part = [1 if place == dim else size for place, size in enumerate(sizes)]
         at = dimension(len(sizes), dim)
         rows = (r.step(Operation.SLICE, part, args[0], x=at, y=begin) for begin in range(sizes[dim]))

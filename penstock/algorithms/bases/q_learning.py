@@ -382,8 +382,8 @@ class QLearning(ReplayAlgorithm):
             L = mean w l((Q(o, a; theta) - y) / s)    with y = r + discount * max_b Q(o', b; theta^-)
 
         ``l`` is half the square, or Huber's loss with ``td_loss="huber"``; ``s`` is the deviation of returns with
-        ``normalize_returns``, else 1. With ``double`` the online network selects
-        ``b``. With ``munchausen``, for the soft policy of the target network ``pi = softmax(Q(.; theta^-) / tau)``,
+        ``normalize_returns``, else 1. With ``double`` the online network selects ``b``. With ``munchausen``, for the
+        soft policy of the target network ``pi = softmax(Q(.; theta^-) / tau)``,
 
             y = r + alpha clip(tau log pi(a|o), l_0, 0)
                   + discount * sum_b pi(b|o') (Q(o', b; theta^-) - tau log pi(b|o'))
