@@ -93,29 +93,6 @@ __all__ = [
 ]
 
 _HOMES = {
-    "A2C": "penstock.engine.faces",
-    "A3C": "penstock.engine.faces",
-    "APPO": "penstock.engine.faces",
-    "BTR": "penstock.engine.faces",
-    "ApeX": "penstock.engine.faces",
-    "ApeXDPG": "penstock.engine.faces",
-    "CrossQ": "penstock.engine.faces",
-    "FastTD3": "penstock.engine.faces",
-    "FlashSAC": "penstock.engine.faces",
-    "XQC": "penstock.engine.faces",
-    "DDPG": "penstock.engine.faces",
-    "DQN": "penstock.engine.faces",
-    "IMPALA": "penstock.engine.faces",
-    "LASER": "penstock.engine.faces",
-    "IMPACT": "penstock.engine.faces",
-    "CLEAR": "penstock.engine.faces",
-    "PPO": "penstock.engine.faces",
-    "PQN": "penstock.engine.faces",
-    "R2D2": "penstock.engine.faces",
-    "Rainbow": "penstock.engine.faces",
-    "SAC": "penstock.engine.faces",
-    "TD3": "penstock.engine.faces",
-    "TQC": "penstock.engine.faces",
     "AsynchronousConfig": "penstock.config",
     "MixtureConfig": "penstock.config",
     "Policy": "penstock.play.policy",
@@ -129,7 +106,7 @@ _HOMES = {
     "load_policy": "penstock.play.policy",
     "load_schedule": "penstock.population.schedule",
     "make_env": "penstock.envs",
-}
+}  # of all other names: penstock.engine.faces
 
 
 def __getattr__(name: str) -> Any:
@@ -137,18 +114,19 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("importlib.metadata").version("penstock")
     if name == "replay":
         return importlib.import_module("penstock.replay")
-    if name not in _HOMES:
+    if name not in __all__:
         plain = name.lower().replace("_", "")
         meant = next((known for known in __all__ if known.lower().replace("_", "") == plain), None)
         hint = f"; did you mean {meant!r}?" if meant else ""
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
+    home = _HOMES.get(name, "penstock.engine.faces")
     if threading.current_thread() is not threading.main_thread():
-        return getattr(importlib.import_module(_HOMES[name]), name)
+        return getattr(importlib.import_module(home), name)
     # Ctrl-C waits: an import of torch that was broken off makes the next one crash the process.
     interrupts: list[Any] = []
     before = signal.signal(signal.SIGINT, lambda *interrupt: interrupts.append(interrupt))
     try:
-        found = getattr(importlib.import_module(_HOMES[name]), name)
+        found = getattr(importlib.import_module(home), name)
     finally:
         signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
     if interrupts and callable(before):

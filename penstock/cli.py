@@ -87,51 +87,6 @@ def _command(args: list[str]) -> int:
         return INTERRUPTED
 
 
-def runs(args: list[str]) -> int:
-    """Show runs and their present state."""
-    return _run("penstock.studies.table", args)
-
-
-def multirun(args: list[str]) -> int:
-    """Train many runs: algorithms, settings and seeds."""
-    return _run("penstock.studies.multirun", args)
-
-
-def plot(args: list[str]) -> int:
-    """Draw a metric of many runs, with one curve for all seeds."""
-    return _run("penstock.studies.plot", args)
-
-
-def compare(args: list[str]) -> int:
-    """Compare groups of runs, with intervals."""
-    return _run("penstock.studies.compare", args)
-
-
-def tag(args: list[str]) -> int:
-    """Give runs tags and notes, or archive them."""
-    return _run("penstock.studies.tag", args)
-
-
-def watch(args: list[str]) -> int:
-    """Show the live view of a run that trains elsewhere."""
-    return _run("penstock.studies.watch", args)
-
-
-def report(args: list[str]) -> int:
-    """Write runs as one HTML file with all charts."""
-    return _run("penstock.studies.report", args)
-
-
-def dashboard(args: list[str]) -> int:
-    """Show runs in the browser while they train."""
-    return _run("penstock.dashboard.command", args)
-
-
-def export(args: list[str]) -> int:
-    """Write a trained policy as one file that runs anywhere, or check such a file."""
-    return _run("penstock.export.command", args)
-
-
 def doctor(args: list[str]) -> int:
     """Check this machine, or an environment: findings with advice."""
     from penstock.flags import DoctorFlags, parse_flags
@@ -162,32 +117,21 @@ def bench(args: list[str]) -> int:
         refuse_comparison(name, rest)
     if name not in BENCHES:
         raise unknown("bench", name, BENCHES)
-    return _measure(BENCHES[name], rest)
+    with explained():
+        is_reached = importlib.import_module(BENCHES[name]).command(rest)
+    return DONE if is_reached else NOT_REACHED
 
 
-def autotune(args: list[str]) -> int:
-    """Find the settings that train fastest on this machine."""
-    return _measure("penstock.bench.autotune", args)
+def _of(module: str, does: str, name: str = "command") -> Callable[[list[str]], int]:
+    """Return the command of a module, which is imported when it runs, with a docstring that says what it `does`."""
 
+    def run(args: list[str]) -> int:
+        with explained():
+            code = int(getattr(importlib.import_module(module), name)(args))
+        return code
 
-def search(args: list[str]) -> int:
-    """Find the settings that learn best on a task."""
-    return _measure("penstock.search.command", args)
-
-
-def pbt(args: list[str]) -> int:
-    """Train a population of runs that copy each other."""
-    return _measure("penstock.search.population_command", args)
-
-
-def hub(args: list[str]) -> int:
-    """Publish runs on the Hugging Face Hub, and fetch published ones."""
-    return _run("penstock.exchange.command", args, "hub")
-
-
-def import_sb3(args: list[str]) -> int:
-    """Make a run of a model of Stable-Baselines3."""
-    return _run("penstock.exchange.command", args, "import_sb3")
+    run.__doc__ = does
+    return run
 
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
@@ -195,37 +139,25 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "eval": evaluate,
     "info": info,
     "resume": resume,
-    "runs": runs,
-    "multirun": multirun,
-    "plot": plot,
-    "compare": compare,
-    "tag": tag,
-    "watch": watch,
-    "report": report,
-    "dashboard": dashboard,
-    "export": export,
+    "runs": _of("penstock.studies.table", "Show runs and their present state."),
+    "multirun": _of("penstock.studies.multirun", "Train many runs: algorithms, settings and seeds."),
+    "plot": _of("penstock.studies.plot", "Draw a metric of many runs, with one curve for all seeds."),
+    "compare": _of("penstock.studies.compare", "Compare groups of runs, with intervals."),
+    "tag": _of("penstock.studies.tag", "Give runs tags and notes, or archive them."),
+    "watch": _of("penstock.studies.watch", "Show the live view of a run that trains elsewhere."),
+    "report": _of("penstock.studies.report", "Write runs as one HTML file with all charts."),
+    "dashboard": _of("penstock.dashboard.command", "Show runs in the browser while they train."),
+    "export": _of(
+        "penstock.export.command", "Write a trained policy as one file that runs anywhere, or check such a file."
+    ),
     "doctor": doctor,
     "bench": bench,
-    "autotune": autotune,
-    "search": search,
-    "pbt": pbt,
-    "hub": hub,
-    "import-sb3": import_sb3,
+    "autotune": _of("penstock.bench.autotune", "Find the settings that train fastest on this machine."),
+    "search": _of("penstock.search.command", "Find the settings that learn best on a task."),
+    "pbt": _of("penstock.search.population_command", "Train a population of runs that copy each other."),
+    "hub": _of("penstock.exchange.command", "Publish runs on the Hugging Face Hub, and fetch published ones.", "hub"),
+    "import-sb3": _of("penstock.exchange.command", "Make a run of a model of Stable-Baselines3.", "import_sb3"),
 }
-
-
-def _run(module: str, args: list[str], name: str = "command") -> int:
-    """Run a command of a module; return its exit code."""
-    with explained():
-        code = int(getattr(importlib.import_module(module), name)(args))
-    return code
-
-
-def _measure(module: str, args: list[str]) -> int:
-    """Run the command of a module that measures or searches; return the exit code for whether its mark was met."""
-    with explained():
-        is_reached = importlib.import_module(module).command(args)
-    return DONE if is_reached else NOT_REACHED
 
 
 if __name__ == "__main__":

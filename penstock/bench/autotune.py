@@ -31,8 +31,8 @@ _QUIET = 0.05  # share of the cores' time that other programs may take without a
 _WIDTHS = {"workers": 7, "lanes": 5, "inference": 9, "groups": 6, "batch": 7, "steps/s": 9, "real work": 9}
 
 
-def command(args: list[str]) -> bool:
-    """Search, print the trials, and the command to train with.
+def command(args: list[str]) -> int:
+    """Search, print the trials, and the command to train with; return the exit code.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def command(args: list[str]) -> bool:
     began = time.monotonic()
     asked = parse(args, _own_flags())
     if asked is None:
-        return True
+        return 0
     algorithm, config, flags, own = asked.algorithm, asked.config, asked.flags, asked.own
     _check(own, algorithm)
     machine = machine_facts()
@@ -74,7 +74,7 @@ def command(args: list[str]) -> bool:
                     "found": found, "rate": search.rate(search.best), "command": train,
                 }  # fmt: skip
                 own.json.write_text(json.dumps(facts, indent=1) + "\n")
-    return True
+    return 0
 
 
 def _own_flags() -> argparse.ArgumentParser:

@@ -43,8 +43,8 @@ _RESERVED = {
 }
 
 
-def command(args: list[str]) -> bool:
-    """Search, print the best trials, and the command to train with.
+def command(args: list[str]) -> int:
+    """Search, print the best trials, and the command to train with; return the exit code.
 
     Raises
     ------
@@ -56,21 +56,23 @@ def command(args: list[str]) -> bool:
         Ctrl-C or SIGTERM; no process is left, the best trials are printed, and the same command resumes.
     """
     if "--show" in args:
-        return _show(args)
+        _show(args)
+        return 0
     args, cluster = split(args)
     asked = parse(args, _own_flags())
     if asked is None:
-        return True
+        return 0
     own = asked.own
     require_no_secrets(asked.config.env_kwargs, "penstock search")
     _require_optuna()
     _check(own, asked.config)
     path = directory_of(asked, "search")
     with ExitStack() as stack:
-        return _search(asked, path, enter_places(stack, cluster, asked, path))
+        _search(asked, path, enter_places(stack, cluster, asked, path))
+    return 0
 
 
-def _search(asked: Asked, path: Path, cores: list[list[int]]) -> bool:
+def _search(asked: Asked, path: Path, cores: list[list[int]]) -> None:
     own = asked.own
     given = names_of(asked.flags, asked.config)
     workers = workers_of_job(cores)
@@ -95,10 +97,9 @@ def _search(asked: Asked, path: Path, cores: list[list[int]]) -> bool:
         _present(directory, study, space, own.json)
     if not best_of(study.tried):
         raise BenchError("no trial was completed: the lines above have the reasons")
-    return True
 
 
-def _show(args: list[str]) -> bool:
+def _show(args: list[str]) -> None:
     own = _shown_flags().parse_args(args)
     require_new(own.json)
     _require_optuna()
@@ -117,7 +118,6 @@ def _show(args: list[str]) -> bool:
     }
     space = space_of(tables, config)
     _present(directory, Study(directory, space, config, facts["seeds"]), space, own.json)
-    return True
 
 
 def _own_flags() -> argparse.ArgumentParser:

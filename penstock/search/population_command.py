@@ -33,8 +33,8 @@ _RESERVED = {
 }
 
 
-def command(args: list[str]) -> bool:
-    """Train a population, and print the best member.
+def command(args: list[str]) -> int:
+    """Train a population, and print the best member; return the exit code.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def command(args: list[str]) -> bool:
     args, cluster = split(args)
     asked = parse(_with_space(args), own_flags())
     if asked is None:
-        return True
+        return 0
     own, config = asked.own, asked.config
     _check(own, config)
     from penstock.algorithms import algorithm_id
@@ -76,7 +76,7 @@ def command(args: list[str]) -> bool:
         score, number = max(found)
         settings = ", ".join(f"{name}={value:.4g}" for name, value in runs.population.members[number].settings.items())
         print_now(f"best: {runs.member(number)}, {config.pbt_metric} {score:.4g}, with {settings}")
-    return True
+    return 0
 
 
 def own_flags() -> argparse.ArgumentParser:
