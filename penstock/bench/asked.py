@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from penstock.bench import BenchUsageError, require_new
@@ -100,3 +100,24 @@ def require_positive(own: argparse.Namespace, *names: str) -> None:
         value = getattr(own, name)
         if value is not None and not 0.0 < value < math.inf:
             raise BenchUsageError(f"--{name.replace('_', '-')} {value:g} is not legal: more than 0, and finite")
+
+
+def as_flags(settings: Mapping[str, Any]) -> list[str]:
+    """Write settings as flags of ``penstock train``."""
+    flags: list[str] = []
+    for name, value in settings.items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            flags.append(f"--{flag}" if value else f"--no-{flag}")
+        elif isinstance(value, tuple):
+            flags += [f"--{flag}", *map(str, value)]
+        else:
+            flags += [f"--{flag}", str(value)]
+    return flags
+
+
+def names_of(flags: Collection[str], config: Config) -> set[str]:
+    """Return the names of the settings that flags give."""
+    known = {field.name for field in fields(config)}
+    words = {flag[2:].partition("=")[0].replace("-", "_") for flag in flags if flag.startswith("--")}
+    return (words | {word.removeprefix("no_") for word in words}) & known

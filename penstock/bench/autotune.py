@@ -10,13 +10,12 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from penstock.bench import BenchUsageError
-from penstock.bench.asked import own_parser, parse, require_positive
+from penstock.bench.asked import as_flags, names_of, own_parser, parse, require_positive
 from penstock.bench.data_paths import measured_path
 from penstock.bench.search import Search, Trial, describe_quick
 from penstock.config import AsynchronousConfig, Config
@@ -53,8 +52,9 @@ def command(args: list[str]) -> int:
     print(describe(machine))
     print(_line({name: name for name in _WIDTHS}, "limited by"), flush=True)
     search = Search(
-        algorithm, config, fixed=_names(flags), end=began + own.seconds, tune_batch=own.tune_batch, report=_show
-    )
+        algorithm, config, fixed=names_of(flags, config), end=began + own.seconds, tune_batch=own.tune_batch,
+        report=_show,
+    )  # fmt: skip
     from penstock.engine.backends.launcher import kept
 
     try:
@@ -65,7 +65,7 @@ def command(args: list[str]) -> int:
             found, train = {}, None
             if search.has_found:
                 found = search.found()
-                train = joined(masked_arguments(["penstock", "train", asked.name, *flags, *_as_flags(found)]))
+                train = joined(masked_arguments(["penstock", "train", asked.name, *flags, *as_flags(found)]))
             print(_outcome(search, config, time.monotonic() - began, train), flush=True)
             if own.json is not None:
                 facts = {
@@ -93,15 +93,6 @@ def _check(own: argparse.Namespace, algorithm: type[Algorithm]) -> None:
             "--tune-batch is not legal for learning from replay, where the smallest batch is always the fastest: give "
             "--batch-size"
         )
-
-
-def _names(flags: Sequence[str]) -> set[str]:
-    """Return the names of the settings given by flags."""
-    return {flag[2:].partition("=")[0].replace("-", "_") for flag in flags if flag.startswith("--")}
-
-
-def _as_flags(settings: dict[str, Any]) -> list[str]:
-    return [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]
 
 
 def _show(trial: Trial) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from penstock.config import ConfigError
 from penstock.ipc import whole_cores
 from penstock.runs.process import Installed, child_setup
 
@@ -138,12 +139,12 @@ def split_cores(jobs: int) -> list[list[int]]:
 
     Raises
     ------
-    ValueError
+    ConfigError
         There are fewer cores than jobs.
     """
     cores, each = sorted(os.sched_getaffinity(0)), whole_cores() // jobs
     if each < 1:
-        raise ValueError(
+        raise ConfigError(
             f"--jobs {jobs} is not legal: this process may use {whole_cores()} cores, and each job needs one of its own"
         )
     if jobs == 1:

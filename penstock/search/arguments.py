@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from penstock.bench import BenchUsageError
 from penstock.bench.asked import Asked
-from penstock.config import Config, ConfigError
+from penstock.config import Config
 from penstock.runs.remote import is_remote
-from penstock.runs.vacancy import require_outside_runs
-from penstock.trials.asking import Asked as Cluster
-from penstock.trials.asking import places_for
+from penstock.runs.vacancy import require_outside_runs, safe_name
 
 print_now = partial(print, flush=True)
 """Print a line at once."""
@@ -39,22 +36,14 @@ def require_defaults(config: Config, reasons: Mapping[str, str], where: str) -> 
             raise BenchUsageError(f"--{name.replace('_', '-')} {value} is not legal {where}: {reason}")
 
 
-def enter_places(stack: ExitStack, cluster: Cluster | None, asked: Asked, folder: Path) -> list[list[int]]:
-    """Return places for the runs of a command, until a stack is closed: parts of this machine, or of a cluster.
-
-    Raises
-    ------
-    BenchUsageError
-        This machine has fewer cores than jobs.
-    ConfigError
-        The cluster has no such places.
-    """
+@contextmanager
+def resumable() -> Iterator[None]:
+    """Print that the same command resumes where Ctrl-C or SIGTERM ends the block."""
     try:
-        return stack.enter_context(places_for(cluster, asked.own.jobs, [asked.config], folder, print_now))
-    except ConfigError:
+        yield
+    except KeyboardInterrupt:
+        print_now("interrupted: the same command resumes")
         raise
-    except ValueError as error:
-        raise BenchUsageError(str(error)) from None
 
 
 def workers_of_job(cores: list[list[int]]) -> int:
@@ -75,4 +64,4 @@ def directory_of(asked: Asked, what: str) -> Path:
         require_outside_runs(asked.own.dir, f"--dir {asked.own.dir}")
         return Path(asked.own.dir)
     env = asked.config.env if isinstance(asked.config.env, str) else "env"
-    return Path("runs") / re.sub(r"[^\w.+-]+", "-", f"{what}-{env}-{asked.algorithm.name()}")
+    return Path("runs") / safe_name(f"{what}-{env}-{asked.algorithm.name()}")

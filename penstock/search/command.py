@@ -11,20 +11,19 @@ import argparse
 import importlib.util
 import json
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from penstock.bench import BenchError, BenchUsageError, require_new
-from penstock.bench.asked import Asked, own_parser, parse, require_counts
+from penstock.bench.asked import Asked, names_of, own_parser, parse, require_counts
 from penstock.config import Config, ConfigError, require_no_secrets
 from penstock.runs.formatting import counted
 from penstock.runs.jobs import Place
 from penstock.search.arguments import (
     directory_of,
-    enter_places,
     print_now,
     require_defaults,
+    resumable,
     with_workers,
     workers_of_job,
 )
@@ -32,8 +31,8 @@ from penstock.search.directory import SearchDirectory
 from penstock.search.job import Shared
 from penstock.search.report import best_of, summary_of, table_of, to_json
 from penstock.search.searching import Searching
-from penstock.search.space import Space, names_of, read_space, space_of
-from penstock.trials.asking import ABOUT, require_room, split
+from penstock.search.space import Space, read_space, space_of
+from penstock.trials.asking import ABOUT, places_for, require_room, split
 from penstock.trust import SEALS, code_of, seals_of
 
 _WIDE = 160  # columns of the table outside a terminal
@@ -67,8 +66,8 @@ def command(args: list[str]) -> int:
     _require_optuna()
     _check(own, asked.config)
     path = directory_of(asked, "search")
-    with ExitStack() as stack:
-        _search(asked, path, enter_places(stack, cluster, asked, path))
+    with places_for(cluster, own.jobs, [asked.config], path, print_now) as cores:
+        _search(asked, path, cores)
     return 0
 
 
@@ -89,10 +88,8 @@ def _search(asked: Asked, path: Path, cores: list[list[int]]) -> None:
     shared = Shared(directory, train, config, range(config.seed, config.seed + own.seeds), print_now)
     print_now(f"{directory.path}: {len(study.tried)} of {counted(own.trials, 'trial')} so far")
     try:
-        Searching(shared, study, own.trials, cores).run()
-    except KeyboardInterrupt:
-        print_now("interrupted: the same command resumes")
-        raise
+        with resumable():
+            Searching(shared, study, own.trials, cores).run()
     finally:
         _present(directory, study, space, own.json)
     if not best_of(study.tried):

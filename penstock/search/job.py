@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal
 
+from penstock.bench.asked import as_flags
 from penstock.config import Config
 from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.episodes import EPISODES
@@ -18,7 +19,6 @@ from penstock.runs.lookup import checkpoint_to_go_on_from
 from penstock.runs.vacancy import RunDirectoryError, set_aside_run
 from penstock.search.directory import Hold, SearchDirectory
 from penstock.search.objective import RUNGS, Evaluated, read_evaluations, rung, score
-from penstock.search.space import as_flags
 
 if TYPE_CHECKING:
     from penstock.search.study import Trial

@@ -17,14 +17,14 @@ from penstock.config import Config, require_no_secrets
 from penstock.runs.lock import alone_in
 from penstock.search.arguments import (
     directory_of,
-    enter_places,
     print_now,
     require_defaults,
+    resumable,
     with_workers,
     workers_of_job,
 )
 from penstock.search.population import PopulationRuns
-from penstock.trials.asking import ABOUT, split
+from penstock.trials.asking import ABOUT, places_for, split
 
 _RESERVED = {
     "num_policies": "members are runs of one policy: use --population, or penstock train for policies of one run",
@@ -63,14 +63,11 @@ def command(args: list[str]) -> int:
             stack.enter_context(alone_in(directory))
         except BlockingIOError:
             raise BenchUsageError(f"another penstock pbt is at work in {directory}") from None
-        cores = enter_places(stack, cluster, asked, directory)
+        cores = stack.enter_context(places_for(cluster, own.jobs, [config], directory, print_now))
         config = with_workers(config, workers_of_job(cores))
         runs = PopulationRuns(directory, algorithm, config, own.population, cores, print_now)
-        try:
+        with resumable():
             runs.run()
-        except KeyboardInterrupt:
-            print_now("interrupted: the same command resumes")
-            raise
     found = [(score, number) for number, score in enumerate(runs.scores()) if score is not None]
     if found:
         score, number = max(found)

@@ -12,10 +12,11 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from penstock.bench.asked import as_flags
 from penstock.masking import joined, masked_arguments
 from penstock.runs.formatting import number
 from penstock.search.directory import SearchDirectory
-from penstock.search.space import as_flags, shown
+from penstock.search.space import shown
 
 if TYPE_CHECKING:
     from penstock.search.study import Tried

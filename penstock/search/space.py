@@ -136,27 +136,6 @@ def shown(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def as_flags(settings: Mapping[str, Any]) -> list[str]:
-    """Write settings as flags of ``penstock train``."""
-    flags: list[str] = []
-    for name, value in settings.items():
-        flag = name.replace("_", "-")
-        if isinstance(value, bool):
-            flags.append(f"--{flag}" if value else f"--no-{flag}")
-        elif isinstance(value, tuple):
-            flags += [f"--{flag}", *map(str, value)]
-        else:
-            flags += [f"--{flag}", str(value)]
-    return flags
-
-
-def names_of(flags: Collection[str], config: Config) -> set[str]:
-    """Return the names of the settings that flags give."""
-    known = {field.name for field in fields(config)}
-    words = {flag[2:].partition("=")[0].replace("-", "_") for flag in flags if flag.startswith("--")}
-    return (words | {word.removeprefix("no_") for word in words}) & known
-
-
 _LEGAL = "with low and high (and log or step), or with values"
 
 
@@ -181,7 +160,6 @@ def _choice(name: str, values: Any, hint: Any) -> Choice:
     if len({repr(value) for value in choice.values}) < max(2, len(values)):
         raise ConfigError(f"[{name}] values={values!r} is not legal: write two or more, each once")
     return choice
-
 
 
 def _require_legal(space: Space, config: Config) -> None:

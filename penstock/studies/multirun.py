@@ -101,15 +101,8 @@ class Study:
         found = self._found(run)
         return found is not None and found.state == "running" and bool(is_alive(found.status.get("process", {})))
 
-    def train(self, jobs: int | None, cluster: Asked | None = None, record: bytes = b"") -> int:
-        """Train the remaining runs, and write the record once there is room for them; return the exit code."""
-        report, configs = partial(print, flush=True), [run.config for run in self.runs]
-        with places_for(cluster, jobs, configs, self.folder, report) as places:
-            if record:
-                write_file_atomically(self.folder / MANIFEST, record)
-            return self._train(places)
-
-    def _train(self, places: Sequence[Sequence[int]]) -> int:
+    def train(self, places: Sequence[Sequence[int]]) -> int:
+        """Train the remaining runs; return the exit code."""
         left = deque(run for run in self.runs if self.remaining(run) is not None)
         skipped = len(self.runs) - len(left) - len(self.refused)
         already = f", {skipped} {'is' if skipped == 1 else 'are'} done already" if skipped else ""
@@ -224,7 +217,7 @@ def command(args: list[str]) -> int:
     runs = plan(request, is_here=cluster is None)
     study = Study(folder_of(request), runs)
     if cluster is None:
-        cores_for(request.jobs)
+        split_cores(request.jobs or 1)
     if request.dry_run:
         for run in runs:
             left = study.remaining(run)
@@ -240,12 +233,14 @@ def train(study: Study, jobs: int | None, cluster: Asked | None = None) -> int:
     Raises
     ------
     StudyError
-        Another multirun is at work in the folder, or there are too few cores.
+        Another multirun is at work in the folder.
+    ConfigError
+        There are too few cores, here or on the cluster.
     RunDirectoryError
         The folder belongs to a run.
     """
     if cluster is None:
-        cores_for(jobs)
+        split_cores(jobs or 1)
     output = study.folder / OUTPUT
     require_outside_runs(output, f"the folder {study.folder}")
     try:
@@ -262,7 +257,10 @@ def train(study: Study, jobs: int | None, cluster: Asked | None = None) -> int:
             raise StudyError(f"another penstock multirun is at work in {study.folder}") from None
         _require_own(study.folder / MANIFEST)
         record = {"command": this_command(), "runs": {run.name: [run.algorithm, *run.flags] for run in study.runs}}
-        return study.train(jobs, cluster, json_bytes(record))
+        report, configs = partial(print, flush=True), [run.config for run in study.runs]
+        places = stack.enter_context(places_for(cluster, jobs, configs, study.folder, report))
+        write_file_atomically(study.folder / MANIFEST, json_bytes(record))
+        return study.train(places)
 
 
 def _require_own(manifest: Path) -> None:
@@ -278,11 +276,3 @@ def _require_own(manifest: Path) -> None:
 def missed(run: RecordedRun) -> bool:
     """Whether a finished run has not reached its target."""
     return run.state == "done" and run.summary["target_return"] is not None and run.summary["reason"] != "target"
-
-
-def cores_for(jobs: int | None) -> list[list[int]]:
-    """Split the cores among runs; raise `StudyError` where there are too few."""
-    try:
-        return split_cores(jobs or 1)
-    except ValueError as error:
-        raise StudyError(str(error)) from None

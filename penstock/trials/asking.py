@@ -87,10 +87,8 @@ def places_for(
 
     Raises
     ------
-    ValueError
-        This machine has fewer cores than jobs.
     ConfigError, TrainingFailed
-        As of `places_on`; Ray is not installed.
+        This machine has fewer cores than jobs, or as of `places_on`, or Ray is not installed.
     """
     if asked is None:
         yield split_cores(jobs or 1)

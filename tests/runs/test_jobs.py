@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.config import ConfigError
 from penstock.runs.jobs import Jobs, split_cores
 
 
@@ -123,7 +124,7 @@ def test_cores_are_split_evenly_and_without_overlap(jobs, allowed, whole, expect
 
 def test_more_jobs_than_cores_are_refused(monkeypatch):
     monkeypatch.setattr("penstock.runs.jobs.whole_cores", lambda: 2)
-    with pytest.raises(ValueError, match="--jobs 3 is not legal: this process may use 2 cores"):
+    with pytest.raises(ConfigError, match="--jobs 3 is not legal: this process may use 2 cores"):
         split_cores(3)
 
 

@@ -15,7 +15,7 @@ import torch
 
 from penstock.cli import main
 from penstock.config import ConfigError
-from penstock.runs.jobs import Place
+from penstock.runs.jobs import Place, split_cores
 from penstock.runs.process import this_process
 from penstock.runs.reading import find_runs
 from penstock.runs.run_directory import RunDirectory
@@ -94,7 +94,7 @@ def test_a_run_whose_checkpoint_cannot_be_used_now_is_left_as_it_is(tmp_path, mo
     before = contents(tmp_path)
     if kind == "unreadable":
         make_unreadable(checkpoint, monkeypatch)
-    assert found.train(jobs=1) == 1
+    assert found.train(split_cores(1)) == 1
     said = capsys.readouterr().out
     assert f"{run.name}: left as it is: " in said and said.strip().endswith("1 left as they are")
     assert ("newer Penstock" if kind == "newer" else "Input/output error") in said
@@ -126,7 +126,7 @@ def test_a_run_with_a_damaged_config_counts_as_failed_and_the_others_go_on(tmp_p
         job.cores, job.poll = cores, lambda: 0
         return job
 
-    assert found.train(jobs=1) == 1
+    assert found.train(split_cores(1)) == 1
     said = capsys.readouterr().out
     assert began == [second.name]
     path = found.path_of(first)
@@ -170,7 +170,7 @@ def test_a_run_without_an_intact_checkpoint_begins_anew_beside_what_it_was(tmp_p
     run = with_notes(found.path_of(found.runs[0]))
     make_damaged(run / "checkpoints" / "100")
     before = contents(run)
-    assert found.train(jobs=1) == 0
+    assert found.train(split_cores(1)) == 0
     aside = run.with_name(f"{run.name}.set-aside-1")
     assert f"it is in {aside} now" in capsys.readouterr().out
     added = contents(aside) - before

@@ -7,7 +7,6 @@ import pytest
 from penstock.config import ConfigError
 from penstock.envs.failures import EnvironmentUsageError
 from penstock.studies import StudyError
-from penstock.studies.multirun import cores_for
 from penstock.studies.plan import changes_of, folder_of, plan, read, request
 
 ENV = ["--env", "CartPole-v1"]
@@ -199,11 +198,6 @@ def test_max_seconds_are_given_in_addition_and_what_a_resume_made_of_them_is_no_
     assert changes_of(run, {**before, "max_seconds": 20.0}, 15.5) == ["--max-seconds", "44.5"]
     assert changes_of(run, {**before, "max_seconds": 60.01}, 15.5) == []
     assert changes_of(run, {**before, "max_seconds": None}, 90.0) == ["--max-seconds", "1.0"]
-
-
-def test_more_jobs_than_cores_are_refused_in_words():
-    with pytest.raises(StudyError, match="--jobs 100000 is not legal: this process may use"):
-        cores_for(100_000)
 
 
 @pytest.mark.parametrize(
