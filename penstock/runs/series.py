@@ -380,6 +380,12 @@ def record_in(line: bytes) -> dict[str, Any] | None:
     return record if isinstance(record, dict) else None
 
 
+def records_in(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects of the whole lines of an ordinary file."""
+    for stretch in stretches(path, Cursor()):
+        yield from filter(None, map(record_in, stretch.lines))
+
+
 def _numbers_of(record: Mapping[str, Any] | None) -> dict[str, Any] | None:
     if record is None:
         return None

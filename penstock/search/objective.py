@@ -7,7 +7,6 @@ stay good.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from statistics import fmean
 
 from penstock.config import Config
 from penstock.runs.episodes import EPISODES
+from penstock.runs.series import records_in
 
 LAST = 1 / 3
 """Share of a run, in steps learned from, whose evaluations count."""
@@ -47,18 +47,9 @@ def read_evaluations(run_dir: Path) -> list[Evaluated]:
     A run that was resumed from a checkpoint has evaluated later steps twice: the second evaluation counts. Of games
     against several opponents, those against the first count.
     """
-    try:
-        text = (run_dir / EPISODES).read_text()
-    except FileNotFoundError:
-        return []
-    complete = text[: text.rfind("\n") + 1]  # the last line may be half written
     returns: dict[tuple[int, float], list[float]] = {}
     opponents: dict[tuple[int, float], str | None] = {}
-    for line in complete.splitlines():
-        try:
-            episode = json.loads(line)
-        except ValueError:  # half written by a killed process
-            continue
+    for episode in records_in(run_dir / EPISODES):
         moment = episode["steps"], episode["seconds"]
         if moment not in returns:
             returns = {earlier: kept for earlier, kept in returns.items() if earlier[0] < moment[0]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, TypedDict
@@ -15,9 +15,8 @@ from penstock.runs.documents import DocumentError, is_finite, read_document
 from penstock.runs.drawing import chart_html, plain_chart, short
 from penstock.runs.files import json_values
 from penstock.runs.formatting import words_of
-from penstock.runs.growing import Cursor, stretches
 from penstock.runs.reading import RecordedRun
-from penstock.runs.series import record_in
+from penstock.runs.series import records_in
 from penstock.search.directory import JOURNAL, SEARCH
 from penstock.studies.lineage import has_lineage, lineage_of, lineage_page
 
@@ -79,7 +78,7 @@ def _search(path: Path, runs: Sequence[RecordedRun]) -> tuple[dict[str, Any], li
     """Return space and trials of a search, from Optuna's journal: a line per operation."""
     space = _space(path / SEARCH, "space")
     trials: list[Trial] = []
-    for record in _records(path / JOURNAL):
+    for record in records_in(path / JOURNAL):
         number, kind = record.get("trial_id"), record.get("op_code")
         if kind == 4 and len(trials) < MOST_TRIALS:
             trials.append({"name": str(len(trials)), "state": "under way", "settings": {}, "value": None, "runs": []})
@@ -151,11 +150,6 @@ def _space(path: Path, *keys: str) -> dict[str, Any]:
         found = found.get(key) if isinstance(found, dict) else None
     tables = found.items() if isinstance(found, dict) else ()
     return {name: table for name, table in tables if isinstance(table, dict)}
-
-
-def _records(path: Path) -> Iterator[dict[str, Any]]:
-    for stretch in stretches(path, Cursor()):
-        yield from filter(None, map(record_in, stretch.lines))
 
 
 def _is_number(value: Any) -> bool:

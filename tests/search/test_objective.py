@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.algorithms.appo import APPOConfig
-from penstock.runs.episodes import EpisodesLog
+from penstock.runs.episodes import EPISODES, episode_lines
+from penstock.runs.files import LinesLog
 from penstock.search.objective import Evaluated, read_evaluations, rung, score
 
 
@@ -51,9 +52,9 @@ def test_the_score_is_brute_force_over_the_last_third(gaps):
 
 
 def test_evaluations_are_read_as_a_run_writes_them(tmp_path):
-    log = EpisodesLog(tmp_path, warn=pytest.fail)
-    log.write(1000, 1.5, 10, [10.0, 20.0], [10, 20])
-    log.write(2000, 2.5, 20, [30.0, 60.0], [30, 60], unfinished=1)
+    log = LinesLog(tmp_path / EPISODES, warn=pytest.fail)
+    log.write(episode_lines(1000, 1.5, 10, [10.0, 20.0], [10, 20]))
+    log.write(episode_lines(2000, 2.5, 20, [30.0, 60.0], [30, 60], unfinished=1))
     log.close()
     assert read_evaluations(tmp_path) == [Evaluated(1000, 1.5, 15.0), Evaluated(2000, 2.5, 45.0)]
 

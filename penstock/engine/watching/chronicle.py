@@ -19,7 +19,7 @@ from penstock.engine.watching.hardware import Hardware
 from penstock.engine.watching.progress import Progress
 from penstock.ipc.ownership import Owned, owner_only
 from penstock.play.evaluation import Evaluation, Match, by_opponent
-from penstock.runs.episodes import EpisodesLog, write_episode
+from penstock.runs.episodes import EPISODES, episode_lines, write_episode
 from penstock.runs.files import LinesLog
 from penstock.runs.metrics import METRICS, MetricsLog
 from penstock.runs.run_directory import HARDWARE, RunDirectory
@@ -94,9 +94,9 @@ class Chronicle(Owned):
         path = None if run_directory is None else run_directory.path
         goes_on = progress.steps or (path is not None and (path / METRICS).is_file())
         start = (progress.steps, progress.seconds) if goes_on else None
-        self._metrics, self._episodes = MetricsLog(path, self.event, start), EpisodesLog(path, self.event)
+        self._metrics = MetricsLog(path, self.event, start)
         self._logs: list[LinesLog] = []
-        self._hardware_lines = self.lines_log(HARDWARE)
+        self._episodes, self._hardware_lines = self.lines_log(EPISODES), self.lines_log(HARDWARE)
         self._state = StateFile(path)
         self._is_lost = False  # whether the loss of the run directory was shown
         self._episode: dict[str, np.ndarray] = {}
@@ -274,7 +274,6 @@ class Chronicle(Owned):
     def close(self) -> None:
         """Close the files."""
         self._metrics.close()
-        self._episodes.close()
         for log in self._logs:
             log.close()
 
@@ -290,10 +289,10 @@ class Chronicle(Owned):
         """Write an evaluation's episodes, those of games with opponent and seat."""
         for part in evaluation.matches or (evaluation,):
             about = {"opponent": part.opponent, "seat": part.seat} if isinstance(part, Match) else None
-            self._episodes.write(
+            self._episodes.write(episode_lines(
                 steps, self._progress.seconds, evaluation.version, part.returns, part.lengths,
                 unfinished=part.unfinished, asked=part.asked, policy=policy, about=about,
-            )  # fmt: skip
+            ))  # fmt: skip
 
     def _write_hardware(self, status: Status) -> None:
         if sample := self._hardware.sample():
