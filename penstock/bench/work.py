@@ -15,9 +15,10 @@ from penstock.bench.rehearsals import HALF_WAY, first_rows, model_on, wait_for
 from penstock.config import Config
 from penstock.envs.factories import OUTSIDE
 from penstock.envs.making import make_lanes
-from penstock.envs.spaces import ActionSpec, ObservationSpec
+from penstock.envs.spaces import ActionSpec
 from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import ExperienceArena
+from penstock.self_play.fixed_opponents import RandomOpponent
 
 MOST_ACTIONS = 64  # sets of actions drawn in advance
 
@@ -34,41 +35,18 @@ class Stepping:
             env, arena.shape.envs_per_group, seed=config.seed, first_lane=number * size, worker_index=number
         )
         self._lanes.reset()
-        self._generator = np.random.default_rng(number)
-        action, observation = arena.shape.action, arena.shape.observation
-        self._mask = None if observation.mask is None else _Mask(observation, action, size)
-        drawn = (random_actions(action, size, self._generator) for _ in range(MOST_ACTIONS))
+        generator = np.random.default_rng(number)
+        self._legal = None if arena.shape.observation.mask is None else RandomOpponent(self._lanes, number)
+        drawn = (random_actions(arena.shape.action, size, generator) for _ in range(MOST_ACTIONS))
         self._actions, self._next = list(drawn), 0
 
     def do(self) -> float:
         self._next = (self._next + 1) % MOST_ACTIONS
-        actions = self._actions[self._next]
-        if self._mask is not None:
-            self._mask.draw_legal(self._lanes, actions, self._generator)
-        self._lanes.step(actions)
+        self._lanes.step(self._actions[self._next] if self._legal is None else self._legal.act())
         return float(np.count_nonzero(self._lanes.valid))
 
     def close(self) -> None:
         self._lanes.close()
-
-
-class _Mask:
-    """Finds legal actions in lanes' masks."""
-
-    def __init__(self, observation: ObservationSpec, action: ActionSpec, num_lanes: int) -> None:
-        assert observation.mask is not None
-        self._rows = np.arange(num_lanes)
-        self._column = np.empty((num_lanes, *observation.shape), observation.dtype)
-        ends = np.cumsum(action.choices) + observation.mask.offset
-        self._choices = [slice(end - size, end) for end, size in zip(ends, action.choices, strict=True)]
-
-    def draw_legal(self, lanes: Any, actions: np.ndarray, generator: np.random.Generator) -> None:
-        """Replace the choices of all lanes by legal ones."""
-        lanes.write_observations(self._column, self._rows)
-        by_lane = actions.reshape(len(actions), -1)
-        for number, place in enumerate(self._choices):
-            legal = self._column[:, place]
-            by_lane[:, number] = (legal * generator.random(legal.shape)).argmax(1)
 
 
 class Choosing:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Container, Iterable, Mapping
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -29,6 +28,7 @@ from penstock.export.program import (
     observation_leaves,
 )
 from penstock.runs.documents import DocumentError, document_in
+from penstock.runs.machine import installed
 
 if TYPE_CHECKING:
     from penstock.play.policy import Policy
@@ -109,7 +109,7 @@ def contract_of(program: PolicyProgram, policy: Policy, packages: Iterable[str] 
     ExportError
         The program's actions differ from those of `Policy.act`.
     """
-    meta, observation = policy.meta, program.observation
+    meta, observation, names = policy.meta, program.observation, ("penstock", "torch", *packages)
     seen = policy.model.input.describe()
     ports = [_described(port) for port in program.inputs]
     for port, described in zip(program.inputs, ports, strict=True):
@@ -129,7 +129,7 @@ def contract_of(program: PolicyProgram, policy: Policy, packages: Iterable[str] 
         "outputs": [_described(port) for port in program.outputs],
         "time_step": {"seconds": None, "frame_stack": stacks or None},
         "wrappers": [each.to_json() for each in statistics_of(meta)],
-        "versions": {name: _version(name) for name in ("penstock", "torch", *packages)},
+        "versions": dict.fromkeys(names) | installed(names),
         "tolerance": TOLERANCE,
         "cases": [
             {"inputs": _all_written(case["inputs"]), "outputs": _all_written(case["outputs"])}
@@ -382,10 +382,3 @@ def _read(written: Any, dtype: str) -> np.ndarray:
         raw = np.frombuffer(base64.b64decode(written["base64"]), np.dtype(dtype).newbyteorder("<"))
         return raw.astype(dtype).reshape(written["shape"])
     return np.array(written, dtype)
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

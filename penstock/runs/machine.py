@@ -43,9 +43,7 @@ class About:
 def about_here(packages: Iterable[str] = COMPARED) -> About:
     """Return software and place of this process, with the versions of Python and of packages that are installed."""
     found = {"python": ".".join(platform.python_version_tuple()[:2])}
-    for name in packages:
-        with contextlib.suppress(PackageNotFoundError):
-            found[name] = version(name)
+    found |= installed(packages)
     if commit := _commit_at_start():
         found[_COMMIT] = commit
     return About(socket.gethostname(), os.getpid(), found)
@@ -117,12 +115,15 @@ def _commit_at_start() -> str:
 
 def versions() -> dict[str, str]:
     """Return the versions of Python, Penstock and numerical packages; "unknown" for a package that is not installed."""
-    found = {"python": platform.python_version()}
-    for package in COMPARED:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "unknown"
+    return {"python": platform.python_version()} | dict.fromkeys(COMPARED, "unknown") | installed(COMPARED)
+
+
+def installed(packages: Iterable[str]) -> dict[str, str]:
+    """Return the versions of those packages that are installed, by name."""
+    found = {}
+    for name in packages:
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
     return found
 
 
@@ -130,13 +131,12 @@ def machine_facts() -> dict[str, Any]:
     """Return provenance of a measurement: cpu, cores (usable), load (of the last minute), python, packages, commit."""
     from penstock.ipc import available_cores
 
-    packages = {name: found for name, found in versions().items() if found != "unknown"}
     return {
         "cpu": cpu_name(),
         "cores": available_cores(),
         "load": os.getloadavg()[0],
-        "python": packages.pop("python"),
-        "packages": packages,
+        "python": platform.python_version(),
+        "packages": installed(COMPARED),
         "commit": penstock_commit(),
     }
 
