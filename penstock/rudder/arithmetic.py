@@ -12,14 +12,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from penstock import _native
 from penstock.nn.mlp import is_native
 
+T = TypeVar("T", Tensor, np.ndarray)
+
 COMPLETE = (0.8, 1.2)  # range of the completeness of integrated gradients in which they are used
+
+
+def as_learned(reward: T, scale: float, clip: float | None) -> T:
+    """Return rewards, a tensor or an array, scaled and clipped as for the learner."""
+    scaled = reward * scale
+    return scaled if clip is None else scaled.clip(-clip, clip)
 
 
 @torch.no_grad()

@@ -15,7 +15,7 @@ from penstock.config import ConfigError
 from penstock.envs.masks import MASK
 from penstock.play.film import MAX_STEPS, make_stage, picture_of, require_writable
 from penstock.play.policy import Policy, environment_of, load_policy
-from penstock.rudder.arithmetic import return_equivalent
+from penstock.rudder.arithmetic import as_learned, return_equivalent
 from penstock.rudder.predictor import ReturnPredictor, build_predictor, contributions
 from penstock.rudder.settings import ROLE
 from penstock.runs.checkpoint import load_checkpoint, require_matching
@@ -116,14 +116,12 @@ def _play(policy: Policy, stage: gymnasium.Env, draws: bool, *, deterministic: b
                 pictures, stride = pictures[::2], 2 * stride
         obs, chosen, _, state = policy.choose(observation, state, deterministic, info[MASK] if has_mask else None)
         observation, reward, terminated, truncated, info = stage.step(policy.decoded(chosen))
-        rows.append((obs[0], chosen[0], float(reward) * config.reward_scale))
+        rows.append((obs[0], chosen[0], float(reward)))
         if terminated or truncated:
             break
     all_obs, action, rewards = zip(*rows, strict=True)
-    reward_column = np.array(rewards, np.float32)
-    if config.reward_clip is not None:
-        reward_column = reward_column.clip(-config.reward_clip, config.reward_clip)
-    return Played(np.array(all_obs), np.array(action), reward_column, bool(terminated), pictures)
+    reward = as_learned(np.array(rewards), config.reward_scale, config.reward_clip).astype(np.float32)
+    return Played(np.array(all_obs), np.array(action), reward, bool(terminated), pictures)
 
 
 @torch.no_grad()

@@ -16,7 +16,7 @@ from penstock.engine.paths.replay_learner import ReplayLearner, TransitionReader
 from penstock.engine.paths.segment_learner import SegmentLearner
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.batch import Batch
-from penstock.rudder.arithmetic import Account, mixed_advantage, redistribute, trace
+from penstock.rudder.arithmetic import Account, as_learned, mixed_advantage, redistribute, trace
 from penstock.rudder.feed import COLUMNS, REDISTRIBUTED, UNTRUSTED
 from penstock.rudder.learning import Episode, LessonBatch, contributions_in
 from penstock.rudder.predictor import PublishedPredictor, contributions
@@ -74,7 +74,7 @@ class SegmentRedistribution:
         numbers = self._arena.lane_of(slots) - self._first_lane
         self._close_after_gaps(numbers, self._arena.slot_number[slots])
         index, lanes = torch.from_numpy(slots), torch.from_numpy(numbers)
-        reward = self._as_learned(self._of("reward", index))
+        reward = as_learned(self._of("reward", index), self._scale, self._clip)
         redistributed, qualities = reward, torch.zeros_like(reward)
         goes_on = self._account.quality[lanes] > 0  # these alone, while the quality is 0
         if quality > 0.0 or goes_on.all():
@@ -92,11 +92,6 @@ class SegmentRedistribution:
         self._next_numbers[lanes] = numbers + 1
         if has_gap.any():
             self._account.close(torch.from_numpy(lanes[has_gap]))
-
-    def _as_learned(self, reward: Tensor) -> Tensor:
-        """Rewards scaled and clipped as for the learner."""
-        scaled = reward * self._scale
-        return scaled if self._clip is None else scaled.clamp(-self._clip, self._clip)
 
     def _of(self, name: str, slots: Tensor) -> Tensor:
         """A column's steps, ``[T, K, ...]``."""

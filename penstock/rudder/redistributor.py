@@ -19,7 +19,7 @@ from penstock.engine.messages import Command, ContentsSaved, EpisodeSteps, Note,
 from penstock.engine.roles.specs import name_of
 from penstock.engine.watching.clock import Clock
 from penstock.experience.arena import ExperienceArena
-from penstock.rudder.arithmetic import return_equivalent
+from penstock.rudder.arithmetic import as_learned, return_equivalent
 from penstock.rudder.feed import EXPECTED, PREDICTOR, Feed
 from penstock.rudder.learning import LESSONS_NBYTES, Episode, LessonBatch, PredictorTraining, contributions_in
 from penstock.rudder.predictor import ReturnPredictor, build_predictor
@@ -170,7 +170,7 @@ class Redistributor:
             steps = int(segment["valid"].sum())
             self._steps += steps
             self._due_steps += steps
-            segment["reward"] = self._as_learned(segment["reward"])
+            segment["reward"] = as_learned(segment["reward"], self._config.reward_scale, self._config.reward_clip)
             episodes += self._assembly.add(lane, number, segment)
         if not self._rudder.can_learn:
             self._due_steps = 0
@@ -186,11 +186,6 @@ class Redistributor:
                 self._report(EpisodeSteps(columns_of(self._predictor, episodes[-1], self._config)))
         self._warn()
         return has_read
-
-    def _as_learned(self, reward: np.ndarray) -> np.ndarray:
-        """Rewards scaled and clipped as for the learner."""
-        clip, scaled = self._config.reward_clip, reward * self._config.reward_scale
-        return scaled if clip is None else scaled.clip(-clip, clip)
 
     def _publish(self) -> None:
         self._rudder.write_told(self._assembly.missed + self._assembly.too_long)

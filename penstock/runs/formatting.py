@@ -9,6 +9,8 @@ from typing import Any
 
 from penstock.runs.files import json_values
 
+_SPARKS = "▁▂▃▄▅▆▇█"
+
 
 def number(value: float) -> str:
     """Format a number with about three significant digits."""
@@ -79,6 +81,14 @@ def counted(count: int, noun: str) -> str:
 def printable(text: str) -> str:
     """Replace unprintable characters, such as those that move the cursor."""
     return "".join(character if character.isprintable() else "\ufffd" for character in text)
+
+
+def spark_line(values: Sequence[float], width: int) -> str:
+    """Return one or more values, picked evenly, as a line of at most `width` blocks."""
+    last = min(width, len(values)) - 1
+    picked = [values[round(i * (len(values) - 1) / max(1, last))] for i in range(last + 1)]
+    low, span = min(picked), (max(picked) - min(picked)) or 1.0
+    return "".join(_SPARKS[round((value - low) / span * (len(_SPARKS) - 1))] for value in picked)
 
 
 def drawn(table: Sequence[Sequence[str]], *, markdown: bool = False) -> str:

@@ -15,7 +15,7 @@ from rich.text import Text
 from penstock.config.features import FEATURES
 from penstock.runs.descriptions import QUANTILES, WAIT, label_of, shades_of
 from penstock.runs.files import shown_path
-from penstock.runs.formatting import clock, evaluated, number
+from penstock.runs.formatting import clock, evaluated, number, spark_line
 from penstock.runs.panes import (
     Pane,
     Point,
@@ -29,7 +29,6 @@ from penstock.runs.panes import (
     of_table,
     packed,
     panel,
-    spark_line,
     versions_pane,
 )
 from penstock.runs.status import REAL_WORK, MatchStatus, PolicyStatus, RoleShare, Status
@@ -37,6 +36,7 @@ from penstock.runs.tables import LEAST_SHARE, POLICIES, each_of, lag_of_batch, p
 
 _SIDE_BY_SIDE, _WIDE, _WIDE_ENOUGH_FOR_THREE = 80, 100, 140
 _MOST_NUMBERS = 7
+_SPARK_WIDTH = 16
 _FACTS = ("segments", "share", "age", "uses", "lost")
 _SOURCE = re.compile(rf"replay/(\w+)/({'|'.join(_FACTS)})")
 """Metrics shown for a source of replayed segments."""
@@ -255,7 +255,8 @@ def _returns(status: Status, policy: PolicyStatus, whose: str, returns: Sequence
     """Return rows of a policy's returns, and of the range over several."""
     rows = list[Row]()
     mean_return = "-" if policy.mean_return is None else number(policy.mean_return)
-    rows.append((f"return{whose}", Text.assemble((spark_line(returns), "cyan"), "  ", (mean_return, "bold"))))
+    line = spark_line(returns, _SPARK_WIDTH) if len(returns) > 1 else ""
+    rows.append((f"return{whose}", Text.assemble((line, "cyan"), "  ", (mean_return, "bold"))))
     returns_of = {policy.name: policy.mean_return for policy in status.policies if policy.mean_return is not None}
     if len(returns_of) > 2:
         best, worst = max(returns_of.values()), min(returns_of.values())

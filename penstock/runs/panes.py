@@ -17,9 +17,7 @@ from penstock.runs.formatting import number
 from penstock.runs.status import NodeStatus, RoleShare
 from penstock.runs.tables import WORDS, Cells, learners_table, nodes_table
 
-_SPARKS = "▁▂▃▄▅▆▇█"
 _DOTS = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))  # of a braille character: left and right, from below
-_SPARK_WIDTH = 16
 _AXIS_WIDTH, _MOST_LABEL = 10, 20
 
 Row = tuple[str, str | Text]
@@ -233,13 +231,3 @@ def packed(entries: Sequence[Text], width: int) -> list[Text]:
         else:
             lines.append(entry.copy())
     return lines
-
-
-def spark_line(values: Sequence[float]) -> str:
-    """Return values as a line of blocks; "" for fewer than two."""
-    if len(values) < 2:
-        return ""
-    points = min(_SPARK_WIDTH, len(values))
-    picked = [values[round(i * (len(values) - 1) / (points - 1))] for i in range(points)]
-    low, span = min(picked), (max(picked) - min(picked)) or 1.0
-    return "".join(_SPARKS[round((value - low) / span * (len(_SPARKS) - 1))] for value in picked)

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from penstock.flags import Places, parse_flags
 from penstock.runs.descriptions import NO_FRAMES
 from penstock.runs.files import why_no_new_file
-from penstock.runs.formatting import counted, number, printable
+from penstock.runs.formatting import counted, number, printable, spark_line
 from penstock.runs.reading import RecordedRun, find_runs, readable
 from penstock.studies import EVALUATION, StudyError, warn
 from penstock.studies.conditions import chosen, require_known, value_of
@@ -39,7 +37,6 @@ _UNDATED: Any = {
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
 }
 """Metadata without a date and without the version of matplotlib, by format."""
-_SPARKS = "▁▂▃▄▅▆▇█"
 _SPARK_WIDTH = 40
 
 Panels = dict[str, dict[str, list[Curve]]]
@@ -172,7 +169,8 @@ def in_words(panels: Panels, bands: Bands, flags: Flags) -> str:
                 continue
             ends = f" [{number(band.low[-1])}, {number(band.high[-1])}]" if has_band(flags.band, len(curves)) else ""
             last = f"{number(band.middle[-1])}{ends} at {band.x[-1]:,.0f}"
-            lines.append(f"  {name:<{width}}  {counted(len(curves), 'run')}  {_spark(band.middle)}  {last}")
+            line = spark_line(band.middle.tolist(), _SPARK_WIDTH)
+            lines.append(f"  {name:<{width}}  {counted(len(curves), 'run')}  {line}  {last}")
     return "\n".join(map(printable, lines))
 
 
@@ -245,10 +243,3 @@ def _draw(axes: Axes, name: str, curves: Sequence[Curve], band: Band, look: tupl
     if len(curves) < FEW:
         for curve in curves:
             axes.plot(curve.x, curve.y, color=color, linestyle=dash, linewidth=0.7, alpha=0.6)
-
-
-def _spark(values: np.ndarray) -> str:
-    shown = values[np.linspace(0, values.size - 1, min(_SPARK_WIDTH, values.size)).astype(int)]
-    low, span = shown.min(), np.ptp(shown)
-    places = ((shown - low) / span * (len(_SPARKS) - 1)).round().astype(int) if span > 0 else np.zeros(shown.size, int)
-    return "".join(_SPARKS[place] for place in places)
