@@ -30,7 +30,7 @@ from penstock.config import make_config
 from penstock.envs.translation import environment_specs
 from penstock.export import ExportError, PolicyProgram
 from penstock.export.contract import Arrays, Run, acted, apart_by, contract_of
-from penstock.export.onnx import file_of, session_run
+from penstock.export.onnx import file_of, load
 from penstock.nn.norms import BatchNorm
 from penstock.nn.observations import RunningMoments
 from penstock.play.policy import Policy, specs_to_json
@@ -239,7 +239,7 @@ def row_of(kind: Kind, sampled: bool) -> tuple[str, ...]:
         data = file_of(program, contract_of(program, policy))
     except ExportError as error:
         return kind.algorithm, kind.network, f"refused: {error}"
-    run = session_run(data)
+    run = load(data, {})
     found = compared(policy, program, run)
     one = arrays_of(program, 1, seed=0)
     tensors = {name: torch.from_numpy(array) for name, array in one.items()}

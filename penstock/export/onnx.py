@@ -80,19 +80,14 @@ def require_inputs(names: Iterable[str], graph: Any) -> None:
         )
 
 
-def load(path: Path, contract: Mapping[str, Any]) -> Run:
-    """Return the function of an ONNX file, in onnxruntime on the CPU.
+def load(file: Path | bytes, contract: Mapping[str, Any]) -> Run:
+    """Return the function of an ONNX file or of its bytes, in onnxruntime on the CPU with one thread.
 
     Raises
     ------
     ExportError
         onnxruntime is not installed, or refuses the file.
     """
-    return session_run(path)
-
-
-def session_run(file: Path | bytes) -> Run:
-    """Return the function of an ONNX file or of its bytes, with one thread."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

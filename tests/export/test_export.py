@@ -21,7 +21,7 @@ from penstock.cli import main
 from penstock.envs.statistics import Moments
 from penstock.export import ExportError, PolicyProgram, check_file, export_policy
 from penstock.export.contract import acted, cases_in, contract_of, difference, run_program
-from penstock.export.onnx import KEY, OPSET, file_of, require_inputs, session_run
+from penstock.export.onnx import KEY, OPSET, file_of, load, require_inputs
 from penstock.play.policy import Policy
 
 BY_NAME = {kind.name: kind for kind in KINDS}
@@ -38,7 +38,7 @@ def as_file(name, **settings):
     """Policy, program and the function of its ONNX file."""
     policy = fresh_policy(BY_NAME[name])
     program = PolicyProgram(policy, **settings)
-    return policy, program, session_run(file_of(program, contract_of(program, policy)))
+    return policy, program, load(file_of(program, contract_of(program, policy)), {})
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def test_the_command_writes_a_file_that_anybody_with_onnxruntime_can_run(exporte
     folder, printed = exported
     policy = penstock.load_policy(folder / "saved")
     observed = np.random.default_rng(0).standard_normal((5, 6), np.float32)
-    found = session_run(folder / "policy.onnx")({"obs": observed})
+    found = load(folder / "policy.onnx", {})({"obs": observed})
     assert found["action"].tolist() == policy.act(observed).tolist()
     with torch.no_grad():
         choice, value = policy.model.evaluate(torch.from_numpy(observed))
