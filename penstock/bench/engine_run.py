@@ -15,8 +15,6 @@ from penstock.engine.watching.progress import Progress
 from penstock.engine.watching.time_spent import Moment, RoleTime, busy_seconds
 from penstock.runs.status import Status
 
-__all__ = ["EngineRun", "RoleTime", "run_engine"]
-
 
 @dataclass(frozen=True)
 class EngineRun:

@@ -25,7 +25,8 @@ from penstock.ipc import available_cores, whole_cores
 
 if TYPE_CHECKING:
     from penstock.algorithms.bases.algorithm import Algorithm
-    from penstock.bench.engine_run import EngineRun, RoleTime
+    from penstock.bench.engine_run import EngineRun
+    from penstock.engine.watching.time_spent import RoleTime
 
 WARMUP, WINDOW = 1.0, 3.0
 """Seconds of learning before and during each measurement."""

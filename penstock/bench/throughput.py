@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.bench import BenchError, BenchUsageError, require_new
+from penstock.bench import BenchUsageError, require_new
 from penstock.config import closest
 from penstock.flags import parse_flags
 from penstock.ipc import available_cores
@@ -185,7 +185,7 @@ def run(flags: Flags, contestants: Mapping[str, Sequence[Contestant]] | None = N
     ------
     BenchUsageError
         A flag is not legal, or an environment is not installed.
-    BenchError
+    BenchError, TrainingFailed, EnvironmentFailure
         A contestant cannot be run, or a training fails.
     ConfigError
         The device is not available.
@@ -271,13 +271,8 @@ def _measure(name: str, flags: Flags, contestants: Sequence[Contestant]) -> Resu
 def _penstock(config: APPOConfig, seconds: float, limits: list[str]) -> float:
     from penstock.algorithms.appo import APPO
     from penstock.bench.engine_run import run_engine
-    from penstock.engine.endings import TrainingFailed
-    from penstock.envs.failures import EnvironmentFailure
 
-    try:
-        seen = run_engine(APPO, config, seconds=seconds)
-    except (TrainingFailed, EnvironmentFailure) as error:
-        raise BenchError(str(error)) from error
+    seen = run_engine(APPO, config, seconds=seconds)
     limits.append(f"limited by {seen.limiting_role}, {seen.limiting_reason}")
     return seen.rate
 
@@ -285,12 +280,8 @@ def _penstock(config: APPOConfig, seconds: float, limits: list[str]) -> float:
 def _simulation(config: APPOConfig, processes: int, seconds: float) -> float:
     from penstock.algorithms.appo import APPO
     from penstock.bench.costs import simulation_rate
-    from penstock.envs.failures import EnvironmentFailure
 
-    try:
-        return simulation_rate(APPO, config, processes, seconds=seconds)
-    except EnvironmentFailure as error:
-        raise BenchError(str(error)) from error
+    return simulation_rate(APPO, config, processes, seconds=seconds)
 
 
 def _contestant(contestant: Contestant, seconds: float, settings: dict[str, Any]) -> float:

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from penstock.bench.costs import Capacity, Costs
-from penstock.bench.engine_run import EngineRun, RoleTime
+from penstock.bench.engine_run import EngineRun
+from penstock.engine.watching.time_spent import RoleTime
 
 US = 1e-6
 COSTS = Costs(env=7.2 * US, infer=2.1 * US, learn=2.0 * US)  # of CartPole-v1 in a bare loop

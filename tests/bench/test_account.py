@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.bench.account import Account, bounds, limits, shares_by_cause
-from penstock.bench.engine_run import RoleTime
+from penstock.engine.watching.time_spent import RoleTime
 from tests.bench.measured import CAPACITY, COSTS, US, a_run
 
 

@@ -263,7 +263,7 @@ def test_a_training_that_fails_ends_the_bench_with_its_story(monkeypatch):
         raise TrainingFailed("the simulator is gone")
 
     monkeypatch.setattr(engine_run, "run_engine", run_engine)
-    with pytest.raises(BenchError, match="the simulator is gone"):
+    with pytest.raises(TrainingFailed, match="the simulator is gone"):
         run(Flags(rounds=1))
 
 
