@@ -139,6 +139,15 @@ def test_no_setting_leads_to_code_that_came_along(plain, tmp_path, monkeypatch, 
     assert not (tmp_path / "evil.ran").exists() and "evil" not in sys.modules
 
 
+@pytest.mark.parametrize("name", ["os.getcwd", "importlib.import_module", "sys.exit"])
+def test_what_a_package_imports_of_python_is_not_run(plain, tmp_path, name):
+    copied = unsealed(plain, tmp_path / "copied", learning_rate=f"penstock.imports:{name}")
+    with pytest.raises(UntrustedCodeError, match="code of the module '"):
+        penstock.Trainer.resume(copied)
+    with code_of({}, copied, False), pytest.raises(UntrustedCodeError):
+        find_object(f"penstock.imports:{name}", "policy_of")
+
+
 @pytest.mark.parametrize("policies", [{}, {"a": {"agents": "crosses"}, "b": {"agents": "noughts"}}])
 def test_opponents_of_a_run_from_elsewhere_are_not_imported(tmp_path, policies):
     run, evil = tmp_path / "run", tmp_path / "evil.py"
