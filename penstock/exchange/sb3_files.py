@@ -218,7 +218,7 @@ class _Buffer(_Kept):
 _STAND_INS = {"dtype": _Kind, "ndarray": _Array, "_reconstruct": _Array, "scalar": _Scalar, "_frombuffer": _Buffer}
 
 
-class _Unpickler(pickle.Unpickler):
+class _Unpickler(pickle._Unpickler):  # in Python: that in C makes room for any index of its memo
     """Unpickler that imports nothing; only classes without effects take the places of those that a pickle names."""
 
     def find_class(self, module: str, name: str) -> Any:
