@@ -78,16 +78,14 @@ def code_of(
 
 def is_sealed(record: Mapping[str, Any], place: str) -> bool:
     """Return whether a record has this user's seal of a place."""
-    seals = record.get(SEALS)
-    seal = seals.get(place) if isinstance(seals, Mapping) else None
+    seal = seals.get(place) if isinstance(seals := record.get(SEALS), Mapping) else None
     key = _key(make=False) if isinstance(seal, str) and seal.isascii() else None
     return key is not None and hmac.compare_digest(_seal(key, place), str(seal))
 
 
 def names_only(settings: Any, given: Any) -> bool:
     """Return whether settings name code, and only code that the caller's own settings name, too."""
-    places = _places_in(settings)
-    return bool(places) and places <= _places_in(given)
+    return set() < _places_in(settings) <= _places_in(given)
 
 
 def _places_in(value: Any) -> set[str]:

@@ -210,8 +210,7 @@ class RunDirectory:
         """
         if link := next(_links_in(cls.open(path).path), None):
             raise RunDirectoryError(
-                f"{link} is a link, and a training would write to what it leads to: put that itself into the run, or "
-                "remove the link. A whole run may be behind a link"
+                f"{link} is a link, and a training would write to what it leads to: remove it, or link the whole run"
             )
         try:
             lock = take_lock(Path(path).absolute())
