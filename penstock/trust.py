@@ -1,7 +1,7 @@
-"""Trust in code that a run names: from a copied run, only code of installed packages is imported.
+"""Trust in what a run names: of a copied run, only code of installed packages is imported, and no URL is written to.
 
-A run and its checkpoints hold a seal for each module or file of code in their settings: an HMAC of its place, by a key
-that only this user can read. A place without this user's seal belongs to a run from elsewhere.
+A run and its checkpoints hold a seal for each module, file of code and URL in their settings: an HMAC of its place, by
+a key that only this user can read. A place without this user's seal belongs to a run from elsewhere.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from penstock.imports import UntrustedCodeError, checking_places
 SEALS = "seals"
 """Key of the seals, by place, in the record of a run or checkpoint."""
 _KEY_NBYTES = 32
-_CODE = re.compile(r"(?s)(.+):[^\W\d]\w*(\.(<locals>|[^\W\d]\w*))*")
+_PLACE = re.compile(r"(?s)([a-z][a-z0-9+.-]+:/.*)|(.+):[^\W\d]\w*(\.(<locals>|[^\W\d]\w*))*")  # URL, or code
 _NO_CODE = ("env_kwargs", "run", SEALS)  # the user's own values, never imported
 
 
 def seals_of(*settings: Any) -> dict[str, str]:
-    """Seal the places of code named by settings in JSON; return nothing if this user can store no key."""
+    """Seal the places of code, and URLs, in settings in JSON; return nothing if this user can store no key."""
     places = set().union(*map(_places_in, settings))
     key = _key() if places else None
     return {} if key is None else {place: _seal(key, place) for place in sorted(places)}
@@ -58,19 +58,10 @@ def code_of(
     UntrustedCodeError
         Within the block, before the code is imported.
     """
-    if trust_code:
-        yield
-        return
-    seals, own = record.get(SEALS), _places_in(given)
-
-    def is_own(place: str) -> bool:
-        place = _whole(place)
-        seal = seals.get(place) if isinstance(seals, Mapping) else None
-        key = _key(make=False) if isinstance(seal, str) and seal.isascii() else None
-        return place in own or (key is not None and hmac.compare_digest(_seal(key, place), str(seal)))
+    own = _places_in(given)
 
     def check(place: str) -> bool:
-        if is_own(place):
+        if trust_code or (whole := _whole(place)) in own or is_sealed(record, whole):
             return True
         if not place.endswith(".py") and _is_installed(place.partition(".")[0]):
             return False
@@ -85,16 +76,22 @@ def code_of(
         yield
 
 
+def is_sealed(record: Mapping[str, Any], place: str) -> bool:
+    """Return whether a record has this user's seal of a place."""
+    seal = seals.get(place) if isinstance(seals := record.get(SEALS), Mapping) else None
+    key = _key(make=False) if isinstance(seal, str) and seal.isascii() else None
+    return key is not None and hmac.compare_digest(_seal(key, place), str(seal))
+
+
 def names_only(settings: Any, given: Any) -> bool:
     """Return whether settings name code, and only code that the caller's own settings name, too."""
-    places = _places_in(settings)
-    return bool(places) and places <= _places_in(given)
+    return set() < _places_in(settings) <= _places_in(given)
 
 
 def _places_in(value: Any) -> set[str]:
     if isinstance(value, str):
-        match = _CODE.fullmatch(value)
-        return {_whole(match[1])} if match else set()
+        match = _PLACE.fullmatch(value)
+        return {match[1] or _whole(match[2])} if match else set()
     if isinstance(value, Mapping):
         return set().union(*(_places_in(item) for key, item in value.items() if key not in _NO_CODE))
     return set().union(*map(_places_in, value)) if isinstance(value, list | tuple) else set()
@@ -107,10 +104,8 @@ def _whole(place: str) -> str:
 
 def _is_installed(package: str) -> bool:
     """Return whether a package is Penstock's or installed; Python's own modules are not."""
-    if package == "penstock":
-        return True
-    if package in sys.stdlib_module_names:
-        return False
+    if package == "penstock" or package in sys.stdlib_module_names:
+        return package == "penstock"
     if package in sys.modules and package != "__main__":
         spec = getattr(sys.modules[package], "__spec__", None)
     else:

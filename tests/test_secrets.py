@@ -13,6 +13,8 @@ from penstock.cli import main
 from penstock.config import ConfigError
 from penstock.config.saved import restored, saved
 from penstock.masking import masked, masked_arguments, masked_command
+from penstock.runs.remote import RemoteError
+from penstock.runs.run_directory import RunDirectory
 from tests.dashboard.serving import dashboard_of, event
 
 SECRET = "hunter2"
@@ -173,6 +175,14 @@ def test_the_dashboard_serves_none_of_them(runs):
             connection, stream = served.stream(page)
             assert SECRET not in event(stream, name)["data"]
             connection.close()
+
+
+@pytest.mark.parametrize("url", [f"memory://user:{SECRET}@host/run", f"memory://host/run?sig=1&access_key={SECRET}"])
+def test_no_run_is_kept_at_a_url_with_one(url, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RemoteError, match=r"\*\*\*.* has a secret") as caught:
+        RunDirectory.create(url, env_name="CartPole-v1", algorithm="ppo", config={})
+    assert SECRET not in str(caught.value) and not list(tmp_path.iterdir())
 
 
 def test_words_of_commands_are_masked_by_names():

@@ -139,6 +139,33 @@ def test_no_setting_leads_to_code_that_came_along(plain, tmp_path, monkeypatch, 
     assert not (tmp_path / "evil.ran").exists() and "evil" not in sys.modules
 
 
+def test_a_run_from_elsewhere_is_sent_nowhere(plain, tmp_path, monkeypatch):
+    place, url = tmp_path / "place", f"file://{tmp_path}/place"
+    place.mkdir()
+    (place / "mine").write_text("mine")
+    copied = unsealed(plain, tmp_path / "copied", run_dir=url)
+    (copied / "mine").write_text("theirs")
+    with pytest.raises(UntrustedCodeError, match="no seal says that this user chose it"):
+        penstock.Trainer.resume(copied, total_steps=128)
+    assert {path.name: path.read_text() for path in place.iterdir()} == {"mine": "mine"}
+    monkeypatch.chdir(tmp_path)
+    shutil.rmtree(place)
+    for trust_code in (True, False):  # the resumption seals it
+        with penstock.Trainer.resume(copied, trust_code=trust_code, total_steps=128) as trainer:
+            trainer.train(quiet=True)
+    with penstock.Trainer.resume(url, report=print, total_steps=192) as trainer:
+        assert trainer.run_dir != copied
+
+
+@pytest.mark.parametrize("name", ["os.getcwd", "importlib.import_module", "sys.exit"])
+def test_what_a_package_imports_of_python_is_not_run(plain, tmp_path, name):
+    copied = unsealed(plain, tmp_path / "copied", learning_rate=f"penstock.imports:{name}")
+    with pytest.raises(UntrustedCodeError, match="code of the module '"):
+        penstock.Trainer.resume(copied)
+    with code_of({}, copied, False), pytest.raises(UntrustedCodeError):
+        find_object(f"penstock.imports:{name}", "policy_of")
+
+
 @pytest.mark.parametrize("policies", [{}, {"a": {"agents": "crosses"}, "b": {"agents": "noughts"}}])
 def test_opponents_of_a_run_from_elsewhere_are_not_imported(tmp_path, policies):
     run, evil = tmp_path / "run", tmp_path / "evil.py"

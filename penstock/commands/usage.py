@@ -17,7 +17,7 @@ Resume the run in the directory RUN from its last checkpoint.
 
 Settings that can change within a run are flags: --total-steps, --target-return, --learning-rate, --eval-interval, ...
 --max-seconds adds seconds to the budget. "penstock resume RUN --help" lists all flags with their current values.
---trust-code runs code that came with a copied run, such as the file of its environment."""
+--trust-code runs code that came with a copied run, such as the file of its environment, and sends it to its URL."""
 
 
 def usage(commands: Mapping[str, Callable[[list[str]], int]]) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from penstock.config.elsewhere import value_hint
-from penstock.imports import NoSuchPlaceError, load_module, why_lost
+from penstock.imports import NoSuchPlaceError, is_own, load_module, why_lost
 from penstock.masking import masked
 
 T = TypeVar("T")
@@ -140,7 +140,10 @@ def find_object(name: str, what: str) -> Any:
     except NoSuchPlaceError as error:
         raise ConfigError(f"{what}={name!r}: {error}") from None
     try:
-        return functools.reduce(getattr, attribute.split("."), module)
+        found = functools.reduce(getattr, attribute.split("."), module)
+        if not is_own(place):
+            is_own(getattr(found, "__module__", None) or place)  # what a package imports may be Python's own
+        return found
     except AttributeError:
         near = closest(attribute, list(vars(module)))
         raise ConfigError(lost or f"{what}={name!r}: {place} has no {attribute!r}{near}") from None

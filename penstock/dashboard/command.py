@@ -26,7 +26,7 @@ class Flags:
     port: int = 0
     """Port on 127.0.0.1; 0: any free one."""
     open: bool = False
-    """Open the dashboard in the browser."""
+    """Open the dashboard in the browser. The token is then in the list of processes, which all users can read."""
     control: bool = False
     """Allow the page to stop runs, and to change their tags and notes."""
     allow_host: str = ""
@@ -64,11 +64,10 @@ def command(args: list[str]) -> int:
     except OSError as error:
         raise DashboardError(f"--port {flags.port} is not available: {error.strerror}; use --port 0 for any") from error
     port, token = listening.getsockname()[1], secrets.token_urlsafe(16)
-    more = [name for name in flags.allow_host.split(",") if name]
     # Browsers share cookies of one name between ports.
     app = make_app(
-        Catalogue(flags.dirs), token=token, cookie=f"penstock-{port}", hosts=[*LOCAL, *more], control=flags.control,
-        is_ending=lambda: server.should_exit,
+        Catalogue(flags.dirs), token=token, cookie=f"penstock-{port}", control=flags.control,
+        hosts=[*LOCAL, *filter(None, flags.allow_host.split(","))], is_ending=lambda: server.should_exit,
     )  # fmt: skip
     os.nice(NICENESS)
     address = f"http://127.0.0.1:{port}/?token={token}"

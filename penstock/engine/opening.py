@@ -17,7 +17,7 @@ from penstock.config.nodes import left_on_nodes
 from penstock.engine.backends import launcher
 from penstock.engine.exploits import open_population
 from penstock.engine.nodes.joining import leave_cluster, on_cluster
-from penstock.engine.policies import Policy, Training, checkpoints_to_go_on_from, open_policies
+from penstock.engine.policies import Training, checkpoints_to_go_on_from, open_policies
 from penstock.engine.preparation import (
     check_code,
     note_of_budget,
@@ -34,6 +34,7 @@ from penstock.envs.making import Probed
 from penstock.envs.spaces import ObservationSpec
 from penstock.envs.statistics import ADVICE, statistics_of
 from penstock.experience.statistics import RunStatistics
+from penstock.imports import UntrustedCodeError
 from penstock.masking import masked
 from penstock.play.policy import specs_from_json
 from penstock.population.schedule import Schedule, schedule_of
@@ -43,7 +44,7 @@ from penstock.runs.remote import is_remote
 from penstock.runs.run_directory import RunDirectory
 from penstock.self_play.settings import with_absolute_paths
 from penstock.surroundings import plain_torch
-from penstock.trust import code_of
+from penstock.trust import code_of, is_sealed
 
 
 def open_training(
@@ -97,6 +98,11 @@ def reopen_training(
         run.algorithm = algorithm_id(algorithm) if "algorithm" in changes else run.algorithm
         changes = {name: value for name, value in changes.items() if name != "algorithm"}
         url = run.config.get("run_dir")
+        if is_remote(url) and not (trust_code or is_sealed(run.info, str(url))):
+            raise UntrustedCodeError(
+                f"{run_dir} would be sent to {url}, and no seal says that this user chose it: the run may be a copy. "
+                "If that is the place, give --trust-code, in Python trust_code=True"
+            )
         before = {**run.config, "run_dir": url if is_remote(url) else os.fspath(run_dir)}
         more = changes.get("max_seconds")
         if isinstance(more, int | float) and more > 0:
@@ -122,10 +128,7 @@ def _opened(
     began = time.monotonic()
     require_device(config.device)
     require_learners(algorithm, config)
-    if config.backend == "serial":
-        launcher.discard()
-    else:
-        launcher.prepare()
+    (launcher.discard if config.backend == "serial" else launcher.prepare)()
     if config.backend == "ray":
         config = on_cluster(algorithm, config)
     if config.pbt_space is not None:
@@ -156,7 +159,9 @@ def _opened(
             on_failure.callback(run.release)
             for policy in policies:
                 policy.path = policy.path.kept_in(run.of_policy(policy.name), policy.algorithm.config)
-                run.log(_what_is_seen(policy))
+                seen = policy.model.input.describe().items()
+                leaves = ", ".join(f"{path or 'the observation'}: {what}" for path, what in seen)
+                run.log(f"the network{f' of {policy.name}' if policy.name else ''} sees {leaves}")
             if env.payload.nbytes:
                 run.log(
                     f"arguments of the environment: {env.payload.nbytes / 2**20:,.1f} MiB of memory, which all "
@@ -197,11 +202,6 @@ def _for_roles(config: Config) -> Config:
     is_at_home = config.evaluator == "home"  # a node has its own copies of files
     against = with_absolute_paths(config.eval_against) if is_at_home else config.eval_against
     return replace(config, env_kwargs=saved(config.env_kwargs), eval_against=against).with_schedules()
-
-
-def _what_is_seen(policy: Policy) -> str:
-    leaves = ", ".join(f"{path or 'the observation'}: {what}" for path, what in policy.model.input.describe().items())
-    return f"the network{f' of {policy.name}' if policy.name else ''} sees {leaves}"
 
 
 def _notes_of_statistics(config: Config, statistics: RunStatistics, seen: Probed, meta: Mapping[str, Any]) -> list[str]:

@@ -117,7 +117,7 @@ class Trainer(Steering, metaclass=_Hinted):
         report
             Called with a line for each damaged checkpoint that is passed over.
         trust_code
-            Whether to run code of a run from elsewhere: of files and modules that this user has not trained with.
+            Whether to run code, and use the URL, of a run from elsewhere, with which this user has not trained.
         **changes
             Settings to change, such as ``total_steps`` or ``learning_rate``; they are written to the run's
             ``config.json`` and log. ``max_seconds`` is added to the seconds spent. ``env`` is required where it was a

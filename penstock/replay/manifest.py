@@ -21,6 +21,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 MANIFEST = "manifest.json"
 OWN_NAME = re.compile(r"(rows-\d+-\d+|priorities|manifest)-[0-9a-f]{16}\.(bin|json)")
 ADVICE = "load an older copy of the directory, or start with an empty buffer in a new directory"
+MOST_NBYTES = 1 << 26  # of a manifest, which names about 200,000 files of 8 MiB each
 END_OF_COUNTS = 1 << 43  # ids and counters stay below it: the core packs an id into 44 bits
 _FORMAT = "penstock.replay"
 _VERSION = 1
@@ -120,6 +121,8 @@ def read_manifest(path: Path) -> Manifest:
     file = path / MANIFEST
     try:
         with open_regular(file) as opened:
+            if (nbytes := os.fstat(opened.fileno()).st_size) > MOST_NBYTES:
+                raise DamagedManifestError(f"{file} has {nbytes:,} bytes; at most {MOST_NBYTES:,} are read: {ADVICE}")
             data = opened.read()
     except (FileNotFoundError, NotADirectoryError):
         raise ReplayFileError(
@@ -144,16 +147,13 @@ def manifest_in(data: bytes, file: Path) -> Manifest:
         )
     content = whole.get("content")
     try:
-        is_whole = isinstance(content, dict) and _json_crc32(content) == whole.get("crc32")
-        if not is_whole:
-            raise DamagedManifestError(f"{file} does not have the CRC-32 that it names, so it is damaged: {ADVICE}")
+        if not isinstance(content, dict) or _json_crc32(content) != whole.get("crc32"):
+            raise ValueError("it does not have the CRC-32 that it names")
         manifest: Manifest = _typed(Manifest, content, "content")
         _check_values(manifest)
-    except DamagedManifestError:
-        raise
+        return manifest
     except (ValueError, RecursionError) as error:
         raise DamagedManifestError(f"{file} is not as a save writes it ({error}): {ADVICE}") from None
-    return manifest
 
 
 def open_regular(path: Path) -> FileIO:

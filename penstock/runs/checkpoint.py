@@ -216,10 +216,8 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
                 f"{path / STATE} is refused: it holds something other than tensors and plain values, which could "
                 "execute code when loaded. Use a checkpoint that Penstock wrote"
             ) from error
-        except DocumentError as error:
-            raise CheckpointError(f"{path / STATE} is refused: {error}") from None
         except Exception as error:  # of any type, for a malformed archive
-            raise CheckpointError(f"{path / STATE} is refused: torch cannot read it ({error})") from error
+            raise CheckpointError(f"{path / STATE} is refused: it cannot be read ({error})") from error
     return Checkpoint(path, meta, weights, state)
 
 

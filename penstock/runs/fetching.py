@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from penstock.runs.checkpoint import META, DamagedCheckpointError, MissingCheckpointError, verify_checkpoint
 from penstock.runs.documents import document_in
-from penstock.runs.files import directory_replacing, shown_path
+from penstock.runs.files import directory_replacing, json_bytes, shown_path, write_file
 from penstock.runs.lock import LOCK
 from penstock.runs.process import is_alive
 from penstock.runs.remote import RemoteDirectory, RemoteError, why
@@ -25,6 +25,7 @@ from penstock.runs.sending import base_name, folders_of, moment_of
 from penstock.runs.state import SILENT_SECONDS, STATUS
 from penstock.runs.store import BEST
 from penstock.runs.vacancy import CONFIG, RunDirectoryError, RunInUseError, new_directory, safe_name
+from penstock.trust import SEALS, seals_of
 
 _PAUSES = 0.2, 0.5, 1.0, 2.0, 4.0  # seconds before a failed transfer is tried again
 _RECORDS = (".json", ".jsonl", "log.txt")
@@ -109,7 +110,7 @@ def copy_to_resume(url: str | os.PathLike[str], report: Callable[[str], None]) -
     files = _persist(place, place.files)
     if CONFIG not in files:
         raise RunDirectoryError(f"{place.url} is not a run: it has {_first(files)} and no {CONFIG}")
-    run = _document(place, CONFIG).get("run", {})
+    run = (config := _document(place, CONFIG)).get("run", {})
     remote = _checkpoints_in(place, files)
     newest = max(map(_steps, remote), default=-1)
     for path in sorted(Path("runs").glob(f"{safe_name(place.name)}*/{CONFIG}"), reverse=True):
@@ -130,6 +131,8 @@ def copy_to_resume(url: str | os.PathLike[str], report: Callable[[str], None]) -
     try:
         with directory_replacing(target) as aside:
             _fetch(place, others, files, aside)
+            sealed = {**run, SEALS: {**run.get(SEALS, {}), **seals_of(place.url)}}  # the user has named the URL
+            write_file(aside / CONFIG, json_bytes({**config, "run": sealed}))
             for folder in {base.rpartition("/")[0] for base in remote}:
                 those = {base: at for base, at in remote.items() if base.rpartition("/")[0] == folder}
                 _fetch_newest(place, those, files, aside, report)
@@ -243,10 +246,9 @@ def _fetch(place: RemoteDirectory, names: Mapping[str, str], files: Mapping[str,
 
 def _document(place: RemoteDirectory, name: str) -> dict[str, Any]:
     try:
-        found = document_in(_persist(place, partial(place.read, name)), f"{place.url}/{name}")
+        return dict(document_in(_persist(place, partial(place.read, name)), f"{place.url}/{name}"))
     except ValueError as error:
         raise RunDirectoryError(str(error)) from error
-    return dict(found)
 
 
 def _persist(place: RemoteDirectory, action: Callable[[], _Result]) -> _Result:

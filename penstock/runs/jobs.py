@@ -16,6 +16,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from penstock.config import ConfigError
 from penstock.ipc import whole_cores
 from penstock.runs.process import Installed, child_setup
+from penstock.runs.vacancy import RunDirectoryError
 
 PAUSE = 0.2
 """Seconds between two polls of the jobs."""
@@ -124,6 +125,8 @@ class Training:
 
 
 def _start_here(command: Command, cores: Collection[int]) -> subprocess.Popen[bytes]:
+    if command.output.is_symlink():
+        raise RunDirectoryError(f"{command.output} is a link, and the output would go to what it leads to: remove it")
     with open(command.output, "ab") as file:
         return subprocess.Popen(
             command.words, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, process_group=0,

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from penstock.masking import has_secret, masked
 from penstock.runs.vacancy import RunDirectoryError
 
 _URL = re.compile(r"([a-z][a-z0-9+.-]+):/+")
@@ -48,19 +49,21 @@ class RemoteDirectory:
     Raises
     ------
     RemoteError
-        The package of the file system is missing, or fsspec has no such file system.
+        The URL has a secret, the package of the file system is missing, or fsspec has no such file system.
     """
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
         from fsspec.config import conf
         from fsspec.core import url_to_fs
 
-        text = os.fspath(url)
-        match = _URL.match(text)
+        match = _URL.match(text := os.fspath(url))
         assert match is not None
         scheme, rest = match[1], text[match.end() :].rstrip("/")
         self._is_local = scheme in ("file", "local")
         self.url = f"{scheme}://{'/' if self._is_local else ''}{rest}"
+        if has_secret(self.url):
+            found = f"{masked(self.url)} has a secret, which the files of a run would hold"
+            raise RemoteError(f"{found}: give it to fsspec by its configuration, or by an environment variable")
         options: dict[str, Any] = {"auto_mkdir": True} if self._is_local else {"use_listings_cache": False}
         if scheme in ("s3", "s3a"):  # who calls tries again, and says so
             options["config_kwargs"] = {"retries": {"max_attempts": 1}, **conf.get("s3", {}).get("config_kwargs", {})}

@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 import secrets
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from datetime import datetime
 from pathlib import Path
@@ -205,9 +205,13 @@ class RunDirectory:
         RunInUseError
             Another process trains there.
         RunDirectoryError
-            There is no run at `path`, its ``config.json`` cannot be read, or the directory cannot be written.
+            There is no run at `path`, its ``config.json`` cannot be read, or the directory cannot be written or has
+            links among files that a training writes.
         """
-        cls.open(path)
+        if link := next(_links_in(cls.open(path).path), None):
+            raise RunDirectoryError(
+                f"{link} is a link, and a training would write to what it leads to: remove it, or link the whole run"
+            )
         try:
             lock = take_lock(Path(path).absolute())
         except OSError as error:
@@ -241,13 +245,15 @@ class RunDirectory:
                 "compare and report read remote runs"
             )
         if not (directory / CONFIG).is_file():
-            raise RunDirectoryError(f"{directory} {_what_is(directory)}; {runs_near(directory)}")
+            found = f"is not a run: it is {f'a directory without {CONFIG}' if directory.is_dir() else 'a file'}"
+            found = found if directory.exists() else "does not exist"
+            raise RunDirectoryError(f"{directory} {found}; {runs_near(directory)}")
         try:
             config: dict[str, Any] = read_document(directory / CONFIG, _ConfigFile)
         except (OSError, DocumentError) as error:
             reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
             reason = reason.removeprefix(f"{directory / CONFIG} ").removeprefix("cannot be read: ")
-            if _has_files_of_a_run(directory):
+            if any((directory / name).exists() for name in (METRICS, LOG, CHECKPOINTS)):
                 raise UnreadableRunError(
                     f"{directory / CONFIG} cannot be read: {reason}. Restore it, or move {directory} away"
                 ) from error
@@ -384,11 +390,9 @@ class RunDirectory:
             file.append(f"{stamp}  {lines}\n".encode())
 
 
-def _has_files_of_a_run(path: Path) -> bool:
-    return any((path / name).exists() for name in (METRICS, LOG, CHECKPOINTS))
-
-
-def _what_is(path: Path) -> str:
-    if not path.exists():
-        return "does not exist"
-    return f"is not a run: it is {f'a directory without {CONFIG}' if path.is_dir() else 'a file'}"
+def _links_in(path: Path) -> Iterator[Path]:
+    """Yield links directly in a run, and anywhere in its folders of checkpoints and replay buffers."""
+    for folder, folders, files in os.walk(path):
+        yield from (found for name in (*folders, *files) if (found := Path(folder, name)).is_symlink())
+        if folder == os.fspath(path):
+            folders[:] = {CHECKPOINTS, POLICIES, REPLAY} & {*folders}

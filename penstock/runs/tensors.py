@@ -50,7 +50,7 @@ def from_bytes(data: bytes) -> dict[str, Any]:
     Raises
     ------
     DocumentError
-        The archive would unpack to more than its own size, although `torch.save` compresses nothing.
+        Unpacked, the archive is larger than the data, which `torch.save` does not compress, or tensors are much larger.
     """
     import torch
 
@@ -59,6 +59,13 @@ def from_bytes(data: bytes) -> dict[str, Any]:
     if nbytes > len(data):
         raise DocumentError(f"it has {len(data):,} bytes and would unpack to {nbytes:,}")
     found: dict[str, Any] = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    left, sizes = list[Any]([found]), dict[int, int]()
+    for value in left:  # which grows; each object counts once
+        if id(value) not in sizes:
+            sizes[id(value)] = value.nbytes if isinstance(value, torch.Tensor) else 0
+            left += value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    if (nbytes := sum(sizes.values())) > 4 * len(data):  # a few names may share a tensor, as in Stable-Baselines3
+        raise DocumentError(f"it has {len(data):,} bytes and tensors of {nbytes:,}")
     return found
 
 

@@ -1,5 +1,6 @@
 """Strangers at the ports of a run: nothing that they send is read as anything but a proof, and learning goes on."""
 
+import contextlib
 import os
 import pickle
 import re
@@ -93,6 +94,28 @@ def test_only_who_has_the_secret_is_answered_and_only_by_who_has_it(board):
         with pytest.raises(DistNetworkError):
             BoardStore(replace(board.spec, port=boards_port))
     assert "secret" not in repr(board.spec)
+
+
+def test_strangers_who_connect_without_pause_keep_no_learner_out(board):
+    is_over = threading.Event()
+
+    def flood():
+        while not is_over.is_set():
+            with contextlib.suppress(OSError), socket.create_connection((board.spec.address, board.spec.port)) as mine:
+                mine.settimeout(2 * boards.PROOF_SECONDS)
+                is_closed(mine)
+
+    strangers = [threading.Thread(target=flood) for _ in range(2 * boards.MOST_UNPROVEN)]
+    for each in strangers:
+        each.start()
+    try:
+        for number in range(5):
+            BoardStore(board.spec).set("a", str(number))
+    finally:
+        is_over.set()
+        board.close()
+        for each in strangers:
+            each.join()
 
 
 def test_the_board_answers_again_after_it_could_start_no_thread(board, monkeypatch):

@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import pickle
+import tracemalloc
 import zipfile
 
 import import_sb3 as bench
@@ -157,6 +158,18 @@ def test_a_bomb_in_the_file_of_a_normalization_is_refused_and_not_run(protocol, 
         path.write_bytes(pickle.dumps(content, protocol))
         with pytest.raises(ExchangeError, match=r"it names posix\.mkdir, which could run code"):
             read_normalization(path)
+
+
+def test_a_normalization_takes_no_more_memory_than_its_bytes_suggest(tmp_path):
+    path = tmp_path / "vec_normalize.pkl"
+    path.write_bytes(b"\x80\x04Nr" + (50_000_000).to_bytes(4, "little") + b".")  # None, at a high index of the memo
+    tracemalloc.start()
+    try:
+        with pytest.raises(ExchangeError, match="without named parts"):
+            read_normalization(path)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 29
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("protocol", [2, 4, 5])

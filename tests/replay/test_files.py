@@ -1,6 +1,7 @@
 """Directories of saves: contents, files written by a save, files refused by a load."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.replay.files import ReplayFileError, load_buffer, save_buffer
+from penstock.replay.manifest import MOST_NBYTES
 from tests.replay.fake_core import SETTINGS, FakeCore, filled, loaded, named_files, saved, small_blocks, stamps  # noqa: F401
 
 # ---- round trip
@@ -220,6 +222,12 @@ def test_files_that_are_too_short_or_too_long_are_found(tmp_path, length):
         message = refused(tmp_path, file.name)
         assert file.name == "manifest.json" or f"bytes instead of {len(whole)}" in message
         file.write_bytes(whole)
+
+
+def test_a_manifest_without_end_is_not_read(tmp_path):
+    saved(filled(rows=9), tmp_path)
+    os.truncate(tmp_path / "manifest.json", MOST_NBYTES + 1)
+    assert "at most 67,108,864 are read" in refused(tmp_path, r"manifest\.json has 67,108,865 bytes;")
 
 
 def test_missing_files_are_found(tmp_path):

@@ -144,7 +144,18 @@ def test_state_that_unpacks_to_more_than_its_bytes_is_refused(tmp_path, monkeypa
             deflated.writestr(entry.filename, stored.read(entry))
     monkeypatch.setattr("penstock.runs.checkpoint.as_bytes", lambda state: small.getvalue())
     save_checkpoint(tmp_path / "c", meta={}, weights={"w": torch.zeros(1)}, state={})
-    with pytest.raises(CheckpointError, match=r"state\.pt is refused: it has \S+ bytes and would unpack to 4,000,\d+"):
+    with pytest.raises(CheckpointError, match=r"state\.pt is refused.* has \S+ bytes and would unpack to 4,000,\d+"):
+        load_checkpoint(tmp_path / "c")
+
+
+def test_a_number_that_stands_for_a_large_tensor_is_refused(tmp_path, monkeypatch):
+    data, many = io.BytesIO(), [torch.zeros(1).expand(10**9)]
+    for _ in range(60):
+        many = [many, many]  # each list counts once
+    torch.save({"optimizer": {"state": many}}, data)
+    monkeypatch.setattr("penstock.runs.checkpoint.as_bytes", lambda state: data.getvalue())
+    save_checkpoint(tmp_path / "c", meta={}, weights={"w": torch.zeros(1)}, state={})
+    with pytest.raises(CheckpointError, match=r"state\.pt is refused.* has \S+ bytes and tensors of 4,000,000,000"):
         load_checkpoint(tmp_path / "c")
 
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.config import ConfigError
-from penstock.runs.jobs import Jobs, split_cores
+from penstock.runs.jobs import Command, Jobs, Training, split_cores
+from penstock.runs.vacancy import RunDirectoryError
 
 
 @pytest.fixture(autouse=True)
@@ -137,3 +138,12 @@ def test_jobs_have_as_many_cores_each_and_none_twice(cores, data):
         shares = split_cores(jobs)
     assert {len(share) for share in shares} == {len(cores) // jobs} and len(shares) == jobs
     assert set().union(*shares) <= cores and len(set().union(*shares)) == sum(map(len, shares))
+
+
+def test_no_output_goes_to_what_a_link_leads_to(tmp_path):
+    mine, output = tmp_path / "mine", tmp_path / "output.txt"
+    mine.write_text("mine\n")
+    output.symlink_to(mine)
+    with pytest.raises(RunDirectoryError, match=r"output\.txt is a link"):
+        Training(Command(["echo", "theirs"], output, tmp_path / "run"), [0])
+    assert mine.read_text() == "mine\n"

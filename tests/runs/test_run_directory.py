@@ -247,3 +247,21 @@ def test_a_damaged_config_is_named_once_and_with_what_to_do(tmp_path, content, r
     assert str(of_a_run.value).startswith(f"{file} cannot be read: {reason}")
     assert str(of_a_run.value).endswith(f". Restore it, or move {run} away")
     assert str(of_a_run.value).count(file) == str(of_another.value).count(file) == 1
+
+
+@pytest.mark.parametrize("name", ["log.txt", "replay", "checkpoints", "checkpoints/best", "policies/a/checkpoints/10"])
+def test_no_training_goes_on_in_a_run_with_links_to_other_files(tmp_path, name):
+    run = create(tmp_path / "run")
+    run.release()
+    link = run.path / name
+    link.parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "mine").write_text("mine\n")
+    link.symlink_to(tmp_path / "mine")
+    with pytest.raises(RunDirectoryError, match=f"{name} is a link"):
+        RunDirectory.own(run.path)
+    link.unlink()
+    (run.path / "wandb").mkdir()
+    (run.path / "wandb" / "latest").symlink_to(tmp_path)
+    (tmp_path / "behind").symlink_to(run.path)
+    RunDirectory.own(tmp_path / "behind").release()
+    assert (tmp_path / "mine").read_text() == "mine\n"

@@ -37,7 +37,7 @@ PROOF_NBYTES = hashlib.sha256().digest_size
 PROOF_SECONDS = 4.0
 """Time for a proof; then the connection is closed."""
 MOST_UNPROVEN = 16
-"""Connections without a proof at a time; further ones are closed at once."""
+"""Connections without a proof at a time; a further one ends any of them, so that idle strangers keep nobody out."""
 _MOST_NBYTES, _MOST_PARTS = 1 << 22, 1 << 12  # of a message
 _FOUND, _NOTHING = b"found", b"nothing"
 
@@ -87,8 +87,7 @@ class Board(Owned):
     def __init__(self, size: int, address: str | None = None) -> None:
         self._values: dict[bytes, bytes] = {}
         self._changed = threading.Condition()
-        self._unproven = threading.Semaphore(MOST_UNPROVEN)
-        self._connections: set[socket.socket] = set()
+        self._connections: dict[socket.socket, bool] = {}  # whether the other end has proven to have the secret
         self._is_closed = False
         self._listener = socket.create_server((address or HERE, 0))
         port: int = self._listener.getsockname()[1]
@@ -117,31 +116,31 @@ class Board(Owned):
                     return
                 time.sleep(0.1)  # too many open files: one may be closed by then
                 continue
-            if self._unproven.acquire(blocking=False):
-                try:
-                    threading.Thread(target=self._serve, args=(connection,), name="board", daemon=True).start()
-                    continue
-                except RuntimeError:  # as many threads as the system allows
-                    self._unproven.release()
-            connection.close()
+            with self._changed:
+                strangers = [each for each, is_proven in self._connections.items() if not is_proven]
+                if len(strangers) == MOST_UNPROVEN:
+                    del self._connections[stranger := secrets.choice(strangers)]
+                    with contextlib.suppress(OSError):
+                        stranger.shutdown(socket.SHUT_RDWR)  # wakes its thread
+                self._connections[connection] = False
+            try:
+                threading.Thread(target=self._serve, args=(connection,), name="board", daemon=True).start()
+            except RuntimeError:  # as many threads as the system allows
+                del self._connections[connection]
+                connection.close()
 
     def _serve(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError, ValueError):
             try:
                 prove(connection, self.spec.secret, is_board=True)
-            finally:
-                self._unproven.release()
-            with self._changed:
-                if self._is_closed:
-                    return
-                self._connections.add(connection)
-            try:
                 connection.settimeout(None)
+                with self._changed:
+                    self._connections[connection] = True
                 while not self._is_closed:
                     _send(connection, self._answer(_receive(connection)))
             finally:
                 with self._changed:
-                    self._connections.discard(connection)
+                    self._connections.pop(connection, None)
 
     def _answer(self, request: Sequence[bytes]) -> list[bytes]:
         operation, *parts = request
@@ -204,15 +203,19 @@ class BoardStore(Store):
         self._lock = threading.Lock()
 
         def connect() -> socket.socket:
-            connection = socket.create_connection((spec.address, spec.port), timeout=PROOF_SECONDS)
-            try:
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                prove(connection, spec.secret, is_board=False)
-            except BaseException:
-                connection.close()
-                raise
-            connection.settimeout(None)
-            return connection
+            end = time.monotonic() + 5 * PROOF_SECONDS
+            while True:
+                connection = socket.create_connection((spec.address, spec.port), timeout=PROOF_SECONDS)
+                try:
+                    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    prove(connection, spec.secret, is_board=False)
+                    connection.settimeout(None)
+                    return connection
+                except BaseException as error:
+                    connection.close()
+                    if not isinstance(error, ConnectionResetError | BrokenPipeError) or time.monotonic() > end:
+                        raise
+                time.sleep(0.02)  # ended for the connection of a stranger
 
         with broken_by_silence(spec.is_spread):
             self._connection = _reached(connect)
