@@ -104,8 +104,10 @@ def _whole(place: str) -> str:
 
 def _is_installed(package: str) -> bool:
     """Return whether a package is Penstock's or installed; Python's own modules are not."""
-    if package == "penstock" or package in sys.stdlib_module_names:
-        return package == "penstock"
+    if package == "penstock":
+        return True
+    if package in sys.stdlib_module_names:
+        return False
     if package in sys.modules and package != "__main__":
         spec = getattr(sys.modules[package], "__spec__", None)
     else:

@@ -128,7 +128,10 @@ def _opened(
     began = time.monotonic()
     require_device(config.device)
     require_learners(algorithm, config)
-    (launcher.discard if config.backend == "serial" else launcher.prepare)()
+    if config.backend == "serial":
+        launcher.discard()
+    else:
+        launcher.prepare()
     if config.backend == "ray":
         config = on_cluster(algorithm, config)
     if config.pbt_space is not None:

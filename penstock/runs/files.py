@@ -241,9 +241,11 @@ def _remove(path: Path) -> None:
 def _exchange(a: Path, b: Path) -> bool:
     """Exchange two names atomically; return False if the file system cannot."""
     libc = ctypes.CDLL(None, use_errno=True)
-    failed = libc.renameat2(_AT_FDCWD, os.fsencode(a), _AT_FDCWD, os.fsencode(b), _RENAME_EXCHANGE)
-    if not failed or (code := ctypes.get_errno()) in _EXCHANGE_NOT_SUPPORTED:
-        return not failed
+    if libc.renameat2(_AT_FDCWD, os.fsencode(a), _AT_FDCWD, os.fsencode(b), _RENAME_EXCHANGE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in _EXCHANGE_NOT_SUPPORTED:
+        return False
     raise OSError(code, os.strerror(code), os.fspath(b))
 
 

@@ -245,9 +245,7 @@ class RunDirectory:
                 "compare and report read remote runs"
             )
         if not (directory / CONFIG).is_file():
-            found = f"is not a run: it is {f'a directory without {CONFIG}' if directory.is_dir() else 'a file'}"
-            found = found if directory.exists() else "does not exist"
-            raise RunDirectoryError(f"{directory} {found}; {runs_near(directory)}")
+            raise RunDirectoryError(f"{directory} {_what_is(directory)}; {runs_near(directory)}")
         try:
             config: dict[str, Any] = read_document(directory / CONFIG, _ConfigFile)
         except (OSError, DocumentError) as error:
@@ -388,6 +386,12 @@ class RunDirectory:
         lines = text.rstrip("\n").replace("\n", "\n    ")
         with suppress(OSError), closing(AppendFile(self.path / LOG)) as file:
             file.append(f"{stamp}  {lines}\n".encode())
+
+
+def _what_is(path: Path) -> str:
+    if not path.exists():
+        return "does not exist"
+    return f"is not a run: it is {f'a directory without {CONFIG}' if path.is_dir() else 'a file'}"
 
 
 def _links_in(path: Path) -> Iterator[Path]:
