@@ -19,6 +19,7 @@ class DQNConfig(QLearningConfig):
     batch_size: int = 128
     n_step: int = 3
     """Length n of n-step returns, shorter at the end of an episode (published: 1)."""
+    normalize_returns: bool = True
     exploration: float = 1.0
     """Probability of a random action at the start (doi:10.1038/nature14236)."""
     exploration_final: float = 0.05
