@@ -32,7 +32,7 @@ SCALES = (0.001, 1.0, 10_000.0)
 EPISODES, STEPS = 100, 16  # steps per episode
 REPLAY = dict.fromkeys(("dqn", "rainbow", "apex", "r2d2"), 10_000)
 SEGMENTS = dict.fromkeys(("ppo", "appo", "impala", "a2c", "a3c", "impact", "clear", "laser", "pqn"), 50_000)
-NORMALIZED = {f"{name}-normalized": (REPLAY | SEGMENTS)[name] for name in ("dqn", "apex", "r2d2", "pqn")}
+NORMALIZED = {f"{name}-normalized": (REPLAY | SEGMENTS)[name] for name in ("apex", "r2d2", "pqn")}
 BUDGETS = REPLAY | SEGMENTS | NORMALIZED
 
 

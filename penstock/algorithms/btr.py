@@ -36,6 +36,7 @@ class BTRConfig(DQNConfig):
     """Probability of a random action after exploration_steps (arXiv:2411.03820)."""
     exploration_share: float = 0.5
     """Share of total_steps after which noisy layers alone explore (arXiv:2411.03820: half of the frames)."""
+    normalize_returns: bool = False
     learning_rate: Scheduled = 1e-3
     learning_rate_schedule: Literal["constant", "linear"] = "constant"
 

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from penstock.algorithms.arithmetic.td import linear_schedule
 from penstock.algorithms.bases.algorithm import Request
 from penstock.algorithms.bases.q_learning import QLearning, QLearningConfig
-from penstock.config import Config, require
+from penstock.config import Config, Tunable, require
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +19,9 @@ class DQNConfig(QLearningConfig):
     batch_size: int = 128
     n_step: int = 3
     """Length n of n-step returns, shorter at the end of an episode (published: 1)."""
+    normalize_returns: bool = True
+    max_grad_norm: Tunable[float | None] = 1.0
+    """Global norm to which gradients are clipped; None: no clipping."""
     exploration: float = 1.0
     """Probability of a random action at the start (doi:10.1038/nature14236)."""
     exploration_final: float = 0.05

@@ -98,20 +98,26 @@ class RunningMoments(nn.Module):
         x : Tensor
             Rows, ``[..., *shape]``, any real dtype.
         mask : Tensor, optional
-            Rows that count, bool ``[...]``; default: all. Without any, nothing changes.
+            Rows that count, bool or numbers other than 0, ``[...]``; default: all. Without any, nothing changes.
         """
-        rows = (x if mask is None else x[mask]).reshape(-1, *self.mean.shape)
-        added = rows.shape[0]
-        if added == 0:
-            return
-        var, mean = torch.var_mean(rows.float(), 0, correction=0)
+        rows, counted = self._rows(x, mask)
+        added = counted.sum()
+        mean = rows.sum(0) / added.clamp(min=1.0)
+        var = ((rows - mean).square() * counted).sum(0) / added.clamp(min=1.0)
         total = self.count + added
-        shift = mean - self.mean
-        spread = self.var * self.count + var * added + shift.square() * (self.count * added / total)
-        self.mean.add_(shift * (added / total))
-        self.var.copy_(spread / total)
+        part, shift = added / total.clamp(min=1.0), mean - self.mean
+        self.mean.add_(shift * part)
+        self.var.mul_(1.0 - part).add_(part * (var + shift.square() * (1.0 - part)))
         self.std.copy_(self.var.clamp(min=VARIANCE_FLOOR).sqrt_())
         self.count.copy_(total.clamp(max=self._most_rows))
+
+    def _rows(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return the rows, 0 where they do not count, float32 ``[N, *shape]``, and 1 or 0 for each, ``[N, ...]``."""
+        rows, shape = x.reshape(-1, *self.mean.shape).float(), (-1, *(1 for _ in self.mean.shape))
+        if mask is None:
+            return rows, rows.new_ones(()).expand(len(rows)).reshape(shape)
+        is_counted = mask.reshape(shape) != 0
+        return torch.where(is_counted, rows, 0.0), is_counted.float()
 
     def normalize(self, x: Tensor, clip: float = 10.0) -> Tensor:
         """Return ``(x - mean) / std``, clipped to ``[-clip, clip]``; float32, the shape of ``x``."""
@@ -151,11 +157,10 @@ class BoundedMoments(RunningMoments):
     @torch.no_grad()
     def update(self, x: Tensor, mask: Tensor | None = None) -> None:
         """Add rows to the moments, in place; parameters as for `RunningMoments.update`."""
-        rows = (x if mask is None else x[mask]).reshape(-1, *self.mean.shape)
-        if not len(rows):
+        if not x.numel():
             return
-        super().update(rows)
-        torch.maximum(self.largest, rows.float().abs().amax(0), out=self.largest)
+        super().update(x, mask)
+        torch.maximum(self.largest, self._rows(x, mask)[0].abs().amax(0), out=self.largest)
         torch.maximum(self.std, (self.largest + self.mean.abs()) / self._bound, out=self.std)
 
 
@@ -201,7 +206,7 @@ class NormalizedReturns(nn.Module):
         target : Tensor
             Returns, ``[...]``, in the units of :meth:`denormalize_value`.
         mask : Tensor, optional
-            Returns that count, bool ``[...]``; default: all.
+            Returns that count, bool or numbers other than 0, ``[...]``; default: all.
         copies : iterable of NormalizedReturns
             Networks that share these moments, such as a target network: their predictions are kept, too.
         """

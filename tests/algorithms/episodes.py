@@ -8,7 +8,7 @@ from tests.algorithms.transitions import VECTOR, begin, make
 from tests.nn.plain import CHOICE
 
 SMALL = {"hidden_sizes": (5,), "memory_size": 4, "sequence_length": 6, "sequence_overlap": 0, "burn_in": 0,
-         "max_grad_norm": None}  # fmt: skip
+         "max_grad_norm": None, "normalize_returns": False}  # fmt: skip
 LENGTH = 12
 
 

@@ -43,7 +43,7 @@ def set_q(network, table):
 
 
 def with_tables(online, target, **settings):
-    algorithm = make(DQN, STATE, CHOICE, **settings)
+    algorithm = make(DQN, STATE, CHOICE, **{"normalize_returns": False, **settings})
     model = begin(algorithm)
     set_q(model, online)
     set_q(algorithm.target, target)
@@ -54,9 +54,11 @@ def test_presets_mean_what_they_meant_whatever_the_defaults_are():
     """Those of papers learn from single steps; DQN's own defaults from three, and Rainbow's step size is constant."""
     config = DQN.Config(env="none")
     assert (config.n_step, config.learning_rate_schedule, config.td_loss) == (3, "linear", "squared")
+    assert config.normalize_returns
     for preset, steps in {"atari": 1, "minatar": 1, "goals": 1, "lunarlander": 3}.items():
         config = make_config(DQN.Config, {"env": "none"}, preset)
         assert (config.n_step, config.learning_rate_schedule, config.td_loss) == (steps, "constant", "huber"), preset
+        assert not config.normalize_returns, preset
     for heir in (Rainbow, BTR):
         assert heir.Config(env="none").learning_rate_schedule == "constant"
 
@@ -195,7 +197,7 @@ def test_the_next_value_is_that_of_the_best_legal_action(double, mask, bootstrap
 
 
 def test_what_is_illegal_is_neither_chosen_nor_learned():
-    algorithm = make(DQN, MASKED, CHOICE, exploration=0.5, exploration_final=0.5)
+    algorithm = make(DQN, MASKED, CHOICE, exploration=0.5, exploration_final=0.5, normalize_returns=False)
     model = begin(algorithm)
     set_q(model, [[1.0, 3.0, 2.0], [1.0, 3.0, 2.0]])
     obs = masked_states([0] * 4, [[1, 1, 1], [1, 0, 1], [1, 0, 0], [0, 1, 1]])
@@ -220,7 +222,7 @@ def test_the_target_network_is_the_network_as_it_began():
 
 
 def test_the_target_network_becomes_the_network_after_every_target_period_updates_and_at_no_other():
-    algorithm = make(DQN, VECTOR, CHOICE, target_period=3)
+    algorithm = make(DQN, VECTOR, CHOICE, target_period=3, normalize_returns=False)
     model = begin(algorithm)
     copies = []
     for number in range(1, 9):

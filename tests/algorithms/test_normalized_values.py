@@ -9,7 +9,8 @@ from penstock.algorithms.dqn import DQN
 from penstock.algorithms.ppo import PPO
 from penstock.algorithms.pqn import PQN
 from penstock.algorithms.r2d2 import R2D2
-from penstock.config import ConfigError
+from penstock.nn.observations import RETURN_PRIOR_ROWS, RunningMoments
+from penstock.nn.q_network import RETURN_ROWS
 from tests.algorithms import batches
 from tests.algorithms.episodes import episode, recurrent
 from tests.algorithms.transitions import CHAIN, STATE, VECTOR, begin, descend_plainly, make, random_transitions
@@ -97,15 +98,26 @@ def test_a_chain_is_learned_to_its_known_values_whatever_the_scale_of_its_reward
     torch.testing.assert_close(learned, torch.tensor([[1.0, 2.0]] * 2), rtol=0, atol=0.03)
 
 
-def test_the_fixed_returns_of_c51_cannot_be_normalised():
-    with pytest.raises(ConfigError, match="normalize_returns=True cannot be combined with distributional='c51'"):
-        make(DQN, VECTOR, CHOICE, normalize_returns=True, distributional="c51")
+def test_padding_has_no_part_in_the_moments_of_returns():
+    algorithm, model = recurrent(R2D2, normalize_returns=True)
+    batch = dataclasses.replace(episode(0.9), memory=torch.zeros(3, model.state_size))
+    batch.valid[7:, 1], batch.valid[5:, 2] = False, False
+    algorithm.update(model, batch)
+    target, counted = algorithm._other_loss.targets
+    expected = RunningMoments((), RETURN_PRIOR_ROWS, RETURN_ROWS)
+    expected.update(target[counted.bool()])
+    assert counted.sum() == batch.valid.sum() < counted.numel()
+    torch.testing.assert_close(model.return_moments.state_dict(), expected.state_dict())
+
+
+def test_the_fixed_returns_of_c51_are_not_normalised():
+    assert begin(make(DQN, VECTOR, CHOICE, normalize_returns=True, distributional="c51")).return_moments is None
 
 
 @pytest.mark.parametrize(("size", "advice"), [(5e-4, "reward_scale=2000"), (5e3, "reward_scale=0.0002"), (1.0, None)])
 def test_rewards_of_unusual_size_are_named_once_with_the_scale_that_mends_them(size, advice):
     """Half of the rewards are 0; the root mean square of the others is the size, and 1 / size the scale."""
-    algorithm = make(DQN, VECTOR, CHOICE)
+    algorithm = make(DQN, VECTOR, CHOICE, normalize_returns=False)
     model, batch = begin(algorithm), random_transitions(CHOICE, size=4)
     batch = dataclasses.replace(batch, reward=torch.tensor([size, 0.0, -size, 0.0]))
     for number in range(1, 301):

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -119,7 +120,8 @@ class QLearningConfig(PrioritizedReplayConfig):
     """Learn values of rescaled returns, h(x) = sign(x) (sqrt(|x| + 1) - 1) + x / 1000 (arXiv:1805.11593)."""
 
     normalize_returns: bool = False
-    """Running normalisation of value targets (PopArt, arXiv:1602.07714); its statistics are part of the weights."""
+    """Running normalisation of value targets (PopArt, arXiv:1602.07714); its statistics are part of the weights. Without
+    effect on "c51", whose returns are fixed by v_min and v_max."""
 
     distributional: Literal["none", "c51", "quantile", "iqn"] = "none"
     """Distribution of returns to learn: "none", the mean alone; "c51", probabilities of fixed returns
@@ -187,11 +189,6 @@ class QLearningConfig(PrioritizedReplayConfig):
         for name in ("v_min", "v_max"):
             require(math.isfinite(getattr(self, name)), name, getattr(self, name), "finite")
         require(self.v_min < self.v_max, "v_min", self.v_min, f"less than v_max={self.v_max}")
-        if self.distributional == "c51" and self.normalize_returns:
-            raise ConfigError(
-                "normalize_returns=True cannot be combined with distributional='c51', whose returns are fixed by v_min "
-                "and v_max: use normalize_returns=False, with a reward_scale or a support that fits the rewards"
-            )
         self._validate_munchausen()
         if self.distributional != "none" and self.memory != "none":
             raise ConfigError(
@@ -269,7 +266,7 @@ class QLearning(ReplayAlgorithm):
     _other_loss: QLoss | None = None
     _rewards: RewardWatch | None = None
     _support: SupportWatch | None = None
-    _targets: tuple[Tensor, Tensor | None]
+    _targets: tuple[Tensor, ...]
 
     def __init__(self, config: Any, observation: ObservationSpec, action: ActionSpec) -> None:
         super().__init__(config, observation, action)
@@ -283,8 +280,8 @@ class QLearning(ReplayAlgorithm):
 
     def build_model(self) -> QNetwork:
         c = self.config
-        names = ("memory", "memory_size", "memory_span", "normalize_returns")
-        settings = {name: getattr(c, name) for name in names}
+        settings = {name: getattr(c, name) for name in ("memory", "memory_size", "memory_span")}
+        settings["normalize_returns"] = c.normalize_returns and c.distributional != "c51"
         settings["resnet"] = ResNetShape(c.resnet_width, c.resnet_pool, c.spectral_norm)
         return self.build_network(
             QNetwork, settings, dueling=c.dueling, epsilon=0.0 if c.explores_by_noise else self.final_epsilon,
@@ -338,7 +335,7 @@ class QLearning(ReplayAlgorithm):
         ]  # fmt: skip
         if c.explores_by_noise and given:
             self.remarks.append(f"noisy=True: no action is drawn at random, and {', '.join(given)} has no effect")
-        if not c.normalize_returns:
+        if self._model.return_moments is None:
             self._rewards = RewardWatch(self.remarks.append, can_normalize=c.distributional != "c51")
         if c.memory != "none":
             self._other_loss = SequenceLoss(c, self.target, self.draw_noise)
@@ -353,28 +350,26 @@ class QLearning(ReplayAlgorithm):
         return norm or math.inf
 
     def updated(self, model: QNetwork, batch: Any, metrics: Metrics) -> None:
-        """Update the running normalisation of returns with a batch's targets, and look at rewards and support."""
-        if model.return_moments is not None:
-            targets = self._targets if self._other_loss is None else self._other_loss.targets
-            model.update_return_statistics(*targets, copies=(self.target,))
+        """Look at rewards and support."""
         if self._rewards is not None:
             self._rewards.see(batch.reward, batch.number)
         if self._support is not None:
             self._support.see(metrics["outside_support"], batch.reward, batch.discount, batch.number)
 
     def follow(self, number: int) -> None:
-        """Copy the network to the target network every ``target_period`` updates."""
+        """Copy the network to the target network every ``target_period`` updates; then normalise with these returns."""
         if self.kind_of_update(number):
             self.move_target(1.0)
+        model: Any = self._model
+        if model.return_moments is not None:
+            targets = self._targets if self._other_loss is None else self._other_loss.targets
+            if self.lost is not None:
+                targets = targets[0], (1.0 - self.lost) * (*targets, torch.ones_like(targets[0]))[1]
+            self.change(partial(model.update_return_statistics, *targets, copies=(self.target,)), targets)
 
     def kind_of_update(self, number: int) -> bool:
         """Return whether the update moves the target network."""
         return number % self.config.target_period == 0
-
-    def reason_not_to_repeat(self) -> str | None:
-        if self.config.normalize_returns:
-            return "normalize_returns follows the targets of each update"
-        return super().reason_not_to_repeat()
 
     def evaluate(self, model: QNetwork, batch: Any) -> tuple[Tensor, Tensor, Metrics]:
         """Return TD errors or priorities ``[B]``, loss and metrics of a batch, among these its values "q".
@@ -407,7 +402,7 @@ class QLearning(ReplayAlgorithm):
 
         q = model.q(batch.obs, self.draw_noise()).gather(1, batch.action.unsqueeze(1)).squeeze(1)
         td_error = q - y
-        self._targets = y, None
+        self._targets = (y,)
         loss = TD_LOSSES[c.td_loss](model.normalize_difference(td_error))
         return td_error, (batch.weights * loss).mean(), {"q": q}
 

@@ -49,10 +49,11 @@ class QLoss:
     Attributes
     ----------
     targets
-        Targets of the last batch, float32, and which of them count, bool; None: all.
+        Targets of the last batch, float32, and for sequences which of them count, float32: 1, or 0 for those that do
+        not.
     """
 
-    targets: tuple[Tensor, Tensor | None]
+    targets: tuple[Tensor, ...]
 
     def __init__(self, config: Any, target: QNetwork, draw_noise: Callable[[], Tensor | None]) -> None:
         self._config, self._target, self._draw_noise = config, target, draw_noise
@@ -97,7 +98,7 @@ class SequenceLoss(QLoss):
 
         q = all_q[:-1].gather(2, action.unsqueeze(2)).squeeze(2)
         td_error = torch.where(valid, q - y, 0.0)
-        self.targets = y, valid
+        self.targets = y, valid.float()
         loss = (batch.weights * TD_LOSSES[c.td_loss](model.normalize_difference(td_error)).sum(0)).mean()
         priority = sequence_priority(td_error.detach(), valid, c.priority_eta)
         return priority, loss, {"q": torch.where(valid, q, 0.0).sum() / valid.sum()}
@@ -178,7 +179,6 @@ class DistributionalLoss(QLoss):
                 returns = td_target(reward, discount, next_returns, rescaled=c.rescale_values)
                 metrics["outside_support"] = share_outside((returns * probability).sum(1), c.v_min, c.v_max)
                 target = categorical_projection(returns, probability, atoms)
-            self.targets = returns, None
             priority = distance = categorical_kl(target, of_taken.log_softmax(1))
         else:
             if fractions is None:
@@ -186,7 +186,7 @@ class DistributionalLoss(QLoss):
             if c.munchausen:
                 of_next = (policy * (next_outputs - log_policy)).sum(1)
             y = td_target(reward, discount, of_next, rescaled=c.rescale_values)
-            self.targets = y, None
+            self.targets = (y,)
             distance = quantile_huber(model.normalize_return(of_taken), fractions, model.normalize_return(y))
             priority = distance / c.num_quantiles
         return priority, (batch.weights * distance).mean(), metrics

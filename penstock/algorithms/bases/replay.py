@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, ClassVar
@@ -209,10 +209,14 @@ class ReplayAlgorithm(Algorithm):
 
         Parameters move. Buffers of custom encoders, such as BatchNorm's running statistics, are copied.
         """
+        self.change(partial(self._move_target, tau))
+
+    def change(self, apply: Callable[[], Any], read: Sequence[Tensor] = ()) -> None:
+        """Change networks within an update by `apply`, which reads the tensors `read` of the update; plans do so, too."""
         if self.recording is not None:
-            self.recording.change(partial(self._move_target, tau))
+            self.recording.change(apply, read)
         else:
-            self._move_target(tau)
+            apply()
 
     def _move_target(self, tau: float) -> None:
         part = tau if self.lost is None else tau * (1.0 - self.lost)
