@@ -37,6 +37,7 @@ class BTRConfig(DQNConfig):
     exploration_share: float = 0.5
     """Share of total_steps after which noisy layers alone explore (arXiv:2411.03820: half of the frames)."""
     normalize_returns: bool = False
+    max_grad_norm: float | None = 10.0
     learning_rate: Scheduled = 1e-3
     learning_rate_schedule: Literal["constant", "linear"] = "constant"
 

@@ -45,13 +45,14 @@ class DQN(QLearning):
     **Learning** minimises, over transitions drawn from replay, with ``theta^-`` a copy of ``theta`` that is made every
     ``target_period`` updates:
 
-        L = mean 1/2 ( y - Q(o, a; theta) )^2
+        L = mean 1/2 ( ( y - Q(o, a; theta) ) / s )^2
         y = r + discount * max_a Q(o', a; theta^-)
 
-    ``r`` is the discounted sum of ``n_step`` rewards, ``discount`` is ``gamma^n_step``, and ``o'`` is the observation
-    after these steps. With one step, as published, values of a task in which the next step repairs any single action
-    are equal for all actions, and the choice among them follows the error of the network: policies on CartPole come and
-    go. Returns of several steps also hold what exploration costs there.
+    ``s`` is the running deviation of the targets with ``normalize_returns``, else 1. ``r`` is the discounted sum of
+    ``n_step`` rewards, ``discount`` is ``gamma^n_step``, and ``o'`` is the observation after these steps. With one
+    step, as published, values of a task in which the next step repairs any single action are equal for all actions, and
+    the choice among them follows the error of the network: policies on CartPole come and go. Returns of several steps
+    also hold what exploration costs there.
 
     Switches add the published extensions: ``double``, ``dueling``, ``prioritized``, ``noisy``, ``distributional`` and
     ``memory``.

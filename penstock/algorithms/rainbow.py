@@ -24,6 +24,8 @@ class RainbowConfig(DQNConfig):
     distributional: Literal["none", "c51", "quantile", "iqn"] = "c51"
     noisy: bool = True
 
+    normalize_returns: bool = False
+    max_grad_norm: float | None = 10.0
     learning_rate: Scheduled = 1e-3
     learning_rate_schedule: Literal["constant", "linear"] = "constant"
     priority_alpha: float = 0.5

@@ -381,7 +381,7 @@ class _QLearning(TypedDict, total=False):
     False."""
     normalize_returns: bool
     """Running normalisation of value targets (PopArt, arXiv:1602.07714); its statistics are part of the weights.
-    Default: False."""
+    Without effect on "c51", whose returns are fixed by v_min and v_max. Default: False."""
     distributional: Literal["none", "c51", "quantile", "iqn"]
     """Distribution of returns to learn: "none", the mean alone; "c51", probabilities of fixed returns
     (arXiv:1707.06887); "quantile", fixed quantiles, QR-DQN (arXiv:1710.10044); "iqn", quantiles at sampled fractions
@@ -769,7 +769,8 @@ class DQN(Face):
     """Trains with DQN and its extensions; settings are fields of `penstock.algorithms.dqn.DQNConfig`.
 
     Other defaults: num_envs_per_worker=1, hidden_sizes=(128, 128), activation="relu", normalize_observations=False,
-    learning_rate_schedule="linear", batch_size=128, buffer_size=100000, updates_per_step=0.5, n_step=3.
+    learning_rate_schedule="linear", max_grad_norm=1.0, normalize_returns=True, batch_size=128, buffer_size=100000,
+    updates_per_step=0.5, n_step=3.
     """
 
     def __init__(self, env: _Env = ..., *, preset: _Preset = None, **settings: Unpack[DQNSettings]) -> None: ...

@@ -59,8 +59,10 @@ def test_presets_mean_what_they_meant_whatever_the_defaults_are():
         config = make_config(DQN.Config, {"env": "none"}, preset)
         assert (config.n_step, config.learning_rate_schedule, config.td_loss) == (steps, "constant", "huber"), preset
         assert not config.normalize_returns, preset
+        assert config.max_grad_norm == (math.inf if preset == "atari" else 10.0), preset
     for heir in (Rainbow, BTR):
-        assert heir.Config(env="none").learning_rate_schedule == "constant"
+        config = heir.Config(env="none")
+        assert (config.learning_rate_schedule, config.normalize_returns, config.max_grad_norm) == ("constant", False, 10)
 
 
 # --- the loss --------------------------------------------------------------------------------------------------------
