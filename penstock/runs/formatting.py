@@ -7,6 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from rich.cells import cell_len, set_cell_size
+
 from penstock.runs.files import json_values
 
 
@@ -14,7 +16,7 @@ def number(value: float) -> str:
     """Format a number with about three significant digits."""
     size = abs(value)
     if size >= 10_000:
-        return f"{value:,.0f}"
+        return f"{value:,.0f}" if size < 1e15 else f"{value:.2e}"
     if size >= 10 or value == 0:
         return f"{value:,.1f}"
     return f"{value:.3f}" if size >= 0.01 else f"{value:.1e}"
@@ -87,8 +89,8 @@ def drawn(table: Sequence[Sequence[str]], *, markdown: bool = False) -> str:
     if markdown:
         lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in cells]
         return "\n".join([lines[0], "|---" * len(table[0]) + "|", *lines[1:]])
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    rows = [[f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)] for row in cells]
+    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
+    rows = [[set_cell_size(cell, width) for cell, width in zip(row, widths, strict=True)] for row in cells]
     return "\n".join("  ".join(row).rstrip() for row in rows)
 
 

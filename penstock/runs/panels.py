@@ -338,7 +338,7 @@ def _policies(policies: Sequence[PolicyStatus], width: int, chosen: int, most: i
 def _roles(status: Status, width: int) -> Pane:
     """Return the pane of the roles: their shares of time, and what all cores spent theirs on."""
     looks = _looks(status.roles)
-    bar_width = 40 if width >= _WIDE else 20
+    bar_width = 40 if width >= _WIDE else min(20, width // 4)
     name_width = max(len(role.name) for role in status.roles)
     left = max(10, width - 8 - name_width - bar_width)
     in_order = sorted(status.roles, key=lambda role: role.name != status.limiting_role)
@@ -353,6 +353,7 @@ def _roles(status: Status, width: int) -> Pane:
             name = Text(role.name, _NOTED if role.name == status.limiting_role else "bold")
             lines = legends[role.name] if rows >= count else packed(_legend(role, looks, largest_first=True), left)[:1]
             for place, line in enumerate(lines or [Text("")]):
+                line.no_wrap, line.overflow = True, "ellipsis"
                 table.add_row(*((name, _bar(role, looks, bar_width)) if place == 0 else ("", "")), line)
         more = work if rows >= count else work[: max(0, rows - roles)]
         return panel(Group(table, *more), "roles")

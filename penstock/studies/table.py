@@ -16,9 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.flags import Places, parse_flags
-from penstock.runs.descriptions import COLUMNS, Column
+from penstock.runs.descriptions import COLUMNS, Cell, Column
 from penstock.runs.files import json_bytes
-from penstock.runs.formatting import clock, number, printable, words_of
+from penstock.runs.formatting import clock, counted, number, printable, words_of
 from penstock.runs.reading import RecordedRun, find_runs
 from penstock.studies import StudyError
 from penstock.studies.conditions import chosen, require_known, value_of
@@ -29,6 +29,7 @@ _STATE_COLORS = {
 }  # fmt: skip
 _MOST_UNREADABLE = 20  # runs whose reason is printed
 _PIPE_WIDTH = 240  # columns of a table outside a terminal
+_TEXT_WIDTH = 28  # columns that the names of runs, and further columns, take from others
 
 
 @dataclass(frozen=True)
@@ -84,13 +85,12 @@ def command(args: list[str]) -> int:
     else:
         console = Console(highlight=False)
         console.width = console.width if console.is_terminal else _PIPE_WIDTH
-        console.print(as_table(rows, more))
+        console.print(as_table(rows, more, console.width))
         for run in [run for run in rows if run.summary["state"] == "unreadable"][:_MOST_UNREADABLE]:
             print(f"{printable(run.name)} is unreadable: {printable(run.summary['reason'])}")
         hidden = len(runs) - len(rows)
-        what = "1 run" if len(rows) == 1 else f"{len(rows)} runs"
-        archived = len(found) - len(shown)
-        what += f", {hidden} others are not shown" if hidden else ""
+        what, archived = counted(len(rows), "run"), len(found) - len(shown)
+        what += f", {counted(hidden, 'other')} not shown" if hidden else ""
         print(what + (f", {archived} of them archived" if archived else ""))
     return 0
 
@@ -107,19 +107,39 @@ def ordered(runs: Sequence[RecordedRun], key: str, *, reverse: bool = False) -> 
     return sorted(known, key=place, reverse=reverse) + unknown
 
 
-def as_table(runs: Sequence[RecordedRun], more: Sequence[str] = ()) -> Table:
-    """Draw runs for a terminal, one per row, without empty columns."""
-    known = {column.name: column for column in COLUMNS}
-    printed = [column.name for column in COLUMNS if column.is_printed]
-    names = [name for name in (*printed, *more) if any(value_of(run, name) not in (None, "") for run in runs)]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in names:
-        column = known.get(name, Column(name, name, "number"))
-        table.add_column(column.heading, justify="left" if column.is_text else "right", no_wrap=name == "state")
-    now = time.time()
-    for run in runs:
-        table.add_row(*(_cell(known.get(name), value_of(run, name), now) for name in names))
+def as_table(runs: Sequence[RecordedRun], more: Sequence[str] = (), width: int = _PIPE_WIDTH) -> Table:
+    """Draw runs for a terminal, one per row, without empty columns, and the least important ones that do not fit."""
+    known, now = {column.name: column for column in COLUMNS}, time.time()
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption_justify="left")
+    cells, room, left_out = dict[Column, list[Text]](), dict[Column, int](), list[str]()
+    for name in dict.fromkeys((*(column.name for column in COLUMNS if column.is_printed), *more)):
+        values = [value_of(run, name) for run in runs]
+        kind: Cell = "text" if any(isinstance(value, str) for value in values) else "number"
+        column = known.get(name, Column(name, name, kind))
+        if any(its := [_cell(known.get(name), value, now) for value in values]):
+            cells[column] = its
+            most = width if name in known and name != "run" else _TEXT_WIDTH
+            room[column] = min(most, max(cell.cell_len for cell in (Text(column.heading), *its))) + 3
+    optional = sorted(filter(lambda column: column.least_width, cells), key=lambda column: column.least_width or 0)
+    while optional and sum(room.values()) > width + 1:
+        left_out.insert(0, optional[-1].heading)
+        del cells[optional[-1]], room[optional.pop()]
+    if left_out:
+        table.caption = f"{width} columns have no room for: {', '.join(left_out)}"
+    for column, its in cells.items():
+        is_whole = column.name in known and column.name != "run"
+        table.add_column(column.heading, justify="left" if column.is_text else "right", no_wrap=is_whole)
+        if column.name == "run":
+            its[:] = [_cut(name, width + 1 - sum(room.values()) + room[column] - 3) for name in its]
+    for row in zip(*cells.values(), strict=True):
+        table.add_row(*row)
     return table
+
+
+def _cut(name: Text, width: int) -> Text:
+    """Return a name without its middle if it is too long: names of runs begin with their folder, and end with the seed."""
+    begin = width // 3
+    return name if name.cell_len <= width else Text(f"{name.plain[:begin]}…{name.plain[begin + 1 - width :]}")
 
 
 def as_csv(runs: Sequence[RecordedRun], more: Sequence[str] = ()) -> str:
