@@ -1,7 +1,7 @@
 """Standard output and standard error that never fail: output that cannot be written is dropped.
 
-Characters that the encoding of a terminal lacks become question marks. A closed pipe (``head``), a closed terminal or a full disk must end neither a training program nor an environment
-that prints.
+Characters that the encoding of a terminal lacks become question marks. A closed pipe (``head``), a closed terminal or
+a full disk must end neither a training program nor an environment that prints.
 """
 
 from __future__ import annotations

@@ -391,10 +391,9 @@ class Supervisor(Owned):
 
 def _in_one_line(story: str) -> str:
     """Return the first line of a failure's story; the exception stands for a traceback."""
-    about, traceback, _ = story.partition(_TRACEBACK)
-    lines = story.rpartition(_TRACEBACK)[2].splitlines() if traceback else []
-    exception = next((line for line in lines if line and not line[0].isspace()), "")
-    return ": ".join(filter(None, (about.partition("\n")[0].rstrip(": "), exception)))
+    about, _, told = story.partition(_TRACEBACK)
+    raised = [line for line in told.rpartition(_TRACEBACK)[2].splitlines() if line[:1].strip()]
+    return ": ".join(filter(None, (about.partition("\n")[0].rstrip(": "), *raised[:1])))
 
 
 def _progress_of(training: Training, specs: Sequence[RoleSpec]) -> Progress:

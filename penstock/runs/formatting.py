@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from math import isfinite
 from typing import Any
 
 from rich.cells import cell_len, set_cell_size
@@ -25,7 +26,7 @@ def number(value: float) -> str:
 def beside(value: float, limit: float) -> str:
     """Format a number with enough digits to show on which side of a limit it lies."""
     shown, digits = number(value), 2
-    while value != limit and _is_number(shown) and float(shown.replace(",", "")) == limit and digits < 17:
+    while value != limit and isfinite(value) and float(shown.replace(",", "")) == limit and digits < 17:
         shown, digits = f"{value:,.{digits}f}", digits + 1
     return shown
 
@@ -92,7 +93,3 @@ def drawn(table: Sequence[Sequence[str]], *, markdown: bool = False) -> str:
     widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
     rows = [[set_cell_size(cell, width) for cell, width in zip(row, widths, strict=True)] for row in cells]
     return "\n".join("  ".join(row).rstrip() for row in rows)
-
-
-def _is_number(text: str) -> bool:
-    return text not in ("nan", "inf", "-inf")

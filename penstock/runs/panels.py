@@ -201,16 +201,15 @@ def _header(status: Status, width: int, limit: Sequence[Text]) -> Panel:
 
 
 def _throughput(status: Status) -> list[Row]:
-    rows = list[Row]()
-    rows.append(("steps/s", Text(f"{status.steps_per_second:,.0f}", "bold green")))
+    rows: list[Row] = [("steps/s", Text(f"{status.steps_per_second:,.0f}", "bold green"))]
     if status.frame_skip and status.frame_skip > 1:
         rows.append(("frames/s", f"{status.steps_per_second * status.frame_skip:,.0f}"))
     experience = status.experience
     if "masked_steps" in experience:
         seen = status.steps + status.masked_steps
         share = status.masked_steps / seen if seen else 0.0
-        look = _NOTED if share > 0.01 else ""
-        rows.append(("masked (stale)", Text(f"{status.masked_steps:,} ({share:.1%})", look)))
+        masked = Text(f"{status.masked_steps:,} ({share:.1%})", _NOTED if share > 0.01 else "")
+        rows.append(("masked (stale)", masked))
     ratio = status.updates_per_step
     rows.append(("updates", f"{status.updates:,}" + ("" if ratio is None else f", {number(ratio)} per step")))
     if "policy_lag/mean" in experience:
@@ -235,11 +234,8 @@ def _throughput(status: Status) -> list[Row]:
         if quantile == "median":
             about, shown = of, f"{shown} ({number(experience[f'{of}/min'])} to {number(experience[f'{of}/max'])})"
         rows.append((label_of(about), shown))
-    if status.skipped_updates:
-        rows.append(("skipped updates", Text(f"{status.skipped_updates:,}", _NOTED)))
-    if status.restarts:
-        rows.append(("restarts", Text(f"{status.restarts:,}", _NOTED)))
-    return rows
+    noted = (("skipped updates", status.skipped_updates), ("restarts", status.restarts))
+    return rows + [(about, Text(f"{count:,}", _NOTED)) for about, count in noted if count]
 
 
 def _sources(experience: Mapping[str, float]) -> dict[str, dict[str, float]]:
@@ -253,9 +249,9 @@ def _sources(experience: Mapping[str, float]) -> dict[str, dict[str, float]]:
 
 def _returns(status: Status, policy: PolicyStatus, whose: str, returns: Sequence[float]) -> list[Row]:
     """Return rows of a policy's returns, and of the range over several."""
-    rows = list[Row]()
     mean_return = "-" if policy.mean_return is None else number(policy.mean_return)
-    rows.append((f"return{whose}", Text.assemble((spark_line(returns), "cyan"), "  ", (mean_return, "bold"))))
+    shown = Text.assemble((spark_line(returns), "cyan"), "  ", (mean_return, "bold"))
+    rows: list[Row] = [(f"return{whose}", shown)]
     returns_of = {policy.name: policy.mean_return for policy in status.policies if policy.mean_return is not None}
     if len(returns_of) > 2:
         best, worst = max(returns_of.values()), min(returns_of.values())
@@ -277,11 +273,8 @@ def _learning(status: Status) -> list[Row]:
     for feature in FEATURES:
         prefix = feature.metrics
         its = {n.removeprefix(prefix): value for n, value in status.experience.items() if n.startswith(prefix)}
-        for about, fact in feature.rows(its, number) if its else ():
-            rows.append((about, fact))
-    for about, results in _matches(status).items():
-        rows.append((about, results))
-    return rows
+        rows += feature.rows(its, number) if its else ()
+    return [*rows, *_matches(status).items()]
 
 
 def _evaluation(policy: PolicyStatus, target: float | None) -> Text:
@@ -362,11 +355,9 @@ def _roles(status: Status, width: int) -> Pane:
 
 
 def _real_work(real_work: float, cores: Mapping[str, float]) -> list[Text]:
-    entries = [Text.assemble(("real work: ", "dim"), (f"{real_work:.0%}", "bold green"))]
-    for name, share in cores.items():
-        if share >= LEAST_SHARE:
-            entries.append(Text(f"{name} {share:.0%}", "" if name in REAL_WORK else "dim"))
-    return entries
+    shown = ((name, share) for name, share in cores.items() if share >= LEAST_SHARE)
+    others = [Text(f"{name} {share:.0%}", "" if name in REAL_WORK else "dim") for name, share in shown]
+    return [Text.assemble(("real work: ", "dim"), (f"{real_work:.0%}", "bold green")), *others]
 
 
 def _looks(roles: Sequence[RoleShare]) -> Mapping[str, tuple[str, str]]:

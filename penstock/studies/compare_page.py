@@ -105,7 +105,7 @@ def _part(env: str, groups: dict[str, list[Group]], score: str, names: Sequence[
 
 
 def _figures(env: str, found: dict[str, Any], score: str, names: Sequence[str]) -> list[str]:
-    """Return the performance profiles, and the Pareto front of each cost; a group has one colour in all environments."""
+    """Return the performance profiles, and the Pareto front of each cost, with the colours of all environments."""
     columns = {**dict.fromkeys(names, ()), "score": found["thresholds"], **found["profiles"]}
     title = f"Share of runs above a {SCORES[score].lower()}, {env}"
     profile = plain_chart(title, "share", {name: name for name in names}, said="")

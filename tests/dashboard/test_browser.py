@@ -291,6 +291,116 @@ def test_a_server_that_is_gone_is_told(browser, runs, live):
         assert waited(browser, lambda: "no connection" in text_of(browser, "#connection"))
 
 
+def test_a_page_that_cannot_be_read_says_why(browser, runs, live):
+    with dashboard_of(runs) as served:
+        open_run(browser, served, "live")
+        served.process.kill()
+        served.process.wait()
+        browser.find_element(By.LINK_TEXT, "All runs").click()
+        waited(browser, lambda: "the dashboard does not answer: is penstock dashboard" in text_of(browser, "main"))
+        assert text_of(browser, "#connection") == "", "that of the page before"
+        with dashboard_of(runs, "--port", str(served.port)):  # with another token
+            words = "Open the address that penstock dashboard has printed."
+            waited(browser, lambda: words in text_of(browser, "main"))
+
+
+def test_a_server_that_was_started_again_is_named_as_the_reason(browser, runs, live):
+    with dashboard_of(runs) as served:
+        open_run(browser, served, "live")
+        served.process.kill()
+        served.process.wait()
+        with dashboard_of(runs, "--port", str(served.port)):
+            waited(browser, lambda: "Open the address that penstock" in text_of(browser, "#connection"))
+
+
+def test_a_run_that_is_gone_is_told_and_one_in_its_place_is_shown(browser, runs, live):
+    with dashboard_of(runs) as served:
+        open_run(browser, served, "live")
+        shutil.rmtree(live.directory.path)
+        waited(browser, lambda: "there is no such run in the folders of this dashboard" in text_of(browser, "body"))
+        run = record(runs / "live", [(5, 1.0)], seed=77, gamma=0.123)
+        append(run, steps=6, seconds=6, **{"loss/entropy": 0.5})
+        waited(browser, lambda: "seed 77" in text_of(browser, "main") and "0.123" in text_of(browser, "details"))
+        waited(browser, lambda: "Entropy" in text_of(browser, "figcaption"))
+        assert "there is no such run" not in text_of(browser, "body")
+
+
+def test_metrics_that_are_not_finite_are_named(browser, runs, live):
+    path = live.directory.path / "status.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"losses": {"policy_loss": None, "entropy": 1.0}}))
+    with dashboard_of(runs) as served:
+        open_run(browser, served, "live")
+        waited(browser, lambda: "not finite, and have no point in a chart: policy_loss" in text_of(browser, "main"))
+
+
+def test_the_progress_of_reading_does_not_stay(browser, runs, live):
+    slow = (
+        "const fetched = window.fetch; window.fetch = async (path, ...more) => {"
+        " if (String(path).endsWith('/episode')) await new Promise((done) => setTimeout(done, 2500));"
+        " return fetched(path, ...more); }"
+    )
+    script = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": slow})
+    try:
+        with dashboard_of(runs) as served:
+            open_run(browser, served, "live")
+            waited(browser, lambda: "so far: 100 %" in text_of(browser, "[role=status]"))
+            waited(browser, lambda: "so far" not in text_of(browser, "[role=status]"))
+    finally:
+        browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
+
+
+def test_the_address_of_the_overview_holds_words_and_order(browser, runs):
+    record(runs / "first", [(100, 5.0)])
+    record(runs / "second", [(100, 7.0)])
+    record(runs / "third", [(100, 9.0)], algorithm="dqn")
+    with dashboard_of(runs) as served:
+        browser.get(served.address)
+        waited(browser, lambda: "3 of 3 runs" in text_of(browser, "main"))
+        browser.find_element(By.ID, "filter").send_keys("ppo")
+        browser.find_element(By.XPATH, "//button[text()='eval']").click()
+        browser.find_element(By.LINK_TEXT, "second").click()
+        waited(browser, lambda: "second" in text_of(browser, "h1"))
+        browser.back()
+        waited(browser, lambda: "2 of 3 runs" in text_of(browser, "main"))
+        assert text_of(browser, "tbody th") == "second | first"
+        assert browser.find_element(By.CSS_SELECTOR, "[aria-sort=descending]").text.startswith("eval")
+
+
+@pytest.mark.parametrize(
+    ("low", "step"), [(0.0004, 0.00005), (100_000, 100), (2e-7, 2.5e-8), (1e33, 1e32), (123.4, 0.0002), (0.99951, 1e-5)]
+)
+def test_no_tick_looks_like_its_neighbour(browser, runs, low, step):
+    record(runs / "run")
+    words = (
+        "const [low, step, done] = arguments, shownIn = (looks, unit) =>"
+        " looks.ticks(low, low + 6 * step, step).map((at) => looks.shortened(at, unit));"
+        "import('/static/looks.js').then((looks) => done(['', 'share', 'bytes'].map((unit) => shownIn(looks, unit))))"
+    )
+    with dashboard_of(runs) as served:
+        browser.get(served.address)
+        for shown in browser.execute_async_script(words, low, step):
+            assert len(set(shown)) == len(shown) >= 6 and max(map(len, shown)) < 14, shown
+
+
+def test_a_group_has_one_colour_in_all_charts_and_the_dashes_of_its_legend(browser, runs):
+    for seed in range(8):
+        record(runs / f"cart-{seed}", [(100, 5.0), (200, 6.0)], seed=seed)
+        if seed > 5:
+            record(runs / f"pendulum-{seed}", [(100, 5.0), (200, 6.0)], seed=seed, env="Pendulum-v1")
+    with dashboard_of(runs) as served:
+        browser.get(served.address)
+        browser.execute_script("location.hash = '#/curves?by=seed,nothing'")
+        waited(browser, lambda: len(browser.find_elements(By.CSS_SELECTOR, "figure canvas")) == 2)
+        looks = browser.execute_script(
+            "return [...document.querySelectorAll('.legend button')].map((one) => [one.textContent.split(' ')[0],"
+            " one.querySelector('.swatch').className, one.querySelector('.swatch').style.color])"
+        )
+        assert len(looks) == 10 and len({tuple(look) for look in looks}) == 8, "a group looks alike in both charts"
+        assert len({tuple(look[1:]) for look in looks}) == 8, "and unlike all others"
+        assert dict((name, look) for name, look, _ in looks)["seed=6"] == "swatch dash3", "2 + 1 round of the colours"
+        assert "Grouped by seed" in text_of(browser, ".by") and "nothing" not in text_of(browser, ".by")
+
+
 def test_an_address_of_an_old_dashboard_is_refused_in_words(browser, runs, live):
     with dashboard_of(runs) as served:
         browser.get(f"http://127.0.0.1:{served.port}/?token=old")

@@ -85,7 +85,7 @@ def test_the_table_shows_what_there_is(runs, capsys):
 
 
 @pytest.mark.parametrize(
-    ("width", "left_out"), [(60, "algorithm, env, steps, limited by, seed, time, best, steps/s, ago"), (200, "")],
+    ("width", "left_out"), [(60, "algorithm, env, seed, steps, time, best, steps/s, limited by, ago"), (200, "")],
 )  # fmt: skip
 def test_a_narrow_terminal_leaves_columns_out_and_cuts_no_number(runs, width, left_out):
     name = "lr/CartPole-v1-ppo-learning_rate-1e-3-seed4"

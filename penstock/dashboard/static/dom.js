@@ -73,7 +73,7 @@ export function stream(path, listeners) {
         source = null;
         setTimeout(open, 2000);
         // An event source gives no reason for a refusal.
-        await answerTo(path()).then((answer) => answer.body.cancel(), async (error) => tell(`no connection: ${await reasonOf(error)}`));
+        await answerTo(path()).then((answer) => answer.body.cancel(), async (error) => tell(await reasonOf(error)));
       }
     };
     for (const [name, listener] of Object.entries(listeners)) {
