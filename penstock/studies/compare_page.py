@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.masking import is_secret
 from penstock.runs.descriptions import AXES
-from penstock.runs.drawing import chart_html, plain_chart, scatter_html
+from penstock.runs.drawing import COLORS, chart_html, plain_chart, scatter_html
 from penstock.runs.formatting import counted, number, words_of
 from penstock.runs.reading import RecordedRun
 from penstock.studies import StudyError
@@ -106,6 +106,7 @@ def _part(env: str, groups: dict[str, list[Group]], score: str, names: Sequence[
 
 def _figures(env: str, found: dict[str, Any], score: str, names: Sequence[str]) -> list[str]:
     """Return the performance profiles, and the Pareto front of each cost, with the colours of all environments."""
+    names = names if len(names) <= COLORS else list(found["profiles"])
     columns = {**dict.fromkeys(names, ()), "score": found["thresholds"], **found["profiles"]}
     title = f"Share of runs above a {SCORES[score].lower()}, {env}"
     profile = plain_chart(title, "share", {name: name for name in names}, said="")

@@ -172,15 +172,12 @@ def _diff(args: list[str]) -> int:
     if len(args) != 2 or args[0].startswith("-"):
         raise StudyError("usage: penstock runs diff A B, two runs")
     found = differences([RecordedRun.open(path) for path in args])
-    if not found:
-        print("the same settings, versions, commits and machine")
-        return 0
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("", *args):
         table.add_column(Text(heading), overflow="fold")
     for name, values in found.items():
         table.add_row(Text(name), *(Text(words_of(value)) for value in values))
-    Console(highlight=False).print(table)
+    Console(highlight=False).print(table if found else "the same settings, versions, commits and machine")
     return 0
 
 

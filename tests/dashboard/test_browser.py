@@ -382,23 +382,55 @@ def test_no_tick_looks_like_its_neighbour(browser, runs, low, step):
             assert len(set(shown)) == len(shown) >= 6 and max(map(len, shown)) < 14, shown
 
 
-def test_a_group_has_one_colour_in_all_charts_and_the_dashes_of_its_legend(browser, runs):
-    for seed in range(8):
+def looks_of_legends(browser):
+    return browser.execute_script(
+        "return [...document.querySelectorAll('.legend button')].map((one) => [one.textContent.split(' ')[0],"
+        " one.querySelector('.swatch').className, one.querySelector('.swatch').style.color])"
+    )
+
+
+def test_a_group_has_one_colour_in_all_charts_of_curves(browser, runs):
+    for seed in range(3):
         record(runs / f"cart-{seed}", [(100, 5.0), (200, 6.0)], seed=seed)
-        if seed > 5:
-            record(runs / f"pendulum-{seed}", [(100, 5.0), (200, 6.0)], seed=seed, env="Pendulum-v1")
+    record(runs / "pendulum", [(100, 5.0), (200, 6.0)], seed=2, env="Pendulum-v1")
     with dashboard_of(runs) as served:
         browser.get(served.address)
         browser.execute_script("location.hash = '#/curves?by=seed,nothing'")
         waited(browser, lambda: len(browser.find_elements(By.CSS_SELECTOR, "figure canvas")) == 2)
-        looks = browser.execute_script(
-            "return [...document.querySelectorAll('.legend button')].map((one) => [one.textContent.split(' ')[0],"
-            " one.querySelector('.swatch').className, one.querySelector('.swatch').style.color])"
+        looks = [tuple(look) for look in looks_of_legends(browser)]
+        assert len(looks) == 4 and len(set(looks)) == 3 and len({color for *_, color in looks}) == 3
+        assert text_of(browser, ".by").startswith("Grouped by seed") and "nothing" not in text_of(browser, ".by")
+        browser.execute_script("location.hash = '#/compare?by=seed'")
+        waited(browser, lambda: len(browser.find_elements(By.CSS_SELECTOR, "figure.chart")) == 6)
+        marks = browser.execute_script(
+            "return [...document.querySelectorAll('figure.chart .legend > span:has(svg)')].map((one) =>"
+            " [one.title, [...one.querySelector('svg').firstChild.classList].find((look) => /c\\d/.test(look))])"
         )
-        assert len(looks) == 10 and len({tuple(look) for look in looks}) == 8, "a group looks alike in both charts"
-        assert len({tuple(look[1:]) for look in looks}) == 8, "and unlike all others"
-        assert dict((name, look) for name, look, _ in looks)["seed=6"] == "swatch dash3", "2 + 1 round of the colours"
-        assert "Grouped by seed" in text_of(browser, ".by") and "nothing" not in text_of(browser, ".by")
+        assert {tuple(mark) for mark in marks} == {("seed=0", "c0"), ("seed=1", "c1"), ("seed=2", "c2")}
+
+
+def test_the_dashes_of_a_legend_are_those_of_its_line(browser, runs):
+    for seed in range(8):
+        record(runs / f"cart-{seed}", [(100, 5.0), (200, 6.0)], seed=seed)
+    with dashboard_of(runs) as served:
+        browser.get(served.address)
+        browser.execute_script("location.hash = '#/curves?by=seed'")
+        waited(browser, lambda: browser.find_elements(By.CSS_SELECTOR, "figure canvas"))
+        looks = {name: tuple(look) for name, *look in looks_of_legends(browser)}
+        assert looks["seed=6"] == ("swatch dash3", looks["seed=0"][1]), "dash 6 % 4, one on as colours come again"
+        assert len(set(looks.values())) == 8
+
+
+def test_numbers_of_any_size_are_readable(browser, runs):
+    run = record(runs / "run", [(100, 5.0)])
+    for n in range(4):
+        append(run, steps=200 + n, seconds=20 + n, **{"metrics/huge": 1e20 * (n + 1), "metrics/tiny": 1e-8 * (n + 1)})
+    with dashboard_of(runs) as served:
+        open_run(browser, served, "run")
+        waited(browser, lambda: "huge" in text_of(browser, "figcaption"))
+        assert "4.00e+20" in text_of(browser, "figcaption") and "000,000" not in text_of(browser, "figcaption")
+        for title, power in (("huge", "e+20"), ("tiny", "e-8")):
+            assert saved_picture(browser, title, "SVG")[1].count(power) > 2
 
 
 def test_an_address_of_an_old_dashboard_is_refused_in_words(browser, runs, live):
@@ -433,7 +465,9 @@ def test_the_stop_button_is_there_with_control_only(browser, runs, live):
         assert not browser.find_elements(By.ID, "stop")
     with dashboard_of(runs, "--control") as served:
         open_run(browser, served, "live")
+        assert not browser.find_element(By.ID, "stop").is_displayed(), "the run has ended"
         os.remove(live.directory.path / "status.json")
+        waited(browser, browser.find_element(By.ID, "stop").is_displayed)
         browser.find_element(By.ID, "stop").click()
         browser.switch_to.alert.accept()
         waited(browser, lambda: "It is not running here." in text_of(browser, "main"))

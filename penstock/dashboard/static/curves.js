@@ -3,6 +3,7 @@
 import { Chart } from "./chart.js";
 import { Controls, field, fill, Grouping, soon } from "./controls.js";
 import { el, stream } from "./dom.js";
+import { COLORS } from "./looks.js";
 
 export async function curvesPage(page, asked) {
   document.title = "Curves · Penstock";
@@ -112,11 +113,11 @@ class Panel {
   }
 }
 
-// names: groups of all panels, so that a group has one colour in all of them.
+// names: groups of all panels. As long as there are colours enough, a group has the same one in all panels.
 function chartOf(panel, controls, metric, names) {
   const lines = [], bands = [], notes = [];
-  panel.groups.forEach((group) => {
-    const n = names.indexOf(group.name);
+  panel.groups.forEach((group, place) => {
+    const n = names.length > COLORS.length ? place : names.indexOf(group.name);
     const add = (name, look) => lines.push({ name, label: name, color: n, dash: n % 4, ...look });
     const isAlone = group.middle === null;
     add(`${group.name} (${group.count})`, { width: 2 });

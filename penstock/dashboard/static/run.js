@@ -7,6 +7,7 @@ import { episodePanel, lineagePanel, nodesPanel, partsTable, policiesPanel } fro
 import { colorOf, WAIT } from "./looks.js";
 import { Store } from "./store.js";
 
+const ENDED = ["done", "interrupted", "failed", "died"];
 const MOST_ROWS = 4000; // beyond it, rows reduced by the server are loaded again, in which every spike remains
 const MOST_LOG_LINES = 500;
 const EPISODE_PAUSE = 10000; // ms
@@ -30,6 +31,7 @@ export async function runPage(page, id, asked) {
   });
   const readSoon = soon(() => reopen());
   const keepAddressSoon = soon(keepAddress);
+  const stop = overview.control ? stopButton(id, overview.control) : el("p", {});
   const head = [
     el("p", { class: "ways" }, el("a", { href: "#/" }, "All runs"), el("a", { href: `#/run/${id}/files` }, "Files"), el("a", { href: `#/curves?runs=${id}` }, "Curves")),
     el("h1", {}, about.summary.run, " ", state),
@@ -37,7 +39,7 @@ export async function runPage(page, id, asked) {
     about.parent && el("p", { class: "parent" }, "Weights from ", about.parent.id ? el("a", { href: `#/run/${about.parent.id}` }, about.parent.words) : about.parent.words),
     facts, limit, roles,
     labels(id, about.summary, overview.control),
-    overview.control ? stopButton(id, overview.control) : null,
+    stop,
     told, index,
     el("form", { class: "choices", onsubmit: (event) => event.preventDefault() }, controls.elements),
     body,
@@ -94,6 +96,7 @@ export async function runPage(page, id, asked) {
     state.textContent = news.state;
     state.className = `state ${news.state}`;
     [status, shown] = [news.status, news.shown];
+    stop.hidden = !overview.control || ENDED.includes(news.state);
     facts.replaceChildren(...Object.entries(shown.facts).map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", { "data-fact": name }, text))));
     limit.textContent = shown.limit;
     roles.replaceChildren(...listed(status.roles).map((role) => roleBar(role, shades)));
