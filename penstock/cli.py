@@ -95,6 +95,8 @@ def doctor(args: list[str]) -> int:
     from penstock.doctor import report
     from penstock.doctor.machine import run_checks
 
+    if sys.stderr.isatty():
+        print(f"checking {flags.env or 'this machine'}, which takes some seconds", file=sys.stderr)
     if flags.env is None:
         if flags.env_kwargs or flags.wrapper or flags.vectorize != "make":
             raise CommandError("--env-kwargs, --vectorize and --wrapper need --env")

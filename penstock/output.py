@@ -1,7 +1,7 @@
 """Standard output and standard error that never fail: output that cannot be written is dropped.
 
-A closed pipe (``head``), a closed terminal or a full disk must end neither a training program nor an environment
-that prints.
+Characters that the encoding of a terminal lacks become question marks. A closed pipe (``head``), a closed terminal or
+a full disk must end neither a training program nor an environment that prints.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _LossyFile(io.FileIO):
 
 @contextmanager
 def lossy_output() -> Iterator[None]:
-    """Within the block, writing to ``sys.stdout`` or ``sys.stderr`` raises no `OSError`."""
+    """Within the block, writing to ``sys.stdout`` or ``sys.stderr`` raises neither `OSError` nor `UnicodeError`."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (_lossy(stream) for stream in before)
     try:
@@ -48,7 +48,7 @@ def _lossy(stream: Any) -> Any:
     return io.TextIOWrapper(
         raw if stream.write_through else io.BufferedWriter(raw),  # unbuffered under PYTHONUNBUFFERED
         encoding=stream.encoding,
-        errors=stream.errors,
+        errors="replace" if stream.errors == "strict" else stream.errors,
         line_buffering=stream.line_buffering,
         write_through=stream.write_through,
     )

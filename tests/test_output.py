@@ -38,6 +38,14 @@ def test_what_can_be_written_is_written_in_order(tmp_path, monkeypatch):
     assert (tmp_path / "out").read_bytes() == "before ü after\n".encode("latin-1")
 
 
+def test_characters_that_an_encoding_lacks_become_question_marks(tmp_path, monkeypatch):
+    with open(tmp_path / "out", "w", encoding="latin-1") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        with lossy_output():
+            print("ü ▁█ 学")
+    assert (tmp_path / "out").read_bytes() == "ü ?? ?\n".encode("latin-1")
+
+
 def test_a_stream_without_a_file_stays_as_it_is(monkeypatch):
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     monkeypatch.setattr(sys, "stderr", None)

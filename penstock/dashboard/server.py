@@ -171,7 +171,7 @@ class Pages:
         for row in [row for part in parts for row in part["runs"]]:
             row["id"] = id_of(Path(row.pop("path")))
         shown = [{"id": id_of(run.directory.path), "run": run.name, "state": run.state} for run in runs]
-        about = {"keys": known, "by": by, "groups": [name for name, _ in sides], "notes": notes}
+        about = {"keys": known, "by": by, "groups": [name for name, _ in sides], "notes": notes, "count": len(found)}
         return json_values({"envs": parts, "runs": shown, "settings": settings_table(runs), **about})
 
     async def curves(self, request: Request) -> Response:

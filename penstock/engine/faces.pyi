@@ -380,8 +380,8 @@ class _QLearning(TypedDict, total=False):
     """Learn values of rescaled returns, h(x) = sign(x) (sqrt(|x| + 1) - 1) + x / 1000 (arXiv:1805.11593). Default:
     False."""
     normalize_returns: bool
-    """Running normalisation of value targets (PopArt, arXiv:1602.07714); its statistics are part of the weights.
-    Without effect on "c51", whose returns are fixed by v_min and v_max. Default: False."""
+    """Running normalisation of value targets (PopArt, arXiv:1602.07714); its statistics are part of the weights. None
+    with "c51", whose returns are fixed by v_min and v_max. Default: False."""
     distributional: Literal["none", "c51", "quantile", "iqn"]
     """Distribution of returns to learn: "none", the mean alone; "c51", probabilities of fixed returns
     (arXiv:1707.06887); "quantile", fixed quantiles, QR-DQN (arXiv:1710.10044); "iqn", quantiles at sampled fractions

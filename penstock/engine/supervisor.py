@@ -45,6 +45,7 @@ from penstock.self_play.versions import opponents_of
 from penstock.surroundings import Surroundings
 
 FAREWELL_SECONDS = 3.0  # for the learner of a run that fails to write a checkpoint
+_TRACEBACK = "Traceback (most recent call last):\n"
 
 
 class Supervisor(Owned):
@@ -382,10 +383,17 @@ class Supervisor(Owned):
             if has_learned and not is_at_once and is_there and saved is not None:
                 how_to_go_on = f"\ngo on from the last checkpoint with: {directory.resume_command(saved)}"
             self._chronicle.log(story)
-        self._chronicle.ended("failed", story.partition("\n")[0])
+        self._chronicle.ended("failed", _in_one_line(story))
         self.close()
         # An exception of another process has no traceback here; the story shows its own.
         raise TrainingFailed(story + how_to_go_on) from (cause if cause and cause.__traceback__ else None)
+
+
+def _in_one_line(story: str) -> str:
+    """Return the first line of a failure's story; the exception stands for a traceback."""
+    about, _, told = story.partition(_TRACEBACK)
+    raised = [line for line in told.rpartition(_TRACEBACK)[2].splitlines() if line[:1].strip()]
+    return ": ".join(filter(None, (about.partition("\n")[0].rstrip(": "), *raised[:1])))
 
 
 def _progress_of(training: Training, specs: Sequence[RoleSpec]) -> Progress:

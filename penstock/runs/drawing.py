@@ -158,7 +158,7 @@ def scatter_html(title: str, x: str, groups: Mapping[str, Sequence[tuple[str, fl
     x
         Unit of the horizontal axis, which begins at 0.
     groups
-        Points of each group: text, x, y, and whether the point is on the front.
+        Points of each group: text, x, y, and whether the point is on the front. A group without points has a colour.
     """
     points = [point for each in groups.values() for point in each]
     across, up = [at for _, at, _, _ in points], [value for _, _, value, _ in points]
@@ -174,10 +174,11 @@ def scatter_html(title: str, x: str, groups: Mapping[str, Sequence[tuple[str, fl
             parts.append(f"<circle {look} {place}><title>{escape(text)}</title></circle>")
     mark = '<svg viewBox="0 0 22 8" aria-hidden="true"><circle class="dot c{}" cx="11" cy="4" r="4"/></svg>'
     legend = "".join(
-        f'<span title="{escape(name)}">{mark.format(n % COLORS)} {escape(name)}</span>' for n, name in enumerate(groups)
-    )
+        f'<span title="{escape(name)}">{mark.format(n % COLORS)} {escape(name)}</span>'
+        for n, name in enumerate(groups) if groups[name]
+    )  # fmt: skip
     return (
-        f'<figure class="chart"><figcaption>{escape(title)} <span class="unit">{escape(x)}</span></figcaption>'
+        f'<figure class="chart"><figcaption>{escape(title)} <span class="unit">over {escape(x)}</span></figcaption>'
         f'{_svg(parts, f"{title} over {x}")}<div class="legend">{legend}'
         '<span class="said">dashed, with rings: the front</span></div></figure>'
     )
@@ -198,7 +199,7 @@ def _axes(
     parts = []
     for tick in ticks(low, high):
         y = f"{down(tick):.1f}"
-        label = f"{100 * tick:g} %" if unit == "share" else short(tick)
+        label = f"{100 * tick:.8g} %" if unit == "share" else short(tick)
         parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y}" y2="{y}"/>')
         parts.append(f'<text x="{_LEFT - 6}" y="{down(tick) + 4:.1f}" text-anchor="end">{label}</text>')
     for tick in ticks(begin, end):
@@ -245,7 +246,7 @@ def _legend(chart: Mapping[str, Any], drawn: Sequence[tuple[Any, np.ndarray, np.
         )  # fmt: skip
         last, unit = float(values[-1]), chart["unit"].partition("/")[0]
         plain = f"{last:,.0f}" if is_whole else number(last)
-        shown = {"share": f"{last:.1%}", "bytes": f"{short(last)}B"}.get(unit, plain)
+        shown = {"share": f"{last:.1%}", "bytes": f"{short(last, 3)}B"}.get(unit, plain)
         said = line.get("said", shown)
         swatch = f'<svg viewBox="0 0 22 8" aria-hidden="true">{mark}</svg>'
         label = escape(line["label"])
@@ -291,9 +292,9 @@ def ticks(low: float, high: float) -> list[float]:
     return [step * place for place in range(first, math.floor(high / step) + 1)]
 
 
-def short(value: float) -> str:
-    """Format a number for an axis: "20 k", "0.5", "3e-04"."""
+def short(value: float, digits: int = 8) -> str:
+    """Format a number, such as a tick, with so many digits at most: "20 k", "0.5", "3e-05"."""
     for factor, letter in ((1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")):
-        if abs(value) >= factor:
-            return f"{value / factor:.3g}{letter}"
-    return f"{value:.0e}" if 0 < abs(value) < 1e-3 else f"{value:.4g}"
+        if factor <= abs(value) < 1e15:
+            return f"{value / factor:.{digits}g}{letter}"
+    return f"{value:.{digits}g}"

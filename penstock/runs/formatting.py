@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from math import isfinite
 from typing import Any
+
+from rich.cells import cell_len, set_cell_size
 
 from penstock.runs.files import json_values
 
@@ -16,7 +19,7 @@ def number(value: float) -> str:
     """Format a number with about three significant digits."""
     size = abs(value)
     if size >= 10_000:
-        return f"{value:,.0f}"
+        return f"{value:,.0f}" if size < 1e15 else f"{value:.2e}"
     if size >= 10 or value == 0:
         return f"{value:,.1f}"
     return f"{value:.3f}" if size >= 0.01 else f"{value:.1e}"
@@ -25,7 +28,7 @@ def number(value: float) -> str:
 def beside(value: float, limit: float) -> str:
     """Format a number with enough digits to show on which side of a limit it lies."""
     shown, digits = number(value), 2
-    while value != limit and _is_number(shown) and float(shown.replace(",", "")) == limit and digits < 17:
+    while value != limit and isfinite(value) and float(shown.replace(",", "")) == limit and digits < 17:
         shown, digits = f"{value:,.{digits}f}", digits + 1
     return shown
 
@@ -97,10 +100,6 @@ def drawn(table: Sequence[Sequence[str]], *, markdown: bool = False) -> str:
     if markdown:
         lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in cells]
         return "\n".join([lines[0], "|---" * len(table[0]) + "|", *lines[1:]])
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    rows = [[f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)] for row in cells]
+    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
+    rows = [[set_cell_size(cell, width) for cell, width in zip(row, widths, strict=True)] for row in cells]
     return "\n".join("  ".join(row).rstrip() for row in rows)
-
-
-def _is_number(text: str) -> bool:
-    return text not in ("nan", "inf", "-inf")

@@ -201,16 +201,15 @@ def _header(status: Status, width: int, limit: Sequence[Text]) -> Panel:
 
 
 def _throughput(status: Status) -> list[Row]:
-    rows = list[Row]()
-    rows.append(("steps/s", Text(f"{status.steps_per_second:,.0f}", "bold green")))
+    rows: list[Row] = [("steps/s", Text(f"{status.steps_per_second:,.0f}", "bold green"))]
     if status.frame_skip and status.frame_skip > 1:
         rows.append(("frames/s", f"{status.steps_per_second * status.frame_skip:,.0f}"))
     experience = status.experience
     if "masked_steps" in experience:
         seen = status.steps + status.masked_steps
         share = status.masked_steps / seen if seen else 0.0
-        look = _NOTED if share > 0.01 else ""
-        rows.append(("masked (stale)", Text(f"{status.masked_steps:,} ({share:.1%})", look)))
+        masked = Text(f"{status.masked_steps:,} ({share:.1%})", _NOTED if share > 0.01 else "")
+        rows.append(("masked (stale)", masked))
     ratio = status.updates_per_step
     rows.append(("updates", f"{status.updates:,}" + ("" if ratio is None else f", {number(ratio)} per step")))
     if "policy_lag/mean" in experience:
@@ -235,11 +234,8 @@ def _throughput(status: Status) -> list[Row]:
         if quantile == "median":
             about, shown = of, f"{shown} ({number(experience[f'{of}/min'])} to {number(experience[f'{of}/max'])})"
         rows.append((label_of(about), shown))
-    if status.skipped_updates:
-        rows.append(("skipped updates", Text(f"{status.skipped_updates:,}", _NOTED)))
-    if status.restarts:
-        rows.append(("restarts", Text(f"{status.restarts:,}", _NOTED)))
-    return rows
+    noted = (("skipped updates", status.skipped_updates), ("restarts", status.restarts))
+    return rows + [(about, Text(f"{count:,}", _NOTED)) for about, count in noted if count]
 
 
 def _sources(experience: Mapping[str, float]) -> dict[str, dict[str, float]]:
@@ -253,10 +249,10 @@ def _sources(experience: Mapping[str, float]) -> dict[str, dict[str, float]]:
 
 def _returns(status: Status, policy: PolicyStatus, whose: str, returns: Sequence[float]) -> list[Row]:
     """Return rows of a policy's returns, and of the range over several."""
-    rows = list[Row]()
     mean_return = "-" if policy.mean_return is None else number(policy.mean_return)
     line = spark_line(returns, _SPARK_WIDTH) if len(returns) > 1 else ""
-    rows.append((f"return{whose}", Text.assemble((line, "cyan"), "  ", (mean_return, "bold"))))
+    shown = Text.assemble((line, "cyan"), "  ", (mean_return, "bold"))
+    rows: list[Row] = [(f"return{whose}", shown)]
     returns_of = {policy.name: policy.mean_return for policy in status.policies if policy.mean_return is not None}
     if len(returns_of) > 2:
         best, worst = max(returns_of.values()), min(returns_of.values())
@@ -278,11 +274,8 @@ def _learning(status: Status) -> list[Row]:
     for feature in FEATURES:
         prefix = feature.metrics
         its = {n.removeprefix(prefix): value for n, value in status.experience.items() if n.startswith(prefix)}
-        for about, fact in feature.rows(its, number) if its else ():
-            rows.append((about, fact))
-    for about, results in _matches(status).items():
-        rows.append((about, results))
-    return rows
+        rows += feature.rows(its, number) if its else ()
+    return [*rows, *_matches(status).items()]
 
 
 def _evaluation(policy: PolicyStatus, target: float | None) -> Text:
@@ -339,7 +332,7 @@ def _policies(policies: Sequence[PolicyStatus], width: int, chosen: int, most: i
 def _roles(status: Status, width: int) -> Pane:
     """Return the pane of the roles: their shares of time, and what all cores spent theirs on."""
     looks = _looks(status.roles)
-    bar_width = 40 if width >= _WIDE else 20
+    bar_width = 40 if width >= _WIDE else min(20, width // 4)
     name_width = max(len(role.name) for role in status.roles)
     left = max(10, width - 8 - name_width - bar_width)
     in_order = sorted(status.roles, key=lambda role: role.name != status.limiting_role)
@@ -354,6 +347,7 @@ def _roles(status: Status, width: int) -> Pane:
             name = Text(role.name, _NOTED if role.name == status.limiting_role else "bold")
             lines = legends[role.name] if rows >= count else packed(_legend(role, looks, largest_first=True), left)[:1]
             for place, line in enumerate(lines or [Text("")]):
+                line.no_wrap, line.overflow = True, "ellipsis"
                 table.add_row(*((name, _bar(role, looks, bar_width)) if place == 0 else ("", "")), line)
         more = work if rows >= count else work[: max(0, rows - roles)]
         return panel(Group(table, *more), "roles")
@@ -362,11 +356,9 @@ def _roles(status: Status, width: int) -> Pane:
 
 
 def _real_work(real_work: float, cores: Mapping[str, float]) -> list[Text]:
-    entries = [Text.assemble(("real work: ", "dim"), (f"{real_work:.0%}", "bold green"))]
-    for name, share in cores.items():
-        if share >= LEAST_SHARE:
-            entries.append(Text(f"{name} {share:.0%}", "" if name in REAL_WORK else "dim"))
-    return entries
+    shown = ((name, share) for name, share in cores.items() if share >= LEAST_SHARE)
+    others = [Text(f"{name} {share:.0%}", "" if name in REAL_WORK else "dim") for name, share in shown]
+    return [Text.assemble(("real work: ", "dim"), (f"{real_work:.0%}", "bold green")), *others]
 
 
 def _looks(roles: Sequence[RoleShare]) -> Mapping[str, tuple[str, str]]:

@@ -10,7 +10,7 @@ from math import isfinite
 from time import monotonic, sleep
 from typing import Any, Self
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
@@ -163,7 +163,9 @@ class LiveView(View):
             self._live.start()
             self._has_begun = True
             width, height = self._console.size
-            self._live.update(panels(status, self._history, width, height - 1, self._chosen), refresh=True)
+            shown = panels(status, self._history, width, height - 1, self._chosen)
+            # The cursor waits in a line of its own, or a terminal's "^C" would move the panels.
+            self._live.update(shown if self._closed else Group(shown, ""), refresh=True)
 
     def _leave(self, is_leaving: bool) -> None:
         """Leave the terminal to a shell, or begin anew below what it has written."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.masking import is_secret
 from penstock.runs.descriptions import AXES
-from penstock.runs.drawing import chart_html, plain_chart, scatter_html
+from penstock.runs.drawing import COLORS, chart_html, plain_chart, scatter_html
 from penstock.runs.formatting import counted, number, words_of
 from penstock.runs.reading import RecordedRun
 from penstock.studies import StudyError
@@ -79,7 +79,7 @@ def comparison_page(
                 count = counted(len(without), "run")
                 notes.append(f"{name} on {env}: {count} without an evaluation: {', '.join(without)}")
         if groups[score]:
-            parts.append(_part(env, groups, score))
+            parts.append(_part(env, groups, score, [name for name, _ in sides]))
     return parts, notes
 
 
@@ -94,24 +94,25 @@ def _setting(value: Any) -> str:
     return "" if value is None else f"{value:.6g}" if isinstance(value, float) else words_of(value)
 
 
-def _part(env: str, groups: dict[str, list[Group]], score: str) -> dict[str, Any]:
+def _part(env: str, groups: dict[str, list[Group]], score: str, names: Sequence[str]) -> dict[str, Any]:
     found = {each: comparison(of_score, None, is_normalized=False) for each, of_score in groups.items()}
     shown = tables(found[score])
     returns = {SCORES[each]: [row[:1] + row[2:-1] for row in tables(found[each])["Scores"]] for each in SCORES}
     others = {title: rows for title, rows in shown.items() if title not in ("Scores", "Settings")}
     both = zip(found[score]["runs"], found["final"]["runs"], found["best"]["runs"], strict=True)
     rows = [row | {"final": final["score"], "best": best["score"]} for row, final, best in both]
-    return {"env": env, "figures": _figures(env, found[score], score), "tables": returns | others, "runs": rows}
+    return {"env": env, "figures": _figures(env, found[score], score, names), "tables": returns | others, "runs": rows}
 
 
-def _figures(env: str, found: dict[str, Any], score: str) -> list[str]:
-    """Return the performance profiles, and the Pareto front of each cost."""
-    columns = {"score": found["thresholds"], **found["profiles"]}
+def _figures(env: str, found: dict[str, Any], score: str, names: Sequence[str]) -> list[str]:
+    """Return the performance profiles, and the Pareto front of each cost, with the colours of all environments."""
+    names = names if len(names) <= COLORS else list(found["profiles"])
+    columns = {**dict.fromkeys(names, ()), "score": found["thresholds"], **found["profiles"]}
     title = f"Share of runs above a {SCORES[score].lower()}, {env}"
-    profile = plain_chart(title, "share", {name: name for name in found["profiles"]}, said="")
+    profile = plain_chart(title, "share", {name: name for name in names}, said="")
     made = [chart_html(profile, columns, "score")]
     for cost in costs_of(found["runs"]):
-        of_groups: dict[str, list[tuple[str, float, float, bool]]] = {name: [] for name in found["profiles"]}
+        of_groups: dict[str, list[tuple[str, float, float, bool]]] = {name: [] for name in names}
         for row in found["runs"]:
             text = f"{row['run']}: {number(row['score'])} after {row[cost]:,.0f} {cost}"
             of_groups[row["group"]].append((text, row[cost], row["score"], cost in row["fronts"]))

@@ -122,7 +122,7 @@ def read(flags: Flags) -> tuple[list[RecordedRun], Panels, Bands]:
         known = sorted({name for run in runs for name in run.metric_names})
         near = f"; they have {', '.join(known)}" if known else ""
         why = f": {NO_FRAMES}" if flags.x == "frames" else ""
-        none = "the run has no" if len(runs) == 1 else f"none of these {counted(len(runs), 'run')} has"
+        none = {0: "no run has", 1: "the run has no"}.get(len(runs), f"none of these {len(runs)} runs has")
         raise StudyError(f"{none} {flags.y!r} over {flags.x!r}{why}{near}")
     kind = "minmax" if flags.band == "none" else flags.band
     bands = {env: {name: band_of(curves, kind) for name, curves in groups.items()} for env, groups in panels.items()}

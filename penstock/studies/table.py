@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from rich.text import Text
 from penstock.flags import Places, parse_flags
 from penstock.runs.descriptions import COLUMNS, Column
 from penstock.runs.files import json_bytes
-from penstock.runs.formatting import clock, number, printable, words_of
+from penstock.runs.formatting import clock, counted, number, printable, words_of
 from penstock.runs.reading import RecordedRun, find_runs
 from penstock.studies import StudyError
 from penstock.studies.conditions import chosen, require_known, value_of
@@ -29,6 +29,8 @@ _STATE_COLORS = {
 }  # fmt: skip
 _MOST_UNREADABLE = 20  # runs whose reason is printed
 _PIPE_WIDTH = 240  # columns of a table outside a terminal
+_RUN = COLUMNS[0]
+_TEXT_WIDTH = 28  # columns that the names of runs, and further columns, take from others
 
 
 @dataclass(frozen=True)
@@ -84,14 +86,12 @@ def command(args: list[str]) -> int:
     else:
         console = Console(highlight=False)
         console.width = console.width if console.is_terminal else _PIPE_WIDTH
-        console.print(as_table(rows, more))
+        console.print(as_table(rows, more, console.width))
         for run in [run for run in rows if run.summary["state"] == "unreadable"][:_MOST_UNREADABLE]:
             print(f"{printable(run.name)} is unreadable: {printable(run.summary['reason'])}")
-        hidden = len(runs) - len(rows)
-        what = "1 run" if len(rows) == 1 else f"{len(rows)} runs"
-        archived = len(found) - len(shown)
-        what += f", {hidden} others are not shown" if hidden else ""
-        print(what + (f", {archived} of them archived" if archived else ""))
+        hidden, archived = len(runs) - len(rows), len(found) - len(shown)
+        others = f", {counted(hidden, 'other')} not shown" if hidden else ""
+        print(counted(len(rows), "run") + others + (f", {archived} of them archived" if archived else ""))
     return 0
 
 
@@ -107,19 +107,36 @@ def ordered(runs: Sequence[RecordedRun], key: str, *, reverse: bool = False) -> 
     return sorted(known, key=place, reverse=reverse) + unknown
 
 
-def as_table(runs: Sequence[RecordedRun], more: Sequence[str] = ()) -> Table:
-    """Draw runs for a terminal, one per row, without empty columns."""
-    known = {column.name: column for column in COLUMNS}
-    printed = [column.name for column in COLUMNS if column.is_printed]
-    names = [name for name in (*printed, *more) if any(value_of(run, name) not in (None, "") for run in runs)]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in names:
-        column = known.get(name, Column(name, name, "number"))
-        table.add_column(column.heading, justify="left" if column.is_text else "right", no_wrap=name == "state")
-    now = time.time()
-    for run in runs:
-        table.add_row(*(_cell(known.get(name), value_of(run, name), now) for name in names))
+def as_table(runs: Sequence[RecordedRun], more: Sequence[str] = (), width: int = _PIPE_WIDTH) -> Table:
+    """Draw runs for a terminal, one per row, without empty columns, and the least important ones that do not fit."""
+    known, now = {column.name: column for column in COLUMNS}, time.time()
+    shown = dict[Column, list[Text]]()
+    for name in dict.fromkeys((*(column.name for column in COLUMNS if column.is_printed), *more)):
+        column = known.get(name, Column(name, name, "text"))
+        if any(its := [_cell(column, value_of(run, name), now) for run in runs]):
+            shown[column] = its
+    whole = {column for column in shown if column in COLUMNS and column != _RUN}
+    room = {column: max(cell.cell_len for cell in (Text(column.heading), *its)) for column, its in shown.items()}
+    room = {column: 3 + (need if column in whole else min(need, _TEXT_WIDTH)) for column, need in room.items()}
+    optional = sorted(filter(lambda column: column.least_width, shown), key=lambda column: column.least_width or 0)
+    while optional and sum(room.values()) > width + 1:
+        del room[optional.pop()]
+    names = width - 2 - sum(room.values()) + room.get(_RUN, 0)
+    left_out = ", ".join(column.heading for column in shown if column not in room)
+    caption = f"{width} columns have no room for: {left_out}" if left_out else None
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption=caption, caption_justify="left")
+    for column in room:
+        is_text = any(isinstance(value_of(run, column.name), str) for run in runs)
+        table.add_column(column.heading, justify="left" if is_text else "right", no_wrap=column in whole)
+    for n in range(len(runs)):
+        table.add_row(*(_cut(shown[column][n], names) if column == _RUN else shown[column][n] for column in room))
     return table
+
+
+def _cut(name: Text, width: int) -> Text:
+    """Return a name without its middle if it is too long; the end of a run's name often has the seed."""
+    ends = f"{name.plain[: width // 3]}…{name.plain[width // 3 + 1 - width :]}"
+    return name if name.cell_len <= width else Text(ends)
 
 
 def as_csv(runs: Sequence[RecordedRun], more: Sequence[str] = ()) -> str:
@@ -154,36 +171,25 @@ def _facts(run: RecordedRun) -> dict[str, Any]:
 def _diff(args: list[str]) -> int:
     if len(args) != 2 or args[0].startswith("-"):
         raise StudyError("usage: penstock runs diff A B, two runs")
-    runs = [RecordedRun.open(path) for path in args]
-    found = differences(runs)
-    if not found:
-        print("the same settings, versions, commits and machine")
-        return 0
+    found = differences([RecordedRun.open(path) for path in args])
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("", *args):
         table.add_column(Text(heading), overflow="fold")
     for name, values in found.items():
         table.add_row(Text(name), *(Text(words_of(value)) for value in values))
-    Console(highlight=False).print(table)
+    Console(highlight=False).print(table if found else "the same settings, versions, commits and machine")
     return 0
 
 
-def _cell(column: Column | None, value: Any, now: float) -> Text:
-    """Return a value as text; `column` is None for settings and columns without a description."""
-    if value is None:
-        return Text("")
-    cell = None if column is None else column.cell
-    if cell == "state":
-        return Text(words_of(value), style=_STATE_COLORS.get(value, ""))
-    if cell == "clock":
-        return Text(clock(value))
-    if cell == "ago":
-        return Text(clock(max(0.0, now - value)))
-    if cell == "share":
-        return Text(f"{value:.0%}")
-    if cell == "count":
-        return Text(f"{value:,.0f}" if isinstance(value, int | float) else words_of(value))
-    return Text(number(value) if isinstance(value, float) and cell == "number" else words_of(value))
+def _cell(column: Column, value: Any, now: float) -> Text:
+    """Return a value as text."""
+    forms: dict[str, Callable[[Any], str]] = {
+        "clock": clock, "ago": lambda then: clock(max(0.0, now - then)), "share": "{:.0%}".format,
+        "count": "{:,.0f}".format, "number": lambda size: number(size) if isinstance(size, float) else words_of(size),
+    }  # fmt: skip
+    form = forms.get(column.cell, words_of) if isinstance(value, int | float) else words_of
+    style = _STATE_COLORS.get(value, "") if column.cell == "state" else ""
+    return Text("" if value is None else form(value), style)
 
 
 def _plain(value: Any) -> Any:

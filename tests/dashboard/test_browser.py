@@ -291,6 +291,148 @@ def test_a_server_that_is_gone_is_told(browser, runs, live):
         assert waited(browser, lambda: "no connection" in text_of(browser, "#connection"))
 
 
+def test_a_page_that_cannot_be_read_says_why(browser, runs, live):
+    with dashboard_of(runs) as served:
+        open_run(browser, served, "live")
+        served.process.kill()
+        served.process.wait()
+        browser.find_element(By.LINK_TEXT, "All runs").click()
+        waited(browser, lambda: "the dashboard does not answer: is penstock dashboard" in text_of(browser, "main"))
+        assert text_of(browser, "#connection") == "", "that of the page before"
+        with dashboard_of(runs, "--port", str(served.port)):  # with another token
+            words = "Open the address that penstock dashboard has printed."
+            waited(browser, lambda: words in text_of(browser, "main"))
+
+
+def test_a_server_that_was_started_again_is_named_as_the_reason(browser, runs, live):
+    with dashboard_of(runs) as served:
+        open_run(browser, served, "live")
+        served.process.kill()
+        served.process.wait()
+        with dashboard_of(runs, "--port", str(served.port)):
+            waited(browser, lambda: "Open the address that penstock" in text_of(browser, "#connection"))
+
+
+def test_a_run_that_is_gone_is_told_and_one_in_its_place_is_shown(browser, runs, live):
+    with dashboard_of(runs) as served:
+        open_run(browser, served, "live")
+        shutil.rmtree(live.directory.path)
+        waited(browser, lambda: "there is no such run in the folders of this dashboard" in text_of(browser, "body"))
+        run = record(runs / "live", [(5, 1.0)], seed=77, gamma=0.123)
+        append(run, steps=6, seconds=6, **{"loss/entropy": 0.5})
+        waited(browser, lambda: "seed 77" in text_of(browser, "main") and "0.123" in text_of(browser, "details"))
+        waited(browser, lambda: "Entropy" in text_of(browser, "figcaption"))
+        assert "there is no such run" not in text_of(browser, "body")
+
+
+def test_metrics_that_are_not_finite_are_named(browser, runs, live):
+    path = live.directory.path / "status.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"losses": {"policy_loss": None, "entropy": 1.0}}))
+    with dashboard_of(runs) as served:
+        open_run(browser, served, "live")
+        waited(browser, lambda: "not finite, and have no point in a chart: policy_loss" in text_of(browser, "main"))
+
+
+def test_the_progress_of_reading_does_not_stay(browser, runs, live):
+    slow = (
+        "const fetched = window.fetch; window.fetch = async (path, ...more) => {"
+        " if (String(path).endsWith('/episode')) await new Promise((done) => setTimeout(done, 2500));"
+        " return fetched(path, ...more); }"
+    )
+    script = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": slow})
+    try:
+        with dashboard_of(runs) as served:
+            open_run(browser, served, "live")
+            waited(browser, lambda: "so far: 100 %" in text_of(browser, "[role=status]"))
+            waited(browser, lambda: "so far" not in text_of(browser, "[role=status]"))
+    finally:
+        browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
+
+
+def test_the_address_of_the_overview_holds_words_and_order(browser, runs):
+    record(runs / "first", [(100, 5.0)])
+    record(runs / "second", [(100, 7.0)])
+    record(runs / "third", [(100, 9.0)], algorithm="dqn")
+    with dashboard_of(runs) as served:
+        browser.get(served.address)
+        waited(browser, lambda: "3 of 3 runs" in text_of(browser, "main"))
+        browser.find_element(By.ID, "filter").send_keys("ppo")
+        browser.find_element(By.XPATH, "//button[text()='eval']").click()
+        browser.find_element(By.LINK_TEXT, "second").click()
+        waited(browser, lambda: "second" in text_of(browser, "h1"))
+        browser.back()
+        waited(browser, lambda: "2 of 3 runs" in text_of(browser, "main"))
+        assert text_of(browser, "tbody th") == "second | first"
+        assert browser.find_element(By.CSS_SELECTOR, "[aria-sort=descending]").text.startswith("eval")
+
+
+@pytest.mark.parametrize(
+    ("low", "step"), [(0.0004, 0.00005), (100_000, 100), (2e-7, 2.5e-8), (1e33, 1e32), (123.4, 0.0002), (0.99951, 1e-5)]
+)
+def test_no_tick_looks_like_its_neighbour(browser, runs, low, step):
+    record(runs / "run")
+    words = (
+        "const [low, step, done] = arguments, shownIn = (looks, unit) =>"
+        " looks.ticks(low, low + 6 * step, step).map((at) => looks.shortened(at, unit));"
+        "import('/static/looks.js').then((looks) => done(['', 'share', 'bytes'].map((unit) => shownIn(looks, unit))))"
+    )
+    with dashboard_of(runs) as served:
+        browser.get(served.address)
+        for shown in browser.execute_async_script(words, low, step):
+            assert len(set(shown)) == len(shown) >= 6 and max(map(len, shown)) < 14, shown
+
+
+def looks_of_legends(browser):
+    return browser.execute_script(
+        "return [...document.querySelectorAll('.legend button')].map((one) => [one.textContent.split(' ')[0],"
+        " one.querySelector('.swatch').className, one.querySelector('.swatch').style.color])"
+    )
+
+
+def test_a_group_has_one_colour_in_all_charts_of_curves(browser, runs):
+    for seed in range(3):
+        record(runs / f"cart-{seed}", [(100, 5.0), (200, 6.0)], seed=seed)
+    record(runs / "pendulum", [(100, 5.0), (200, 6.0)], seed=2, env="Pendulum-v1")
+    with dashboard_of(runs) as served:
+        browser.get(served.address)
+        browser.execute_script("location.hash = '#/curves?by=seed,nothing'")
+        waited(browser, lambda: len(browser.find_elements(By.CSS_SELECTOR, "figure canvas")) == 2)
+        looks = [tuple(look) for look in looks_of_legends(browser)]
+        assert len(looks) == 4 and len(set(looks)) == 3 and len({color for *_, color in looks}) == 3
+        assert text_of(browser, ".by").startswith("Grouped by seed") and "nothing" not in text_of(browser, ".by")
+        browser.execute_script("location.hash = '#/compare?by=seed'")
+        waited(browser, lambda: len(browser.find_elements(By.CSS_SELECTOR, "figure.chart")) == 6)
+        marks = browser.execute_script(
+            "return [...document.querySelectorAll('figure.chart .legend > span:has(svg)')].map((one) =>"
+            " [one.title, [...one.querySelector('svg').firstChild.classList].find((look) => /c\\d/.test(look))])"
+        )
+        assert {tuple(mark) for mark in marks} == {("seed=0", "c0"), ("seed=1", "c1"), ("seed=2", "c2")}
+
+
+def test_the_dashes_of_a_legend_are_those_of_its_line(browser, runs):
+    for seed in range(8):
+        record(runs / f"cart-{seed}", [(100, 5.0), (200, 6.0)], seed=seed)
+    with dashboard_of(runs) as served:
+        browser.get(served.address)
+        browser.execute_script("location.hash = '#/curves?by=seed'")
+        waited(browser, lambda: browser.find_elements(By.CSS_SELECTOR, "figure canvas"))
+        looks = {name: tuple(look) for name, *look in looks_of_legends(browser)}
+        assert looks["seed=6"] == ("swatch dash3", looks["seed=0"][1]), "dash 6 % 4, one on as colours come again"
+        assert len(set(looks.values())) == 8
+
+
+def test_numbers_of_any_size_are_readable(browser, runs):
+    run = record(runs / "run", [(100, 5.0)])
+    for n in range(4):
+        append(run, steps=200 + n, seconds=20 + n, **{"metrics/huge": 1e20 * (n + 1), "metrics/tiny": 1e-8 * (n + 1)})
+    with dashboard_of(runs) as served:
+        open_run(browser, served, "run")
+        waited(browser, lambda: "huge" in text_of(browser, "figcaption"))
+        assert "4.00e+20" in text_of(browser, "figcaption") and "000,000" not in text_of(browser, "figcaption")
+        for title, power in (("huge", "e+20"), ("tiny", "e-8")):
+            assert saved_picture(browser, title, "SVG")[1].count(power) > 2
+
+
 def test_an_address_of_an_old_dashboard_is_refused_in_words(browser, runs, live):
     with dashboard_of(runs) as served:
         browser.get(f"http://127.0.0.1:{served.port}/?token=old")
@@ -323,7 +465,9 @@ def test_the_stop_button_is_there_with_control_only(browser, runs, live):
         assert not browser.find_elements(By.ID, "stop")
     with dashboard_of(runs, "--control") as served:
         open_run(browser, served, "live")
+        assert not browser.find_element(By.ID, "stop").is_displayed(), "the run has ended"
         os.remove(live.directory.path / "status.json")
+        waited(browser, browser.find_element(By.ID, "stop").is_displayed)
         browser.find_element(By.ID, "stop").click()
         browser.switch_to.alert.accept()
         waited(browser, lambda: "It is not running here." in text_of(browser, "main"))

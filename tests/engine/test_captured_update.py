@@ -81,7 +81,8 @@ def require_same(one, other, atol=1e-6):
     [
         *((kind, {"learning_rate_schedule": "linear"}) for kind in CONTROL),
         (SAC, {"alpha": 0.2}), (SAC, {"policy_delay": 3, "normalization": "layer"}),
-        (DQN, {"target_period": 3}), (DQN, {"normalize_returns": False}), (DQN, {"optimizer": "adamw", "double": True, "dueling": True}),
+        (DQN, {"target_period": 3}), (DQN, {"normalize_returns": False}),
+        (DQN, {"optimizer": "adamw", "double": True, "dueling": True}),
         (DQN, {"munchausen": True, "max_grad_norm": 0.1}), (DQN, {"noisy": True}), (BTR, {"target_period": 4}),
         (Rainbow, {"v_min": -5.0, "v_max": 5.0}),
     ],

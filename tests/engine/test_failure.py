@@ -201,6 +201,8 @@ def test_the_command_that_resumes_is_one_that_a_shell_reads_as_it_was_meant(tmp_
         trainer.train(quiet=True)
     command = shlex.split(str(failure.value).splitlines()[-1].partition("with: ")[2])
     assert command == ["penstock", "resume", str(tmp_path / "my run")]
+    reason = json.loads((tmp_path / "my run" / "status.json").read_text())["reason"]
+    assert "failed in step" in reason and reason.endswith(": ArithmeticError: it broke")
 
 
 @contextmanager

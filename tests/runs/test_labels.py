@@ -84,7 +84,7 @@ def test_the_command_tags_finds_and_hides(tmp_path, capsys):
     assert main(["runs", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert " two " in out and " one " not in out and "baseline,old" in out
-    assert out.splitlines()[-1] == "1 run, 1 others are not shown, 1 of them archived"
+    assert out.splitlines()[-1] == "1 run, 1 other not shown, 1 of them archived"
     assert main(["runs", str(tmp_path), "--archived", "--where", "tags=*baseline*"]) == 0
     assert " one " in capsys.readouterr().out
     assert main(["tag", paths[0], "--restore"]) == 0

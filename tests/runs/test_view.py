@@ -307,6 +307,15 @@ def test_live_output_tells_events_above_the_panels_and_ends_with_the_last_status
     assert after.rindex("\x1b[?25h") > after.rfind("\x1b[?25l")
 
 
+def test_the_cursor_waits_below_the_panels_where_an_echo_moves_none_of_them():
+    console = terminal()
+    view = open_view(console)
+    view.update(status(steps=5))
+    assert console.file.getvalue().endswith("\n"), "not behind the last border"
+    view.close(status(steps=200_000))
+    assert not console.file.getvalue().endswith("\n\n"), "no empty line remains"
+
+
 def test_live_output_gives_the_cursor_back_when_the_run_fails():
     console = terminal()
     with pytest.raises(KeyboardInterrupt), open_view(console) as view:
@@ -447,6 +456,17 @@ def test_panels_fit_the_terminal_and_the_most_important_remain(shown, width, hei
         assert words in text, words
     if height > 23:
         assert "learner" in text and "steps/s" in text
+
+
+def test_a_legend_takes_no_second_line_in_a_small_terminal():
+    evaluator = RoleShare(name="evaluator", activities={"wait for a request": 0.98}, busy=0.0)
+    shown = status(roles=(RoleShare(name="rollout x2", activities={"env": 0.5}, busy=0.5), evaluator))
+    for height in range(14, 24):
+        console = Console(width=60, file=io.StringIO())
+        console.print(panels(shown, course([1.0, 2.0]), 60, height))
+        text = console.file.getvalue()
+        assert len(text.splitlines()) <= height, height
+    assert "wait for a request 98%" in text
 
 
 @pytest.mark.parametrize("height", [9, 10, 13, 14])

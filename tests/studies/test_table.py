@@ -5,8 +5,11 @@ import io
 import json
 
 import pytest
+from rich.console import Console
 
 from penstock.cli import main
+from penstock.runs.reading import find_runs
+from penstock.studies.table import as_table
 from tests.studies.recorded import record
 
 
@@ -74,11 +77,25 @@ def test_json_has_everything_and_csv_what_is_asked_for(runs, capsys):
 def test_the_table_shows_what_there_is(runs, capsys):
     main(["runs", "--where", "algorithm=ppo", "--columns", "learning_rate"])
     out = capsys.readouterr().out
-    assert all(word in out for word in ("failed", "CartPole-v1", "0.0003", "50.0", "2 runs, 1 others are not shown"))
+    assert all(word in out for word in ("failed", "CartPole-v1", "0.0003", "50.0", "2 runs, 1 other not shown"))
     assert "Pong" not in out
     (runs.parent / "empty").mkdir()
     main(["runs", "empty"])
     assert capsys.readouterr().out == "no runs in empty\n"
+
+
+@pytest.mark.parametrize(
+    ("width", "left_out"), [(60, "algorithm, env, seed, steps, time, best, steps/s, limited by, ago"), (200, "")],
+)  # fmt: skip
+def test_a_narrow_terminal_leaves_columns_out_and_cuts_no_number(runs, width, left_out):
+    name = "lr/CartPole-v1-ppo-learning_rate-1e-3-seed4"
+    record(runs / name, [(1_234_567, -1234.5)], target=5.0)
+    console = Console(file=io.StringIO(), width=width)
+    console.print(as_table(find_runs([runs]), (), width))
+    text = console.file.getvalue()
+    assert "-1,234.5" in text and text.count("…") == bool(left_out) and "-seed4" in text
+    assert (f"60 columns have no room for: {left_out}" in " ".join(text.split())) == bool(left_out)
+    assert (name in text) == (not left_out)
 
 
 def test_what_a_copied_run_is_called_is_shown_and_not_obeyed(runs, capsys):

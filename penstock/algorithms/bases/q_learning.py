@@ -120,8 +120,8 @@ class QLearningConfig(PrioritizedReplayConfig):
     """Learn values of rescaled returns, h(x) = sign(x) (sqrt(|x| + 1) - 1) + x / 1000 (arXiv:1805.11593)."""
 
     normalize_returns: bool = False
-    """Running normalisation of value targets (PopArt, arXiv:1602.07714); its statistics are part of the weights. Without
-    effect on "c51", whose returns are fixed by v_min and v_max."""
+    """Running normalisation of value targets (PopArt, arXiv:1602.07714); its statistics are part of the weights. None
+    with "c51", whose returns are fixed by v_min and v_max."""
 
     distributional: Literal["none", "c51", "quantile", "iqn"] = "none"
     """Distribution of returns to learn: "none", the mean alone; "c51", probabilities of fixed returns

@@ -212,7 +212,7 @@ class ReplayAlgorithm(Algorithm):
         self.change(partial(self._move_target, tau))
 
     def change(self, apply: Callable[[], Any], read: Sequence[Tensor] = ()) -> None:
-        """Change networks within an update by `apply`, which reads the tensors `read` of the update; plans do so, too."""
+        """Change networks within an update, here or in its plan, by `apply`, which reads the tensors `read` of it."""
         if self.recording is not None:
             self.recording.change(apply, read)
         else:

@@ -1,6 +1,6 @@
 // Choice of page and colours.
 
-import { el } from "./dom.js";
+import { AWAY, el, reasonOf } from "./dom.js";
 import { overview } from "./overview.js";
 
 // Charts are loaded when needed: the overview does not wait for them.
@@ -13,19 +13,19 @@ async function shown(page, path, asked) {
   if (search) return (await import("./search.js")).searchPage(page, search[1], asked);
   if (path === "#/compare") return (await import("./compare.js")).comparePage(page, asked);
   if (path === "#/differences") return (await import("./diff.js")).diffPage(page, asked);
-  if (!path || path === "#/" || path === "#") return overview(page);
+  if (!path || path === "#/" || path === "#") return overview(page, asked);
   throw new Error("there is no such page");
 }
 
 let leave = () => {};
 let arrivals = 0;
 
-async function show() {
+async function show(isAgain = false) {
   leave();
   leave = () => {};
   const arrival = ++arrivals;
   const page = document.getElementById("page");
-  page.replaceChildren(el("p", {}, "Loading"));
+  if (!isAgain) page.replaceChildren(el("p", {}, "Loading"));
   const [path, query] = location.hash.split("?");
   const made = el("div", {});
   try {
@@ -37,7 +37,9 @@ async function show() {
     leave = left;
     page.replaceChildren(made);
   } catch (error) {
-    const reason = error.status === 404 ? "there is no such run in the folders of this dashboard" : error.message;
+    const reason = await reasonOf(error);
+    if (arrival !== arrivals) return;
+    if (reason === AWAY) setTimeout(() => arrival === arrivals && show(true), 2000);
     page.replaceChildren(el("p", {}, el("a", { href: "#/" }, "All runs")), el("p", { role: "alert" }, `This cannot be shown: ${reason}`));
   }
 }
@@ -68,5 +70,5 @@ document.getElementById("theme").addEventListener("click", () => {
 useTheme(chosenTheme());
 window.addEventListener("beforeprint", () => paint("light")); // before the charts', which draw for paper then
 window.addEventListener("afterprint", () => paint(chosenTheme()));
-window.addEventListener("hashchange", show);
+window.addEventListener("hashchange", () => show());
 show();

@@ -161,7 +161,7 @@ export class Chart {
       const shown = colorOf(color, color === WAIT ? waits++ : 0);
       return {
         stroke: edge ? "transparent" : isArea ? paper : shown + (faint ? "99" : ""), width: edge ? 0 : isArea ? 1 : width, fill: isArea ? shown : undefined,
-        dash: isArea ? [] : DASHES[(dash + Math.floor(Math.max(0, color) / COLORS.length)) % DASHES.length], spanGaps: true,
+        dash: isArea ? [] : DASHES[dashOf({ color, dash })], spanGaps: true,
         points: { show: kind !== "area" && !edge && this.isSparse(n + 1, isDotted ? 100 : 1), size: 5 },
       };
     });
@@ -257,7 +257,7 @@ export class Chart {
 
   said(value) {
     if (value === null || value === undefined) return "-";
-    return this.options.unit === "share" ? `${(100 * value).toFixed(1)} %` : (this.options.unit || "").startsWith("bytes") ? `${shortened(value, "bytes")}B` : this.isWhole ? count(value) : number(value);
+    return this.options.unit === "share" ? `${(100 * value).toFixed(1)} %` : (this.options.unit || "").startsWith("bytes") ? `${shortened(value, "bytes", 3)}B` : this.isWhole ? count(value) : number(value);
   }
 
   fillLegend(whole) {
@@ -269,7 +269,7 @@ export class Chart {
       let waits = 0;
       this.entries = shown.map(([line, n]) => {
         const said = el("span", { class: "said" });
-        const swatch = el("span", { class: `swatch dash${this.options.kind === "area" ? "" : (line.dash || 0) % DASHES.length}`, "aria-hidden": "true" });
+        const swatch = el("span", { class: `swatch dash${this.options.kind === "area" ? "" : dashOf(line)}`, "aria-hidden": "true" });
         swatch.style.color = colorOf(line.color, line.color === WAIT ? waits++ : 0);
         const button = el("button", { type: "button", class: this.options.kind === "area" ? "area" : null, "aria-pressed": "true", onclick: () => {
           if (this.hidden.has(n)) this.hidden.delete(n);
@@ -348,6 +348,11 @@ function smoothed(column, weight) {
     total = weight * total + (1 - weight);
     return sum / total;
   });
+}
+
+// Lines beyond the number of colours differ from those before them in their dashes.
+function dashOf({ color, dash = 0 }) {
+  return (dash + Math.floor(Math.max(0, color) / COLORS.length)) % DASHES.length;
 }
 
 function lastOf(values) {

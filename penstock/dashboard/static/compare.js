@@ -10,7 +10,7 @@ export async function comparePage(page, asked) {
   const score = el("select", { id: "score" }), first = el("select", { id: "first" });
   const grouping = new Grouping((names) => { by = names.join(); asking(""); }), shown = el("div", {}), told = el("p", { role: "status", class: "quiet" });
   let by = asked.has("by") ? asked.get("by") : null, arrivals = 0, known = "";
-  fill(score, [["final", "last evaluation"], ["best", "best evaluation, which flatters"]], asked.get("score") === "best" ? "best" : "final");
+  fill(score, [["final", "last evaluation"], ["best", "best evaluation, which is biased upwards"]], asked.get("score") === "best" ? "best" : "final");
 
   async function ask(reference = first.value, isQuiet = false) {
     const arrival = ++arrivals;
@@ -22,7 +22,7 @@ export async function comparePage(page, asked) {
     fill(first, found.groups.toSorted().map((name) => [name, name]), found.groups[0] ?? "");
     grouping.show(found.keys, found.by);
     const compared = found.envs.reduce((sum, env) => sum + env.runs.length, 0);
-    told.textContent = `${compared} of ${found.runs.length} runs are compared, in ${found.groups.length} ${found.groups.length === 1 ? "group" : "groups"}`;
+    told.textContent = `${compared} of ${found.count} runs are compared, in ${found.groups.length} ${found.groups.length === 1 ? "group" : "groups"}`;
     if (known === JSON.stringify(found)) return;
     known = JSON.stringify(found);
     replace(shown, [...found.notes.map((note) => el("p", { class: "note" }, note)), ...found.envs.flatMap(environment), ...rows(found)]);

@@ -3,6 +3,7 @@
 import { Chart } from "./chart.js";
 import { Controls, field, fill, Grouping, soon } from "./controls.js";
 import { el, stream } from "./dom.js";
+import { COLORS } from "./looks.js";
 
 export async function curvesPage(page, asked) {
   document.title = "Curves · Penstock";
@@ -66,12 +67,13 @@ export async function curvesPage(page, asked) {
     bar.hidden = !found.is_sampled;
     fill(y, [...new Set([metric, ...found.names])].filter((name) => name === metric || !["steps", "seconds", "frames", "time"].includes(name)).map((name) => [name, name]), metric);
     if (found.axes.length) fill(x, found.axes, x.value);
-    by_.replaceChildren("Grouped by ", el("strong", {}, [...by].join(", ") || "nothing: all runs are one group"));
+    by_.replaceChildren("Grouped by ", el("strong", {}, [...by].filter((name) => found.settings.includes(name)).join(", ") || "nothing: all runs are one group"));
     grouping.show(found.settings, [...by]);
     const lines = found.panels.flatMap((panel) => panel.groups).reduce((sum, group) => sum + group.count, 0);
     const over = x.value === "steps" ? "" : ` over ${x.value}`, why = found.no_frames && lines < found.count ? `: ${found.no_frames}` : "";
     told.textContent = `${lines ? `${lines} of ${found.count} runs have` : `None of ${found.count} runs has`} this metric${over}${lines || why ? why : " yet"}`;
-    const now = JSON.stringify([metric, x.value, found.panels.map((panel) => [panel.name, panel.groups.map((group) => [group.name, group.low === null, group.middle === null, group.runs.length])])]);
+    const names = [...new Set(found.panels.flatMap((panel) => panel.groups.map((group) => group.name)))];
+    const now = JSON.stringify([metric, x.value, names, found.panels.map((panel) => [panel.name, panel.groups.map((group) => [group.name, group.low === null, group.middle === null, group.runs.length])])]);
     if (now === shape) {
       for (const panel of found.panels) {
         const chart = drawn.get(panel.name);
@@ -82,7 +84,7 @@ export async function curvesPage(page, asked) {
     }
     shape = now;
     for (const chart of drawn.values()) chart.destroy();
-    drawn = new Map(found.panels.map((panel) => [panel.name, chartOf(panel, controls, metric)]));
+    drawn = new Map(found.panels.map((panel) => [panel.name, chartOf(panel, controls, metric, names)]));
     charts.replaceChildren(...[...drawn.values()].map((chart) => chart.element));
   }
 
@@ -111,9 +113,11 @@ class Panel {
   }
 }
 
-function chartOf(panel, controls, metric) {
+// names: groups of all panels. As long as there are colours enough, a group has the same one in all panels.
+function chartOf(panel, controls, metric, names) {
   const lines = [], bands = [], notes = [];
-  panel.groups.forEach((group, n) => {
+  panel.groups.forEach((group, place) => {
+    const n = names.length > COLORS.length ? place : names.indexOf(group.name);
     const add = (name, look) => lines.push({ name, label: name, color: n, dash: n % 4, ...look });
     const isAlone = group.middle === null;
     add(`${group.name} (${group.count})`, { width: 2 });

@@ -17,17 +17,18 @@ function asNode(child) {
 }
 
 const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 }); // toLocaleString makes one for each number
+const whole = (value) => (Math.abs(value) < 1e15 ? WHOLE.format(value) : value.toExponential(2));
 
 export function number(value) {
   if (value === null || value === undefined) return "";
   const size = Math.abs(value);
-  if (size >= 1000) return WHOLE.format(value);
+  if (size >= 1000) return whole(value);
   if (size >= 10 || value === 0) return value.toFixed(1);
   return size >= 0.01 ? value.toFixed(3) : value.toExponential(1);
 }
 
 export function count(value) {
-  return value === null || value === undefined ? "" : WHOLE.format(value);
+  return value === null || value === undefined ? "" : whole(value);
 }
 
 export function clock(seconds) {
@@ -39,24 +40,40 @@ export function clock(seconds) {
 }
 
 export async function get(path) {
+  return (await answerTo(path)).json();
+}
+
+async function answerTo(path) {
   const answer = await fetch(path);
   if (!answer.ok) throw Object.assign(new Error((await answer.text()).trim()), { status: answer.status });
-  return answer.json();
+  return answer;
 }
+
+// Reason for which a page or a part of it cannot be shown, from an error of `get` or another one.
+export async function reasonOf(error) {
+  if (error.status === 404) return "there is no such run in the folders of this dashboard";
+  const isAway = !error.status && (await fetch("/static/icon.svg").then(() => false, () => true));
+  return isAway ? AWAY : error.message;
+}
+
+export const AWAY = "the dashboard does not answer: is penstock dashboard running?";
 
 // Stream that is open only while the page is visible: a hidden page costs nothing.
 export function stream(path, listeners) {
   let source = null, closed = false;
   const connection = document.getElementById("connection");
+  const tell = (words) => { if (!closed) connection.textContent = words; };
   const open = () => {
     if (closed || source || document.hidden) return;
     source = new EventSource(path());
-    source.onopen = () => { connection.textContent = ""; };
-    source.onerror = () => {
-      connection.textContent = "no connection, trying again";
+    source.onopen = () => tell("");
+    source.onerror = async () => {
+      tell("no connection, trying again");
       if (source && source.readyState === EventSource.CLOSED) {
         source = null;
         setTimeout(open, 2000);
+        // An event source gives no reason for a refusal.
+        await answerTo(path()).then((answer) => answer.body.cancel(), async (error) => tell(await reasonOf(error)));
       }
     };
     for (const [name, listener] of Object.entries(listeners)) {
@@ -67,7 +84,7 @@ export function stream(path, listeners) {
   const seen = () => (document.hidden ? shut() : open());
   document.addEventListener("visibilitychange", seen);
   open();
-  return () => { closed = true; shut(); document.removeEventListener("visibilitychange", seen); };
+  return () => { tell(""); closed = true; shut(); document.removeEventListener("visibilitychange", seen); };
 }
 
 // Reads a page again when runs come, end or are evaluated, for a twentieth of the time, but not while a part of `shown` has the focus.

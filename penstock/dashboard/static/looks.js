@@ -40,9 +40,10 @@ export function logTicks(low, high, length) {
   return ticks(Math.floor(low), high, every).flatMap((power) => factors.map((factor) => power + Math.log10(factor))).filter((at) => at >= low && at <= high);
 }
 
-export function shortened(value, unit) {
-  const size = Math.abs(value);
-  if (unit === "share") return `${+(100 * value).toPrecision(3)} %`;
-  for (const [factor, letter] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]]) if (size >= factor) return `${+(value / factor).toPrecision(3)} ${letter}`;
-  return size !== 0 && size < 1e-3 ? value.toExponential(0) : String(+value.toPrecision(4));
+// A number with so many digits at most: ticks are round numbers, of which none may look like its neighbour.
+export function shortened(value, unit, digits = 8) {
+  const size = Math.abs(value), rounded = +value.toPrecision(digits);
+  if (unit === "share") return `${+(100 * value).toPrecision(digits)} %`;
+  for (const [factor, letter] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]]) if (size >= factor && size < 1e15) return `${+(value / factor).toPrecision(digits)} ${letter}`;
+  return (size !== 0 && size < 1e-3) || size >= 1e15 ? rounded.toExponential() : String(rounded);
 }

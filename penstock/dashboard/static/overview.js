@@ -11,23 +11,32 @@ const TEXTS = {
   ago: (value) => (value ? clock(Math.max(0, Date.now() / 1000 - value)) : ""),
 };
 
-export async function overview(page) {
+export async function overview(page, asked) {
   document.title = "Penstock";
   const first = await get("/api/runs");
   const columns = first.columns.filter((column) => column.least_width !== null);
   const isText = (column) => column.cell === "text" || column.cell === "state";
   const looks = (column) => [isText(column) ? null : "right", column.least_width ? `from${column.least_width}` : null].filter(Boolean).join(" ") || null;
   const runs = new Map(), rows = new Map();
-  let sort = "created", down = true;
+  let sort = asked.get("sort") || "created", down = asked.get("order") !== "up";
   const body = el("tbody", {});
   const told = el("span", { role: "status", class: "quiet" });
-  const filter = el("input", { type: "search", id: "filter", placeholder: "cartpole ppo running", oninput: draw });
-  const archived = el("input", { type: "checkbox", id: "archived", onchange: draw });
+  const filter = el("input", { type: "search", id: "filter", placeholder: "cartpole ppo running", value: asked.get("words") || "", oninput: change });
+  const archived = el("input", { type: "checkbox", id: "archived", checked: asked.has("archived"), onchange: change });
   const chosen = new Set(), all = el("a", { href: "#/curves" }, "Curves of these runs"), compared = el("a", { href: "#/compare" }), unlike = el("a", { href: "#/differences" }, "What differs between the chosen runs");
   const searches = el("span", { class: "ways" });
   const heads = columns.map((column) =>
     el("th", { scope: "col", class: looks(column) },
-      el("button", { type: "button", onclick: () => { down = sort === column.name ? !down : !isText(column); sort = column.name; draw(); } }, column.heading)));
+      el("button", { type: "button", onclick: () => { down = sort === column.name ? !down : !isText(column); sort = column.name; change(); } }, column.heading)));
+
+  // Draws what was chosen, and keeps it in the address, so that it can be shared and found again.
+  function change() {
+    const query = new URLSearchParams({
+      ...(filter.value ? { words: filter.value } : {}), ...(sort === "created" && down ? {} : { sort, order: down ? "down" : "up" }), ...(archived.checked ? { archived: "1" } : {}),
+    });
+    history.replaceState(null, "", `#/${query.size ? `?${query}` : ""}`);
+    draw();
+  }
 
   function compare(a, b) {
     const [x, y] = [a[sort], b[sort]];

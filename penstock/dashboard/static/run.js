@@ -2,11 +2,12 @@
 
 import { Chart } from "./chart.js";
 import { Controls, soon } from "./controls.js";
-import { count, el, get, replace, stream } from "./dom.js";
+import { count, el, get, reasonOf, replace, stream } from "./dom.js";
 import { episodePanel, lineagePanel, nodesPanel, partsTable, policiesPanel } from "./kinds.js";
 import { colorOf, WAIT } from "./looks.js";
 import { Store } from "./store.js";
 
+const ENDED = ["done", "interrupted", "failed", "died"];
 const MOST_ROWS = 4000; // beyond it, rows reduced by the server are loaded again, in which every spike remains
 const MOST_LOG_LINES = 500;
 const EPISODE_PAUSE = 10000; // ms
@@ -14,8 +15,8 @@ const PAUSE = 1600; // ms between two updates of the page; the numbers of a line
 const CURVES_PAUSE = navigator.hardwareConcurrency > 4 ? 0 : 4000; // ms between two drawings of curves, the main cost of an open page
 
 export async function runPage(page, id, asked) {
-  const [about, overview] = await Promise.all([get(`/api/runs/${id}`), get("/api/runs")]);
-  const state = el("span", { class: "state" });
+  let [about, overview] = await Promise.all([get(`/api/runs/${id}`), get("/api/runs")]);
+  const state = el("span", { class: "state" }), kind = el("p", {});
   const facts = el("dl", { class: "facts" }), limit = el("p", { class: "limit" }), roles = el("div", { class: "roles" });
   const log = el("pre", { class: "log", tabindex: "0", role: "region", "aria-label": "Log" });
   const told = el("p", { role: "status", class: "quiet" }, "Reading what the run has logged so far");
@@ -30,14 +31,15 @@ export async function runPage(page, id, asked) {
   });
   const readSoon = soon(() => reopen());
   const keepAddressSoon = soon(keepAddress);
+  const stop = overview.control ? stopButton(id, overview.control) : el("p", {});
   const head = [
     el("p", { class: "ways" }, el("a", { href: "#/" }, "All runs"), el("a", { href: `#/run/${id}/files` }, "Files"), el("a", { href: `#/curves?runs=${id}` }, "Curves")),
     el("h1", {}, about.summary.run, " ", state),
-    el("p", {}, about.about),
+    kind,
     about.parent && el("p", { class: "parent" }, "Weights from ", about.parent.id ? el("a", { href: `#/run/${about.parent.id}` }, about.parent.words) : about.parent.words),
     facts, limit, roles,
     labels(id, about.summary, overview.control),
-    overview.control ? stopButton(id, overview.control) : null,
+    stop,
     told, index,
     el("form", { class: "choices", onsubmit: (event) => event.preventDefault() }, controls.elements),
     body,
@@ -45,16 +47,14 @@ export async function runPage(page, id, asked) {
   page.append(...head.filter((part) => part !== null));
 
   let metrics = new Store({}), hardware = new Store({}), drawn = [], names = "", cursor = "", isClosed = false, isReading = false, isReduced = false;
-  let drawnAt = 0, curvesAt = 0, waiting = 0, owed = 0, newest = null, hasNewLines = false, charts = [], status = {}, shown = {}, shades = new Map(), needsCharts = false;
+  let drawnAt = 0, curvesAt = 0, waiting = 0, owed = 0, newest = null, hasNewLines = false, charts = [], status = {}, shown = {}, shades = new Map(), needsCharts = false, settings = "";
 
   const policies = policiesPanel(about.words), nodes = nodesPanel(about.words, () => metrics), lineage = about.has_lineage ? lineagePanel(id) : null;
   const episode = episodePanel(id);
   const films = el("div", { class: "charts" }), learners = el("div", {});
   let marks = [];
   section("Log").append(log);
-  const made = section("Settings");
-  made.append(details("Settings", about.config), details("Made with", about.made));
-  showStatus({ ...about, state: about.summary.state });
+  showAbout();
   order([]);
 
   function section(title) {
@@ -79,6 +79,15 @@ export async function runPage(page, id, asked) {
     } }, title)));
   }
 
+  // Shows what is known of the run but its numbers; open details stay open unless their content is another one.
+  function showAbout() {
+    const made = section("Settings"), now = JSON.stringify([about.config, about.made]);
+    if (now !== settings) made.replaceChildren(made.firstChild, details("Settings", about.config), details("Made with", about.made));
+    settings = now;
+    kind.textContent = about.about;
+    showStatus({ ...about, state: about.summary.state });
+  }
+
   function keepAddress() {
     history.replaceState(null, "", `#/run/${id}?${new URLSearchParams(controls.query())}`);
   }
@@ -87,6 +96,7 @@ export async function runPage(page, id, asked) {
     state.textContent = news.state;
     state.className = `state ${news.state}`;
     [status, shown] = [news.status, news.shown];
+    stop.hidden = !overview.control || ENDED.includes(news.state);
     facts.replaceChildren(...Object.entries(shown.facts).map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", { "data-fact": name }, text))));
     limit.textContent = shown.limit;
     roles.replaceChildren(...listed(status.roles).map((role) => roleBar(role, shades)));
@@ -172,7 +182,10 @@ export async function runPage(page, id, asked) {
       waiting = 0;
       drawnAt = performance.now();
       if (isClosed) return;
-      if (newest) showStatus(newest);
+      if (newest) {
+        showStatus(newest);
+        tell();
+      }
       newest = null;
       if (needsCharts) await reopen();
       else if (hasNewLines) draw(false);
@@ -197,10 +210,10 @@ export async function runPage(page, id, asked) {
         option.disabled = metrics.count > 0 && !(option.value in metrics.columns);
         option.textContent = `${about.axes[option.value] ?? option.value}${option.disabled ? " (none)" : ""}`;
       }
-      tell();
       draw();
       await Promise.all([episode.read(), ...(lineage ? [lineage.read()] : [])]);
       order(titles());
+      tell(); // last: until here the progress is told
     } finally {
       clearInterval(telling);
       isReading = false;
@@ -209,8 +222,15 @@ export async function runPage(page, id, asked) {
 
   function tell() {
     const leftOut = metrics.leftOut + hardware.leftOut;
-    if (leftOut) told.textContent = `${count(leftOut)} numbers are not shown: a file's numbers may have ${count(metrics.most)} names, and these have further ones.`;
+    const lost = notFinite();
+    if (lost.length) told.textContent = `The last values of these metrics are not finite, and have no point in a chart: ${lost.join(", ")}`;
+    else if (leftOut) told.textContent = `${count(leftOut)} numbers are not shown: a file's numbers may have ${count(metrics.most)} names, and these have further ones.`;
     else told.textContent = metrics.count ? without() : "The run has logged no metrics yet.";
+  }
+
+  function notFinite() {
+    const values = [status, ...listed(status.policies)].flatMap(({ losses, metrics: own }) => Object.entries({ ...losses, ...own }));
+    return [...new Set(values.filter(([, value]) => value === null).map(([name]) => name))];
   }
 
   function without() {
@@ -220,7 +240,11 @@ export async function runPage(page, id, asked) {
 
   function take(news, at) {
     if (at) cursor = at;
-    if (news.reload || metrics.count > MOST_ROWS || hardware.count > MOST_ROWS) {
+    if (news.reload) {
+      reopen(true);
+      return;
+    }
+    if (metrics.count > MOST_ROWS || hardware.count > MOST_ROWS) {
       reopen();
       return;
     }
@@ -238,15 +262,28 @@ export async function runPage(page, id, asked) {
     if (hasNewLines) drawSoon();
   }
 
-  let close = () => {};
+  let close = () => {}, retry = 0;
 
   function open() {
     close = stream(() => `/api/runs/${id}/stream?cursor=${encodeURIComponent(cursor)}`, { news: take, status: (news) => { newest = news; drawSoon(); } });
   }
 
-  async function reopen() {
+  // Reads the run again, until it can be read. isOther: whether it may have other settings, as one that was resumed or made anew.
+  async function reopen(isOther = false) {
     close();
-    await read();
+    try {
+      if (isOther) {
+        about = await get(`/api/runs/${id}`);
+        showAbout();
+      }
+      await read();
+    } catch (error) {
+      const reason = await reasonOf(error);
+      if (isClosed) return;
+      told.textContent = `This cannot be shown: ${reason}`;
+      retry = setTimeout(() => reopen(true), 2000);
+      return;
+    }
     if (!isClosed) open();
   }
 
@@ -261,11 +298,12 @@ export async function runPage(page, id, asked) {
     if (!document.hidden && state.textContent === "running") episode.read().then(() => order(titles())).catch(() => {});
   }, EPISODE_PAUSE);
   window.addEventListener("theme", rebuild);
-  reopen().catch((error) => { told.textContent = `This cannot be shown: ${error.message}`; });
+  reopen();
   return () => {
     isClosed = true;
     clearTimeout(waiting);
     clearTimeout(owed);
+    clearTimeout(retry);
     keepAddressSoon.cancel();
     readSoon.cancel();
     close();
