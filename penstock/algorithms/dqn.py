@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from penstock.algorithms.arithmetic.td import linear_schedule
 from penstock.algorithms.bases.algorithm import Request
@@ -14,6 +15,8 @@ from penstock.config import Config, Tunable, require
 @dataclass(frozen=True, kw_only=True)
 class DQNConfig(QLearningConfig):
     """DQN. Sizes and rates are for classic control; those of the paper, for Atari, are in the preset "atari"."""
+
+    of_older_runs: ClassVar[Mapping[str, Any]] = {"normalize_returns": False}
 
     learning_rate_schedule: Literal["constant", "linear"] = "linear"
     batch_size: int = 128

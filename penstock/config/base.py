@@ -42,6 +42,9 @@ class Config:
         "run_dir": "a run stays in its directory; copy the directory to continue elsewhere",
     }
     """Settings that cannot change within a run, by name, with the reason. All others can."""
+    of_older_runs: ClassVar[Mapping[str, Any]] = {}
+    """Settings of runs that were saved before these existed, where they are not the defaults."""
+
     learning_rates: ClassVar[tuple[float, float] | None] = None
     """Values of ``learning_rate=None``: without an encoder of images, and with one; None: it is not legal."""
 

@@ -75,6 +75,7 @@ def change_config(config_class: type[C], before: Mapping[str, Any], changes: Map
     ConfigError
         A field is unknown, ill-typed, out of range, or cannot change within a run; the message says why not.
     """
+    before = {**config_class.of_older_runs, **before}
     config = make_config(config_class, with_arguments(before, changes))
     fixed = config_class.fixed_settings()
     had = make_config(config_class, {**before, "env": config.env})

@@ -272,7 +272,8 @@ def load_policy(
     code = partial(code_of, meta, checkpoint.path, trust_code, {**settings})
     with code():
         algorithm_class = load_algorithm(meta["algorithm"], settings.pop("algorithm", None))
-        config = make_config(algorithm_class.Config, with_arguments(meta["config"], settings))
+        before = {**algorithm_class.Config.of_older_runs, **meta["config"]}
+        config = make_config(algorithm_class.Config, with_arguments(before, settings))
         algorithm = algorithm_class(config, *specs)
     nbytes = sum(tensor.nbytes for tensor in checkpoint.weights.values())
     try:

@@ -41,7 +41,7 @@ class TextbookDQN:
     noise = "uniform"
     settings: ClassVar[dict[str, Any]] = {
         "exploration_steps": 150, "exploration_final": 0.1, "target_period": 7, "max_grad_norm": 0.5,
-        "n_step": 1, "learning_rate_schedule": "constant",
+        "n_step": 1, "learning_rate_schedule": "constant", "normalize_returns": False,
     }  # fmt: skip
 
     def __init__(self, weights: Weights, learning_starts: int, double: bool = False) -> None:
