@@ -27,6 +27,7 @@ class MunchausenConfig(DQNConfig):
     """Weight of the action's log-probability in the reward (section 3)."""
     least_log_prob: float = -1.0
     """The log-probability times the temperature is clipped below here (section 3)."""
+    normalize_returns: bool = False
 
     def validate(self):
         """Refuse DQN's switches that the loss below would ignore."""

@@ -208,7 +208,7 @@ RATCHETS: dict[str, Ratchet] = {
     "modules in the largest knot, type imports counted": Ratchet(0, 0, lambda: len(knots()[0]) if knots() else 0),
     "modules in the largest knot at run time": Ratchet(0, 0, lambda: len(knots(False)[0]) if knots(False) else 0),
     "knots of modules, type imports counted": Ratchet(0, 0, lambda: len(knots())),
-    "lines of Python": Ratchet(76_330, 46_000, lambda: sum(lengths().values()), slack=3_000),
+    "lines of Python": Ratchet(76_333, 46_000, lambda: sum(lengths().values()), slack=3_000),
     "files of fewer than 60 lines": Ratchet(7, 10, tiny_files),
     "members of DataPath": Ratchet(10, 10, lambda: len(members(class_named("penstock.engine.paths.base", "DataPath")))),
     "modules that mention RUDDER or redistribution": Ratchet(11, 10, lambda: mentions(r"rudder|redistribut")),

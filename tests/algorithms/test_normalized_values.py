@@ -98,12 +98,29 @@ def test_a_chain_is_learned_to_its_known_values_whatever_the_scale_of_its_reward
     torch.testing.assert_close(learned, torch.tensor([[1.0, 2.0]] * 2), rtol=0, atol=0.03)
 
 
+class OwnLoss(DQN):
+    """DQN with a loss of its own, which names no targets."""
+
+    updates_alike = True
+
+    def evaluate(self, model, batch):
+        error = model.q(batch.obs).gather(1, batch.action.unsqueeze(1)).squeeze(1) - batch.reward
+        return error, error.square().mean(), {}
+
+
+def test_a_loss_of_a_subclass_that_names_no_targets_is_learned_without_normalisation():
+    algorithm = make(OwnLoss, VECTOR, CHOICE)
+    model, before = begin(algorithm), begin(algorithm).return_moments.state_dict()
+    algorithm.update(model, random_transitions(CHOICE))
+    torch.testing.assert_close(model.return_moments.state_dict(), before)
+
+
 def test_padding_has_no_part_in_the_moments_of_returns():
     algorithm, model = recurrent(R2D2, normalize_returns=True)
     batch = dataclasses.replace(episode(0.9), memory=torch.zeros(3, model.state_size))
     batch.valid[7:, 1], batch.valid[5:, 2] = False, False
     algorithm.update(model, batch)
-    target, counted = algorithm._other_loss.targets
+    target, counted = algorithm._targets
     expected = RunningMoments((), RETURN_PRIOR_ROWS, RETURN_ROWS)
     expected.update(target[counted.bool()])
     assert counted.sum() == batch.valid.sum() < counted.numel()

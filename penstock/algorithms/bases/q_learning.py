@@ -266,7 +266,7 @@ class QLearning(ReplayAlgorithm):
     _other_loss: QLoss | None = None
     _rewards: RewardWatch | None = None
     _support: SupportWatch | None = None
-    _targets: tuple[Tensor, ...]
+    _targets: tuple[Tensor, ...] = ()  # of the last batch, as those of `QLoss`; a subclass may have a loss without
 
     def __init__(self, config: Any, observation: ObservationSpec, action: ActionSpec) -> None:
         super().__init__(config, observation, action)
@@ -361,10 +361,11 @@ class QLearning(ReplayAlgorithm):
         if self.kind_of_update(number):
             self.move_target(1.0)
         model: Any = self._model
-        if model.return_moments is not None:
-            targets = self._targets if self._other_loss is None else self._other_loss.targets
-            if self.lost is not None:
-                targets = targets[0], (1.0 - self.lost) * (*targets, torch.ones_like(targets[0]))[1]
+        targets = self._targets
+        if model.return_moments is not None and targets:
+            if self.lost is not None:  # of an update that is lost nothing counts
+                target, counted = (*targets, torch.ones_like(targets[0]))[:2]
+                targets = target, (1.0 - self.lost) * counted
             self.change(partial(model.update_return_statistics, *targets, copies=(self.target,)), targets)
 
     def kind_of_update(self, number: int) -> bool:
@@ -387,7 +388,9 @@ class QLearning(ReplayAlgorithm):
         a Munchausen term, as in the code published with BTR. With memory, every step of the sequence has one.
         """
         if self._other_loss is not None:
-            return self._other_loss(model, batch)
+            results = self._other_loss(model, batch)
+            self._targets = self._other_loss.targets
+            return results
         with torch.no_grad(), self.evaluating:
             next_q = self.target.q(batch.next_obs, self.draw_noise())
             reward, c = batch.reward, self.config

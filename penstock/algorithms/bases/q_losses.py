@@ -50,10 +50,10 @@ class QLoss:
     ----------
     targets
         Targets of the last batch, float32, and for sequences which of them count, float32: 1, or 0 for those that do
-        not.
+        not. Empty for "c51", which has none to normalise.
     """
 
-    targets: tuple[Tensor, ...]
+    targets: tuple[Tensor, ...] = ()
 
     def __init__(self, config: Any, target: QNetwork, draw_noise: Callable[[], Tensor | None]) -> None:
         self._config, self._target, self._draw_noise = config, target, draw_noise
