@@ -40,7 +40,7 @@ def test_the_window_holds_steps_and_the_time_of_all_roles(name, settings):
 
 
 def test_in_one_process_the_roles_take_turns_and_none_is_counted_while_another_works():
-    engine = run("appo", segment_length=8, batch_size=32, backend="serial")
+    engine = run("appo", seconds=3.0, segment_length=8, batch_size=32, backend="serial", total_steps=1_000_000)
     assert sum(sum(role.wall.values()) for role in engine.roles) == pytest.approx(engine.seconds, rel=0.25)
 
 
