@@ -24,7 +24,6 @@ class DQNConfig(QLearningConfig):
     """Length n of n-step returns, shorter at the end of an episode (published: 1)."""
     normalize_returns: bool = True
     max_grad_norm: Tunable[float | None] = 1.0
-    """Global norm to which gradients are clipped; None: no clipping."""
     exploration: float = 1.0
     """Probability of a random action at the start (doi:10.1038/nature14236)."""
     exploration_final: float = 0.05

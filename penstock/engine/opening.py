@@ -17,7 +17,7 @@ from penstock.config.nodes import left_on_nodes
 from penstock.engine.backends import launcher
 from penstock.engine.exploits import open_population
 from penstock.engine.nodes.joining import leave_cluster, on_cluster
-from penstock.engine.policies import Training, checkpoints_to_go_on_from, open_policies
+from penstock.engine.policies import Policy, Training, checkpoints_to_go_on_from, open_policies
 from penstock.engine.preparation import (
     check_code,
     note_of_budget,
@@ -162,9 +162,7 @@ def _opened(
             on_failure.callback(run.release)
             for policy in policies:
                 policy.path = policy.path.kept_in(run.of_policy(policy.name), policy.algorithm.config)
-                seen = policy.model.input.describe().items()
-                leaves = ", ".join(f"{path or 'the observation'}: {what}" for path, what in seen)
-                run.log(f"the network{f' of {policy.name}' if policy.name else ''} sees {leaves}")
+                run.log(_what_is_seen(policy))
             if env.payload.nbytes:
                 run.log(
                     f"arguments of the environment: {env.payload.nbytes / 2**20:,.1f} MiB of memory, which all "
@@ -205,6 +203,11 @@ def _for_roles(config: Config) -> Config:
     is_at_home = config.evaluator == "home"  # a node has its own copies of files
     against = with_absolute_paths(config.eval_against) if is_at_home else config.eval_against
     return replace(config, env_kwargs=saved(config.env_kwargs), eval_against=against).with_schedules()
+
+
+def _what_is_seen(policy: Policy) -> str:
+    leaves = ", ".join(f"{path or 'the observation'}: {what}" for path, what in policy.model.input.describe().items())
+    return f"the network{f' of {policy.name}' if policy.name else ''} sees {leaves}"
 
 
 def _notes_of_statistics(config: Config, statistics: RunStatistics, seen: Probed, meta: Mapping[str, Any]) -> list[str]:

@@ -100,7 +100,10 @@ class RunningMoments(nn.Module):
         mask : Tensor, optional
             Rows that count, bool or numbers other than 0, ``[...]``; default: all. Without any, nothing changes.
         """
-        rows, counted = self._rows(x, mask)
+        if x.numel():
+            self._add(*self._rows(x, mask))
+
+    def _add(self, rows: Tensor, counted: Tensor) -> None:
         added = counted.sum()
         mean = rows.sum(0) / added.clamp(min=1.0)
         var = ((rows - mean).square() * counted).sum(0) / added.clamp(min=1.0)
@@ -154,13 +157,9 @@ class BoundedMoments(RunningMoments):
         self._bound = bound
         self.register_buffer("largest", torch.zeros(shape))
 
-    @torch.no_grad()
-    def update(self, x: Tensor, mask: Tensor | None = None) -> None:
-        """Add rows to the moments, in place; parameters as for `RunningMoments.update`."""
-        if not x.numel():
-            return
-        super().update(x, mask)
-        torch.maximum(self.largest, self._rows(x, mask)[0].abs().amax(0), out=self.largest)
+    def _add(self, rows: Tensor, counted: Tensor) -> None:
+        super()._add(rows, counted)
+        torch.maximum(self.largest, rows.abs().amax(0), out=self.largest)
         torch.maximum(self.std, (self.largest + self.mean.abs()) / self._bound, out=self.std)
 
 

@@ -110,7 +110,8 @@ def copy_to_resume(url: str | os.PathLike[str], report: Callable[[str], None]) -
     files = _persist(place, place.files)
     if CONFIG not in files:
         raise RunDirectoryError(f"{place.url} is not a run: it has {_first(files)} and no {CONFIG}")
-    run = (config := _document(place, CONFIG)).get("run", {})
+    config = _document(place, CONFIG)
+    run = config.get("run", {})
     remote = _checkpoints_in(place, files)
     newest = max(map(_steps, remote), default=-1)
     for path in sorted(Path("runs").glob(f"{safe_name(place.name)}*/{CONFIG}"), reverse=True):

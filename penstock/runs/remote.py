@@ -56,7 +56,8 @@ class RemoteDirectory:
         from fsspec.config import conf
         from fsspec.core import url_to_fs
 
-        match = _URL.match(text := os.fspath(url))
+        text = os.fspath(url)
+        match = _URL.match(text)
         assert match is not None
         scheme, rest = match[1], text[match.end() :].rstrip("/")
         self._is_local = scheme in ("file", "local")

@@ -120,7 +120,7 @@ def test_padding_has_no_part_in_the_moments_of_returns():
     batch = dataclasses.replace(episode(0.9), memory=torch.zeros(3, model.state_size))
     batch.valid[7:, 1], batch.valid[5:, 2] = False, False
     algorithm.update(model, batch)
-    target, counted = algorithm._targets
+    target, counted = algorithm._other_loss.targets
     expected = RunningMoments((), RETURN_PRIOR_ROWS, RETURN_ROWS)
     expected.update(target[counted.bool()])
     assert counted.sum() == batch.valid.sum() < counted.numel()

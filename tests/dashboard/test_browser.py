@@ -310,7 +310,7 @@ def test_a_server_that_was_started_again_is_named_as_the_reason(browser, runs, l
         served.process.kill()
         served.process.wait()
         with dashboard_of(runs, "--port", str(served.port)):
-            waited(browser, lambda: "Open the address that penstock" in text_of(browser, "#connection"))
+            assert waited(browser, lambda: "Open the address that penstock" in text_of(browser, "#connection"))
 
 
 def test_a_run_that_is_gone_is_told_and_one_in_its_place_is_shown(browser, runs, live):
@@ -330,7 +330,8 @@ def test_metrics_that_are_not_finite_are_named(browser, runs, live):
     path.write_text(json.dumps(json.loads(path.read_text()) | {"losses": {"policy_loss": None, "entropy": 1.0}}))
     with dashboard_of(runs) as served:
         open_run(browser, served, "live")
-        waited(browser, lambda: "not finite, and have no point in a chart: policy_loss" in text_of(browser, "main"))
+        words = "not finite, and have no point in a chart: policy_loss"
+        assert waited(browser, lambda: words in text_of(browser, "main"))
 
 
 def test_the_progress_of_reading_does_not_stay(browser, runs, live):
@@ -344,7 +345,7 @@ def test_the_progress_of_reading_does_not_stay(browser, runs, live):
         with dashboard_of(runs) as served:
             open_run(browser, served, "live")
             waited(browser, lambda: "so far: 100 %" in text_of(browser, "[role=status]"))
-            waited(browser, lambda: "so far" not in text_of(browser, "[role=status]"))
+            assert waited(browser, lambda: "so far" not in text_of(browser, "[role=status]"))
     finally:
         browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
 

@@ -110,7 +110,9 @@ def test_strangers_who_connect_without_pause_keep_no_learner_out(board):
         each.start()
     try:
         for number in range(5):
-            BoardStore(board.spec).set("a", str(number))
+            store = BoardStore(board.spec)
+            store.set("a", str(number))
+            assert store.get("a") == str(number).encode()
     finally:
         is_over.set()
         board.close()

@@ -360,13 +360,12 @@ class QLearning(ReplayAlgorithm):
         """Copy the network to the target network every ``target_period`` updates; then normalise with these returns."""
         if self.kind_of_update(number):
             self.move_target(1.0)
-        model: Any = self._model
-        targets = self._targets
-        if model.return_moments is not None and targets:
+        targets = self._targets if self._other_loss is None else self._other_loss.targets
+        if targets and self.target.return_moments is not None:  # the same moments as the network's
             if self.lost is not None:  # of an update that is lost nothing counts
                 target, counted = (*targets, torch.ones_like(targets[0]))[:2]
                 targets = target, (1.0 - self.lost) * counted
-            self.change(partial(model.update_return_statistics, *targets, copies=(self.target,)), targets)
+            self.change(partial(self.target.update_return_statistics, *targets, copies=(self._model,)), targets)
 
     def kind_of_update(self, number: int) -> bool:
         """Return whether the update moves the target network."""
@@ -388,9 +387,7 @@ class QLearning(ReplayAlgorithm):
         a Munchausen term, as in the code published with BTR. With memory, every step of the sequence has one.
         """
         if self._other_loss is not None:
-            results = self._other_loss(model, batch)
-            self._targets = self._other_loss.targets
-            return results
+            return self._other_loss(model, batch)
         with torch.no_grad(), self.evaluating:
             next_q = self.target.q(batch.next_obs, self.draw_noise())
             reward, c = batch.reward, self.config

@@ -215,7 +215,7 @@ class BoardStore(Store):
                     connection.close()
                     if not isinstance(error, ConnectionResetError | BrokenPipeError) or time.monotonic() > end:
                         raise
-                time.sleep(0.02)  # ended for the connection of a stranger
+                time.sleep(0.02)  # the full board ended this connection for another, at random: try again until `end`
 
         with broken_by_silence(spec.is_spread):
             self._connection = _reached(connect)
