@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from penstock.algorithms.arithmetic.optimizers import RAdam
 from penstock.algorithms.arithmetic.returns import lambda_return
 from penstock.algorithms.arithmetic.td import linear_schedule, max_q_value
 from penstock.algorithms.bases.algorithm import Metrics, Request
+from penstock.algorithms.bases.q_learning import RewardWatch
 from penstock.algorithms.bases.segment import SegmentAlgorithm
 from penstock.config import (
     NETWORK,
@@ -86,6 +87,7 @@ class PQN(SegmentAlgorithm):
     actions: ClassVar[tuple[ActionKind, ...]] = ("discrete",)
     synchronous = True
     targets_for = ("batch",)
+    _rewards: RewardWatch | None = None
 
     def build_model(self) -> QNetwork:
         """Make the Q-network."""
@@ -105,9 +107,16 @@ class PQN(SegmentAlgorithm):
         policy, memory = model.act(request.obs, request.first, request.memory, epsilon)
         return {"action": policy.sample(request.noise)}, memory
 
+    def begin(self, model: QNetwork, learning: dict[str, Any] | None = None) -> None:
+        super().begin(model, learning)
+        if model.return_moments is None:
+            self._rewards = RewardWatch(self.remarks.append, can_normalize=False)
+
     @torch.no_grad()
     def prepare(self, model: QNetwork, batch: Batch) -> None:
         """Compute the returns that values regress on: once per batch, by the weights that acted."""
+        if self._rewards is not None:
+            self._rewards.see(batch.reward * batch.valid)
         if model.memory is None:
             q = model.q(batch.obs.flatten(0, 1)).unflatten(0, batch.first.shape)
         else:

@@ -71,6 +71,11 @@ class Algorithm:
     ------
     ConfigError
         The algorithm cannot choose such actions; the message names algorithms that can.
+
+    Attributes
+    ----------
+    remarks
+        Notes of updates for the user; the learner reports and removes them.
     """
 
     Config: ClassVar[type[AnyConfig]]
@@ -101,6 +106,7 @@ class Algorithm:
         self.observation = observation
         self.action = action
         self._require_fitting(action)
+        self.remarks: list[str] = []
         # Found here, because an environment may change the working directory of the process that builds the network.
         own = config.encoder
         self._encoder = find_object(own, "encoder") if isinstance(own, str) and {*":<"} & {*own} else own

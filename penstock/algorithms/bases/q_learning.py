@@ -351,8 +351,8 @@ class QLearning(ReplayAlgorithm):
 
     def updated(self, model: QNetwork, batch: Any, metrics: Metrics) -> None:
         """Look at rewards and support."""
-        if self._rewards is not None:
-            self._rewards.see(batch.reward, batch.number)
+        if self._rewards is not None and batch.number % UPDATES_BETWEEN_LOOKS == 0:
+            self._rewards.see(batch.reward)
         if self._support is not None:
             self._support.see(metrics["outside_support"], batch.reward, batch.discount, batch.number)
 
@@ -430,17 +430,15 @@ class RewardWatch:
         self._remark: Callable[[str], object] | None = remark
         self._other = "; or normalize_returns=True" if can_normalize else ""
 
-    def see(self, reward: Tensor, number: int) -> None:
-        """Look at the rewards of a batch other than 0, once in `UPDATES_BETWEEN_LOOKS` updates.
+    def see(self, reward: Tensor) -> None:
+        """Look at the rewards of a batch other than 0.
 
         Parameters
         ----------
         reward
-            Rewards of the transitions, scaled and clipped for learning, float32 ``[...]``.
-        number
-            Number of the update.
+            Rewards, scaled and clipped for learning, float32 ``[...]``.
         """
-        if self._remark is None or number % UPDATES_BETWEEN_LOOKS:
+        if self._remark is None:
             return
         is_paid = reward != 0.0
         size = (reward.square().sum() / is_paid.sum().clamp(min=1)).sqrt().item()
@@ -449,7 +447,7 @@ class RewardWatch:
             return
         scale = float(f"{1.0 / size:.1g}")
         self._remark(
-            f"rewards other than 0, summed over n_step, have a root mean square of {size:.4g}, and settings are for "
+            f"the rewards learned from, zeros left out, have a root mean square of {size:.4g}, and settings are for "
             f"{low:g} to {high:g}: values may not be learned; use reward_scale={scale:g} in a new run{self._other}"
         )
         self._remark = None

@@ -51,8 +51,6 @@ class ReplayAlgorithm(Algorithm):
         it moves nothing. None: such an update raises.
     recording
         The plan that an update is recorded for, while it is. None: updates take effect alone.
-    remarks
-        Notes of updates for the user; the learner reports and removes them.
     """
 
     Config: ClassVar[type[Config]] = ReplayConfig
@@ -69,7 +67,6 @@ class ReplayAlgorithm(Algorithm):
     generator: torch.Generator
     lost: Tensor | None = None
     recording: RecordedUpdate | None = None
-    remarks: list[str]
 
     def sampler(self) -> Sampler:
         """Return the sampler: uniform, or by priority with weights divided by the largest in the batch."""
