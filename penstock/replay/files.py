@@ -190,6 +190,8 @@ def load_buffer(
     with locked(path, fcntl.LOCK_SH):
         manifest = read_manifest(path)
         check_fits(manifest, path, description, _shapes(core), core.prioritized)
+        if gone := {name for name in manifest.file_names() if not (path / name).exists()}:
+            raise ReplayFileError(f"{path} is not whole, {manifest.without(gone)}: {ADVICE}")
         for store in manifest.stores:
             for block in store.blocks:
                 _read_block(path, block, store.record_nbytes)
