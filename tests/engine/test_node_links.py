@@ -474,6 +474,25 @@ def test_strangers_who_say_nothing_or_a_byte_now_and_then_are_closed_and_take_no
     ends.close()
 
 
+def test_strangers_who_hold_all_connections_without_a_proof_keep_no_node_out(ends, monkeypatch):
+    monkeypatch.setattr("penstock.engine.nodes.listening.MOST_UNPROVEN", 4)
+    monkeypatch.setattr("penstock.engine.nodes.listening.SILENCE", 60.0)
+    e = ends()
+    e.until(lambda: e.free() == [0, 1, 2, 3])
+    e.sender.close()
+    e.until(lambda: not e.status().is_there)
+    with contextlib.ExitStack() as strangers:
+        for _ in range(6):
+            stranger = strangers.enter_context(socket.create_connection(e.address, timeout=5))
+            assert stranger.recv(1)
+        e.connect(2)
+        e.until(lambda: e.status().is_there)
+        assert len(e.receiver._listener._unproven) == 3, "strangers are still there"
+        said = {each.text for each in e.reports if isinstance(each, Note)}
+        of_flood = "another came, and 4 had not proven to have the token"
+        assert said == {f"warning: a connection to the receiver was refused: {of_flood}"}
+
+
 def test_nodes_connect_again_after_the_receiver_could_open_no_file(ends):
     e = ends()
     e.until(lambda: e.free() == [0, 1, 2, 3])
