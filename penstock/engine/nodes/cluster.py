@@ -375,7 +375,13 @@ def _require_admission(address: str) -> None:
 
 
 def _is_admitted(address: str) -> bool:
-    """Whether the head accepts the token of this process, or requires none."""
+    """Whether the head accepts the token of this process, or requires none.
+
+    Raises
+    ------
+    ConfigError
+        The head does not answer, though the kernel of its machine does: `ray.init` would wait for minutes.
+    """
     if tokens is None:
         return True
     try:
@@ -384,6 +390,12 @@ def _is_admitted(address: str) -> bool:
     except AuthenticationError:
         return False
     except RpcError as error:
+        if "DEADLINE_EXCEEDED" in str(error):
+            raise ConfigError(
+                f"address={address!r}: the machine answers, but the head of the cluster has not in "
+                f"{KNOCK_SECONDS:.0f} s: its process, gcs_server, is stopped or stuck; continue it, or start the "
+                "cluster anew: ray stop; ray start --head"
+            ) from None
         return "UNAUTHENTICATED" not in str(error)
     return True
 
