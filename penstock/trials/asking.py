@@ -69,13 +69,7 @@ def needs_of(configs: Collection[Config]) -> Needs:
 
 
 def require_room(runs: Iterable[tuple[type[Any], Config]]) -> None:
-    """Raise `ConfigError` if the cluster at the address of a run has no room for the run's nodes.
-
-    Parameters
-    ----------
-    runs
-        Algorithm and settings of each; seeds make no difference.
-    """
+    """Raise `ConfigError` if a cluster has no room for the nodes of one of several runs: algorithms and settings."""
     different: list[tuple[type[Any], Config]] = []
     for algorithm, config in runs:
         of_any_seed = algorithm, replace(config, seed=0)

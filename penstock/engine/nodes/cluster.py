@@ -148,8 +148,9 @@ class Cluster:
         except ConfigError:
             raise
         except (OSError, ValueError, RuntimeError) as error:
+            problem = str(error).strip().partition("\n")[0]
             raise ConfigError(
-                f"address={address!r}: there is no Ray cluster there ({_first_line(error)}); start one "
+                f"address={address!r}: there is no Ray cluster there ({problem}); start one "
                 "with: ray start --head, or leave the address out for a cluster of this machine"
             ) from error
 
@@ -375,13 +376,7 @@ def _require_admission(address: str) -> None:
 
 
 def _is_admitted(address: str) -> bool:
-    """Whether the head accepts the token of this process, or requires none.
-
-    Raises
-    ------
-    ConfigError
-        The head does not answer, though the kernel of its machine does: `ray.init` would wait for minutes.
-    """
+    """Whether the head accepts the token of this process, or requires none; raises `ConfigError` if it is stopped."""
     if tokens is None:
         return True
     try:
@@ -390,7 +385,7 @@ def _is_admitted(address: str) -> bool:
     except AuthenticationError:
         return False
     except RpcError as error:
-        if "DEADLINE_EXCEEDED" in str(error):
+        if "DEADLINE_EXCEEDED" in str(error):  # `ray.init` would wait for minutes
             raise ConfigError(
                 f"address={address!r}: the machine answers, but the head of the cluster has not in "
                 f"{KNOCK_SECONDS:.0f} s: its process, gcs_server, is stopped or stuck; continue it, or start the "
@@ -430,7 +425,3 @@ def _leave_ray() -> None:
 def _let_ray_print(is_allowed: bool) -> None:
     """Allow or forbid that Ray prints lines of a dead node's log, which `log_to_driver` does not decide."""
     ray._private.worker._worker_logs_enabled = is_allowed
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0]

@@ -124,18 +124,14 @@ class Shard:
     def _answer(self, stream: Stream, frame: Frame, room: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Set priorities, and send rows with their masses: none while there is nothing to draw.
 
-        Rows are gathered in the arrays of `room`, or in larger ones that are returned in their place.
-
-        Raises
-        ------
-        StreamError
-            The frame is no request of this replay: its connection ends, and the learner makes another.
+        Rows are gathered in the arrays of `room`, or in larger ones that are returned in their place. A frame that is
+        no request of this replay ends the connection; the learner makes another.
         """
         if frame.kind is not Kind.DRAW:
             raise StreamError(f"home has sent a frame {frame.kind.name}, which it never does")
         if frame.nbytes != (expected := 8 + 16 * frame.number):
-            of_news = f"{frame.number} new priorities is {expected} bytes long"
-            raise StreamError(f"home has sent a damaged request: one with {of_news}, found {frame.nbytes}")
+            found = f"one with {frame.number} new priorities is {expected} bytes long, found {frame.nbytes}"
+            raise StreamError(f"home has sent a damaged request: {found}")
         largest, ids, priorities = np.empty(1), np.empty(frame.number, np.int64), np.empty(frame.number)
         stream.receive_into(array_views(largest, ids, priorities))
         buffer = self._buffer
