@@ -471,7 +471,7 @@ def test_a_checkpoint_that_a_failing_run_cannot_write_is_said_after_the_failure(
     trainer.train(64, quiet=True)
     resource.prlimit(pids_of(trainer)["learner"], resource.RLIMIT_FSIZE, (1024, 1024))
     supervisor = supervisor_of(trainer)
-    with pytest.raises(TrainingFailed, match="^rollout-0 failed"):
+    with pytest.raises(TrainingFailed, match=r"^rollout-0 failed"):
         supervisor._fail("rollout-0 failed", None)
     told = [line.partition("  ")[2] for line in (tmp_path / "run" / "log.txt").read_text().splitlines()]
     place = told.index("rollout-0 failed")

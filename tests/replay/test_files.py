@@ -236,7 +236,7 @@ def test_missing_files_are_found(tmp_path):
         whole = file.read_bytes()
         file.unlink()
         message = refused(tmp_path, file.name)
-        assert "of 9 rows" in message or file.name == "manifest.json" and "is missing, so" in message
+        assert "of 9 rows" in message or (file.name == "manifest.json" and "is missing, so" in message)
         file.write_bytes(whole)
 
 

@@ -78,9 +78,9 @@ class Listener:
                 time.sleep(ACCEPT_PAUSE)
                 continue
             has_failed = False
-            if len(strangers := list(self._unproven)) >= MOST_UNPROVEN:  # idle ones keep no node out
-                if self._unproven.pop(stranger := secrets.choice(strangers), None) is not None:
-                    _wake(stranger)
+            strangers = list(self._unproven)  # of which idle ones keep no node out
+            if len(strangers) >= MOST_UNPROVEN and self._unproven.pop(stranger := secrets.choice(strangers), None):
+                _wake(stranger)
             self._unproven[connection] = time.monotonic() + SILENCE
             try:
                 threading.Thread(target=self._welcome, args=(connection,), daemon=True).start()
