@@ -79,7 +79,7 @@ class Listener:
                 continue
             has_failed = False
             strangers = list(self._unproven)  # of which idle ones keep no node out
-            if len(strangers) >= MOST_UNPROVEN and self._unproven.pop(stranger := secrets.choice(strangers), None):
+            if len(strangers) >= MOST_UNPROVEN and self._unproven.pop(stranger := secrets.choice(strangers), 0.0):
                 _wake(stranger)
             self._unproven[connection] = time.monotonic() + SILENCE
             try:
