@@ -223,11 +223,10 @@ class Cluster:
 
     def reaches(self, machine: Machine) -> bool:
         """Whether the raylet of a machine answers; Ray reports a dead node only after many seconds."""
-        try:
+        with contextlib.suppress(OSError):
             _knock_at(machine.address, GLANCE_SECONDS)
-        except OSError:
-            return False
-        return True
+            return True
+        return False
 
     @property
     def grows(self) -> bool:
@@ -254,12 +253,11 @@ class Cluster:
         """Whether the head node answers; a knock without an answer counts for the next second, too."""
         if time.monotonic() < self._next_knock:
             return False
-        try:
+        with contextlib.suppress(OSError):
             _knock_at(self._head, LOOK_SECONDS)
-        except OSError:
-            self._next_knock = time.monotonic() + LOOK_SECONDS
-            return False
-        return True
+            return True
+        self._next_knock = time.monotonic() + LOOK_SECONDS
+        return False
 
     @property
     def home(self) -> str:
@@ -387,9 +385,8 @@ def _is_admitted(address: str) -> bool:
     except RpcError as error:
         if "DEADLINE_EXCEEDED" in str(error):  # `ray.init` would wait for minutes
             raise ConfigError(
-                f"address={address!r}: the machine answers, but the head of the cluster has not in "
-                f"{KNOCK_SECONDS:.0f} s: its process, gcs_server, is stopped or stuck; continue it, or start the "
-                "cluster anew: ray stop; ray start --head"
+                f"address={address!r}: the machine answers, but the head of the cluster has not in {KNOCK_SECONDS:.0f} "
+                "s: its process, gcs_server, is stopped; continue it, or start anew: ray stop; ray start --head"
             ) from None
         return "UNAUTHENTICATED" not in str(error)
     return True
