@@ -474,6 +474,14 @@ def test_strangers_who_say_nothing_or_a_byte_now_and_then_are_closed_and_take_no
     ends.close()
 
 
+def test_a_node_whose_home_is_stopped_says_that_its_machine_answers(monkeypatch):
+    monkeypatch.setattr("penstock.ipc.stream.SILENCE", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as stopped:  # the kernel accepts, as for a process after SIGSTOP
+        home = Home(stopped.getsockname()[:2], TOKEN, RUN, 1, 1)
+        with pytest.raises(TimeoutError, match=r"127\.0\.0\.1 answers, but the run there has not in"):
+            Sender(ExperienceArena.create(run_shape()), home, SegmentPath())
+
+
 def test_strangers_who_hold_all_connections_without_a_proof_keep_no_node_out(ends, monkeypatch):
     monkeypatch.setattr("penstock.engine.nodes.listening.MOST_UNPROVEN", 4)
     monkeypatch.setattr("penstock.engine.nodes.listening.SILENCE", 60.0)
