@@ -89,7 +89,9 @@ class Saves:
         self._roles.until(lambda: len(self._saved) == count or not are_there, seconds)
         for policy in range(count):
             if policy not in self._saved:
-                self.take(number, TimeoutError(f"the learner did not answer within {seconds:.0f} s"), policy)
+                self._saved[policy] = error = TimeoutError(f"the learner did not answer within {seconds:.0f} s")
+                if not self._roles.is_failing:  # otherwise a consequence of the failure, which the user is shown
+                    self.take(number, error, policy)
         return next((error for error in self._saved.values() if error is not None), None)
 
     def take(self, number: int, error: Exception | None, policy: int = 0) -> None:

@@ -333,7 +333,10 @@ def connect(address: tuple[str, int], token: bytes, hello: Frame, identity: dict
     """
     stream = Stream(socket.create_connection(address, timeout=SILENCE))
     try:
-        nonce = stream.receive_bytes(NONCE_NBYTES)
+        try:
+            nonce = stream.receive_bytes(NONCE_NBYTES)
+        except TimeoutError:  # the kernel of a machine accepts connections for a process that is stopped
+            raise TimeoutError(f"{address[0]} answers, but the run there has not in {SILENCE:.0f} s") from None
         text = json.dumps(identity).encode()
         answer = _proof(token, nonce, hello, text) + text
         frame = Frame(Kind.HELLO, hello.run, hello.incarnation, nbytes=len(answer))

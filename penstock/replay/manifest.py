@@ -94,6 +94,15 @@ class Manifest:
         names = {block.file.name for store in self.stores for block in store.blocks}
         return names | ({self.priorities.file.name} if self.priorities else set())
 
+    def without(self, files: set[str]) -> str:
+        """Return in words what a save lacks without some of its files, one at least."""
+        readable = {block.file.name: block.readable for block in self.stores[0].blocks}
+        rows = sum(readable.get(name, 0) for name in files)
+        first, *others = sorted(files)
+        names = f"{first} and {len(others)} more" if others else first
+        of_all = f"{len(files)} of {len(self.file_names())} files ({names})"
+        return f"it lacks {of_all}, with {rows:,} of {sum(readable.values()):,} rows"
+
     def shapes(self) -> list[tuple[int, int]]:
         """Return (rows, bytes of a row) of each store."""
         return [(store.capacity, store.record_nbytes) for store in self.stores]

@@ -312,10 +312,16 @@ class Sender:
         whole = (int(sha256_of(manifest)[:15], 16),)
         if self._sent.get(name) == whole:
             return
-        named = manifest_in(manifest, path / MANIFEST).file_names()
+        save = manifest_in(manifest, path / MANIFEST)
+        named = save.file_names()
         try:
             sizes = {file: (path / file).stat().st_size for file in named}
-        except FileNotFoundError:  # removed by a later save, whose manifest the next scan finds
+        except FileNotFoundError:
+            gone = {file for file in named if not (path / file).exists()}
+            # A later save replaces the manifest before it removes files; the next scan finds its manifest.
+            if (path / MANIFEST).read_bytes() == manifest:
+                self._sent[name] = whole
+                self.notes.append(f"warning: {name} is not sent: {save.without(gone)}. The next save writes them anew")
             return
         missing = [file for file in sizes if there.get(f"{name}/{file}") != sizes[file]]
 

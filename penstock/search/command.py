@@ -78,7 +78,7 @@ def _search(asked: Asked, path: Path, cores: list[list[int]]) -> None:
     space = read_space(own.space, with_workers(asked.config, workers), given)
     if isinstance(cores[0], Place) and "num_workers" in space.names:
         raise BenchUsageError("[num_workers] is not legal with --backend ray: every trial takes as many cores")
-    require_room(asked.algorithm, with_workers(asked.config, workers))
+    require_room([(asked.algorithm, with_workers(asked.config, workers))])
     directory = SearchDirectory.share(path, _facts(asked, space, workers))
     config = with_workers(asked.config, directory.facts["workers"])
     from penstock.search.study import Study

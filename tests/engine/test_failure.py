@@ -139,6 +139,7 @@ def test_without_learner_or_launcher_the_run_ends_and_says_how_to_resume(victim,
     with pytest.raises(TrainingFailed, match=rf"(?s){story}.*\n.*penstock resume {tmp_path}/run"):
         trainer.train(FOR_EVER, quiet=True)
     assert family.left_after() == []
+    assert "did not answer" not in (tmp_path / "run" / "log.txt").read_text(), "a consequence of the failure"
     with pytest.raises(RuntimeError, match="this trainer is closed"):
         trainer.train(1)
 
@@ -463,6 +464,18 @@ def test_a_loss_that_stays_not_finite_ends_the_run_with_a_diagnosis(tmp_path):
     trainer = Trainer(Diverging, **TINY, backend="serial", run_dir=None)
     with pytest.raises(TrainingFailed, match=r"learner: .* were not finite \(loss nan.*lower learning_rate"):
         trainer.train(quiet=True)
+
+
+def test_a_checkpoint_that_a_failing_run_cannot_write_is_said_after_the_failure(tmp_path):
+    trainer = Trainer(APPO, **TINY, run_dir=str(tmp_path / "run"))
+    trainer.train(64, quiet=True)
+    resource.prlimit(pids_of(trainer)["learner"], resource.RLIMIT_FSIZE, (1024, 1024))
+    supervisor = supervisor_of(trainer)
+    with pytest.raises(TrainingFailed, match=r"^rollout-0 failed"):
+        supervisor._fail("rollout-0 failed", None)
+    told = [line.partition("  ")[2] for line in (tmp_path / "run" / "log.txt").read_text().splitlines()]
+    place = told.index("rollout-0 failed")
+    assert told[place + 1].startswith("warning: no checkpoint could be written: "), told
 
 
 def test_a_full_disk_is_warned_of_and_training_goes_on_with_the_last_good_checkpoint(tmp_path):

@@ -160,7 +160,7 @@ def test_an_optional_node_stays_away_from_home_while_a_lost_one_waits_for_its_re
     config = APPO.Config(**SETTINGS, nodes="2:4", num_workers=8)
     nodes = [Node(number, wanted) for number, wanted in enumerate(nodes_wanted(config, 8))]
     cluster = Fake(machine("a"), machine("b"), machine("c", is_home=True))
-    host = lambda _, place, name: Host(place.machine)  # noqa: E731
+    host = lambda _, place: Host(place.machine)  # noqa: E731
     placement = placing.Placement(cluster, host, nodes, config, 1, lambda *_: None)
     placement.begin()
     where = lambda: [node.host and node.host.machine.id for node in nodes]  # noqa: E731

@@ -148,8 +148,9 @@ class Cluster:
         except ConfigError:
             raise
         except (OSError, ValueError, RuntimeError) as error:
+            problem = str(error).strip().partition("\n")[0]
             raise ConfigError(
-                f"address={address!r}: there is no Ray cluster there ({_first_line(error)}); start one "
+                f"address={address!r}: there is no Ray cluster there ({problem}); start one "
                 "with: ray start --head, or leave the address out for a cluster of this machine"
             ) from error
 
@@ -222,11 +223,10 @@ class Cluster:
 
     def reaches(self, machine: Machine) -> bool:
         """Whether the raylet of a machine answers; Ray reports a dead node only after many seconds."""
-        try:
+        with contextlib.suppress(OSError):
             _knock_at(machine.address, GLANCE_SECONDS)
-        except OSError:
-            return False
-        return True
+            return True
+        return False
 
     @property
     def grows(self) -> bool:
@@ -253,12 +253,11 @@ class Cluster:
         """Whether the head node answers; a knock without an answer counts for the next second, too."""
         if time.monotonic() < self._next_knock:
             return False
-        try:
+        with contextlib.suppress(OSError):
             _knock_at(self._head, LOOK_SECONDS)
-        except OSError:
-            self._next_knock = time.monotonic() + LOOK_SECONDS
-            return False
-        return True
+            return True
+        self._next_knock = time.monotonic() + LOOK_SECONDS
+        return False
 
     @property
     def home(self) -> str:
@@ -375,7 +374,7 @@ def _require_admission(address: str) -> None:
 
 
 def _is_admitted(address: str) -> bool:
-    """Whether the head accepts the token of this process, or requires none."""
+    """Whether the head accepts the token of this process, or requires none; raises `ConfigError` if it is stopped."""
     if tokens is None:
         return True
     try:
@@ -384,6 +383,11 @@ def _is_admitted(address: str) -> bool:
     except AuthenticationError:
         return False
     except RpcError as error:
+        if "DEADLINE_EXCEEDED" in str(error):  # `ray.init` would wait for minutes
+            raise ConfigError(
+                f"address={address!r}: the machine answers, but the head of the cluster has not in {KNOCK_SECONDS:.0f} "
+                "s: its process, gcs_server, is stopped; continue it, or start anew: ray stop; ray start --head"
+            ) from None
         return "UNAUTHENTICATED" not in str(error)
     return True
 
@@ -418,7 +422,3 @@ def _leave_ray() -> None:
 def _let_ray_print(is_allowed: bool) -> None:
     """Allow or forbid that Ray prints lines of a dead node's log, which `log_to_driver` does not decide."""
     ray._private.worker._worker_logs_enabled = is_allowed
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0]
