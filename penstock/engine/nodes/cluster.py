@@ -45,7 +45,8 @@ except ImportError:  # a version of Ray without tokens
     tokens = None  # type: ignore[assignment]
 
 STORE_NBYTES = 100 * 2**20  # of Ray's object store, which is hardly used
-KNOCK_SECONDS, LOOK_SECONDS = 5.0, 1.0  # for the head node to answer: at first, and during a run
+KNOCK_SECONDS, LOOK_SECONDS = 5.0, 1.0  # for the head's machine to answer: at first, and during a run
+HEAD_SECONDS = 30.0  # for the head itself to answer at first, which may be busy
 GLANCE_SECONDS = 0.25  # for a raylet to answer
 RESERVE_SECONDS = 3.0  # for machines to be reserved, which takes some milliseconds where they are free
 NOT_NICED = {"worker_niceness": 0}  # Ray's default of 15 would starve hosts beside other programs of the machine
@@ -379,13 +380,13 @@ def _is_admitted(address: str) -> bool:
         return True
     try:
         with init_grpc_channel(address) as channel:
-            NodeInfoGcsServiceStub(channel).CheckAlive(CheckAliveRequest(), timeout=KNOCK_SECONDS)
+            NodeInfoGcsServiceStub(channel).CheckAlive(CheckAliveRequest(), timeout=HEAD_SECONDS)
     except AuthenticationError:
         return False
     except RpcError as error:
         if "DEADLINE_EXCEEDED" in str(error):  # `ray.init` would wait for minutes
             raise ConfigError(
-                f"address={address!r}: the machine answers, but the head of the cluster has not in {KNOCK_SECONDS:.0f} "
+                f"address={address!r}: the machine answers, but the head of the cluster has not in {HEAD_SECONDS:.0f} "
                 "s: its process, gcs_server, is stopped; continue it, or start anew: ray stop; ray start --head"
             ) from None
         return "UNAUTHENTICATED" not in str(error)
