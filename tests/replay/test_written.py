@@ -259,7 +259,7 @@ def test_a_row_whose_frames_are_gone_still_has_its_other_fields() -> None:
     ("fields", "error", "message"),
     [
         (("reward", "obs"), KeyError, "'obs' is not a field of this buffer: it has step, reward"),
-        (("discount",), KeyError, "'discount' is no field"),
+        (("discount",), KeyError, "'discount' is not a field"),
         ("reward", TypeError, r"fields='reward' is not legal: give a tuple of names, such as \('reward',\)"),
     ],
 )
