@@ -228,7 +228,7 @@ def _numbers(values: Sequence[Any]) -> np.ndarray:
 
 
 def frames_per_step(env: gymnasium.Env | VectorEnv) -> int | None:
-    """Return the simulator frames of a step, as environment, spec and wrappers declare them; None where none does.
+    """Return the simulator frames of a step, as environment, spec and wrappers declare them; None if none does.
 
     Repeats of several wrappers multiply. A random number of frames, such as a range of ALE, counts as None.
     """

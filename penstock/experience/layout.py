@@ -37,7 +37,7 @@ ROLES_OF_FEATURES: tuple[str, ...] = tuple(kind for feature in FEATURES for kind
 """Kinds of the roles that features add."""
 
 SINGLE_ROLES: tuple[str, ...] = (RoleKind.POLICY, RoleKind.LEARNER, RoleKind.EVALUATOR, *ROLES_OF_FEATURES)
-"""Kinds of which a policy has at most one role, numbered by the policy, such as "learner-1"."""
+"""Kinds of roles of which a policy has at most one, numbered by the policy, such as "learner-1"."""
 
 
 def policy_worker_name(policy: int, number: int) -> str:
