@@ -55,7 +55,7 @@ def is_complete(path: Path, file: File) -> bool:
 
 
 def remove_unnamed(path: Path, manifest: Manifest | None) -> None:
-    """Remove files of saves that the manifest does not name; None: all files of saves."""
+    """Remove files of saves that the manifest does not name; without a manifest, all of them."""
     named = manifest.file_names() if manifest else set()
     for name in os.listdir(path):
         if OWN_NAME.fullmatch(name) and name not in named:

@@ -1,4 +1,4 @@
-"""Replay buffers in directories: saved in blocks of rows, atomically; checked before a row is loaded.
+"""Replay buffers in directories: saved atomically in blocks of rows, and checked before the first row is loaded.
 
 The manifest names all other files, with size and CRC-32. A file of rows holds the ids of rows `begin` to `end` (int64,
 -1: empty), then the records of the non-empty rows; the file of priorities holds the ids of all rows (int64), then
@@ -177,7 +177,7 @@ def load_buffer(
             try:
                 take_extras(manifest.extras)
             except ValueError as error:
-                raise ReplayFileError(f"{path / MANIFEST} is not as a save writes it ({error}): {ADVICE}") from None
+                raise ReplayFileError(f"{path / MANIFEST} is not what a save writes ({error}): {ADVICE}") from None
         try:
             _empty(core)
             _put_contents(core, path, manifest, priorities)
@@ -253,7 +253,7 @@ def _put_store(
         ids[ids < base] = _NOTHING  # cleared during the save
         is_there[rows] = ids != _NOTHING
         if leaf_ids is not None:
-            # Overwritten before the priorities were read: a row without a leaf gets the largest priority's.
+            # Overwritten before the priorities were read: a row without a leaf gets that of the largest priority.
             leaf_ids[rows][ids != leaf_ids[rows]] = _NOTHING
         core.put_block(number, block.begin, ids, records)
     found = int(is_there.sum())

@@ -25,10 +25,10 @@ class RateLimiter:
     - An insert of n passes when ``I + n <= min_size`` or ``surplus + n * samples_per_insert <= tolerance``.
 
     A batch must not exceed ``tolerance``, nor, once min_size is reached, an insert ``tolerance / samples_per_insert``
-    rows. At any moment one side may therefore go on: the two never wait for each other.
+    rows. At any moment, one side may therefore proceed: the two never wait for each other.
 
     Any number of processes share a limiter: inherit it over fork, or pickle it (spawn, Ray actors on one node). It
-    takes no lock: a process killed at any time blocks no other; at most its last request is counted but not done.
+    takes no lock: a process killed at any time blocks no other; at most its last request is counted without being done.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class RateLimiter:
         Raises
         ------
         NotReady
-            The time is over; nothing was counted.
+            The timeout has passed; nothing was counted.
         ValueError
             n exceeds the tolerance.
         """
@@ -102,7 +102,7 @@ class RateLimiter:
         native = self.native
         missing = math.ceil(native.surplus + n * native.samples_per_insert - native.tolerance)
         return (
-            f"an insert of {n} waits because inserting is ahead: {self._figures()}. It may go after "
+            f"an insert of {n} waits because inserting is ahead: {self._figures()}. It may proceed after "
             f"{max(missing, 1)} more samples: sample, wait longer, or make a limiter with a larger tolerance"
         )
 
@@ -117,7 +117,7 @@ class RateLimiter:
             )
         missing = math.ceil((n - native.tolerance - native.surplus) / native.samples_per_insert)
         return (
-            f"a sample of {n} waits because sampling is ahead: {self._figures()}. It may go after "
+            f"a sample of {n} waits because sampling is ahead: {self._figures()}. It may proceed after "
             f"{max(missing, 1)} more inserts: insert, wait longer, or make a limiter with a larger tolerance"
         )
 
@@ -177,7 +177,7 @@ class RateLimiter:
         Raises
         ------
         ValueError
-            The counters lie outside the band, for example because they belong to a limiter with other settings.
+            The counters exceed the tolerance, for example because they belong to a limiter with other settings.
         """
         self.native.set_counters(state["inserts"], state["samples"])
 
@@ -186,12 +186,12 @@ class RateLimiter:
         return {**self._settings(), **self.state()}
 
     def go_on_from(self, saved: Mapping[str, Any]) -> None:
-        """Restore the counters in `saved` if its settings equal these; otherwise start again.
+        """Restore the counters in `saved` if its settings equal this limiter's; otherwise reset them.
 
         Raises
         ------
         ValueError
-            The values are not counters, or lie outside the band.
+            The values are not counters, or exceed the tolerance.
         """
         if not self._settings().items() <= saved.items():
             self.reset()
@@ -236,7 +236,7 @@ class RateLimiter:
 
 
 def deadline_after(seconds: float | None) -> float | None:
-    """Return the time after a number of seconds, by the monotonic clock; None: never."""
+    """Return the monotonic time at which a number of seconds will have passed; None: never."""
     return None if seconds is None else time.monotonic() + seconds
 
 

@@ -484,7 +484,7 @@ def test_tags_and_a_note_are_changed_with_control_and_archived_runs_are_hidden(b
         browser.find_element(By.XPATH, "//summary[text()='Change tags and note']").click()
         browser.find_element(By.ID, "tags").send_keys("two words")
         browser.find_element(By.ID, "save").click()
-        waited(browser, lambda: "is no tag" in text_of(browser, "form [role=status]"))
+        waited(browser, lambda: "is not a tag" in text_of(browser, "form [role=status]"))
         browser.get_log("browser")  # the refusal is there
         choose(browser, "tags", "baseline, lr-1")
         browser.find_element(By.ID, "note").send_keys(EVIL)

@@ -147,7 +147,7 @@ NOT_HERE = "hindsight='future' is not possible here: "
             DQN,
             {"env": lambda num_envs: gymnasium.vector.SyncVectorEnv([Places] * num_envs), "vectorize": "vector",
              "env_kwargs": {}},
-            NOT_HERE + "expected single environments, whose compute_reward can be asked, found lanes of the vector "
+            NOT_HERE + "expected single environments, whose compute_reward can be called, found lanes of the vector "
             "environment lambda; use hindsight=None",
         ),
         (

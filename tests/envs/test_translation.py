@@ -267,7 +267,7 @@ def test_other_spaces_are_refused_with_their_place_and_advice(space: spaces.Spac
 
 
 def test_what_is_no_space_is_refused() -> None:
-    with pytest.raises(UnsupportedSpaceError, match="found None, which is no gymnasium"):
+    with pytest.raises(UnsupportedSpaceError, match="found None, which is not a gymnasium"):
         observation_spec(None)  # type: ignore[arg-type]
 
 

@@ -71,11 +71,11 @@ def test_the_overview_and_every_page_of_the_dashboard_answer(place):
                 answer(f"/api/runs/{row['id']}{page}")
         answer(f"/api/differences?runs={','.join(row['id'] for row in rows[:20])}")
     shown = next(row for row in rows if row["run"] == "odd/config.json-1")
-    assert shown["state"] == "unreadable" and "config.json cannot be read: it is no JSON" in shown["reason"]
+    assert shown["state"] == "unreadable" and "config.json cannot be read: it is not JSON" in shown["reason"]
 
 
 def test_a_run_that_is_asked_for_by_name_says_why_it_cannot_be_read(place):
-    with pytest.raises(UnreadableRunError, match=r"config\.json cannot be read: it is no JSON"):
+    with pytest.raises(UnreadableRunError, match=r"config\.json cannot be read: it is not JSON"):
         RunDirectory.open(place / "odd" / "config.json-1")
 
 
@@ -116,7 +116,7 @@ def test_a_checkpoint_follows_no_link(checkpoint):
     state = checkpoint / "state.pt"
     state.rename(checkpoint.parent / "elsewhere")
     state.symlink_to(checkpoint.parent / "elsewhere")
-    with pytest.raises(CheckpointError, match=r"state\.pt is no ordinary file"):
+    with pytest.raises(CheckpointError, match=r"state\.pt is not an ordinary file"):
         load_checkpoint(checkpoint)
 
 

@@ -165,7 +165,7 @@ def test_a_place_that_fails_is_said_once_and_tried_until_everything_is_there(run
     assert len(sender.notes) == 1 and "the line is cut" in sender.notes[0]
     is_down.clear()
     flush(sender)
-    assert sender.notes[1:] == [f"file://{far}: everything is sent again"]
+    assert sender.notes[1:] == [f"file://{far}: files can be sent again, and all are sent"]
     verify_checkpoint(far / "checkpoints" / "10")
 
 
@@ -388,7 +388,7 @@ def test_the_newest_intact_checkpoint_the_best_and_the_records_are_fetched_to_go
     assert copy.parent == Path("runs")
     assert files_in(copy).keys() >= {"config.json", "log.txt", "checkpoints/best/meta.json", "checkpoints/10/state.pt"}
     assert RunDirectory.open(copy).checkpoints.steps() == [10]
-    assert "using the one before" in said[0] and said[-1].startswith("file://")
+    assert "using the previous one" in said[0] and said[-1].startswith("file://")
 
 
 def test_a_local_copy_with_all_of_the_history_goes_on_and_another_is_left_alone(run, sender, far):

@@ -130,7 +130,7 @@ def test_a_run_with_a_damaged_config_counts_as_failed_and_the_others_go_on(tmp_p
     said = capsys.readouterr().out
     assert began == [second.name]
     path = found.path_of(first)
-    assert f"{first.name}: left as it is: {path}/config.json cannot be read: it is no JSON" in said
+    assert f"{first.name}: left as it is: {path}/config.json cannot be read: it is not JSON" in said
     assert said.count("config.json") == 2 and f"Restore it, or move {path} away" in said
     assert f"{second.name}: failed, {found.path_of(second)}/config.json cannot be read: " in said
     found._print_progress([Ended(first, None, None)], left=0)
