@@ -20,8 +20,9 @@ from typing import Annotated, Any, Literal, TypeVar
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from penstock.config import Config, ConfigError, cannot_change, grouped, load_preset, make_config, setting_hint
+from penstock.config import Config, ConfigError, grouped
 from penstock.config.features import MOST_USED
+from penstock.config.making import cannot_change, load_preset, make_config, restored_config, setting_hint
 from penstock.imports import why_lost
 from penstock.masking import is_secret, masked, masked_arguments
 
@@ -99,14 +100,14 @@ def parse_changes(
         As for `parse_config`.
     """
     _require_own_names(config_class, args)
+    had = restored_config(config_class, before, {"max_seconds": None})
     fixed = {name: why for name, why in config_class.fixed_settings().items() if not why_lost(name, before.get(name))}
     for number, arg in enumerate(args, 1):
         after = " ".join(itertools.takewhile(lambda word: not word.startswith("--"), args[number:]))
         flag, _, value = arg.partition("=")
         name = flag.removeprefix("--").removeprefix("no-").replace("-", "_")
         if flag.startswith("--") and name in fixed:
-            raise cannot_change(name, value or after or flag, before.get(name), fixed[name])
-    had = make_config(config_class, {**before, "max_seconds": None})
+            raise cannot_change(name, value or after or flag, getattr(had, name), fixed[name])
     groups = _groups(config_class, had, without=fixed, instead={"max_seconds": _MORE_SECONDS})
     values = _read(f"Resumed{config_class.__name__}", groups, args, prog, _RESUME_HELP)
     return {name: value for name, value in values.items() if value != getattr(had, name)}

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.algorithms import ALGORITHMS, load_algorithm
 from penstock.cli import main
-from penstock.config import Config, ConfigError, SegmentConfig, features
+from penstock.config import Config, ConfigError, SegmentConfig, features, restored_config
 from penstock.flags import EvalFlags, field_documents, parse_changes, parse_config, parse_flags
 
 
@@ -160,6 +160,14 @@ def test_a_whole_number_may_be_written_with_an_exponent(capsys):
 def test_all_words_of_a_setting_that_cannot_change_are_shown():
     with pytest.raises(ConfigError, match="hidden_sizes=32 16 is not legal here"):
         parse_changes(TinyConfig, {"env": "x"}, ["--hidden-sizes", "32", "16", "--gamma", "0.9"], prog="p")
+
+
+def test_a_setting_younger_than_the_run_is_shown_with_the_value_that_the_run_has():
+    saved = {"env": "CartPole-v1"}  # by a version without normalize_returns
+    dqn = load_algorithm("dqn").Config
+    with pytest.raises(ConfigError, match="normalize_returns cannot change within a run, and is False in this one"):
+        parse_changes(dqn, saved, ["--normalize-returns"], prog="penstock resume RUN")
+    assert restored_config(dqn, saved, {"total_steps": 7_000}).normalize_returns is False
 
 
 @pytest.mark.parametrize("value", ["64,64", "[64,64]", "64;64"])
