@@ -368,7 +368,7 @@ def _flag_type(hint: Any) -> Any:
     """Return a flag's type for tyro, without types that only Python has: callables and path objects."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         if dict[str, int] in typing.get_args(hint):
-            return Annotated[Any, _COUNTS]
+            return Annotated[Any, _json("INT|STR|JSON")]
         left_out = (_CALLABLE, os.PathLike, dict)
         options = [_flag_type(o) for o in typing.get_args(hint) if typing.get_origin(o) not in left_out]
         return typing.Union[tuple(options)]  # noqa: UP007 - made at run time
@@ -380,22 +380,25 @@ def _flag_type(hint: Any) -> Any:
         return Annotated[tuple, _numbers()] if kinds == (int, ...) else tuple[tuple(map(_flag_type, kinds))]  # type: ignore[misc]
     if typing.get_origin(hint) is dict:
         return Annotated[dict, _SETTINGS]
-    return hint
+    return Annotated[Any, _json("JSON|STR")] if hint is Any else hint
 
 
-def _read_counts(args: list[str]) -> Any:
-    """Read a whole number, a JSON object, or a text, which the config checks."""
+def _read_json(args: list[str]) -> Any:
+    """Read a JSON value, or a text, which the config checks."""
+    (text,) = args
     try:
-        return _read_whole_number(args)
+        return json.loads(text)
     except ValueError:
-        return json.loads(args[0]) if args[0].startswith("{") else args[0]
+        if text.startswith(("{", "[")):
+            raise
+    return None if text == "None" else text
 
 
-_COUNTS = PrimitiveConstructorSpec[Any](
-    nargs=1, metavar="INT|STR|JSON", instance_from_str=_read_counts,
-    is_instance=lambda value: isinstance(value, int | str | dict),
-    str_from_instance=lambda value: [json.dumps(value) if isinstance(value, dict) else str(value)],
-)  # fmt: skip
+def _json(metavar: str) -> PrimitiveConstructorSpec[Any]:
+    return PrimitiveConstructorSpec(
+        nargs=1, metavar=metavar, instance_from_str=_read_json, is_instance=lambda value: True,
+        str_from_instance=lambda value: [value if isinstance(value, str) else json.dumps(value, default=repr)],
+    )  # fmt: skip
 
 
 def _words(metavar: str) -> PrimitiveConstructorSpec[str]:

@@ -23,6 +23,14 @@ class TinyConfig(SegmentConfig):
     """How it goes."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class AnyConfig(SegmentConfig):
+    """Settings of which one has any type."""
+
+    extra: Any = None
+    """Anything."""
+
+
 def parse(*args: str) -> TinyConfig:
     return parse_config(TinyConfig, args, prog="penstock train tiny")
 
@@ -41,6 +49,23 @@ def test_nodes_are_a_number_a_text_or_a_json_object_of_counts():
         parse(*several, "some")
     with pytest.raises(SystemExit):
         parse(*several, "{sampler: 1}")
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [("3", 3), ("0.5", 0.5), ("true", True), ("None", None), ("null", None), ("fast", "fast"), ("2:64", "2:64"),
+     ('{"a": [1, "b"]}', {"a": [1, "b"]})],
+)  # fmt: skip
+def test_a_setting_of_any_type_is_json_or_a_text(given, found):
+    config = parse_config(AnyConfig, ["--env", "x", "--extra", given], prog="p")
+    assert config.extra == found and type(config.extra) is type(found)
+    assert parse_changes(AnyConfig, config.to_json(), ["--extra", "[7]"], prog="p") == {"extra": [7]}
+
+
+def test_json_that_cannot_be_read_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        parse_config(AnyConfig, ["--env", "x", "--extra", "[1, 2"], prog="p")
+    assert "Error parsing --extra" in capsys.readouterr().err
 
 
 def test_flags_become_settings_of_the_right_types():
