@@ -8,15 +8,7 @@ from penstock.config.base import NETWORK, STATE, STORED, Config
 from penstock.config.checking import ConfigError, Tunable, checked, closest, find_object, read_toml, require
 from penstock.config.elsewhere import method_hint
 from penstock.config.features import FEATURES, DelayedRewardConfig, Feature, SegmentDelayedRewardConfig, grouped
-from penstock.config.making import (
-    PRESETS,
-    cannot_change,
-    change_config,
-    load_preset,
-    make_config,
-    restored_config,
-    setting_hint,
-)
+from penstock.config.making import PRESETS, change_config, load_preset, make_config, restored_config, setting_hint
 from penstock.config.policies import PolicyConfig, agents_by_policy, policy_configs
 from penstock.config.replay import PrioritizedReplayConfig, ReplayConfig
 from penstock.config.saved import require_no_secrets, saved, whole_arguments
@@ -55,7 +47,6 @@ __all__ = [
     "Source",
     "Tunable",
     "agents_by_policy",
-    "cannot_change",
     "change_config",
     "checked",
     "closest",

@@ -10,7 +10,7 @@ import sys
 import time
 from collections import Counter, deque
 from collections.abc import Collection, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -243,32 +243,22 @@ def train(study: Study, jobs: int | None, cluster: Asked | None = None) -> int:
         split_cores(jobs or 1)
     output = study.folder / OUTPUT
     require_outside_runs(output, f"the folder {study.folder}")
-    made = [place for place in (study.folder, *study.folder.parents) if not place.exists()]
-    try:
-        study.folder.mkdir(parents=True, exist_ok=True)
-        if output.exists() and not output.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), output)
-    except OSError as error:
-        problem = f"{error.strerror} ({error.filename})"
-        raise StudyError(f"{study.folder} cannot be written: {problem}: give another --name") from None
     with ExitStack() as stack:
-        for place in reversed(made):
-            stack.callback(_remove_if_empty, place)
         try:
             stack.enter_context(alone_in(study.folder))
+            if output.exists() and not output.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), output)
         except BlockingIOError:
             raise StudyError(f"another penstock multirun is at work in {study.folder}") from None
+        except OSError as error:
+            problem = f"{error.strerror} ({error.filename})"
+            raise StudyError(f"{study.folder} cannot be written: {problem}: give another --name") from None
         _require_own(study.folder / MANIFEST)
         record = {"command": this_command(), "runs": {run.name: [run.algorithm, *run.flags] for run in study.runs}}
         report, configs = partial(print, flush=True), [run.config for run in study.runs]
         places = stack.enter_context(places_for(cluster, jobs, configs, study.folder, report))
         write_file_atomically(study.folder / MANIFEST, json_bytes(record))
         return study.train(places)
-
-
-def _remove_if_empty(folder: Path) -> None:
-    with suppress(OSError):
-        folder.rmdir()
 
 
 def _require_own(manifest: Path) -> None:
