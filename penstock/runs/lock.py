@@ -242,15 +242,7 @@ def holds(pid: int, run_dir: Path) -> bool:
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Make and hold a folder of several runs; remove it at the end if it was made and is empty.
-
-    Raises
-    ------
-    BlockingIOError
-        Another process holds it.
-    OSError
-        It cannot be made.
-    """
+    """Make, hold and, if empty, remove a folder of several runs; raise `BlockingIOError` if another process holds it."""
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)

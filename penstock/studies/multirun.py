@@ -202,13 +202,7 @@ class Study:
 
 
 def command(args: list[str]) -> int:
-    """Run the command; return its exit code.
-
-    Raises
-    ------
-    StudyError, ConfigError, RunDirectoryError
-        The request is not legal.
-    """
+    """Run the command; return its exit code. A request may raise `StudyError`, `ConfigError` or `RunDirectoryError`."""
     if not args or set(args) & {"-h", "--help"}:
         own_flags().print_help()
         return DONE if args else 2

@@ -72,13 +72,7 @@ class Flags:
 
 
 def command(args: list[str]) -> int:
-    """Run the command; return its exit code.
-
-    Raises
-    ------
-    StudyError, RunDirectoryError
-        The request is not legal.
-    """
+    """Run the command; return its exit code. A request may raise `StudyError` or `RunDirectoryError`."""
     flags = parse_flags(Flags, args, prog="penstock plot")
     if flags.out is not None and flags.out.suffix not in _FORMATS:
         raise StudyError(f"--out {flags.out} is not legal: the name ends in {', '.join(_FORMATS)}")
