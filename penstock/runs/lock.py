@@ -242,7 +242,7 @@ def holds(pid: int, run_dir: Path) -> bool:
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Make, hold and, if empty, remove a folder of several runs; raise `BlockingIOError` if another process holds it."""
+    """Make, hold and, if empty, remove a folder of some runs; raise `BlockingIOError` if another process holds it."""
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
