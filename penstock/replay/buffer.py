@@ -14,11 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from penstock.ipc import whole_cores
 from penstock.replay.files import load_buffer, save_buffer
-from penstock.replay.limiter import NotReady, RateLimiter, deadline_after, seconds_left
+from penstock.replay.limiter import NotReady, RateLimiter, deadline_after, real, seconds_left, whole
 from penstock.replay.memory import Memory, Stats
 from penstock.replay.plan import Plan, describe, make_plan
 from penstock.replay.reverse import ReverseCursor
-from penstock.replay.settings import Field, NStep, Prioritized, Reverse, Sampler, Sequences, Uniform, real, whole
+from penstock.replay.settings import Field, NStep, Prioritized, Reverse, Sampler, Sequences, Uniform
 from penstock.replay.writer import Writer
 
 Batch = dict[str, NDArray[Any]]
@@ -187,7 +187,8 @@ class ReplayBuffer:
         NotReady
             Nothing could be sampled within the timeout.
         """
-        batch_size, beta = whole("batch_size", batch_size), self._beta if beta is None else real("beta", beta)
+        batch_size = batch_size if type(batch_size) is int else whole("batch_size", batch_size)
+        beta = self._beta if beta is None else real("beta", beta)
         found = self._draw(batch_size, beta, out)
         if found is not None and self.rate_limiter is None:
             return found

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+import operator
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from penstock._native import RateLimiter as NativeRateLimiter
 from penstock.ipc import Arena
-from penstock.replay.settings import real, whole
 from penstock.replay.sharing import ArenaHandle, arena_handle, attach
 
 _END_OF_COUNTS = 1 << 63  # the core's counters are growing 64-bit numbers
@@ -233,6 +233,20 @@ class RateLimiter:
     def __setstate__(self, handle: ArenaHandle) -> None:
         self._arena = attach(handle)
         self.native = NativeRateLimiter.attach(self._arena, 0)
+
+
+def whole(name: str, value: Any) -> int:
+    """Return an argument as an int; raise TypeError if it is no whole number of 64 bits."""
+    if not hasattr(value, "__index__") or abs(number := operator.index(value)) >= 2**63:
+        raise TypeError(f"{name}={value!r} is not legal: give a whole number")
+    return number
+
+
+def real(name: str, value: Any) -> float:
+    """Return an argument as a float; raise TypeError if it is no number."""
+    if not hasattr(value, "__float__"):
+        raise TypeError(f"{name}={value!r} is not legal: give a number")
+    return float(value)
 
 
 def deadline_after(seconds: float | None) -> float | None:

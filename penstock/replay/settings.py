@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -190,20 +189,6 @@ def check_settings(
     if sequences is not None and not (_is_count(sequences.length) and _is_count(sequences.period)):
         raise ValueError(f"{sequences} is not legal: length and period must be whole numbers, 1 or more")
     _check_frame_capacity(frame_capacity, fields)
-
-
-def whole(name: str, value: Any) -> int:
-    """Return an argument as an int; raise TypeError if it is no whole number of 64 bits."""
-    if not hasattr(value, "__index__") or abs(number := operator.index(value)) >= 2**63:
-        raise TypeError(f"{name}={value!r} is not legal: give a whole number")
-    return number
-
-
-def real(name: str, value: Any) -> float:
-    """Return an argument as a float; raise TypeError if it is no number."""
-    if not hasattr(value, "__float__"):
-        raise TypeError(f"{name}={value!r} is not legal: give a number")
-    return float(value)
 
 
 def check_names(fields: Mapping[str, Field], sampler: Sampler, n_step: NStep | None, lenient: bool) -> None:

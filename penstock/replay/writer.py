@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock._native import ReplayCore, ReplayWriter
-from penstock.replay.limiter import NotReady, RateLimiter, deadline_after, seconds_left
-from penstock.replay.settings import whole
+from penstock.replay.limiter import NotReady, RateLimiter, deadline_after, seconds_left, whole
 
 _RANKS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}  # of dtype kinds: a field accepts its own rank and lower ones
 

@@ -132,7 +132,7 @@ def test_a_batch_size_that_is_not_legal_is_named(batch_size: int) -> None:
     ("call", "message"),
     [
         (lambda buffer: buffer.sample(1.5), "batch_size=1.5 is not legal: give a whole number"),
-        (lambda buffer: buffer.sample(2**70), f"batch_size={2**70} is not legal: give a whole number"),
+        (lambda buffer: buffer.sample_uniform(2**70), f"batch_size={2**70} is not legal: give a whole number"),
         (lambda buffer: buffer.sample_uniform("2"), "batch_size='2' is not legal: give a whole number"),
         (lambda buffer: buffer.allocate(None), "batch_size=None is not legal: give a whole number"),
         (lambda buffer: buffer.draw("2"), "batch_size='2' is not legal: give a whole number"),
