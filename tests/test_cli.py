@@ -389,7 +389,7 @@ def test_resume_goes_on_with_the_run(run_dir, capsys):
     ("flags", "message"),
     [
         (["--hidden-sizes", "8", "8"], "hidden_sizes=8 8 is not legal here: hidden_sizes cannot change within a run"),
-        (["--no-normalize-returns"], "and is None in this one, because the run's weights belong to this network"),
+        (["--no-normalize-returns"], "and is True in this one, because the run's weights belong to this network"),
         (["--run-dir=elsewhere"], "run_dir=elsewhere is not legal here"),
         (["--learning-rat", "1"], "--learning-rate"),
         (["--clip-range", "x"], "--clip-range"),

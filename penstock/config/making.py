@@ -14,7 +14,6 @@ from penstock.config.base import Config
 from penstock.config.checking import ConfigError, closest, read_toml
 from penstock.config.elsewhere import NO_SETTINGS, SETTINGS
 from penstock.config.features import FEATURES
-from penstock.config.saved import with_arguments
 from penstock.imports import why_lost
 
 C = TypeVar("C", bound=Config)
@@ -67,6 +66,16 @@ def setting_hint(name: str, known: Collection[str]) -> str:
     return f": other algorithms here call it {' or '.join(fields.values())}, this one has none" if fields else ""
 
 
+def restored_config(config_class: type[C], before: Mapping[str, Any], changes: Mapping[str, Any]) -> C:
+    """Return the config of a run's saved settings with changes; environment arguments that are not given again stay."""
+    before = {**config_class.of_older_runs, **before}
+    merged = {**before, **changes}
+    given, had = changes.get("env_kwargs"), before.get("env_kwargs")
+    if isinstance(given, Mapping) and isinstance(had, Mapping):
+        merged["env_kwargs"] = {**had, **given}
+    return make_config(config_class, merged)
+
+
 def change_config(config_class: type[C], before: Mapping[str, Any], changes: Mapping[str, Any]) -> C:
     """Return the config of a resumed run: its old settings with changes.
 
@@ -75,10 +84,9 @@ def change_config(config_class: type[C], before: Mapping[str, Any], changes: Map
     ConfigError
         A field is unknown, ill-typed, out of range, or cannot change within a run; the message says why not.
     """
-    before = {**config_class.of_older_runs, **before}
-    config = make_config(config_class, with_arguments(before, changes))
+    config = restored_config(config_class, before, changes)
     fixed = config_class.fixed_settings()
-    had = make_config(config_class, {**before, "env": config.env})
+    had = restored_config(config_class, before, {"env": config.env})
     for name in sorted(fixed.keys() & changes.keys()):
         found, legal = getattr(config, name), getattr(had, name)
         if found != legal and not why_lost(name, legal):  # what was not saved by name is given again

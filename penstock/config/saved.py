@@ -138,15 +138,6 @@ def require_no_secrets(env_kwargs: Mapping[str, Any], command: str) -> None:
         )
 
 
-def with_arguments(before: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with changes applied; environment arguments that are not given again stay."""
-    merged = {**before, **changes}
-    given, had = changes.get("env_kwargs"), before.get("env_kwargs")
-    if isinstance(given, Mapping) and isinstance(had, Mapping):
-        merged["env_kwargs"] = {**had, **given}
-    return merged
-
-
 def _not_saved_in(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
         if _is_mark(value) and NOT_SAVED in value:

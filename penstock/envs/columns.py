@@ -161,6 +161,9 @@ class LeafWriter(ObservationWriter):
                 )
             if self._dtype.kind == "f" or np.can_cast(array.dtype, self._dtype, "safe"):
                 self._accepted.add(array.dtype)
+        if self._is_mask and array.dtype.kind == "f" and (unknown := np.isnan(array)).any():
+            index = int(unknown.reshape(len(array), -1).any(axis=1).argmax()) if index is None else index
+            raise BadObservationError(index, "expected a mask of numbers, not 0 where legal, found NaN among them")
         return array
 
     def _can_hold(self, array: np.ndarray) -> bool:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from penstock.algorithms import load_algorithm
 from penstock.algorithms.bases.algorithm import Algorithm
-from penstock.config import Config, find_object, make_config, whole_arguments, with_arguments
+from penstock.config import Config, find_object, restored_config, whole_arguments
 from penstock.envs.columns import ActionDecoder, PartView, observation_writer
 from penstock.envs.masks import flat_mask, mask_of_lane, offers_nothing
 from penstock.envs.spaces import ActionSpec, ObservationPart, ObservationSpec
@@ -272,8 +272,7 @@ def load_policy(
     code = partial(code_of, meta, checkpoint.path, trust_code, {**settings})
     with code():
         algorithm_class = load_algorithm(meta["algorithm"], settings.pop("algorithm", None))
-        before = {**algorithm_class.Config.of_older_runs, **meta["config"]}
-        config = make_config(algorithm_class.Config, with_arguments(before, settings))
+        config = restored_config(algorithm_class.Config, meta["config"], settings)
         algorithm = algorithm_class(config, *specs)
     nbytes = sum(tensor.nbytes for tensor in checkpoint.weights.values())
     try:

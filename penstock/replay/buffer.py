@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import operator
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from penstock.ipc import whole_cores
 from penstock.replay.files import load_buffer, save_buffer
-from penstock.replay.limiter import NotReady, RateLimiter, deadline_after, seconds_left
+from penstock.replay.limiter import NotReady, RateLimiter, deadline_after, real, seconds_left, whole
 from penstock.replay.memory import Memory, Stats
 from penstock.replay.plan import Plan, describe, make_plan
 from penstock.replay.reverse import ReverseCursor
@@ -188,7 +187,8 @@ class ReplayBuffer:
         NotReady
             Nothing could be sampled within the timeout.
         """
-        batch_size = operator.index(batch_size)
+        batch_size = batch_size if type(batch_size) is int else whole("batch_size", batch_size)
+        beta = self._beta if beta is None else real("beta", beta)
         found = self._draw(batch_size, beta, out)
         if found is not None and self.rate_limiter is None:
             return found
@@ -201,12 +201,12 @@ class ReplayBuffer:
             found = self._draw(batch_size, beta, out) or found
         return found
 
-    def _draw(self, batch_size: int, beta: float | None, out: Batch | None) -> Batch | None:
+    def _draw(self, batch_size: int, beta: float, out: Batch | None) -> Batch | None:
         if self._reverse is not None:
             return self._reverse.sample(batch_size, out)
-        return self._core.sample(batch_size, self._beta if beta is None else beta, out)
+        return self._core.sample(batch_size, beta, out)
 
-    def _draw_later(self, batch_size: int, beta: float | None, out: Batch | None, deadline: float | None) -> Batch:
+    def _draw_later(self, batch_size: int, beta: float, out: Batch | None, deadline: float | None) -> Batch:
         while self._core.await_rows(seconds_left(deadline)) and seconds_left(deadline) != 0.0:
             found = self._draw(batch_size, beta, out)
             if found is not None:
@@ -227,7 +227,7 @@ class ReplayBuffer:
 
         For pinned memory replace them by NumPy views of pinned tensors of the same shapes.
         """
-        return self._core.allocate(batch_size)
+        return self._core.allocate(whole("batch_size", batch_size))
 
     def get(self, ids: ArrayLike, fields: tuple[str, ...] | None = None) -> Batch:
         """Return the rows with these ids.
@@ -275,7 +275,7 @@ class ReplayBuffer:
         NotReady
             The buffer is empty.
         """
-        found = self._core.sample_uniform(batch_size)
+        found = self._core.sample_uniform(whole("batch_size", batch_size))
         if found is None:
             raise NotReady(self._nothing_to_sample())
         return found
@@ -394,7 +394,7 @@ class ReplayBuffer:
             The buffer is not prioritized.
         """
         self._require_priorities()
-        return self._core.update(ids, priorities)
+        return self._core.update(np.asarray(ids), np.asarray(priorities))
 
     @property
     def max_priority(self) -> float:
@@ -421,7 +421,7 @@ class ReplayBuffer:
         NotReady
             There is nothing to draw.
         """
-        size = operator.index(batch_size)
+        size = whole("batch_size", batch_size)
         found = self._core.draw(size, out) if self._core.prioritized else self._draw(size, 0.0, out)
         if found is None:
             raise NotReady(self._nothing_to_sample())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -58,11 +59,10 @@ class RateLimiter:
     def __init__(
         self, samples_per_insert: float | None = None, min_size: int = 1, tolerance: float | None = None
     ) -> None:
-        ratio = math.inf if samples_per_insert is None else float(samples_per_insert)
-        if tolerance is None:
-            tolerance = max(1024.0, 128.0 * ratio)
+        ratio = math.inf if samples_per_insert is None else real("samples_per_insert", samples_per_insert)
+        tolerance = max(1024.0, 128.0 * ratio) if tolerance is None else real("tolerance", tolerance)
         self._arena = Arena.create(NativeRateLimiter.nbytes)
-        self.native = NativeRateLimiter.create(self._arena, 0, ratio, tolerance, min_size)
+        self.native = NativeRateLimiter.create(self._arena, 0, ratio, tolerance, whole("min_size", min_size))
 
     def insert(self, n: int = 1, timeout: float | None = None) -> None:
         """Wait until n rows may be inserted, and count them.
@@ -81,21 +81,21 @@ class RateLimiter:
         ValueError
             n exceeds the tolerance.
         """
-        if not self.native.await_insert(n, timeout):
+        if not self.native.await_insert(whole("n", n), None if timeout is None else real("timeout", timeout)):
             raise NotReady(self.why_insert_waits(n))
 
     def sample(self, n: int = 1, timeout: float | None = None) -> None:
         """Wait until n samples may be taken, and count them; parameters and errors as for ``insert``."""
-        if not self.native.await_sample(n, timeout):
+        if not self.native.await_sample(whole("n", n), None if timeout is None else real("timeout", timeout)):
             raise NotReady(self.why_sample_waits(n))
 
     def try_insert(self, n: int = 1) -> bool:
         """Count n rows if they may be inserted now; return whether they may. ValueError if n exceeds the tolerance."""
-        return self.native.try_insert(n)
+        return self.native.try_insert(whole("n", n))
 
     def try_sample(self, n: int = 1) -> bool:
         """Count n samples if they may be taken now; return whether they may. ValueError if n exceeds the tolerance."""
-        return self.native.try_sample(n)
+        return self.native.try_sample(whole("n", n))
 
     def why_insert_waits(self, n: int) -> str:
         """Return an error's description of the side ahead and the condition for an insert of n rows."""
@@ -235,9 +235,23 @@ class RateLimiter:
         self.native = NativeRateLimiter.attach(self._arena, 0)
 
 
+def whole(name: str, value: Any) -> int:
+    """Return an argument as an int; raise TypeError if it is no whole number of 64 bits."""
+    if not hasattr(value, "__index__") or abs(number := operator.index(value)) >= 2**63:
+        raise TypeError(f"{name}={value!r} is not legal: give a whole number")
+    return number
+
+
+def real(name: str, value: Any) -> float:
+    """Return an argument as a float; raise TypeError if it is no number."""
+    if not hasattr(value, "__float__"):
+        raise TypeError(f"{name}={value!r} is not legal: give a number")
+    return float(value)
+
+
 def deadline_after(seconds: float | None) -> float | None:
     """Return the monotonic time at which a number of seconds will have passed; None: never."""
-    return None if seconds is None else time.monotonic() + seconds
+    return None if seconds is None else time.monotonic() + real("timeout", seconds)
 
 
 def seconds_left(deadline: float | None) -> float | None:

@@ -191,10 +191,11 @@ def check_fits(
         raise ReplayFileError(
             f"{path} was saved by a buffer with other settings: {difference}. Load it into a buffer with the same ones"
         )
-    if manifest.shapes() != shapes or (manifest.priorities is not None) != prioritized:
+    held, own = (manifest.shapes(), manifest.priorities is not None), (shapes, prioritized)
+    if held != own:
         raise ReplayFileError(
-            f"{path} holds stores of (rows, bytes of a row) {manifest.shapes()}, and this buffer has {shapes}: "
-            f"load it with the Penstock that saved it"
+            f"{path} holds stores of (rows, bytes of a row), and whether it has priorities, {held}; this buffer has "
+            f"{own}: load it with the Penstock that saved it"
         )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock._native import ReplayCore, ReplayWriter
-from penstock.replay.limiter import NotReady, RateLimiter, deadline_after, seconds_left
+from penstock.replay.limiter import NotReady, RateLimiter, deadline_after, seconds_left, whole
 
 _RANKS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}  # of dtype kinds: a field accepts its own rank and lower ones
 
@@ -111,13 +111,14 @@ class Writer:
         int or None
             As for ``add``.
         """
+        lane = None if lane is None else whole("lane", lane)
         if self._limiter is not None and (rows := self._native.count_rows_at_end(lane)):
             self._limiter.insert(rows, self._timeout)
         return self._native.end_episode(lane)
 
     def episode_length(self, lane: int = 0) -> int:
         """Return the steps of the lane's running episode."""
-        if not 0 <= lane < self._lanes:
+        if not 0 <= whole("lane", lane) < self._lanes:
             raise IndexError(f"lane {lane} is not legal: lanes are 0 to {self._lanes - 1}")
         return self._native.episode_length(lane)
 

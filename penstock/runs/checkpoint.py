@@ -92,6 +92,10 @@ class DamagedCheckpointError(CheckpointError):
     """A file of the checkpoint is missing, shortened or altered. The message names it."""
 
 
+class ForeignCheckpointError(DamagedCheckpointError):
+    """The description is a file of another program."""
+
+
 class NewerCheckpointError(CheckpointError):
     """The checkpoint is complete, but its format is newer than this Penstock reads."""
 
@@ -310,8 +314,8 @@ def _read_once(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     if not path.exists():
         raise MissingCheckpointError(f"{path} does not exist: give the directory of a checkpoint or of a run")
     if not path.is_dir() or not (path / META).is_file():
-        if path.is_dir() and (path / WEIGHTS).is_file():
-            raise DamagedCheckpointError(f"the checkpoint {path} is damaged: {META} is missing")
+        if any((path / name).exists() for name in (META, WEIGHTS, STATE)):
+            raise DamagedCheckpointError(f"the checkpoint {path} is damaged: {META} is missing, or no file")
         found = ", ".join(sorted(p.name for p in path.iterdir())[:8]) or "nothing" if path.is_dir() else "a file"
         raise CheckpointError(
             f"{path} is not a checkpoint: found {found}; a checkpoint is a directory with {META} and {WEIGHTS}"
@@ -349,7 +353,8 @@ def _read_meta(path: Path) -> dict[str, Any]:
     except DocumentError as error:
         raise DamagedCheckpointError(f"the checkpoint {path} is damaged: {META} cannot be read ({error})") from error
     if not isinstance(meta, dict) or (meta.get("format") != FORMAT and "sha256" not in meta):
-        raise CheckpointError(f'{path} is not a checkpoint of Penstock: its {META} does not say "format": "{FORMAT}"')
+        problem = f'its {META} does not say "format": "{FORMAT}"'
+        raise ForeignCheckpointError(f"{path} is not a checkpoint of Penstock: {problem}")
     if meta.pop("sha256", None) != _digest(meta):  # before the rest: format or version may be altered
         raise DamagedCheckpointError(f"the checkpoint {path} is damaged: the content of {META} was altered")
     version = meta.get("format_version")
@@ -388,12 +393,12 @@ def _require_replaceable(path: Path) -> None:
     if found and ours:
         try:
             _read_meta(path)
+        except ForeignCheckpointError:
+            ours = False
         except DamagedCheckpointError:
             ours = any(word in (path / META).read_bytes() for word in (FORMAT.encode(), b'"sha256"'))
         except NewerCheckpointError as error:
             raise NewerCheckpointError(f"{path} is not replaced: {error}") from None
-        except CheckpointError:
-            ours = False
     if not ours:
         raise CheckpointError(
             f"{path} is not replaced: it is not a checkpoint, or holds other files too ({', '.join(found[:5])}"

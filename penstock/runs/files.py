@@ -68,25 +68,27 @@ class LinesLog:
     def __init__(
         self, path: Path | None, warn: Callable[[str], None], may_write: Callable[[], bool] = lambda: True
     ) -> None:
-        self._path = path
+        self.path = path
         self._warn = warn
         self._may_write = may_write
         self._warned = False
         self._file: AppendFile | None = None
 
-    def write(self, records: Iterable[Mapping[str, Any]]) -> None:
-        """Append records: all of them, or none if the disk is full."""
-        if self._path is None or not self._may_write():
-            return
+    def write(self, records: Iterable[Mapping[str, Any]]) -> bool:
+        """Append records: all of them, or none if the disk is full; return whether they were written."""
+        if self.path is None or not self._may_write():
+            return False
         lines = "".join(f"{json.dumps(json_values(record))}\n" for record in records)
         try:
             if self._file is None:
-                self._file = AppendFile(self._path)
+                self._file = AppendFile(self.path)
             self._file.append(lines.encode())
         except OSError as error:
             if not self._warned:
-                self._warn(f"warning: {self._path} cannot be written ({error.strerror}); training continues without it")
+                self._warn(f"warning: {self.path} cannot be written ({error.strerror}); training continues without it")
             self._warned = True
+            return False
+        return True
 
     def close(self) -> None:
         """Close the file; it may be called again, and the next line opens the file anew."""

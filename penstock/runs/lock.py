@@ -242,12 +242,17 @@ def holds(pid: int, run_dir: Path) -> bool:
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Hold a folder of several runs; raise `BlockingIOError` if another process holds it."""
+    """Make, hold and, if empty, remove a folder of some runs; raise `BlockingIOError` if another process holds it."""
+    made = [place for place in (folder, *folder.parents) if not place.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     finally:
+        with suppress(OSError):
+            for place in made:
+                place.rmdir()
         os.close(descriptor)
 
 

@@ -102,13 +102,13 @@ def _show(args: list[str]) -> None:
     _require_optuna()
     directory = SearchDirectory.open(own.show)
     from penstock.algorithms import load_algorithm
-    from penstock.config import make_config
+    from penstock.config import restored_config
     from penstock.search.study import Study
 
     facts = directory.facts
-    settings = {**facts["config"], "num_workers": facts["workers"] or facts["config"]["num_workers"]}
+    workers = facts["workers"] or facts["config"]["num_workers"]
     with code_of(facts, own.show, own.trust_code):
-        config = make_config(load_algorithm(facts["algorithm"]).Config, settings)
+        config = restored_config(load_algorithm(facts["algorithm"]).Config, facts["config"], {"num_workers": workers})
     tables = {
         name: {key: value for key, value in table.items() if value is not None}
         for name, table in facts["space"].items()

@@ -32,7 +32,7 @@ from penstock.population.lineage import LINEAGE, Lineage, WeightsOrigin
 from penstock.population.space import population_space, tables_of
 from penstock.runs.checkpoint import holds_only_a_checkpoint, verify_checkpoint
 from penstock.runs.documents import DocumentError, read_document
-from penstock.runs.files import directory_replacing, json_bytes, remove_directory, write_file_atomically
+from penstock.runs.files import LinesLog, directory_replacing, json_bytes, remove_directory, write_file_atomically
 from penstock.runs.jobs import LOST, Command, Jobs, Training
 from penstock.runs.lookup import checkpoint_to_go_on_from, resolve_checkpoint
 from penstock.runs.state import read_state
@@ -164,7 +164,7 @@ class PopulationRuns:
         shared = {name: value for name, value in config.to_json().items() if name != "num_workers"}  # --jobs decides it
         self._facts = {"algorithm": algorithm, "count": count, "config": {**shared, "pbt_space": tables}}
         self._names = [str(number) for number in range(count)]
-        self._lineage = Lineage(path / LINEAGE, self._names, report)
+        self._lineage = Lineage(LinesLog(path / LINEAGE, report), self._names)
         self._plans = [Plan(0) for _ in range(count)]
         self.slice = 0
         self._jobs = Jobs[Slice](cores)

@@ -54,15 +54,13 @@ def command(args: list[str]) -> int:
     from penstock.algorithms import algorithm_id
 
     directory, algorithm = directory_of(asked, "pbt"), algorithm_id(asked.algorithm)
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BenchUsageError(f"--dir {directory} cannot be made: {error.strerror}: give another") from None
     with ExitStack() as stack:
         try:
             stack.enter_context(alone_in(directory))
         except BlockingIOError:
             raise BenchUsageError(f"another penstock pbt is at work in {directory}") from None
+        except OSError as error:
+            raise BenchUsageError(f"--dir {directory} cannot be made: {error.strerror}: give another") from None
         cores = stack.enter_context(places_for(cluster, own.jobs, [config], directory, print_now))
         config = with_workers(config, workers_of_job(cores))
         require_room([(asked.algorithm, config)])

@@ -206,13 +206,7 @@ class Study:
 
 
 def command(args: list[str]) -> int:
-    """Run the command; return its exit code.
-
-    Raises
-    ------
-    StudyError, ConfigError, RunDirectoryError
-        The request is not legal.
-    """
+    """Run the command; return its exit code. A request may raise `StudyError`, `ConfigError` or `RunDirectoryError`."""
     if not args or set(args) & {"-h", "--help"}:
         own_flags().print_help()
         return DONE if args else 2
@@ -247,18 +241,16 @@ def train(study: Study, jobs: int | None, cluster: Asked | None = None) -> int:
         split_cores(jobs or 1)
     output = study.folder / OUTPUT
     require_outside_runs(output, f"the folder {study.folder}")
-    try:
-        study.folder.mkdir(parents=True, exist_ok=True)
-        if output.exists() and not output.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), output)
-    except OSError as error:
-        problem = f"{error.strerror} ({error.filename})"
-        raise StudyError(f"{study.folder} cannot be written: {problem}: give another --name") from None
     with ExitStack() as stack:
         try:
             stack.enter_context(alone_in(study.folder))
+            if output.exists() and not output.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), output)
         except BlockingIOError:
             raise StudyError(f"another penstock multirun is at work in {study.folder}") from None
+        except OSError as error:
+            problem = f"{error.strerror} ({error.filename})"
+            raise StudyError(f"{study.folder} cannot be written: {problem}: give another --name") from None
         _require_own(study.folder / MANIFEST)
         record = {"command": this_command(), "runs": {run.name: [run.algorithm, *run.flags] for run in study.runs}}
         report, configs = partial(print, flush=True), [run.config for run in study.runs]

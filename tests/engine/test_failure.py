@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import resource
 import shlex
 import signal
@@ -484,13 +485,18 @@ def test_a_full_disk_is_warned_of_and_training_goes_on_with_the_last_good_checkp
     with Trainer(APPO, **settings) as trainer:
         good = trainer.train(64, quiet=True)
         learner = pids_of(trainer)["learner"]
-        resource.prlimit(learner, resource.RLIMIT_FSIZE, (1024, 1024))
+        full, roomy = ((size, resource.RLIM_INFINITY) for size in (1024, resource.RLIM_INFINITY))
+        resource.prlimit(learner, resource.RLIMIT_FSIZE, full)
         after = trainer.train(64, quiet=True)
         with pytest.raises(OSError, match="File too large"):
             trainer.save(str(tmp_path / "elsewhere"))
         last = trainer.train(64, quiet=True)
         assert last.steps > after.steps > good.steps
         assert not good.unsaved and "File too large" in after.unsaved and "File too large" in last.unsaved
-    assert "warning: no checkpoint could be written: " in (run_dir / "log.txt").read_text()
-    assert RunDirectory.open(run_dir).checkpoints.latest().meta["steps"] == good.steps
-    assert [p.name for p in (run_dir / "checkpoints").iterdir()] == [str(good.steps)]
+        assert RunDirectory.open(run_dir).checkpoints.latest().meta["steps"] == good.steps
+        assert [p.name for p in (run_dir / "checkpoints").iterdir()] == [str(good.steps)]
+        for limit in (full, full, full, roomy, full):
+            resource.prlimit(learner, resource.RLIMIT_FSIZE, limit)
+            trainer.train(64, quiet=True)
+    shown = re.findall(r"warning: no checkpoint could be written(.*?): ", (run_dir / "log.txt").read_text())
+    assert shown == ["", ", 2 times in a row", ", 4 times in a row", ""], "of six failures in a row, and one more"

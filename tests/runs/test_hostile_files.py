@@ -16,6 +16,7 @@ from penstock.population.lineage import Lineage
 from penstock.population.schedule import load_schedule
 from penstock.runs.checkpoint import META, CheckpointError, load_checkpoint, save_checkpoint
 from penstock.runs.documents import DocumentError, document_in, read_document
+from penstock.runs.files import LinesLog
 from penstock.runs.reading import find_runs
 from penstock.runs.run_directory import RunDirectory, UnreadableRunError
 from penstock.runs.tensors import as_bytes
@@ -191,4 +192,4 @@ def test_a_lineage_is_refused_by_the_line_that_is_wrong(tmp_path, line):
     with pytest.raises(ConfigError, match="is no lineage: line 1"):
         load_schedule(tmp_path)
     with pytest.raises(ConfigError, match="is no lineage: line 1"):
-        Lineage(tmp_path / "lineage.jsonl", ["0"], print).go_on(1)
+        Lineage(LinesLog(tmp_path / "lineage.jsonl", print), ["0"]).go_on(1)

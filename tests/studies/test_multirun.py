@@ -156,11 +156,16 @@ def test_runs_that_end_with_their_cluster_have_not_failed(tmp_path, capsys):
     assert capsys.readouterr().out == f"{run.name}: ended with its cluster\n"
 
 
-def test_a_refused_multirun_leaves_no_record(tmp_path):
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_refused_multirun_leaves_no_record_and_no_folder_that_it_made(tmp_path, is_there):
     found = study(tmp_path)
+    found.folder = tmp_path / "many" / "study"
+    if is_there:
+        found.folder.mkdir(parents=True)
     with pytest.raises(ConfigError, match="there is no Ray cluster there"):
         train(found, 1, Asked("127.0.0.1:1"))
     assert not (found.folder / "multirun.json").exists()
+    assert tmp_path.is_dir() and (tmp_path / "many").exists() == found.folder.exists() == is_there
 
 
 def test_runs_over_nodes_for_which_the_cluster_has_no_room_are_refused_before_any_begins(tmp_path, monkeypatch):
