@@ -76,7 +76,7 @@ def test_a_folder_of_another_program_is_passed_over_and_left_alone(tmp_path, nam
     (tmp_path / "30" / name).write_bytes(content)
     told: list[str] = []
     assert store.latest(told.append).meta["steps"] == 20
-    assert len(told) == 1 and told[0].endswith("; using the one before") and "30" in told[0]
+    assert len(told) == 1 and told[0].endswith("; using the previous one") and "30" in told[0]
     with pytest.raises(CheckpointError, match="30 is not replaced"):
         save(store, 30)
     save(store, 40)
