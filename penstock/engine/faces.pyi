@@ -46,7 +46,7 @@ class _Shared(TypedDict, total=False):
     opponent_pool: int
     """Number of past versions kept as opponents, per policy. Default: 8."""
     opponent_interval: int | None
-    """Steps between two versions added to the pool; None: total_steps / 20. Default: None."""
+    """Steps between versions added to the pool; None: total_steps / 20. Default: None."""
     opponent_share: float
     """Share of games played against opponents that do not learn. Default: 0.5."""
     opponent_sampling: Literal["uniform", "hard"]
@@ -54,19 +54,18 @@ class _Shared(TypedDict, total=False):
     them. Default: "uniform"."""
     eval_against: Sequence[str | Callable[..., Any]]
     """With several agents, opponents in evaluations: "random", "best", or a class or function as "module:name" or
-    "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one policy
-    plays all seats, or the policies play each other. Default: ()."""
+    "file.py:name", in Python also the object; with several policies also "others", the other policies. Empty: one
+    policy plays all seats, or the policies play each other. Default: ()."""
     pbt: Literal["truncation", "tournament", "sample-factory"] | None
     """Population-based training of the run's policies (arXiv:1711.09846): at intervals a weak policy becomes a copy of
-    a stronger one, with perturbed settings. "truncation": the worst are replaced by the best; "tournament": a policy
-    that loses against a random other is replaced by it; "sample-factory": as "truncation", and settings of the policies
-    in between are perturbed in place. Default: None."""
+    a stronger one, with perturbed settings. "truncation": the best replace the worst; "tournament": a policy is
+    replaced by a randomly drawn other one if that has a higher score; "sample-factory": like "truncation", and settings
+    of the policies in between are perturbed, too. Default: None."""
     pbt_space: str | os.PathLike[str] | dict[str, Any] | None
     """Settings that may change: a TOML file with a table per setting, as for `penstock search`; in Python also the
     tables. Default: None."""
     pbt_interval: int | None
-    """Steps of each policy between two decisions about it; None: a twentieth of its share of total_steps. Default:
-    None."""
+    """Steps of each policy between decisions about it; None: a twentieth of its share of total_steps. Default: None."""
     pbt_start: int | None
     """Steps of each policy before the first decision about it; None: pbt_interval. Default: None."""
     pbt_fraction: float | None
@@ -93,8 +92,8 @@ class _Shared(TypedDict, total=False):
     num_workers: int | None
     """Rollout workers; with backend="ray", per node. None: one per core, at most 16. Default: None."""
     pin_workers: bool | None
-    """Keep each rollout worker on one core. None: with a GPU and one worker for each core, where the scheduler would
-    leave cores idle. Default: None."""
+    """Keep each rollout worker on one core. None: only with a GPU and one worker per core, where the scheduler would
+    otherwise leave cores idle. Default: None."""
     num_envs_per_worker: int
     """Environments per rollout worker; with one agent each, also its number of lanes. Default: 16."""
     backend: Literal["local", "serial", "ray"]
@@ -107,8 +106,8 @@ class _Shared(TypedDict, total=False):
     """With backend="ray", number of nodes that step lanes, "all", "2:64" for 2 to 64 that come and go during the run,
     or the number of nodes with a custom Ray resource, by resource name. Default: 1."""
     evaluator: Literal["home", "node"]
-    """With backend="ray", machine that runs evaluations: "home", or "node", the first node, on a core besides those of
-    its rollout workers. Default: "home"."""
+    """With backend="ray", machine that runs evaluations: "home", or "node", the first node, on a core of its own beside
+    the rollout workers'. Default: "home"."""
     num_evaluators: int
     """With evaluator="node", number of evaluators, one on each of the first nodes, which share the episodes of every
     evaluation. Default: 1."""
@@ -116,11 +115,11 @@ class _Shared(TypedDict, total=False):
     """Learners of the policy, one process each, with device="cuda" one GPU each; each computes a share of every update.
     With backend="local" and central inference, each has its own policy worker. Default: 1."""
     nodes_per_gateway: int | None
-    """With backend="ray", largest number of nodes of a gateway, a process on one of them that stands between home and
-    these nodes; None: no gateways up to 8 nodes, and one for each 64 of more. Default: None."""
+    """With backend="ray", largest number of nodes per gateway, a process on one of them that relays between home and
+    these nodes; None: no gateways for up to 8 nodes, else one per 64 nodes. Default: None."""
     node_weights: Literal["float32", "bfloat16"]
-    """With backend="ray", precision in which weights are sent to nodes: "bfloat16" halves the bytes, and lanes act by
-    the rounded weights, whose probabilities are recorded. Default: "float32"."""
+    """With backend="ray", precision in which weights are sent to nodes: "bfloat16" halves the bytes; lanes act with the
+    rounded weights, and record their probabilities. Default: "float32"."""
     learner_nodes: int | dict[str, int]
     """With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
     resource name. The first learner always runs at home. Default: 0."""
@@ -148,13 +147,13 @@ class _Shared(TypedDict, total=False):
     """Budget in steps; schedules span it. Default: 1000000."""
     max_seconds: float | None
     """Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s. With
-    backend="ray" the seconds count from the moment when a node is there. Default: None."""
+    backend="ray", time counts from the moment a node has joined. Default: None."""
     target_return: float | None
     """The run ends when the mean return of an evaluation reaches this value; None: no target. Default: None."""
     eval_interval: int | float | Literal["continuous"] | None
     """Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the newest
-    weights; 0: never. None: total_steps / 20, with a target_return after each batch, but in no more than 3 %, with a
-    target_return 10 %, of the cores' time, beyond a first second of playing (not with backend="serial"). Default:
+    weights; 0: never. None: total_steps / 20, or with a target_return after each batch; after the first second of play,
+    they take at most 3 % of the cores' time, or 10 % with a target_return (no limit with backend="serial"). Default:
     None."""
     eval_episodes: int
     """Episodes per evaluation; in games, episodes per opponent and seat or policy. Default: 20."""
@@ -165,8 +164,8 @@ class _Shared(TypedDict, total=False):
     """Steps after which an evaluation ends an episode early and plays another; the return up to then counts. Default:
     30000."""
     eval_films: int
-    """Largest number of films of evaluations kept in the run, spread over the training, with the newest and that of the
-    best weights; 0: none are made. A film is of one more episode (needs the extra "video"). Default: 0."""
+    """Largest number of evaluation films kept in the run, spread over the training, among them the newest and that of
+    the best weights; 0: no films. A film shows one extra episode (needs the extra "video"). Default: 0."""
     checkpoint_interval: int | None
     """Steps between checkpoints; 0: only at the end of training; None: total_steps / 10. Default: None."""
     keep_checkpoints: int
@@ -176,7 +175,7 @@ class _Shared(TypedDict, total=False):
     s3://bucket/name is a directory runs/name whose files are also sent there (needs the extra "s3"); with a slash at
     its end, a directory within it, named as with "auto". Default: "auto"."""
     send_seconds: float
-    """Longest wait at the end of a training until everything is sent to the URL of run_dir, in seconds. Default:
+    """Longest wait, in seconds, at the end of training until all files are sent to the URL of run_dir. Default:
     300.0."""
 
 class _SharedExceptA3C(TypedDict, total=False):
@@ -251,17 +250,17 @@ class _Segment(TypedDict, total=False):
     """One encoder for policy and value; None: shared for images, memory and custom modules, separate for mlp. Default:
     None."""
     continuous_actions: Literal["clipped", "squashed"]
-    """Distribution of actions. "clipped": a normal one, clipped by the environment's lanes, with one standard deviation
-    for all observations; "squashed": tanh of a normal one, which cannot leave the range, with a standard deviation that
-    depends on the observation (arXiv:2006.05990, section 3.2). Where a number lacks a bound, all are "clipped".
-    Default: "clipped"."""
+    """Distribution of actions. "clipped": normal, clipped by the environment's lanes, with one standard deviation for
+    all observations; "squashed": tanh of a normal one, which cannot leave the range, with a standard deviation that
+    depends on the observation (arXiv:2006.05990, section 3.2). If any number is unbounded, all are "clipped". Default:
+    "clipped"."""
     initial_log_std: float | None
-    """Logarithm of the initial standard deviation of continuous actions, whose unit is half their range; None: -0.1 if
+    """Logarithm of the initial standard deviation of continuous actions, in units of half their range; None: -0.1 if
     squashed, 0 if clipped. Default: None."""
     log_std_step: float
-    """Length of a step of the logarithm of "clipped" actions' standard deviation, in steps of the other parameters. 16
-    lets the deviation fall within some ten thousand steps, for actions that must be precise; too early where a reward
-    is yet to be found. Default: 1.0."""
+    """Step size of the log standard deviation of "clipped" actions, relative to other parameters. 16 lets it fall
+    within some ten thousand steps, for actions that must be precise, but too early if rewards are yet to be found.
+    Default: 1.0."""
     entropy_coef: float | str | Callable[[float], float]
     """Weight of the entropy bonus, or a function of progress as for learning_rate. Default: 0.01."""
     entropy_coef_final: float | None
@@ -427,24 +426,24 @@ class _Replay(TypedDict, total=False):
     updates_per_step: float
     """Updates per step; the rate limiter holds back learner or rollout workers to keep this ratio. Default: 1.0."""
     ratio_slack: int | None
-    """Updates by which learner or rollout workers may be ahead of this ratio; None: those due for two steps of all
-    lanes, at least 32; with backend="serial", those due for one step. Default: None."""
+    """Updates by which learner or rollout workers may be ahead of updates_per_step; None: those due for two steps of
+    all lanes, at least 32; with backend="serial", those due for one step. Default: None."""
     n_step: int
     """Length n of n-step returns, shorter at the end of an episode. Default: 1."""
     publish_interval: int
-    """Updates between two publications of the weights to the acting roles. Default: 1."""
+    """Updates between publications of the weights to the acting roles. Default: 1."""
     hindsight: Literal["future", "episode", "final"] | None
-    """Hindsight experience replay (arXiv:1707.01495): store ended episodes again, with goals that they achieved as
-    desired goals: at the same or a later step ("future"), at any step ("episode"), or at the last step ("final"). None:
-    off. Default: None."""
+    """Hindsight experience replay (arXiv:1707.01495): store ended episodes again, with desired goals that they
+    achieved: at the same or a later step ("future"), at any step ("episode"), or at the last step ("final"). None: off.
+    Default: None."""
     goals_per_step: int
     """Relabelled goals per step, with hindsight="future" or "episode" (section 4.5: k). Default: 4."""
     save_replay: bool
     """Store the replay buffer in checkpoints, incrementally; learning pauses meanwhile. A run resumed without it
     refills the buffer before it learns. Default: False."""
     replay_at: Literal["home", "gateways"]
-    """With backend="ray", place of the replay buffer: home, or a shard of it at each gateway, which stores the steps of
-    its nodes; batches are drawn from all shards. There is a gateway for each `nodes_per_gateway` nodes, or each 64.
+    """With backend="ray", place of the replay buffer: home, or a shard at each gateway, which stores the steps of its
+    nodes; batches are drawn from all shards. There is one gateway per `nodes_per_gateway` nodes, by default per 64.
     Default: "home"."""
 
 class _PrioritizedReplay(TypedDict, total=False):
