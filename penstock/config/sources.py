@@ -199,7 +199,7 @@ def _share(kind: str, value: Any) -> Fraction:
     except (ValueError, ZeroDivisionError):
         share = Fraction(0)
     if not 0 < share <= 1:
-        raise ConfigError(f"replay source {kind!r} has share {value!r}: use a fraction above 0, at most 1, as in 7/8")
+        raise ConfigError(f"replay source {kind!r} has share {value!r}: use a fraction above 0, at most 1, like 7/8")
     return share
 
 
