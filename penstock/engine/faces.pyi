@@ -211,9 +211,11 @@ class _Fresh(TypedDict, total=False):
 class _DelayedReward(TypedDict, total=False):
     rewards: Literal["environment", "rudder"]
     """"environment": learn from the environment's rewards; "rudder": redistribute delayed rewards to the steps that
-    earned them, by a network trained beside the policy. Reported returns stay unchanged. Default: "environment"."""
+    earned them, with a network trained alongside the policy. Reported returns stay unchanged. Default:
+    "environment"."""
     redistribution_attribution: Literal["difference", "integrated_gradients"]
-    """Credit of a step: its difference to the prediction, or integrated gradients. Default: "difference"."""
+    """Credit of a step: the change that it makes to the predicted return, or integrated gradients. Default:
+    "difference"."""
     redistribution_points: int
     """Points on the path of integrated gradients. Default: 20."""
     redistribution_max_error: float
@@ -222,18 +224,18 @@ class _DelayedReward(TypedDict, total=False):
     redistributor_size: int
     """Memory cells of the network that predicts returns. Default: 32."""
     redistributor_learning_rate: float
-    """Step size of this network's optimiser. Default: 0.005."""
+    """Step size of the return-predicting network's optimiser. Default: 0.005."""
     redistributor_interval: int
-    """Steps of the run per update of this network. Default: 25."""
+    """Steps of the run per update of the return-predicting network. Default: 25."""
     redistributor_batch_size: int
-    """Episodes per update of this network. Default: 8."""
+    """Episodes per update of the return-predicting network. Default: 8."""
     redistributor_lessons: int
-    """Capacity of this network's episode buffer; the episodes with the largest prediction errors are kept. Default:
+    """Capacity of that network's episode buffer, which keeps the episodes with the largest prediction errors. Default:
     512."""
     redistributor_chunk: int
     """Steps of truncated backpropagation; longer episodes are cut into chunks that overlap by half. Default: 500."""
     redistributor_max_steps: int
-    """Length of the longest episode that this network learns from. Default: 10000."""
+    """Length of the longest episode that the return-predicting network learns from. Default: 10000."""
 
 class _SegmentDelayedReward(TypedDict, total=False):
     redistribution_value: Literal["redistributed", "original"]
