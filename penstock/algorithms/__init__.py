@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["ALGORITHMS", "algorithm_id", "load_algorithm"]
 
 def load_algorithm(name: str, instead: Any = None) -> type[Algorithm]:
-    """Return the algorithm with a name, "module:Class" or "file.py:Class"; `instead`: a class of that name to use.
+    """Import an algorithm by name, "module:Class" or "file.py:Class"; `instead`: use this class of the same name.
 
     Raises
     ------

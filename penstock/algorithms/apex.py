@@ -42,7 +42,7 @@ class ApeXConfig(QLearningConfig):
     """Probability of a random action in the first lane (section 4.1)."""
     exploration_exponent: float = 7.0
     """Lane i of N explores with probability exploration ** (1 + exploration_exponent * i / (N - 1)) (section 4.1).
-    Nodes take lanes in turn, so that each node's lanes cover the whole range of rates."""
+    Nodes take these rates in turn, so that the lanes of each node cover the whole range."""
 
     def validate(self) -> None:
         super().validate()

@@ -38,7 +38,7 @@ class XQCConfig(SACConfig):
 
 
 class XQC(SAC):
-    """SAC whose critics classify returns, behind normalised layers.
+    """SAC whose critics classify returns, with normalised layers.
 
         L_Z = sum_i mean w KL(m || Z_i(o, a))
         m   = projection of r / s + disc (z - alpha log pi(a'|o')) onto the atoms z, with the probabilities of

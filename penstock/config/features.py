@@ -43,7 +43,7 @@ class Feature(Protocol):
         ...
 
     def rows(self, metrics: Mapping[str, float], shown: Callable[[float], str]) -> list[tuple[str, str]]:
-        """Return rows of the live view from the feature's metrics, by names without the prefix, each number `shown`."""
+        """Return rows of the live view from metrics named without the prefix, with numbers formatted by `shown`."""
         ...
 
 

@@ -61,7 +61,7 @@ class Source:
     projection
         Width of a fixed random projection of the features; 0: none.
     strategy
-        Strategy of elite sampling, 1 to 4: nearest, spread, nearest of the least used, least used of each spread.
+        Elite sampling: 1, nearest; 2, nearest in each stretch of equal length; 3, least used; 4, that in each stretch.
     insertion
         Segment that a new one replaces: "oldest", or with "elite" the farthest of `insertion_group` segments.
     insertion_group

@@ -230,7 +230,7 @@ class _DelayedReward(TypedDict, total=False):
     redistributor_batch_size: int
     """Episodes per update of the return-predicting network. Default: 8."""
     redistributor_lessons: int
-    """Capacity of that network's episode buffer, which keeps the episodes with the largest prediction errors. Default:
+    """Capacity of the network's episode buffer, which keeps the episodes with the largest prediction errors. Default:
     512."""
     redistributor_chunk: int
     """Steps of truncated backpropagation; longer episodes are cut into chunks that overlap by half. Default: 500."""
@@ -352,8 +352,8 @@ class _QLearning(TypedDict, total=False):
     """"rmsprop": centred, decay 0.95, as published; "adam": as in most current implementations; "adamw": with decoupled
     weight decay (arXiv:1711.05101). Default: "adam"."""
     weight_decay: float
-    """Decoupled weight decay of "adamw", as a multiple of the learning rate; other optimisers have none. Default:
-    0.0001."""
+    """Weight decay of "adamw": each update takes learning_rate * weight_decay off every weight, as a share of it.
+    Default: 0.0001."""
     optimizer_eps: float
     """Constant that the optimiser adds to the root of the mean square. Default: 1e-08."""
     max_grad_norm: float | None
@@ -471,7 +471,7 @@ class _ApeX(TypedDict, total=False):
     """Probability of a random action in the first lane (section 4.1). Default: 0.4."""
     exploration_exponent: float
     """Lane i of N explores with probability exploration ** (1 + exploration_exponent * i / (N - 1)) (section 4.1).
-    Nodes take lanes in turn, so that each node's lanes cover the whole range of rates. Default: 7.0."""
+    Nodes take these rates in turn, so that the lanes of each node cover the whole range. Default: 7.0."""
 
 class _Control(TypedDict, total=False):
     learning_rate: float | str | Callable[[float], float]
@@ -516,8 +516,8 @@ class _SoftCritic(TypedDict, total=False):
     """Keep the weights of each hidden unit at norm 1, and scale and shift of each normalisation at the norm
     sqrt(units), after every update (arXiv:2604.04539). Default: False."""
     critic_hidden_sizes: Sequence[int] | None
-    """Widths of the critics' hidden layers; None: hidden_sizes, or 256 behind an encoder of images or a custom one.
-    Default: None."""
+    """Widths of the critics' hidden layers; None: hidden_sizes, or 256 after an image encoder or a custom one. Default:
+    None."""
     distributional: Literal["none", "c51", "hl_gauss"]
     """Critics that give distributions of returns: "c51", whose target is the distribution of the critic with the
     smaller mean (arXiv:1707.06887); "hl_gauss", a normal distribution around the smaller mean (arXiv:2403.03950);

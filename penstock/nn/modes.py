@@ -96,7 +96,7 @@ def has_statistics(module: nn.Module) -> bool:
 
 
 def foreign_buffers(network: nn.Module) -> list[tuple[nn.Module, str]]:
-    """Return the buffers that follow the weights: of custom modules, and of Penstock's with ``moves_with_weights``.
+    """Return the buffers that follow the weights: of modules not Penstock's, and of those with ``moves_with_weights``.
 
     Each is given as a module and the buffer's name in it, because a module may replace the tensor.
     """

@@ -247,7 +247,7 @@ class LessonBatch:
         lengths = torch.tensor([episode.length for episode in episodes])
         length, count = int(lengths.max()), len(episodes)
 
-        def beside(name: str) -> Tensor:
+        def padded(name: str) -> Tensor:
             values = [getattr(episode, name) for episode in episodes]
             filled = np.zeros((length, count, *values[0].shape[1:]), values[0].dtype)
             for n, value in enumerate(values):
@@ -255,7 +255,7 @@ class LessonBatch:
             return torch.from_numpy(filled)
 
         rows = torch.arange(length).unsqueeze(1)
-        self.obs, self.action = beside("obs"), beside("action")
+        self.obs, self.action = padded("obs"), padded("action")
         self.first = (rows == 0).expand(length, count)
         self.valid = rows < lengths
         self.returns = torch.tensor([episode.return_ for episode in episodes], dtype=torch.float32)

@@ -258,7 +258,7 @@ class Redistributor:
         except (NewerCheckpointError, UnreadableCheckpointError):
             raise
         except CheckpointError as error:
-            self._report(Note(f"the redistributor begins anew: {error}"))
+            self._report(Note(f"the redistributor starts from scratch: {error}"))
             return
         self._predictor.load_state_dict(saved.weights)
         assert saved.state is not None

@@ -1,6 +1,6 @@
-"""The settings of redistributed rewards, and the hooks by which the rest of Penstock uses the room.
+"""The settings of redistributed rewards, and the hooks by which the rest of Penstock uses this package.
 
-The module is a part of `penstock.config`. It imports no other module of the room: `Rudder` names their places.
+The module is a part of `penstock.config`. It imports no other module of the package: `Rudder` names their places.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class DelayedRewardConfig(Config):
     redistributor_batch_size: int = 8
     """Episodes per update of the return-predicting network."""
     redistributor_lessons: int = 512
-    """Capacity of that network's episode buffer, which keeps the episodes with the largest prediction errors."""
+    """Capacity of the network's episode buffer, which keeps the episodes with the largest prediction errors."""
     redistributor_chunk: int = 500
     """Steps of truncated backpropagation; longer episodes are cut into chunks that overlap by half."""
     redistributor_max_steps: int = 10_000

@@ -78,7 +78,7 @@ class OnDevice:
     learning_rate
         Step size, float32 ``[]``.
     lost
-        1: the step moves nothing, float32 ``[]``.
+        float32 ``[]``; 1: the step changes nothing.
     """
 
     learning_rate: torch.Tensor

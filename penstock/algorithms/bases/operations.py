@@ -482,7 +482,7 @@ ARITHMETIC = ("add", "sub", "rsub", "mul", "pow", "addcmul", "mm", "addmm", "bmm
 """Operations whose results may need more digits than a plan's float32 has, unless they are floating-point."""
 
 VIEWS = ("view", "unsqueeze", "squeeze", "alias", "_unsafe_view", "detach")
-"""Operations whose result is a view of the whole of a tensor."""
+"""Operations whose result is a view of a whole tensor."""
 
 EXACT = (*VIEWS, "_to_copy", "clone", "expand", "t", "transpose", "permute", "mm", "addmm", "bmm", "baddbmm")
 """Operations whose results in bfloat16 are rounded by their steps, or have no more digits than their operands."""

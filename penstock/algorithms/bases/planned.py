@@ -135,7 +135,7 @@ class Planned:
     compute
         Function that returns loss and metrics of a batch: 0-dimensional, or of any shape that plans have.
     models
-        Networks that it reads, the trained one first.
+        Networks that `compute` reads, the trained one first.
     batch
         Batch with the shapes of the plan.
 

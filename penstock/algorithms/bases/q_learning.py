@@ -92,7 +92,7 @@ class QLearningConfig(PrioritizedReplayConfig):
     """"rmsprop": centred, decay 0.95, as published; "adam": as in most current implementations; "adamw": with decoupled
     weight decay (arXiv:1711.05101)."""
     weight_decay: Tunable[float] = 1e-4
-    """Decoupled weight decay of "adamw", as a multiple of the learning rate; other optimisers have none."""
+    """Weight decay of "adamw": each update takes learning_rate * weight_decay off every weight, as a share of it."""
     optimizer_eps: Tunable[float] = 1e-8
     """Constant that the optimiser adds to the root of the mean square."""
     max_grad_norm: Tunable[float | None] = 10.0

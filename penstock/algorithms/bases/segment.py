@@ -399,7 +399,7 @@ class SegmentUpdater:
         return {"optimizer": self.optimizer.state_dict(), **self._algorithm.learning_state()}
 
     def go_on(self, learning: dict[str, Any] | None) -> None:
-        """Continue from another learner's `state`; None: keep the optimiser, and begin the algorithm anew."""
+        """Continue from another learner's `state`; None: keep the optimiser, and reset the algorithm's own state."""
         if learning is not None:
             go_on(self.optimizer, learning["optimizer"])
         self._algorithm.begin(self._model, learning)

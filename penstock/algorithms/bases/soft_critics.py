@@ -42,7 +42,7 @@ class SoftCriticConfig(ControlConfig):
     """Keep the weights of each hidden unit at norm 1, and scale and shift of each normalisation at the norm
     sqrt(units), after every update (arXiv:2604.04539)."""
     critic_hidden_sizes: tuple[int, ...] | None = None
-    """Widths of the critics' hidden layers; None: hidden_sizes, or 256 behind an encoder of images or a custom one."""
+    """Widths of the critics' hidden layers; None: hidden_sizes, or 256 after an image encoder or a custom one."""
     distributional: Literal["none", "c51", "hl_gauss"] = "none"
     """Critics that give distributions of returns: "c51", whose target is the distribution of the critic with the
     smaller mean (arXiv:1707.06887); "hl_gauss", a normal distribution around the smaller mean (arXiv:2403.03950);
