@@ -352,8 +352,8 @@ class _QLearning(TypedDict, total=False):
     """"rmsprop": centred, decay 0.95, as published; "adam": as in most current implementations; "adamw": with decoupled
     weight decay (arXiv:1711.05101). Default: "adam"."""
     weight_decay: float
-    """Weight decay of "adamw": each update takes learning_rate * weight_decay off every weight, as a share of it.
-    Default: 0.0001."""
+    """Weight decay of "adamw" alone: each update multiplies weights by 1 - learning_rate * weight_decay. Default:
+    0.0001."""
     optimizer_eps: float
     """Constant that the optimiser adds to the root of the mean square. Default: 1e-08."""
     max_grad_norm: float | None

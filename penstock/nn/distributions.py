@@ -339,7 +339,7 @@ class Joint(Drawn):
         return Joint(self.choices.map(change), self.numbers.map(change))
 
     def sample(self, noise: Tensor) -> Tensor:
-        """Draw actions, float32 ``[..., k + d]``, from standard normal noise like them: choices by ``Phi(noise)``."""
+        """Draw actions, float32 ``[..., k + d]``, from standard normal noise of that shape; choices by ``Phi``."""
         for_choices, for_numbers = self._split(noise)
         uniform = torch.special.ndtr(for_choices).clamp(max=BELOW_ONE)
         return self._joined(self.choices.sample(uniform), self.numbers.sample(for_numbers))

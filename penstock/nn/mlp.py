@@ -343,7 +343,7 @@ class Chain:
             return
         assert isinstance(encoder, MLP)
         assert isinstance(head, nn.Linear)
-        # Of floats, which are at most normalised, the native core runs the first stage; of others, its module runs.
+        # The native core runs the first stage on floats, which it at most normalises; on others, the module runs.
         self._takes_floats = isinstance(stage, ObservationInput) and stage.takes_floats
         self._joins = encoder[0] if isinstance(encoder[0], SideBySide) else None
         moments = stage.moments if self._takes_floats and isinstance(stage, ObservationInput) else None

@@ -114,8 +114,7 @@ class RunningMoments(nn.Module):
         self.count.copy_(total.clamp(max=self._most_rows))
 
     def _rows(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return rows, 0 if they do not count, float32 ``[N, *shape]``, and whether each counts, 1 or 0, ``[N, ...]``.
-        """
+        """Return rows, 0 if they do not count, float32 ``[N, *shape]``, and 1 or 0 for whether each counts."""
         rows, shape = x.reshape(-1, *self.mean.shape).float(), (-1, *(1 for _ in self.mean.shape))
         if mask is None:
             return rows, rows.new_ones(()).expand(len(rows)).reshape(shape)

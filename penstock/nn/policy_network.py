@@ -96,7 +96,7 @@ class PolicyNetwork(nn.Module):
 
     @torch.no_grad()
     def constant_features(self, observation: Tensor) -> Tensor | None:
-        """Return the share of the encoder's features that are equal for all observations, 0-dimensional.
+        """Return the share of the encoder's features that hardly differ between observations, 0-dimensional.
 
         A feature is constant if its standard deviation is at most `CONSTANT` times its root mean square: a relu that
         is always 0, or a saturated tanh. Such a feature has hardly any gradient.

@@ -479,7 +479,7 @@ CUTS: dict[str, Callable[[Any, int], tuple[Tensor, int, int]]] = {
 """Operations whose results are parts of a tensor: that tensor, the dimension, and the start of each part."""
 
 ARITHMETIC = ("add", "sub", "rsub", "mul", "pow", "addcmul", "mm", "addmm", "bmm", "baddbmm")
-"""Operations whose results may need more digits than a plan's float32 has, unless they are floating-point."""
+"""Operations that plans compute in float32, which has too few digits for results of other dtypes."""
 
 VIEWS = ("view", "unsqueeze", "squeeze", "alias", "_unsafe_view", "detach")
 """Operations whose result is a view of a whole tensor."""

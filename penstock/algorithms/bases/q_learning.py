@@ -92,7 +92,7 @@ class QLearningConfig(PrioritizedReplayConfig):
     """"rmsprop": centred, decay 0.95, as published; "adam": as in most current implementations; "adamw": with decoupled
     weight decay (arXiv:1711.05101)."""
     weight_decay: Tunable[float] = 1e-4
-    """Weight decay of "adamw": each update takes learning_rate * weight_decay off every weight, as a share of it."""
+    """Weight decay of "adamw" alone: each update multiplies weights by 1 - learning_rate * weight_decay."""
     optimizer_eps: Tunable[float] = 1e-8
     """Constant that the optimiser adds to the root of the mean square."""
     max_grad_norm: Tunable[float | None] = 10.0
@@ -357,7 +357,7 @@ class QLearning(ReplayAlgorithm):
             self._support.see(metrics["outside_support"], batch.reward, batch.discount, batch.number)
 
     def follow(self, number: int) -> None:
-        """Copy the network to the target network every ``target_period`` updates; add targets to the normalisation."""
+        """Copy the network to the target network every ``target_period`` updates; then update the normalisation."""
         if self.kind_of_update(number):
             self.move_target(1.0)
         targets = self._targets if self._other_loss is None else self._other_loss.targets

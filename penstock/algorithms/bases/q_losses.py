@@ -119,8 +119,8 @@ def distribution_of(config: Any) -> Callable[[int], ReturnDistribution] | None:
 class DistributionalLoss(QLoss):
     """Distance of the distribution of ``Z(o, a; theta)`` from that of ``r + discount * Z(o', a*; theta^-)``.
 
-    ``a*`` has the largest mean by the target network, or by the online network with ``double``. For "iqn", the former
-    is over the target's fractions, where arXiv:1806.06923 draws separate ones, and the latter over midpoints.
+    ``a*`` has the largest mean by the target network, or by the online network with ``double``. With "iqn", the former
+    mean is over the target's fractions, where arXiv:1806.06923 draws separate ones, the latter over midpoints.
 
         "c51"               L = mean w D_KL( Phi(target) || Z(o, a; theta) )         (arXiv:1710.02298)
         "quantile", "iqn"   L = mean w sum_i mean_j rho_i( y_j - Z_i(o, a; theta) )  (arXiv:1710.10044, eq. 10)

@@ -148,7 +148,7 @@ class ReplayAlgorithm(Algorithm):
         """Hook after an update, for work that plans and graphs do not repeat. Does nothing by default."""
 
     def kind_of_update(self, number: int) -> Hashable:
-        """Return the kind of the update with this number: updates that do the same are alike (see `updates_alike`)."""
+        """Return the kind of the update with this number; updates of a kind are one computation (`updates_alike`)."""
         return None
 
     def reason_not_to_capture(self) -> str | None:
