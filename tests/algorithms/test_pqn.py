@@ -101,7 +101,7 @@ def test_rewards_of_unusual_size_are_named_once_with_the_scale_that_mends_them(s
     for _ in range(3):
         algorithm.prepare(model, batch)
     assert len(algorithm.remarks) == (advice is not None)
-    assert all("zeros left out" in remark and advice in remark for remark in algorithm.remarks)
+    assert all("nonzero rewards" in remark and advice in remark for remark in algorithm.remarks)
     assert not any("normalize_returns" in remark for remark in algorithm.remarks)
 
 

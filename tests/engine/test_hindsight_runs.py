@@ -157,8 +157,8 @@ NOT_HERE = "hindsight='future' is not possible here: "
         ),
         (
             DQN, {"memory": "gru"},
-            "memory='gru' is not possible with hindsight='future': with memory sequences are replayed, and the steps "
-            'of one are relabelled with different goals; use memory="none" (R2D2 without is "dqn")',
+            "memory='gru' is not possible with hindsight='future': with memory, sequences are replayed, but "
+            'hindsight gives the steps of a sequence different goals; use memory="none" (R2D2 without memory is "dqn")',
         ),
         (
             ApeX, {},
