@@ -6,7 +6,7 @@ import dataclasses
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, TypedDict, TypeVar
 
@@ -171,7 +171,7 @@ class Policy:
             writer.write_batch(obs, rows, observation)
         if spec.mask is not None and offers_nothing(PartView(spec.mask)(obs), self.algorithm.action.choices).any():
             raise ValueError("a mask leaves a choice no legal value: let one be legal, or all if the episode is over")
-        state = self._state_of(state, len(rows))
+        state = None if state is None else self._state_of(state, len(rows))
         first, chain = np.full(len(rows), state is None), self.model.chain
         if deterministic and chain is not None and (acted := chain.act(obs, first, state)) is not None:
             chosen, memory = acted
@@ -179,10 +179,9 @@ class Policy:
         with plain_torch(), torch.inference_mode():
             memory = self.model.initial_state(len(rows)) if state is None else state
             choice, memory = self.model.act(torch.from_numpy(obs), torch.from_numpy(first), memory)
-            if deterministic:
-                action = choice.mode()
-            else:
-                action = choice.sample(self._noise(len(rows)) if noise is None else noise)
+            if noise is None and not deterministic:
+                noise = self._noise(len(rows))
+            action = choice.mode() if noise is None else choice.sample(noise)
         return obs, action.numpy(), count is None, memory.clone()  # a tensor that may be written to
 
     def decoded(self, chosen: np.ndarray) -> Any:
@@ -197,22 +196,16 @@ class Policy:
         written: dict[str, Any] = find_object("penstock.export:export_policy", "export")(self, path, **settings)
         return written
 
-    def _state_of(self, given: Any, count: int) -> Tensor | None:
+    def _state_of(self, given: Any, count: int) -> Tensor:
         """Return a given state as float32 ``[count, S]``."""
-        if given is None:
-            return None
-        shape = (count, self.model.state_size)
-        found = f"a {type(given).__name__}, {given!r:.60}"
-        with suppress(TypeError, ValueError, RuntimeError):
-            state = torch.as_tensor(given, dtype=torch.float32)
-            if state.shape == shape:
-                return state
-            found = f"{tuple(state.shape)}"
+        state, shape = torch.as_tensor(given, dtype=torch.float32), (count, self.model.state_size)
+        if state.shape == shape:
+            return state
         if not self.has_memory:
             raise ValueError(f"a state is given, {given!r:.60}, and this policy has no memory: leave it out")
         raise ValueError(
-            f"expected a state of shape {shape}, a row for each observation, found {found}: give the state of the last "
-            "call, or None where an episode begins"
+            f"expected a state of shape {shape}, a row for each observation, found {tuple(state.shape)}: give the "
+            "state of the last call, or None where an episode begins"
         )
 
     def _legal(self, mask: Any, count: int | None) -> np.ndarray:

@@ -91,7 +91,7 @@ def test_a_state_may_come_back_as_any_array(tmp_path, kind):
 @pytest.mark.parametrize("deterministic", [True, False])
 @pytest.mark.parametrize(
     ("state", "found"),
-    [(torch.zeros(2, 6), r"\(2, 6\)"), (torch.zeros(3, 5), r"\(3, 5\)"), (0, r"\(\)"), ("none", "a str, 'none'")],
+    [(torch.zeros(2, 6), r"\(2, 6\)"), (torch.zeros(3, 5), r"\(3, 5\)"), (0, r"\(\)")],
 )
 def test_a_state_of_another_shape_is_refused(tmp_path, state, found, deterministic):
     policy = saved(tmp_path, memory="gru")
