@@ -148,7 +148,7 @@ def test_two_trainers_train_at_once_in_threads_of_one_process():
 
 
 def test_a_trainer_closed_by_another_thread_ends_as_an_interrupted_one(tmp_path):
-    has_begun, ended = threading.Event(), []
+    has_begun, ended, messages = threading.Event(), [], []
     settings = {**TINY, "total_steps": 10_000_000, "run_dir": str(tmp_path / "run")}
     with Trainer(APPO, **settings) as trainer:
 
@@ -156,6 +156,7 @@ def test_a_trainer_closed_by_another_thread_ends_as_an_interrupted_one(tmp_path)
             with pytest.raises(TrainingInterrupted) as interruption:
                 trainer.train(on_update=lambda status: has_begun.set() if status.steps else None, quiet=True)
             ended.append(interruption.value.result)
+            messages.append(str(interruption.value))
 
         thread = threading.Thread(target=train)
         thread.start()
@@ -163,6 +164,7 @@ def test_a_trainer_closed_by_another_thread_ends_as_an_interrupted_one(tmp_path)
         trainer.close()
         thread.join()
     assert ended[0].stopped == "interrupted"
+    assert f"at step {ended[0].steps:,}: go on with train(), or after close() with Trainer.resume(" in messages[0]
     with Trainer.resume(tmp_path / "run") as trainer:
         assert trainer.status.steps == ended[0].steps
 
