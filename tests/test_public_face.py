@@ -64,6 +64,7 @@ def test_names_of_other_libraries_are_answered_with_those_of_here(trainer):
         with pytest.raises(AttributeError, match=f"'penstock' has no attribute '{name}'; did you mean '{hint}'"):
             getattr(penstock, name)
     asked = {"learn": "train", "predict": r"penstock.load_policy\(run_dir\).act", "load": r"penstock.load_policy\(run"}
+    asked["export"] = r"penstock.load_policy\(run_dir\).export\(path\)"
     for owner in (trainer, penstock.PPO, penstock.Trainer):
         for name, hint in asked.items():
             with pytest.raises(AttributeError, match=rf"has no attribute '{name}': here it is {hint}"):

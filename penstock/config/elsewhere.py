@@ -205,6 +205,7 @@ _METHODS = {
     "save_to_path": "save(path)",
     "evaluate_policy": "evaluate(episodes)",
     "stop": "close()",
+    "export": "penstock.load_policy(run_dir).export(path)",
     "set_env": "penstock.Trainer.resume(run_dir, env=...)",
 }
 
