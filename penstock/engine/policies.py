@@ -300,7 +300,7 @@ def checkpoints_to_go_on_from(run: RunDirectory, report: Callable[[str], None] |
             return [load_checkpoint(store.path_of(steps)) for store in stores]
         except DamagedCheckpointError as error:
             if report is not None:
-                report(f"{error}; using the one before")
+                report(f"{error}; using the previous one")
     raise (DamagedCheckpointError if common else MissingCheckpointError)(
         f"{run.path} has no intact checkpoint of all its policies ({', '.join(run.policies)}) of the same steps"
     )
