@@ -1,4 +1,4 @@
-"""``lineage.jsonl``: copies between members of a population, and their settings; one JSON object a line."""
+"""``lineage.jsonl``: copies between members of a population, and their settings; one JSON object per line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class WeightsOrigin(NamedTuple):
 
 
 class Lineage:
-    """Writer of a lineage; with None it only counts events.
+    """Writer of a lineage; without a file it only counts events.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Lineage:
 
     @property
     def count(self) -> int:
-        """Number of lines in the file, 0 where it was lost with its directory; with None, number of events."""
+        """Number of lines in the file, 0 if it was lost with its directory; without a file, number of events."""
         return self._count if self._path is None or self._path.exists() else 0
 
     def start(self, member: int, settings: Mapping[str, float]) -> None:
@@ -60,7 +60,7 @@ class Lineage:
     def copied(
         self, member: int, steps: int, settings: Mapping[str, float], parent: int, copied: WeightsOrigin
     ) -> None:
-        """Record a policy copy that the user requested; the member's settings stay."""
+        """Record a policy copy that the user requested; the member keeps its settings."""
         origin = {"parent": self._names[parent], "version": copied.version, "parent_steps": copied.steps}
         self._append("copy", member, steps, time=_now(), **origin, after=dict(settings))
 
@@ -114,13 +114,13 @@ class Lineage:
                 with open(self._path, "ab") as file:  # one write: a line is whole, or missing
                     file.write(f"{json.dumps(record)}\n".encode())
             except OSError as error:
-                self._warn(f"warning: {self._path} cannot be written ({error.strerror}); training goes on without it")
+                self._warn(f"warning: {self._path} cannot be written ({error.strerror}); training continues without it")
                 return
         self._count = count + 1
 
 
 def _now() -> float:
-    """Time of an event, in seconds since 1970."""
+    """Return the time of an event, in seconds since 1970."""
     return round(time.time(), 3)
 
 
