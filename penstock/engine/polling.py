@@ -41,12 +41,12 @@ class Roles:
     Attributes
     ----------
     interrupted
-        Whether a signal has ended the run. Then only a learner's failure is raised: the signal has reached processes
-        of an environment, too.
+        Whether a signal has ended the run. Then only a learner's failure is raised, because the signal may also have
+        ended processes of an environment.
     failure
-        Name and report of the first role that failed; None: none has.
+        Name and report of the first role that failed; None: no failure.
     is_failing
-        Whether the run ends with a failure; no other is raised then.
+        Whether the run is ending with a failure; no further one is raised then.
     """
 
     def __init__(self, backend: Backend, specs: Sequence[RoleSpec], policies: Sequence[str]) -> None:
@@ -104,9 +104,9 @@ class Roles:
         self.failure = self.failure or (role, failed)
 
     def with_policies(self, story: str) -> str:
-        """Return a story that begins with the name of a process, with the process's policies behind the name."""
+        """Insert the policies of a process into a story that begins with the name of the process."""
         return with_policy_names(story, self._policies_of_processes)
 
     def policies_of(self, role: str) -> str | None:
-        """Policies of a role in words, such as "of policy 'a'"; None: it serves all."""
+        """Return the policies of a role in words, such as "of policy 'a'"; None: the role serves all."""
         return self._policies_of_roles.get(role) or self._policies_of_processes.get(role)
