@@ -273,7 +273,7 @@ class Trainer(Steering, metaclass=_Hinted):
             parameters = {0: parameters}
         if not parameters or not parameters.keys() <= by_id.keys():
             raise ConfigError(
-                f"parameters for the policies {list(parameters)!r:.80}; this run has {list(by_id)}: give {{id: weights}}"
+                f"parameters for policies {list(parameters)!r:.80}; this run has {list(by_id)}: give {{id: weights}}"
             )
         checkpoints = list[Checkpoint]()
         found = {by_id[key]: _weights_in(chosen, by_id[key], checkpoints) for key, chosen in parameters.items()}
