@@ -85,7 +85,6 @@ def inspect(trainer: Trainer) -> Inspection:
 
 
 def _inspect_policy(policy: Policy) -> PolicyInspection:
-    """Return the state of one policy's experience and weights."""
     arena, path = policy.arena, policy.path
     return PolicyInspection(
         version=max(0, arena.weights.version),

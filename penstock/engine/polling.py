@@ -70,7 +70,7 @@ class Roles:
         return self._answer
 
     def turn(self, seconds: float = 0.1) -> None:
-        """Poll the roles for up to some seconds, and deliver their reports.
+        """Poll the roles for up to `seconds`, and deliver their reports.
 
         Raises
         ------
@@ -90,17 +90,17 @@ class Roles:
         raise RoleFailed(with_policy_names(story, self._policies_of_roles), failed.error)
 
     def until(self, is_done: Callable[[], bool], seconds: float) -> None:
-        """Poll until a condition holds, for up to some seconds; raises as `turn` does."""
+        """Poll until a condition holds, for up to `seconds`; raises as `turn` does."""
         end = time.monotonic() + seconds
         while not is_done() and time.monotonic() < end:
             self.turn(0.05)
 
     def take_answer(self, answer: Answer) -> None:
-        """Take the answer to the last `request`."""
+        """Record the answer to the last `request`."""
         self._answer = answer
 
     def take_failure(self, role: str, failed: Failed) -> None:
-        """Take the failure of a role; the first one counts."""
+        """Record the failure of a role, if it is the first."""
         self.failure = self.failure or (role, failed)
 
     def with_policies(self, story: str) -> str:

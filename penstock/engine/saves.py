@@ -60,7 +60,7 @@ class Saves:
                 self._request(self._chronicle.stores, meta(), steps)
 
     def save_run(self, meta: Sequence[dict[str, Any]], seconds: float = SAVE_SECONDS) -> None:
-        """Save a checkpoint in the run directory, with the contents beside it, and wait for up to some seconds.
+        """Save a checkpoint in the run directory, with the contents beside it, and wait for up to `seconds`.
 
         Parameters
         ----------

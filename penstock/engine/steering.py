@@ -88,7 +88,8 @@ class Steering:
         is_place = parent not in by_id and not isinstance(parent, int) and os.path.exists(parent)
         for name in (child,) if is_place else (parent, child):
             if name not in by_id:
-                raise ConfigError(f"there is no policy {name!r} to copy: there are {list(by_id)}")
+                also = ", and no such path" if name is parent and not isinstance(parent, int) else ""
+                raise ConfigError(f"there is no policy {name!r}{also}: this run has {list(by_id)}")
         if is_place:
             assert not isinstance(parent, int)
             learned, checkpoint = learned_at(parent, by_id[child])

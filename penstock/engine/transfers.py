@@ -86,7 +86,7 @@ def require_alike(policies: Sequence[Policy], what: str) -> None:
 
 
 def learned_at(place: str | os.PathLike[str], policy: Policy) -> tuple[bytes, Checkpoint]:
-    """Return the state for a policy to inherit from a checkpoint or a run's latest one, and the checkpoint itself."""
+    """Return the state to inherit from a checkpoint or a run's latest, and the checkpoint; raises `CheckpointError`."""
     checkpoint = load_checkpoint(resolve_checkpoint(place, "latest", policy=policy.name or None, is_any_legal=True))
     require_matching(checkpoint.weights, policy.model.state_dict(), str(checkpoint.path))
     if checkpoint.state is None:

@@ -16,7 +16,7 @@ from penstock.experience.arena import Control, ExperienceArena
 
 
 class SerialBackend:
-    """Polls the learner, and only when it is idle all other roles in turn, rollout workers only below a goal.
+    """Polls the learner; when it is idle, polls all other roles in turn, rollout workers only below a goal.
 
     So an update that is due is made before the next step, no result depends on when the supervisor calls, and training
     in two calls equals training in one.

@@ -139,7 +139,7 @@ class DataPath:
         report
             Function for reports.
         weights
-            Constructor of the transport that weights are published by.
+            Constructor of the transport by which weights are published.
         """
         return self._learner_class()(algorithm, arena, state, learning, report, weights=weights)
 

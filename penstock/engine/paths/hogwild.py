@@ -49,7 +49,7 @@ class Contribution(IntEnum):
 
 
 class SharedParameters:
-    """Parameters that all rollout workers train, in one process.
+    """One process's view of the parameters that all rollout workers train.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def begin(
     algorithm: SegmentAlgorithm, arena: ExperienceArena, model: PolicyNetwork, state: LearnerState,
     learning: dict[str, Any] | None,
 ) -> None:  # fmt: skip
-    """Write the workers' shared memory, before there are workers: weights, optimiser's state, and counts."""
+    """Initialise the workers' shared memory before they start: weights, optimiser's state, and counts."""
     shared = SharedParameters(algorithm, arena)
     shared.model.load_state_dict(model.state_dict())
     if learning is not None:

@@ -205,7 +205,7 @@ class BatchReader:
 class SegmentLearner(Learner):
     """Learns from B full segments at a time, and publishes the weights.
 
-    Each batch is read once, for as many updates as the algorithm makes of it.
+    Each batch is read once, for as many updates as the algorithm makes from it.
 
     Parameters
     ----------

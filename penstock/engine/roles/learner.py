@@ -137,7 +137,7 @@ class Learner:
     report
         Function for reports: `Learned` after updates, at most ten times per second and at every goal.
     weights
-        Constructor of the transport that weights are published by.
+        Constructor of the transport by which weights are published.
 
     Attributes
     ----------

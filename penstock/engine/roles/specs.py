@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 def name_of(kind: str, policy: int) -> str:
-    """Return the name of a policy's role, of a kind of which each policy has one role."""
+    """Return the name of a policy's role, for kinds with one role per policy: "learner", "learner-1"."""
     return f"{kind}-{policy}" if policy else str(kind)
 
 
 def policy_of(role: str) -> int:
-    """Return the number of the policy in a name that `name_of` returned."""
+    """Return the number of the policy in a name from `name_of`."""
     _, _, number = role.partition("-")
     return int(number) if number else 0
 
@@ -128,7 +128,7 @@ class LearnerRole:
         arena, report
             Arena of the run, and function for reports.
         weights
-            Constructor of the transport that weights are published by; None: the arena's block.
+            Constructor of the transport by which weights are published; None: the arena's block.
         """
         from penstock.engine.acting.inference import through_block
 
