@@ -1,6 +1,6 @@
 """Contracts between the engine's rooms: roles and their specs, backends, writers, the start of a run.
 
-Every module of the engine may import this one, which imports only the messages.
+Every module of the engine may import this one; of the engine, it imports only the messages.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ class Budget:
     steps
         Steps of the run at which training ends.
     deadline
-        Time at which training ends, in monotonic seconds; None: no limit of time.
+        Time at which training ends, in monotonic seconds; None: no time limit.
     """
 
     steps: int

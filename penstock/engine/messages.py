@@ -397,7 +397,7 @@ class Dismiss:
 
 @dataclass(frozen=True)
 class DrawFrom:
-    """Draw from one more shard of the replay, which replaces an earlier shard of the same gateway."""
+    """Draw from a shard of the replay, which replaces any earlier shard of the same gateway."""
 
     shard: ShardAddress
 

@@ -239,7 +239,7 @@ def require_device(device: str) -> None:
         count = _num_gpus()
         if int(index or 0) >= count:
             found = f"torch {torch.__version__} sees {count} CUDA devices"
-            raise ConfigError(f'device={device!r} is missing: {found}; use device="cpu", or see: penstock doctor')
+            raise ConfigError(f'device={device!r} is not available: {found}; use device="cpu", or see: penstock doctor')
 
 
 def require_learners(algorithm: type[Algorithm], config: Config) -> None:

@@ -306,7 +306,7 @@ class Supervisor(Owned):
         self.saves.schedule(self.meta)
 
     def _hold_best(self) -> None:
-        """Return learners to the weights that reached the target, from which they have continued since."""
+        """Reset learners to the weights that reached the target, from which they have continued since."""
         for policy in self.training.policies:
             best = policy.best()
             assert best is not None

@@ -42,8 +42,8 @@ class Transfers:
     def copy(self, parent: int, child: int, settings: Mapping[str, float] | None = None) -> Copied:
         """Continue a child as a copy of its parent, between two batches of each; return the copied state.
 
-        The child then rests until the supervisor sets its goal: nothing that was collected before is learned from, and
-        no batch combines the new weights with the old settings.
+        The child rests until the supervisor sets its goal: nothing that was collected before is learned from, and no
+        batch combines the new weights with the old settings.
         """
         copied = self._roles.request(name_of(RoleKind.LEARNER, parent), Copy(), TRANSFER_SECONDS)
         if not isinstance(copied, Copied):

@@ -60,7 +60,7 @@ def interruption() -> Iterator[Interrupted]:
 
 
 def leave_to_supervisor() -> None:
-    """Make ending signals have no effect in this process, a role's, and unblock all signals.
+    """Neutralise ending signals in this process, a role's, and unblock all signals.
 
     They are handled, not ignored: `exec` resets a handler to the default, but leaves a signal ignored, and a server
     that an environment starts has to end at SIGTERM.
